@@ -1,0 +1,4 @@
+// Puts the files that the compiler leaves out beside its output.
+import { cpSync } from 'node:fs';
+
+cpSync('src/engine/engine-boot.mjs', 'dist/engine/engine-boot.mjs');

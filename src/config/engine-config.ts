@@ -1,0 +1,46 @@
+// What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
+
+export type Device = 'auto' | 'cpu' | 'reference';
+export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
+
+export interface EngineConfig {
+  /** Folder with config.json and *.safetensors. */
+  readonly modelPath: string;
+  readonly device: Device;
+  /** `auto` computes in the checkpoint's own format (float16 in bfloat16). */
+  readonly dtype: DTypeOption;
+  /** Null is the model's own limit. */
+  readonly maxModelLen: number | null;
+  /** Tokens of one step, over all requests. */
+  readonly maxNumBatchedTokens: number;
+  /** Requests that run at the same time. */
+  readonly maxNumSeqs: number;
+  /** Tokens a KV block. */
+  readonly blockSize: number;
+  /** Exact size of the KV memory; null takes what `gpuMemoryUtilization` leaves. */
+  readonly kvCacheMemoryBytes: number | null;
+  /** Share of the machine's memory for weights and KV cache. */
+  readonly gpuMemoryUtilization: number;
+  /** Null is one a physical core. */
+  readonly numThreads: number | null;
+  /** Seed of requests that bring none. */
+  readonly seed: number;
+  readonly skipTokenizerInit: boolean;
+  /** `auto`: the model's generation_config.json; `svc`: no sampling defaults from the model; else a folder. */
+  readonly generationConfig: string;
+}
+
+export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
+  device: 'auto',
+  dtype: 'auto',
+  maxModelLen: null,
+  maxNumBatchedTokens: 2048,
+  maxNumSeqs: 256,
+  blockSize: 16,
+  kvCacheMemoryBytes: null,
+  gpuMemoryUtilization: 0.9,
+  numThreads: null,
+  seed: 0,
+  skipTokenizerInit: false,
+  generationConfig: 'auto',
+};

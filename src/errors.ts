@@ -1,0 +1,97 @@
+// Every error that svc shows to a person: one class a kind, with the HTTP status and type that the protocol
+// gives it. A message names what was wrong, where, what was expected and what to do.
+
+export interface SvcErrorOptions {
+  /** The request field or command-line option at fault, in the spelling the user typed. */
+  readonly param?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/** Base of all errors of svc: `status` and `type` are those of an HTTP answer that carries it. */
+export class SvcError extends Error {
+  readonly status: number = 500;
+  readonly type: string = 'InternalServerError';
+  readonly param: string | null;
+
+  constructor(message: string, options: SvcErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = new.target.name;
+    this.param = options.param ?? null;
+  }
+}
+
+/** A request that can never succeed as it stands: wrong type, range or combination. */
+export class InvalidRequestError extends SvcError {
+  override readonly status = 400;
+  override readonly type = 'BadRequestError';
+}
+
+/** A field or option that the protocol knows and this version of svc does not serve yet. */
+export class NotAvailableError extends SvcError {
+  override readonly status = 400;
+  override readonly type = 'BadRequestError';
+}
+
+/** The bearer token is missing or is none of the configured keys. */
+export class UnauthorizedError extends SvcError {
+  override readonly status = 401;
+  override readonly type = 'AuthenticationError';
+}
+
+/** The request names a model, or a path, that this server does not serve. */
+export class NotFoundError extends SvcError {
+  override readonly status = 404;
+  override readonly type = 'NotFoundError';
+}
+
+/** The path exists, the method does not. */
+export class MethodNotAllowedError extends SvcError {
+  override readonly status = 405;
+  override readonly type = 'Method Not Allowed';
+}
+
+/** The request body is larger than the server accepts. */
+export class PayloadTooLargeError extends SvcError {
+  override readonly status = 413;
+  override readonly type = 'BadRequestError';
+}
+
+/** The server has no room for one more request now; `retryAfter` is in seconds. */
+export class OverloadedError extends SvcError {
+  override readonly status = 429;
+  override readonly type = 'OverloadedError';
+  readonly retryAfter: number;
+
+  constructor(message: string, options: SvcErrorOptions & { readonly retryAfter: number }) {
+    super(message, options);
+    this.retryAfter = options.retryAfter;
+  }
+}
+
+/** The server is shutting down and takes no new requests. */
+export class ShuttingDownError extends SvcError {
+  override readonly status = 503;
+  override readonly type = 'ServiceUnavailableError';
+}
+
+/** The engine thread has ended; nothing that it held will be answered. */
+export class EngineDeadError extends SvcError {
+  override readonly status = 500;
+  override readonly type = 'InternalServerError';
+}
+
+/** An option, environment variable or config-file key that is wrong or contradicts another. */
+export class ConfigError extends SvcError {}
+
+/** A model folder that cannot be served: names the file, the tensor and what was expected. */
+export class ModelLoadError extends SvcError {}
+
+/** The native addon is missing or does not load; the message says how to build it. */
+export class NativeAddonError extends SvcError {}
+
+/** An op was called with tensors that do not fit together: a defect of svc, never of the user. */
+export class ShapeError extends SvcError {
+  constructor(op: string, expected: string, got: string) {
+    super(`${op}: expected ${expected}, got ${got}`);
+  }
+}

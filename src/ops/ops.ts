@@ -1,0 +1,186 @@
+// The border between models and hardware: what a backend can do, in the order in which a forward pass uses it.
+// A model calls these and knows no backend; a backend implements these and knows no model. `reference/` is the
+// plain-TypeScript definition of each op and the oracle for the others.
+//
+// Law of every op (batch invariance): an output row is a function of its own input row, its own sequence's KV
+// blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
+
+import type { ComputeDType, StorageDType } from './dtype.ts';
+
+/**
+ * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the enclosing
+ * `scope` ends. A tensor from `split` is a view: its rows are further apart than its columns are many.
+ */
+export interface Tensor {
+  readonly rows: number;
+  readonly cols: number;
+  readonly dtype: ComputeDType;
+}
+
+/** Where a weight lies: a place in a file, not yet read. */
+export interface TensorSource {
+  /** The checkpoint's name, for errors: `model.layers.0.mlp.up_proj.weight`. */
+  readonly name: string;
+  readonly path: string;
+  /** Bytes from the beginning of the file. */
+  readonly byteOffset: number;
+  readonly byteLength: number;
+  readonly dtype: StorageDType;
+  readonly shape: readonly number[];
+}
+
+/** `out = x · weightᵀ + bias`, packed for the backend: weight [n, k], bias [n]. Several parts stand side by side in n. */
+export interface LinearWeight {
+  readonly n: number;
+  readonly k: number;
+  readonly dtype: ComputeDType;
+  /** Memory that one use streams through the processor. */
+  readonly byteLength: number;
+}
+
+/** Gate and up projections packed together, each [n, k], so that `silu(gate) * up` needs no second pass. */
+export interface GatedWeight {
+  readonly n: number;
+  readonly k: number;
+  readonly dtype: ComputeDType;
+  readonly byteLength: number;
+}
+
+/** A vector of f32 kept by the backend: norm weights, rope tables. */
+export interface Vector {
+  readonly length: number;
+}
+
+/** Token embeddings [vocab, hidden], read by row from where they were published. */
+export interface EmbeddingTable {
+  readonly vocab: number;
+  readonly hidden: number;
+}
+
+export interface KvCacheShape {
+  readonly layers: number;
+  readonly blocks: number;
+  /** Tokens a block: a multiple of 16. */
+  readonly blockSize: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly dtype: ComputeDType;
+}
+
+/**
+ * The paged KV memory of all layers. One block of one layer is one contiguous piece of `blockBytes` bytes that
+ * holds its keys, then its values; the order inside is the backend's own.
+ */
+export interface KvCache {
+  readonly shape: KvCacheShape;
+  readonly blockBytes: number;
+}
+
+/** The sequences of a step: which rows are whose, and where their keys and values lie. */
+export interface AttentionBatch {
+  readonly numSequences: number;
+  /** [numSequences + 1] first row of each sequence in the flattened batch; the last entry is the number of rows. */
+  readonly queryStarts: Int32Array;
+  /** [numSequences] tokens of the sequence in the cache once this step's tokens are stored. */
+  readonly contextLengths: Int32Array;
+  /** [numSequences, maxBlocks] block ids in the order of the sequence; entries past its length are not read. */
+  readonly blockTables: Int32Array;
+  readonly maxBlocks: number;
+}
+
+export interface AttentionOptions {
+  readonly layer: number;
+  /** Factor on q·k before the softmax, usually 1/sqrt(headDim). */
+  readonly scale: number;
+  /** A token sees itself and the `window - 1` tokens before it; null is all of them. */
+  readonly window: number | null;
+}
+
+/** One entry a row of logits. */
+export interface SamplingRows {
+  /** 0 takes the largest logit (the lowest id among equals) and ignores the rest. */
+  readonly temperature: Float32Array;
+  /** Keep the k largest logits, and all that equal the k-th; 0 keeps all. */
+  readonly topK: Int32Array;
+  /** Keep the most probable tokens until their sum reaches p; 1 keeps all. At least one is kept. */
+  readonly topP: Float32Array;
+  /** Drop tokens less probable than minP times the most probable; 0 keeps all. */
+  readonly minP: Float32Array;
+  /** Number in [0, 1) that picks among what is left: the first id at which the running sum exceeds it. */
+  readonly uniform: Float64Array;
+}
+
+export interface Ops {
+  readonly backend: 'cpu' | 'reference';
+  /** What runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
+  readonly description: string;
+
+  // ── memory that lives as long as the model ──
+
+  /** Reads [n_i, k] weights (and their [n_i] biases) from their files, one below the other, packed for `linear`. */
+  loadLinear(
+    parts: readonly { readonly weight: TensorSource; readonly bias: TensorSource | null }[],
+    dtype: ComputeDType,
+  ): LinearWeight;
+  loadGated(gate: TensorSource, up: TensorSource, dtype: ComputeDType): GatedWeight;
+  loadEmbedding(weight: TensorSource): EmbeddingTable;
+  loadVector(source: TensorSource): Vector;
+  makeVector(values: Float32Array): Vector;
+  makeKvCache(shape: KvCacheShape): KvCache;
+  /** Frees weights, KV memory and threads. No op may be called after it. */
+  close(): void;
+
+  // ── arithmetic ──
+
+  /** Runs `body`; the tensors made inside are freed when it returns. Scopes nest. */
+  scope<T>(body: () => T): T;
+
+  /** ids [tokens] -> f32 [tokens, hidden]. Ids must lie in the vocabulary. */
+  embedding(ids: Int32Array, table: EmbeddingTable): Tensor;
+
+  /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
+
+  /** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */
+  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void;
+
+  /** x [tokens, k] in the weight's dtype -> f32 [tokens, n]: x · weightᵀ + bias. */
+  linear(x: Tensor, weight: LinearWeight): Tensor;
+
+  /** residual [tokens, n] f32 += x · weightᵀ + bias. */
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
+
+  /** x [tokens, k] in the weight's dtype -> [tokens, n] in the same dtype: silu(x · gateᵀ) * (x · upᵀ). */
+  gatedLinear(x: Tensor, weight: GatedWeight): Tensor;
+
+  /** Views of x [tokens, sum of widths], side by side, without a copy. */
+  split(x: Tensor, widths: readonly number[]): Tensor[];
+
+  /**
+   * Rotates each head of x [tokens, heads * headDim] f32 in place, first half against second half. `table`
+   * [maxPositions, headDim] holds, a position, headDim/2 cosines and then headDim/2 sines.
+   */
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void;
+
+  /** k, v [tokens, kvHeads * headDim] f32 -> cache, rounded to its dtype; slot = block * blockSize + offset. */
+  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void;
+
+  /**
+   * Causal attention of q [tokens, heads * headDim] f32 over the paged cache, this step's tokens included
+   * -> [tokens, heads * headDim] in the cache's dtype. heads is a multiple of kvHeads. The rows of a sequence are
+   * the last of its `contextLengths` positions.
+   */
+  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor;
+
+  /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
+  gatherRows(x: Tensor, rows: Int32Array): Tensor;
+
+  /** logits [rows, vocab] f32 -> one token id a row. */
+  sample(logits: Tensor, rows: SamplingRows): Int32Array;
+
+  /** A copy in JavaScript memory, widened to f32, [rows * cols]. */
+  read(x: Tensor): Float32Array;
+
+  /** A tensor from JavaScript numbers, rounded to `dtype`. */
+  tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor;
+}

@@ -1,0 +1,42 @@
+// Text to token ids and back. The engine never sees text; the main thread never sees logits.
+
+/** A tokenizer as published in tokenizer.json. Implementations live beside this file. */
+export interface Tokenizer {
+  /** Ids in the vocabulary, added tokens included. */
+  readonly vocabSize: number;
+  /** The primary end token of tokenizer_config.json, null if it names none. */
+  readonly eosTokenId: number | null;
+  encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>;
+  decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
+  /** A decoder that takes ids as they come and never gives half a character. */
+  decodeStream(options: {
+    readonly skipSpecialTokens: boolean;
+    readonly promptTokenIds: readonly number[];
+  }): DecodeStream;
+}
+
+/** Incremental detokenisation of one sequence. */
+export interface DecodeStream {
+  /** Text that `ids` add; bytes of an unfinished character are kept for the next call. */
+  push(ids: readonly number[]): string;
+  /** What is left at the end: an unfinished character comes out as U+FFFD. */
+  flush(): string;
+}
+
+export interface ChatMessage {
+  readonly role: string;
+  readonly content: string | null;
+  readonly name?: string;
+}
+
+/** Turns a conversation into the prompt that the model was trained on. */
+export interface ChatTemplate {
+  /** @throws InvalidRequestError when the template refuses the conversation. */
+  render(
+    messages: readonly ChatMessage[],
+    options: {
+      readonly addGenerationPrompt: boolean;
+      readonly variables?: Readonly<Record<string, unknown>>;
+    },
+  ): string;
+}
