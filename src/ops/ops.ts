@@ -29,6 +29,12 @@ export interface TensorSource {
   readonly shape: readonly number[];
 }
 
+/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
+export interface LinearPart {
+  readonly weight: TensorSource;
+  readonly bias: TensorSource | null;
+}
+
 /** `out = x · weightᵀ + bias`, packed for the backend: weight [n, k], bias [n]. Several parts stand side by side in n. */
 export interface LinearWeight {
   readonly n: number;
@@ -117,12 +123,9 @@ export interface Ops {
 
   // ── memory that lives as long as the model ──
 
-  /** Reads [n_i, k] weights (and their [n_i] biases) from their files, one below the other, packed for `linear`. */
-  loadLinear(
-    parts: readonly { readonly weight: TensorSource; readonly bias: TensorSource | null }[],
-    dtype: ComputeDType,
-  ): LinearWeight;
-  loadGated(gate: TensorSource, up: TensorSource, dtype: ComputeDType): GatedWeight;
+  /** Reads [n_i, k] weights (and their [n_i] biases) from their files, one below the other, packed for `linear`. Biases stay f32. */
+  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
+  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
   loadEmbedding(weight: TensorSource): EmbeddingTable;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
@@ -150,7 +153,7 @@ export interface Ops {
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's dtype -> [tokens, n] in the same dtype: silu(x · gateᵀ) * (x · upᵀ). */
+  /** x [tokens, k] in the weight's dtype -> [tokens, n] in the same dtype: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
   gatedLinear(x: Tensor, weight: GatedWeight): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
