@@ -123,7 +123,7 @@ export interface Ops {
 
   // ── memory that lives as long as the model ──
 
-  /** Reads [n_i, k] weights (and their [n_i] biases) from their files, one below the other, packed for `linear`. Biases stay f32. */
+  /** Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other. */
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
   loadEmbedding(weight: TensorSource): EmbeddingTable;
@@ -153,7 +153,7 @@ export interface Ops {
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's dtype -> [tokens, n] in the same dtype: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
+  /** x [tokens, k] in the weight's dtype -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
   gatedLinear(x: Tensor, weight: GatedWeight): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */

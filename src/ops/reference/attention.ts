@@ -1,0 +1,133 @@
+// Causal attention over the paged cache, the reference backend's definition: one query row, one head at a time.
+
+import { ShapeError } from '../../errors.ts';
+import type { AttentionBatch, AttentionOptions, KvCache, Tensor } from '../ops.ts';
+import { expectTensor, HostTensor, settle } from './host-tensor.ts';
+import { expectCache, type HostKvCache } from './kv-cache.ts';
+
+/** Keys and values of one head of one sequence, [tokens, headDim] each, from position `first` on. */
+interface Past {
+  readonly first: number;
+  readonly keys: Float32Array;
+  readonly values: Float32Array;
+}
+
+/** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in the cache's dtype. */
+export function attention(
+  q: Tensor,
+  cache: KvCache,
+  batch: AttentionBatch,
+  options: AttentionOptions,
+): HostTensor {
+  const store = expectCache('attention', cache, options.layer);
+  const { kvHeads, headDim, dtype } = store.shape;
+  checkBatch(batch, store);
+  const input = expectTensor('attention', 'q', q, {
+    rows: batch.queryStarts[batch.numSequences]!,
+    dtype: 'f32',
+  });
+  const group = q.cols / (kvHeads * headDim);
+  if (!Number.isInteger(group) || group < 1)
+    throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
+  const out = HostTensor.zeros(q.rows, q.cols, dtype);
+  for (let sequence = 0; sequence < batch.numSequences; sequence++) {
+    const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
+    if (start === end) continue;
+    const context = batch.contextLengths[sequence]!;
+    const firstPosition = context - (end - start);
+    for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
+      const past = gather(store, batch, sequence, kvHead, options, firstPosition);
+      for (let row = start; row < end; row++) {
+        const position = firstPosition + (row - start);
+        for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
+          const at = head * headDim;
+          const query = input.row(row).subarray(at, at + headDim);
+          attend(query, past, position, options, out.row(row).subarray(at, at + headDim));
+        }
+      }
+    }
+  }
+  return settle(out);
+}
+
+/** Position that the oldest visible token has, seen from `position`. */
+function oldest(position: number, window: number | null): number {
+  return window === null ? 0 : Math.max(0, position - window + 1);
+}
+
+/** Copies what the rows from `firstPosition` on can see out of the sequence's blocks. */
+function gather(
+  cache: HostKvCache,
+  batch: AttentionBatch,
+  sequence: number,
+  head: number,
+  { layer, window }: AttentionOptions,
+  firstPosition: number,
+): Past {
+  const { blockSize, headDim } = cache.shape;
+  const context = batch.contextLengths[sequence]!;
+  const firstBlock = Math.floor(oldest(firstPosition, window) / blockSize);
+  const first = firstBlock * blockSize;
+  const keys = new Float32Array((context - first) * headDim);
+  const values = new Float32Array(keys.length);
+  for (let position = first; position < context; position += blockSize) {
+    const block = batch.blockTables[sequence * batch.maxBlocks + position / blockSize]!;
+    if (block < 0 || block >= cache.shape.blocks)
+      throw new ShapeError('attention', `block ids below ${cache.shape.blocks}`, `${block}`);
+    const tokens = Math.min(blockSize, context - position);
+    const start = (position - first) * headDim;
+    cache.read({ layer, block, head }, 'key', tokens, keys.subarray(start));
+    cache.read({ layer, block, head }, 'value', tokens, values.subarray(start));
+  }
+  return { first, keys, values };
+}
+
+/** softmax(scale * query · keys) · values of one row and head, oldest token first. */
+function attend(
+  query: Float32Array,
+  past: Past,
+  position: number,
+  { scale, window }: AttentionOptions,
+  out: Float32Array,
+): void {
+  const headDim = query.length;
+  const from = oldest(position, window) - past.first;
+  const count = position - past.first - from + 1;
+  const weights = new Float64Array(count);
+  let largest = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < count; i++) {
+    const key = (from + i) * headDim;
+    let score = 0;
+    for (let d = 0; d < headDim; d++) score += query[d]! * past.keys[key + d]!;
+    weights[i] = score * scale;
+    largest = Math.max(largest, score * scale);
+  }
+  const sums = new Float64Array(headDim);
+  let total = 0;
+  for (let i = 0; i < count; i++) {
+    const weight = Math.exp(weights[i]! - largest);
+    const value = (from + i) * headDim;
+    total += weight;
+    for (let d = 0; d < headDim; d++) sums[d]! += weight * past.values[value + d]!;
+  }
+  for (let d = 0; d < headDim; d++) out[d] = sums[d]! / total;
+}
+
+function checkBatch(batch: AttentionBatch, cache: HostKvCache): void {
+  const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+  if (queryStarts.length <= numSequences || queryStarts[0] !== 0)
+    throw new ShapeError('attention', `queryStarts [${numSequences + 1}] from 0 on`, `[${queryStarts}]`);
+  if (contextLengths.length < numSequences || blockTables.length < numSequences * maxBlocks) {
+    const expected = `contextLengths [${numSequences}], blockTables [${numSequences}, ${maxBlocks}]`;
+    throw new ShapeError('attention', expected, `[${contextLengths.length}], [${blockTables.length}]`);
+  }
+  const room = maxBlocks * cache.shape.blockSize;
+  for (let i = 0; i < numSequences; i++) {
+    const rows = queryStarts[i + 1]! - queryStarts[i]!;
+    const context = contextLengths[i]!;
+    if (rows < 0 || context < rows || context > room) {
+      const expected = `sequence ${i} with 0 <= rows <= contextLength <= ${room}`;
+      throw new ShapeError('attention', expected, `${rows} rows, contextLength ${context}`);
+    }
+  }
+}

@@ -1,0 +1,160 @@
+// Matrix products of the reference backend: linear, addLinear, gatedLinear and the loading of their weights.
+
+import { ShapeError } from '../../errors.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type { GatedWeight, LinearPart, LinearWeight, Tensor, TensorSource } from '../ops.ts';
+import { expectTensor, HostTensor, settle } from './host-tensor.ts';
+import { readWeight } from './read-weight.ts';
+
+/** values [n, k] rounded to `dtype`, bias [n] in f32. */
+export class HostLinear implements LinearWeight {
+  readonly n: number;
+  readonly k: number;
+  readonly dtype: ComputeDType;
+  readonly values: Float32Array;
+  readonly bias: Float32Array | null;
+
+  constructor(parts: readonly LinearPart[], dtype: ComputeDType) {
+    const [k, sizes] = shapeOf(parts);
+    this.k = k;
+    this.n = sizes.reduce((sum, n) => sum + n, 0);
+    this.dtype = dtype;
+    this.values = new Float32Array(this.n * k);
+    this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
+    let start = 0;
+    for (const [i, part] of parts.entries()) {
+      this.values.set(readWeight(part.weight, dtype), start * k);
+      if (part.bias) this.bias?.set(readBias(part.bias, sizes[i]!), start);
+      start += sizes[i]!;
+    }
+  }
+
+  get byteLength(): number {
+    return this.values.byteLength + (this.bias?.byteLength ?? 0);
+  }
+}
+
+/** Gate and up projections, each [n, k]. */
+export class HostGated implements GatedWeight {
+  readonly gate: HostLinear;
+  readonly up: HostLinear;
+
+  constructor(gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
+    this.gate = new HostLinear([gate], dtype);
+    this.up = new HostLinear([up], dtype);
+    if (this.gate.n !== this.up.n || this.gate.k !== this.up.k) {
+      const expected = `gate and up of one shape, gate is [${this.gate.n}, ${this.gate.k}]`;
+      throw new ShapeError('loadGated', expected, `up [${this.up.n}, ${this.up.k}]`);
+    }
+  }
+
+  get n(): number {
+    return this.gate.n;
+  }
+  get k(): number {
+    return this.gate.k;
+  }
+  get dtype(): ComputeDType {
+    return this.gate.dtype;
+  }
+  get byteLength(): number {
+    return this.gate.byteLength + this.up.byteLength;
+  }
+}
+
+function shapeOf(parts: readonly LinearPart[]): [k: number, sizes: number[]] {
+  const first = parts[0]?.weight;
+  const k = first?.shape[1];
+  if (first === undefined || k === undefined) {
+    throw new ShapeError('loadLinear', 'at least one weight [n, k]', `[${first?.shape.join(', ') ?? ''}]`);
+  }
+  const sizes = parts.map(({ weight }) => {
+    const [n, width] = weight.shape;
+    if (weight.shape.length !== 2 || n === undefined || width !== k) {
+      throw new ShapeError('loadLinear', `${weight.name} [n, ${k}]`, `[${weight.shape.join(', ')}]`);
+    }
+    return n;
+  });
+  return [k, sizes];
+}
+
+function readBias(source: TensorSource, n: number): Float32Array {
+  const values = readWeight(source, 'f32');
+  if (values.length !== n)
+    throw new ShapeError('loadLinear', `${source.name} [${n}]`, `[${source.shape.join(', ')}]`);
+  return values;
+}
+
+/** x [tokens, k] -> f32 [tokens, n]. */
+export function linear(x: Tensor, weight: LinearWeight): HostTensor {
+  const w = expectLinear('linear', weight);
+  const input = expectTensor('linear', 'x', x, { cols: w.k, dtype: w.dtype });
+  const out = HostTensor.zeros(x.rows, w.n, 'f32');
+  multiply(input, w, (row, col, value) => {
+    out.data[row * w.n + col] = value;
+  });
+  return out;
+}
+
+/** residual [tokens, n] f32 += x [tokens, k] · weightᵀ + bias. */
+export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+  const w = expectLinear('addLinear', weight);
+  const input = expectTensor('addLinear', 'x', x, { cols: w.k, dtype: w.dtype });
+  const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: w.n, dtype: 'f32' });
+  const data = sum.data;
+  multiply(input, w, (row, col, value) => {
+    const at = sum.rowStart(row) + col;
+    data[at] = data[at]! + value;
+  });
+}
+
+/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's dtype. */
+export function gatedLinear(x: Tensor, weight: GatedWeight): HostTensor {
+  if (!(weight instanceof HostGated))
+    throw new ShapeError('gatedLinear', 'a weight of this backend', 'another');
+  const input = expectTensor('gatedLinear', 'x', x, { cols: weight.k, dtype: weight.dtype });
+  const out = HostTensor.zeros(x.rows, weight.n, weight.dtype);
+  const data = out.data;
+  multiply(input, weight.gate, (row, col, gate) => {
+    data[row * weight.n + col] = gate / (1 + Math.exp(-gate));
+  });
+  multiply(input, weight.up, (row, col, up) => {
+    data[row * weight.n + col]! *= up;
+  });
+  return settle(out);
+}
+
+function expectLinear(op: string, weight: LinearWeight): HostLinear {
+  if (!(weight instanceof HostLinear)) throw new ShapeError(op, 'a weight of this backend', 'another');
+  return weight;
+}
+
+/** Calls `store` with each number of x · weightᵀ + bias; a weight row is read once for all rows of x. */
+function multiply(
+  x: HostTensor,
+  weight: HostLinear,
+  store: (row: number, col: number, value: number) => void,
+): void {
+  const { values, bias, n, k } = weight;
+  const data = x.data;
+  for (let col = 0; col < n; col++) {
+    const offset = bias?.[col] ?? 0;
+    for (let row = 0; row < x.rows; row++) {
+      store(row, col, dot(data, x.rowStart(row), values, col * k, k) + offset);
+    }
+  }
+}
+
+/** In f64, in four interleaved sums: the order depends on nothing but k. */
+function dot(a: Float32Array, aStart: number, b: Float32Array, bStart: number, k: number): number {
+  let [s0, s1, s2, s3] = [0, 0, 0, 0];
+  let i = 0;
+  for (; i + 4 <= k; i += 4) {
+    s0 += a[aStart + i]! * b[bStart + i]!;
+    s1 += a[aStart + i + 1]! * b[bStart + i + 1]!;
+    s2 += a[aStart + i + 2]! * b[bStart + i + 2]!;
+    s3 += a[aStart + i + 3]! * b[bStart + i + 3]!;
+  }
+  for (; i < k; i++) s0 += a[aStart + i]! * b[bStart + i]!;
+  return s0 + s1 + (s2 + s3);
+}

@@ -1,0 +1,39 @@
+// Root-mean-square norms of the reference backend, over whole rows and over single heads.
+
+import { ShapeError } from '../../errors.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type { Tensor, Vector } from '../ops.ts';
+import { expectTensor, HostTensor, settle } from './host-tensor.ts';
+import { expectVector } from './vector.ts';
+
+/** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
+export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): HostTensor {
+  const scale = expectVector('rmsNorm', 'weight', weight, x.cols);
+  const input = expectTensor('rmsNorm', 'x', x, { dtype: 'f32' });
+  const out = HostTensor.zeros(x.rows, x.cols, dtype);
+  for (let row = 0; row < x.rows; row++) normalise(input.row(row), scale, eps, out.row(row));
+  return settle(out);
+}
+
+/** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */
+export function rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
+  const scale = expectVector('rmsNormHeads', 'weight', weight, weight.length);
+  const headDim = weight.length;
+  const input = expectTensor('rmsNormHeads', 'x', x, { dtype: 'f32' });
+  if (headDim === 0 || x.cols % headDim !== 0)
+    throw new ShapeError('rmsNormHeads', `columns in heads of ${headDim}`, `${x.cols} columns`);
+  for (let row = 0; row < x.rows; row++) {
+    const values = input.row(row);
+    for (let start = 0; start < x.cols; start += headDim) {
+      const head = values.subarray(start, start + headDim);
+      normalise(head, scale, eps, head);
+    }
+  }
+}
+
+function normalise(values: Float32Array, weight: Float32Array, eps: number, out: Float32Array): void {
+  let squares = 0;
+  for (const value of values) squares += value * value;
+  const factor = 1 / Math.sqrt(squares / values.length + eps);
+  for (let i = 0; i < values.length; i++) out[i] = values[i]! * factor * weight[i]!;
+}

@@ -1,0 +1,155 @@
+// The reference backend: plain TypeScript that defines what each op means. Every other backend is tested against
+// it, and it serves where no native addon could be built.
+
+import { ShapeError } from '../../errors.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type {
+  AttentionBatch,
+  AttentionOptions,
+  EmbeddingTable,
+  GatedWeight,
+  KvCache,
+  KvCacheShape,
+  LinearPart,
+  LinearWeight,
+  Ops,
+  SamplingRows,
+  Tensor,
+  TensorSource,
+  Vector,
+} from '../ops.ts';
+import { attention } from './attention.ts';
+import { embedding, HostEmbedding } from './embedding.ts';
+import { expectTensor, HostTensor, settle } from './host-tensor.ts';
+import { HostKvCache, storeKv } from './kv-cache.ts';
+import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
+import { rmsNorm, rmsNormHeads } from './norm.ts';
+import { readWeight } from './read-weight.ts';
+import { rope } from './rope.ts';
+import { sample } from './sample.ts';
+import { HostVector } from './vector.ts';
+
+export class ReferenceOps implements Ops {
+  readonly backend = 'reference';
+  readonly description = 'plain TypeScript, 1 thread';
+  /** Tensors of the open scopes, the innermost last. */
+  private readonly scopes: HostTensor[][] = [];
+
+  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
+    return new HostLinear(parts, dtype);
+  }
+
+  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
+    return new HostGated(gate, up, dtype);
+  }
+
+  loadEmbedding(weight: TensorSource): EmbeddingTable {
+    return new HostEmbedding(weight);
+  }
+
+  loadVector(source: TensorSource): Vector {
+    return new HostVector(readWeight(source, 'f32'));
+  }
+
+  makeVector(values: Float32Array): Vector {
+    return new HostVector(values.slice());
+  }
+
+  makeKvCache(shape: KvCacheShape): KvCache {
+    return new HostKvCache(shape);
+  }
+
+  /** All memory is JavaScript's own and goes with its last reference. */
+  close(): void {}
+
+  scope<T>(body: () => T): T {
+    const tensors: HostTensor[] = [];
+    this.scopes.push(tensors);
+    try {
+      return body();
+    } finally {
+      this.scopes.pop();
+      for (const tensor of tensors) tensor.free();
+    }
+  }
+
+  private keep<T extends HostTensor>(tensor: T): T {
+    this.scopes.at(-1)?.push(tensor);
+    return tensor;
+  }
+
+  embedding(ids: Int32Array, table: EmbeddingTable): Tensor {
+    return this.keep(embedding(ids, table));
+  }
+
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
+    return this.keep(rmsNorm(x, weight, eps, dtype));
+  }
+
+  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
+    rmsNormHeads(x, weight, eps);
+  }
+
+  linear(x: Tensor, weight: LinearWeight): Tensor {
+    return this.keep(linear(x, weight));
+  }
+
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+    addLinear(residual, x, weight);
+  }
+
+  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
+    return this.keep(gatedLinear(x, weight));
+  }
+
+  split(x: Tensor, widths: readonly number[]): Tensor[] {
+    const cols = widths.reduce((sum, width) => sum + width, 0);
+    const whole = expectTensor('split', 'x', x, { cols });
+    let offset = whole.offset;
+    return widths.map((width) => {
+      const place = { offset, stride: whole.stride };
+      offset += width;
+      return this.keep(new HostTensor(whole.data, x.rows, width, x.dtype, place));
+    });
+  }
+
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
+    rope(x, positions, table, headDim);
+  }
+
+  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
+    storeKv(k, v, cache, layer, slotMapping);
+  }
+
+  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
+    return this.keep(attention(q, cache, batch, options));
+  }
+
+  gatherRows(x: Tensor, rows: Int32Array): Tensor {
+    const input = expectTensor('gatherRows', 'x', x, {});
+    const out = HostTensor.zeros(rows.length, x.cols, x.dtype);
+    for (const [to, from] of rows.entries()) {
+      if (from < 0 || from >= x.rows)
+        throw new ShapeError('gatherRows', `rows from 0 to ${x.rows - 1}`, `${from}`);
+      out.data.set(input.row(from), to * x.cols);
+    }
+    return this.keep(out);
+  }
+
+  sample(logits: Tensor, rows: SamplingRows): Int32Array {
+    return sample(logits, rows);
+  }
+
+  read(x: Tensor): Float32Array {
+    const input = expectTensor('read', 'x', x, {});
+    const values = new Float32Array(x.rows * x.cols);
+    for (let row = 0; row < x.rows; row++) values.set(input.row(row), row * x.cols);
+    return values;
+  }
+
+  tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
+    if (values.length !== rows * cols)
+      throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
+    return this.keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
+  }
+}
