@@ -1,0 +1,193 @@
+// The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
+// everybody when it has died. `InferenceEngine` is its only caller.
+
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { EngineConfig } from '../config/engine-config.ts';
+import { EngineDeadError } from '../errors.ts';
+import type { NewRequest } from '../scheduler/request.ts';
+import type { TokenOutput } from '../scheduler/scheduler.ts';
+import {
+  type EngineInfo,
+  type EngineStats,
+  type EngineThreadData,
+  type FromEngine,
+  type ToEngine,
+  unpackError,
+} from './messages.ts';
+
+/** Weights of any size load within this time or the disk is broken. */
+const START_DEADLINE_MS = 600_000;
+/** The engine closes between two steps; a step that takes longer hangs. */
+const CLOSE_DEADLINE_MS = 30_000;
+
+/** Gets what the engine says about one request. */
+export interface RequestListener {
+  onToken(output: TokenOutput): void;
+  onDeath(error: EngineDeadError): void;
+}
+
+export interface EngineClientOptions {
+  readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
+}
+
+export class EngineClient {
+  /** Resolves when the engine thread ends without having been told to. */
+  readonly died: Promise<EngineDeadError>;
+  #info: EngineInfo | null = null;
+  readonly #port: MessagePort;
+  readonly #worker: Worker;
+  readonly #exited: Promise<void>;
+  readonly #listeners = new Map<number, RequestListener>();
+  readonly #statsCalls = new Map<number, { resolve(stats: EngineStats): void; reject(error: Error): void }>();
+  readonly #reportDeath: (error: EngineDeadError) => void;
+  #deadWith: EngineDeadError | null = null;
+  #isClosing = false;
+  #nextStatsCall = 0;
+
+  private constructor(config: EngineConfig) {
+    const { port1, port2 } = new MessageChannel();
+    const workerData: EngineThreadData = { config, port: port2 };
+    this.#port = port1;
+    this.#worker = new Worker(new URL('./engine-boot.mjs', import.meta.url), {
+      name: 'svc-engine',
+      workerData,
+      transferList: [port2],
+      execArgv: [],
+    });
+    let reportDeath: (error: EngineDeadError) => void = () => {};
+    this.died = new Promise((resolve) => {
+      reportDeath = resolve;
+    });
+    this.#reportDeath = reportDeath;
+    this.#exited = new Promise((resolve) => this.#worker.once('exit', () => resolve()));
+  }
+
+  /** @throws ModelLoadError, ConfigError or NativeAddonError as the engine thread found them. */
+  static async start(config: EngineConfig, options: EngineClientOptions = {}): Promise<EngineClient> {
+    const client = new EngineClient(config);
+    try {
+      client.#info = await client.#waitUntilReady(options);
+    } catch (error) {
+      await client.#worker.terminate();
+      throw error;
+    }
+    client.#port.on('message', (message: FromEngine) => client.#receive(message));
+    client.#worker.on('error', (error) => client.#die(error));
+    client.#worker.on('exit', () => client.#die(new Error('the engine thread has ended')));
+    return client;
+  }
+
+  get info(): EngineInfo {
+    if (this.#info === null) throw new Error('the engine is not ready');
+    return this.#info;
+  }
+
+  get isAlive(): boolean {
+    return this.#deadWith === null && !this.#isClosing;
+  }
+
+  get numInFlight(): number {
+    return this.#listeners.size;
+  }
+
+  /** @throws EngineDeadError where nobody would answer. */
+  add(request: NewRequest, listener: RequestListener): void {
+    this.#checkAlive();
+    this.#listeners.set(request.id, listener);
+    this.#send({ type: 'add', request });
+  }
+
+  /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */
+  abort(requestIds: readonly number[]): void {
+    const inFlight = requestIds.filter((id) => this.#listeners.delete(id));
+    if (inFlight.length > 0 && this.isAlive) this.#send({ type: 'abort', requestIds: inFlight });
+  }
+
+  stats(): Promise<EngineStats> {
+    this.#checkAlive();
+    const callId = this.#nextStatsCall++;
+    return new Promise((resolve, reject) => {
+      this.#statsCalls.set(callId, { resolve, reject });
+      this.#send({ type: 'stats', callId });
+    });
+  }
+
+  /** Ends the engine thread; requests in flight get an EngineDeadError. */
+  async close(): Promise<void> {
+    if (!this.#isClosing) {
+      this.#isClosing = true;
+      this.#send({ type: 'close' });
+      this.#failAll(new EngineDeadError('the engine has been closed'));
+    }
+    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_DEADLINE_MS);
+    await this.#exited;
+    clearTimeout(timer);
+  }
+
+  #waitUntilReady({ onProgress }: EngineClientOptions): Promise<EngineInfo> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        cleanUp();
+        reject(error);
+      };
+      const exited = (): void => fail(new EngineDeadError('the engine thread ended while it was starting'));
+      const late = (): void =>
+        fail(new EngineDeadError(`the engine was not ready after ${START_DEADLINE_MS / 1000} seconds`));
+      const timer = setTimeout(late, START_DEADLINE_MS);
+      const receive = (message: FromEngine): void => {
+        if (message.type === 'progress') onProgress?.(message.fraction, message.what);
+        if (message.type === 'failed') fail(unpackError(message.error));
+        if (message.type === 'ready') {
+          cleanUp();
+          resolve(message.info);
+        }
+      };
+      const cleanUp = (): void => {
+        clearTimeout(timer);
+        this.#port.off('message', receive);
+        this.#worker.off('error', fail).off('exit', exited);
+      };
+      this.#port.on('message', receive);
+      this.#worker.on('error', fail).on('exit', exited);
+    });
+  }
+
+  #receive(message: FromEngine): void {
+    if (message.type === 'outputs') for (const output of message.outputs) this.#deliver(output);
+    if (message.type === 'failed') this.#die(unpackError(message.error));
+    if (message.type === 'stats') {
+      this.#statsCalls.get(message.callId)?.resolve(message.stats);
+      this.#statsCalls.delete(message.callId);
+    }
+  }
+
+  #deliver(output: TokenOutput): void {
+    const listener = this.#listeners.get(output.requestId);
+    if (output.finish !== null) this.#listeners.delete(output.requestId);
+    listener?.onToken(output);
+  }
+
+  #die(cause: Error): void {
+    if (this.#deadWith !== null || this.#isClosing) return;
+    this.#deadWith = new EngineDeadError(`the engine has died: ${cause.message}`, { cause });
+    this.#failAll(this.#deadWith);
+    this.#reportDeath(this.#deadWith);
+  }
+
+  #failAll(error: EngineDeadError): void {
+    const listeners = [...this.#listeners.values()];
+    this.#listeners.clear();
+    for (const listener of listeners) listener.onDeath(error);
+    for (const call of this.#statsCalls.values()) call.reject(error);
+    this.#statsCalls.clear();
+  }
+
+  #checkAlive(): void {
+    if (this.#isClosing) throw new EngineDeadError('the engine has been closed');
+    if (this.#deadWith !== null) throw this.#deadWith;
+  }
+
+  #send(message: ToEngine): void {
+    this.#port.postMessage(message);
+  }
+}

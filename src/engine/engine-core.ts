@@ -1,0 +1,94 @@
+// The engine's loop body: schedule -> run -> update. It knows no thread and no text; `engine-thread.ts` drives it.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import { loadModel } from '../models/registry.ts';
+import type { Ops } from '../ops/ops.ts';
+import { selectOps } from '../ops/select.ts';
+import { chooseNumBlocks } from '../runner/kv-budget.ts';
+import { ModelRunner } from '../runner/model-runner.ts';
+import type { NewRequest } from '../scheduler/request.ts';
+import { Scheduler, type SchedulerStats, type TokenOutput } from '../scheduler/scheduler.ts';
+import type { EngineInfo } from './messages.ts';
+
+export type OnProgress = (fraction: number, what: string) => void;
+
+export class EngineCore {
+  readonly info: EngineInfo;
+  readonly #ops: Ops;
+  readonly #scheduler: Scheduler;
+  readonly #runner: ModelRunner;
+
+  private constructor(info: EngineInfo, ops: Ops, scheduler: Scheduler, runner: ModelRunner) {
+    this.info = info;
+    this.#ops = ops;
+    this.#scheduler = scheduler;
+    this.#runner = runner;
+  }
+
+  /**
+   * Loads the model and takes the KV memory.
+   * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
+   */
+  static async start(config: EngineConfig, onProgress: OnProgress): Promise<EngineCore> {
+    const { ops, reason } = selectOps(config);
+    const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
+    const model = await loadModel(modelPath, ops, { dtype, maxModelLen: wantedLength, onProgress });
+    const maxModelLen = chooseMaxModelLen(wantedLength, model.config.maxPositionEmbeddings);
+    const numBlocks = chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen);
+    const info: EngineInfo = {
+      model: modelPath,
+      architecture: model.config.architecture,
+      dtype: model.dtype,
+      backend: ops.backend,
+      compute: ops.description,
+      backendReason: reason,
+      weightBytes: model.weightBytes,
+      numBlocks,
+      blockSize,
+      maxModelLen,
+      vocabSize: model.config.vocabSize,
+      maxConcurrency: (numBlocks * blockSize) / maxModelLen,
+    };
+    const runner = new ModelRunner(ops, model, numBlocks, blockSize);
+    return new EngineCore(info, ops, new Scheduler({ ...config, numBlocks }), runner);
+  }
+
+  get hasUnfinished(): boolean {
+    return this.#scheduler.hasUnfinished;
+  }
+
+  get stats(): SchedulerStats {
+    return this.#scheduler.stats;
+  }
+
+  add(request: NewRequest): void {
+    this.#scheduler.add(request);
+  }
+
+  abort(requestId: number): void {
+    this.#scheduler.abort(requestId);
+  }
+
+  /** Computes one step; what it returns is each request's new token, if it got one. */
+  step(): TokenOutput[] {
+    const step = this.#scheduler.schedule();
+    const sampledTokens = this.#runner.run(step);
+    return this.#scheduler.update(step, sampledTokens);
+  }
+
+  close(): void {
+    this.#ops.close();
+  }
+}
+
+function chooseMaxModelLen(wanted: number | null, modelLimit: number): number {
+  if (wanted !== null && wanted > modelLimit) {
+    throw new ConfigError(
+      `--max-model-len ${wanted} is longer than the model's own limit of ${modelLimit} tokens ` +
+        '(max_position_embeddings in config.json); lower it or leave it out',
+      { param: 'max-model-len' },
+    );
+  }
+  return wanted ?? modelLimit;
+}

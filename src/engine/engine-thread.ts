@@ -1,0 +1,64 @@
+// Entry of the engine thread: inbox, loop, outbox. Between two steps it drains its inbox without going back to
+// the event loop; it sleeps on the event loop only when there is nothing to compute.
+
+import { type MessagePort, workerData } from 'node:worker_threads';
+import { EngineCore } from './engine-core.ts';
+import { Inbox } from './inbox.ts';
+import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
+
+// Our own main thread is the only one that starts this file.
+const { config, port }: EngineThreadData = workerData;
+
+try {
+  await run(port);
+} catch (error) {
+  send(port, { type: 'failed', error: packError(error) });
+} finally {
+  port.close();
+}
+
+async function run(channel: MessagePort): Promise<void> {
+  const core = await EngineCore.start(config, (fraction, what) =>
+    send(channel, { type: 'progress', fraction, what }),
+  );
+  send(channel, { type: 'ready', info: core.info });
+  try {
+    await serve(core, channel);
+  } finally {
+    core.close();
+  }
+}
+
+/** Steps while there is work, sleeps while there is none, returns when told to close. */
+async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
+  const inbox = new Inbox(channel);
+  while (true) {
+    if (!core.hasUnfinished) await inbox.wait();
+    for (const message of inbox.drain()) {
+      if (message.type === 'close') return;
+      handle(core, channel, message);
+    }
+    if (core.hasUnfinished) {
+      const outputs = core.step();
+      if (outputs.length > 0) send(channel, { type: 'outputs', outputs });
+    }
+  }
+}
+
+function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine, { type: 'close' }>): void {
+  switch (message.type) {
+    case 'add':
+      core.add(message.request);
+      break;
+    case 'abort':
+      for (const requestId of message.requestIds) core.abort(requestId);
+      break;
+    case 'stats':
+      send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });
+      break;
+  }
+}
+
+function send(outbox: MessagePort, message: FromEngine): void {
+  outbox.postMessage(message);
+}

@@ -1,0 +1,41 @@
+// The engine thread's incoming messages: read without waiting between two steps, waited for when idle.
+
+import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
+import type { ToEngine } from './messages.ts';
+
+export class Inbox {
+  readonly #port: MessagePort;
+  #delivered: ToEngine[] = [];
+  #wake: (() => void) | null = null;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+    port.on('message', (message: ToEngine) => {
+      this.#delivered.push(message);
+      this.#wake?.();
+    });
+  }
+
+  /** Resolves when at least one message is there. */
+  async wait(): Promise<void> {
+    if (this.#delivered.length > 0) return;
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+    });
+    this.#wake = null;
+  }
+
+  /** Everything that has arrived, in order, also what the event loop has not delivered yet. */
+  drain(): ToEngine[] {
+    const messages = this.#delivered;
+    this.#delivered = [];
+    for (
+      let next = receiveMessageOnPort(this.#port);
+      next !== undefined;
+      next = receiveMessageOnPort(this.#port)
+    ) {
+      messages.push(next.message);
+    }
+    return messages;
+  }
+}

@@ -1,0 +1,75 @@
+// Every message between the main thread and the engine thread.
+
+import type { MessagePort } from 'node:worker_threads';
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
+import type { NewRequest } from '../scheduler/request.ts';
+import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
+
+/** What was chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
+export interface EngineInfo {
+  readonly model: string;
+  readonly architecture: string;
+  readonly dtype: string;
+  readonly backend: string;
+  /** Instruction set and threads: `avx512-bf16, 2 threads`. */
+  readonly compute: string;
+  /** Why this backend serves. */
+  readonly backendReason: string;
+  readonly weightBytes: number;
+  readonly numBlocks: number;
+  readonly blockSize: number;
+  readonly maxModelLen: number;
+  readonly vocabSize: number;
+  /** Requests of maxModelLen tokens that fit into the KV cache together. */
+  readonly maxConcurrency: number;
+}
+
+export type EngineStats = SchedulerStats;
+
+export type ToEngine =
+  | { readonly type: 'add'; readonly request: NewRequest }
+  | { readonly type: 'abort'; readonly requestIds: readonly number[] }
+  | { readonly type: 'stats'; readonly callId: number }
+  | { readonly type: 'close' };
+
+export type FromEngine =
+  | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
+  | { readonly type: 'ready'; readonly info: EngineInfo }
+  | { readonly type: 'outputs'; readonly outputs: readonly TokenOutput[] }
+  | { readonly type: 'stats'; readonly callId: number; readonly stats: EngineStats }
+  | { readonly type: 'failed'; readonly error: PackedError };
+
+/** What the engine thread is started with. */
+export interface EngineThreadData {
+  readonly config: EngineConfig;
+  readonly port: MessagePort;
+}
+
+/** An error as plain data: a structured clone would lose its class. */
+export interface PackedError {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+  readonly param: string | null;
+}
+
+export function packError(error: unknown): PackedError {
+  if (!(error instanceof Error))
+    return { name: 'Error', message: String(error), stack: undefined, param: null };
+  const param = error instanceof SvcError ? error.param : null;
+  return { name: error.name, message: error.message, stack: error.stack, param };
+}
+
+const START_ERRORS = { ConfigError, ModelLoadError, NativeAddonError } as const;
+
+/** The error with its class where it is one that a person can mend, else as it was thrown. */
+export function unpackError(packed: PackedError): Error {
+  const known = Object.entries(START_ERRORS).find(([name]) => name === packed.name)?.[1];
+  const error =
+    known === undefined
+      ? new Error(packed.message)
+      : new known(packed.message, { param: packed.param ?? undefined });
+  if (packed.stack !== undefined) error.stack = packed.stack;
+  return error;
+}

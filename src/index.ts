@@ -1,0 +1,10 @@
+// The public API of svc: nothing else is promised to stay.
+
+export type { LLMOptions } from './config/llm-options.ts';
+export type { FinishReason } from './engine/inference-engine.ts';
+export * from './errors.ts';
+export { type ChatOptions, type GenerateOptions, LLM, type SamplingParamsInput } from './llm/llm.ts';
+export type { PromptInput, PromptsInput } from './llm/prompts.ts';
+export type { CompletionOutput, RequestOutput } from './llm/request-output.ts';
+export type { SamplingInput } from './sampling/sampling-params.ts';
+export type { ChatMessage } from './tokenizer/tokenizer.ts';

@@ -1,0 +1,28 @@
+// What the runner needs of a loaded model: its shape and the forward pass of one step.
+
+import type { ComputeDType } from '../ops/dtype.ts';
+import type { AttentionBatch, KvCache, KvCacheShape, Tensor } from '../ops/ops.ts';
+import type { ModelConfig } from './model-config.ts';
+
+/** One step over the flattened batch: the tokens of all sequences in a row. */
+export interface ForwardInputs {
+  /** [tokens] */
+  readonly tokenIds: Int32Array;
+  /** [tokens] place of each token in its sequence, from 0. */
+  readonly positions: Int32Array;
+  /** [tokens] where its keys and values go: block * blockSize + offset. */
+  readonly slotMapping: Int32Array;
+  readonly batch: AttentionBatch;
+  /** Rows of the batch whose logits are wanted. */
+  readonly logitRows: Int32Array;
+}
+
+export interface Model {
+  readonly config: ModelConfig;
+  readonly dtype: ComputeDType;
+  /** Packed bytes that a decode step streams through the processor. */
+  readonly weightBytes: number;
+  kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
+  /** @returns f32 logits [logitRows, vocab], valid until the enclosing `ops.scope` ends. */
+  forward(inputs: ForwardInputs, cache: KvCache): Tensor;
+}

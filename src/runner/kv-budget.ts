@@ -1,0 +1,53 @@
+// How many KV blocks fit: from the options, the model and the memory of this machine. Called once at start.
+
+import os from 'node:os';
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import { BYTES_PER_ELEMENT } from '../ops/dtype.ts';
+import type { KvCacheShape } from '../ops/ops.ts';
+
+type BudgetConfig = Pick<
+  EngineConfig,
+  'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'maxNumSeqs' | 'blockSize'
+>;
+
+/**
+ * Blocks for the KV cache: `kvCacheMemoryBytes` exactly, or the `gpuMemoryUtilization` share of what is free once
+ * the weights are loaded, never more than `maxNumSeqs` requests of `maxModelLen` tokens could use.
+ * @param shape of a cache with one block
+ * @throws ConfigError where not even one request of `maxModelLen` tokens fits.
+ */
+export function chooseNumBlocks(
+  config: BudgetConfig,
+  shape: KvCacheShape,
+  maxModelLen: number,
+  freeBytes = freeMemory(),
+): number {
+  const perRequest = Math.ceil(maxModelLen / config.blockSize);
+  const blockBytes = kvBlockBytes(shape);
+  const bytes = config.kvCacheMemoryBytes ?? freeBytes * config.gpuMemoryUtilization;
+  const fitting = Math.floor(bytes / blockBytes);
+  const numBlocks =
+    config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
+  if (numBlocks < perRequest) {
+    throw new ConfigError(
+      `the KV cache has room for ${numBlocks * config.blockSize} tokens, one request of max_model_len needs ` +
+        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes} ` +
+        `(or --gpu-memory-utilization), or lower --max-model-len`,
+      { param: 'kv-cache-memory-bytes' },
+    );
+  }
+  return numBlocks;
+}
+
+/** Bytes of one block over all layers, without what a backend adds to align it. */
+export function kvBlockBytes(shape: KvCacheShape): number {
+  return 2 * shape.layers * shape.blockSize * shape.kvHeads * shape.headDim * BYTES_PER_ELEMENT[shape.dtype];
+}
+
+/** Bytes that this process may still take: the container's limit where there is one, else the machine's. */
+function freeMemory(): number {
+  const limit = process.constrainedMemory();
+  const isLimited = limit > 0 && limit < os.totalmem();
+  return isLimited ? Math.max(0, limit - process.memoryUsage.rss()) : os.freemem();
+}

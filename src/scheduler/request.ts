@@ -1,0 +1,76 @@
+// One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
+// A request with n samples comes to the scheduler as n of these.
+
+import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
+
+export type RequestState = 'waiting' | 'running' | 'preempted' | 'finished';
+
+const LEGAL_TRANSITIONS: Readonly<Record<RequestState, readonly RequestState[]>> = {
+  waiting: ['running', 'finished'],
+  running: ['preempted', 'finished'],
+  preempted: ['running', 'finished'],
+  finished: [],
+};
+
+/** How a sequence is sampled: numbers only, ready for the kernel. */
+export interface SequenceSampling {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly seed: number;
+  /** Which of the n samples of its request: part of the random stream's counter. */
+  readonly sample: number;
+}
+
+/** When a sequence ends. Stop strings are not here: they are found where text is made. */
+export interface StopRule {
+  /** The end token; null where it is ignored or unknown. */
+  readonly eosTokenId: number | null;
+  readonly stopTokenIds: readonly number[];
+  readonly maxTokens: number;
+}
+
+/** What the engine thread is given. */
+export interface NewRequest {
+  readonly id: number;
+  readonly promptTokenIds: readonly number[];
+  readonly sampling: SequenceSampling;
+  readonly stop: StopRule;
+}
+
+export class Request implements BlockTable {
+  readonly id: number;
+  readonly promptLength: number;
+  readonly sampling: SequenceSampling;
+  readonly stop: StopRule;
+  /** The prompt, then what was sampled. */
+  readonly tokens: number[];
+  /** Tokens whose keys and values are in the cache; it catches up with `tokens.length`. */
+  numComputedTokens = 0;
+  readonly blocks: number[] = [];
+  #state: RequestState = 'waiting';
+
+  constructor(request: NewRequest) {
+    this.id = request.id;
+    this.promptLength = request.promptTokenIds.length;
+    this.sampling = request.sampling;
+    this.stop = request.stop;
+    this.tokens = [...request.promptTokenIds];
+  }
+
+  get state(): RequestState {
+    return this.#state;
+  }
+
+  get numOutputTokens(): number {
+    return this.tokens.length - this.promptLength;
+  }
+
+  moveTo(state: RequestState): void {
+    if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
+      throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
+    }
+    this.#state = state;
+  }
+}
