@@ -1,0 +1,63 @@
+// The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
+
+import type { Tokenizer as NativeTokenizer } from 'tokenizers';
+import type { SimpleDecoderSpec } from './decoder-spec.ts';
+import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
+import type { DecodeStream, Tokenizer } from './tokenizer.ts';
+
+export interface HfTokenizerParts {
+  readonly native: NativeTokenizer;
+  /** The steps of tokenizer.json's decoder; null when it has none. */
+  readonly decoder: readonly SimpleDecoderSpec[] | null;
+  /** Texts of the added tokens that are special. */
+  readonly specialTokens: ReadonlySet<string>;
+  /** Text of the primary end token; null if the model names none. */
+  readonly eosToken: string | null;
+}
+
+export class HfTokenizer implements Tokenizer {
+  readonly vocabSize: number;
+  readonly eosTokenId: number | null;
+  readonly #native: NativeTokenizer;
+  readonly #decoder: readonly SimpleDecoderSpec[] | null;
+  readonly #table: TokenTable;
+
+  constructor(parts: HfTokenizerParts) {
+    this.#native = parts.native;
+    // What a file says about padding and truncation is meant for training.
+    this.#native.disablePadding();
+    this.#native.disableTruncation();
+    this.#decoder = parts.decoder;
+    this.#table = tokenTable(parts.native.getVocab(true), parts.specialTokens);
+    this.vocabSize = parts.native.getVocabSize(true);
+    this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
+  }
+
+  async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {
+    const encoding = await this.#native.encode(text, null, { addSpecialTokens: options.addSpecialTokens });
+    return encoding.getIds();
+  }
+
+  /** By our own steps, not the library's: those end the process on a few token lists (a Strip of an empty token). */
+  async decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string> {
+    const stream = this.decodeStream({ ...options, promptTokenIds: [] });
+    return stream.push(ids) + stream.flush();
+  }
+
+  decodeStream(options: {
+    readonly skipSpecialTokens: boolean;
+    readonly promptTokenIds: readonly number[];
+  }): DecodeStream {
+    return new IncrementalDetokenizer(this.#table, this.#decoder, options);
+  }
+}
+
+function tokenTable(vocab: Readonly<Record<string, number>>, specialTokens: ReadonlySet<string>): TokenTable {
+  const texts: (string | undefined)[] = [];
+  const specialIds = new Set<number>();
+  for (const [text, id] of Object.entries(vocab)) {
+    texts[id] = text;
+    if (specialTokens.has(text)) specialIds.add(id);
+  }
+  return { texts, specialIds };
+}

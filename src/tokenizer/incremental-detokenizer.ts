@@ -1,0 +1,74 @@
+// Token ids of one sequence to text as they come: never half a character, never a second look at old ids.
+// The library's own decode is asynchronous and starts from the first id each time; this is what streams use.
+
+import type { SimpleDecoderSpec } from './decoder-spec.ts';
+import { buildStages, type Sink, type Stage } from './decoder-stages.ts';
+import type { DecodeStream } from './tokenizer.ts';
+
+/** What a detokenizer knows of its vocabulary; shared by all sequences of a model. */
+export interface TokenTable {
+  /** Text of each id as the vocabulary spells it; holes are ids that no token has. */
+  readonly texts: readonly (string | undefined)[];
+  readonly specialIds: ReadonlySet<number>;
+}
+
+/** Prompt ids at each end that are looked at: the first decide about leading spaces, the last about open bytes. */
+const CONTEXT = 32;
+
+export class IncrementalDetokenizer implements DecodeStream {
+  readonly #table: TokenTable;
+  readonly #skipSpecialTokens: boolean;
+  readonly #stages: readonly Stage[];
+  /** `#sinks[i]` feeds stage i; the last one collects text. */
+  readonly #sinks: readonly Sink[];
+  #text = '';
+
+  constructor(
+    table: TokenTable,
+    decoder: readonly SimpleDecoderSpec[] | null,
+    options: { readonly skipSpecialTokens: boolean; readonly promptTokenIds: readonly number[] },
+  ) {
+    this.#table = table;
+    this.#skipSpecialTokens = options.skipSpecialTokens;
+    this.#stages = buildStages(decoder);
+    this.#sinks = chain(this.#stages, (piece) => {
+      this.#text += piece;
+    });
+    const prompt = options.promptTokenIds;
+    this.push(
+      prompt.length > 2 * CONTEXT ? [...prompt.slice(0, CONTEXT), ...prompt.slice(-CONTEXT)] : prompt,
+    );
+  }
+
+  push(ids: readonly number[]): string {
+    const feed = this.#sinks[0]!;
+    for (const id of ids) {
+      if (this.#skipSpecialTokens && this.#table.specialIds.has(id)) continue;
+      const token = this.#table.texts[id];
+      if (token !== undefined) feed(token);
+    }
+    return this.#take();
+  }
+
+  flush(): string {
+    this.#stages.forEach((stage, i) => {
+      stage.end?.(this.#sinks[i + 1]!);
+    });
+    return this.#take();
+  }
+
+  #take(): string {
+    const text = this.#text;
+    this.#text = '';
+    return text;
+  }
+}
+
+function chain(stages: readonly Stage[], last: Sink): Sink[] {
+  const sinks = [last];
+  for (const stage of stages.toReversed()) {
+    const next = sinks[0]!;
+    sinks.unshift((piece) => stage.push(piece, next));
+  }
+  return sinks;
+}
