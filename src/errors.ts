@@ -26,6 +26,12 @@ export class InvalidRequestError extends SvcError {
   override readonly type = 'BadRequestError';
 }
 
+/** The body is not what the protocol calls a request: no JSON, no object, a field of the wrong type. */
+export class MalformedRequestError extends SvcError {
+  override readonly status = 400;
+  override readonly type = 'Bad Request';
+}
+
 /** A field or option that the protocol knows and this version of svc does not serve yet. */
 export class NotAvailableError extends SvcError {
   override readonly status = 400;
@@ -38,10 +44,16 @@ export class UnauthorizedError extends SvcError {
   override readonly type = 'AuthenticationError';
 }
 
-/** The request names a model, or a path, that this server does not serve. */
+/** The request names a model that this server does not serve. */
 export class NotFoundError extends SvcError {
   override readonly status = 404;
   override readonly type = 'NotFoundError';
+}
+
+/** The path is none of this server's. */
+export class UnknownPathError extends SvcError {
+  override readonly status = 404;
+  override readonly type = 'Not Found';
 }
 
 /** The path exists, the method does not. */
@@ -60,6 +72,18 @@ export class PayloadTooLargeError extends SvcError {
 export class OverloadedError extends SvcError {
   override readonly status = 429;
   override readonly type = 'OverloadedError';
+  readonly retryAfter: number;
+
+  constructor(message: string, options: SvcErrorOptions & { readonly retryAfter: number }) {
+    super(message, options);
+    this.retryAfter = options.retryAfter;
+  }
+}
+
+/** The server is bound, its model is still being loaded; `retryAfter` is in seconds. */
+export class NotReadyError extends SvcError {
+  override readonly status = 503;
+  override readonly type = 'ServiceUnavailableError';
   readonly retryAfter: number;
 
   constructor(message: string, options: SvcErrorOptions & { readonly retryAfter: number }) {

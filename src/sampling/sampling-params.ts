@@ -120,11 +120,16 @@ export function refuseUnavailable(input: object, table: Readonly<Record<string, 
   for (const [field, value] of Object.entries(input)) {
     const neutral = table[field];
     if (neutral === undefined || value === null || value === undefined) continue;
-    if (neutral.includes(value) || (Array.isArray(value) && value.length === 0)) continue;
+    if (neutral.includes(value) || isEmpty(value)) continue;
     throw new NotAvailableError(`${field} is not available yet in this version of svc; leave it out`, {
       param: field,
     });
   }
+}
+
+/** An empty list or map asks for nothing. */
+function isEmpty(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }
 
 function firstIssue(error: z.ZodError, input: object): InvalidRequestError {
