@@ -1,0 +1,174 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { NewRequest } from '../../../src/scheduler/request.ts';
+import type { ScheduledStep } from '../../../src/scheduler/scheduled-step.ts';
+import { Scheduler, type SchedulerConfig } from '../../../src/scheduler/scheduler.ts';
+
+const CONFIG: SchedulerConfig = { maxNumSeqs: 4, maxNumBatchedTokens: 32, numBlocks: 64, blockSize: 16 };
+
+function request(id: number, promptLength: number, maxTokens: number): NewRequest {
+  return {
+    id,
+    promptTokenIds: Array.from({ length: promptLength }, (_, index) => (id * 31 + index) % 97),
+    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0 },
+    stop: { eosTokenId: null, stopTokenIds: [], maxTokens },
+  };
+}
+
+/** The token that stands for "the model's answer": a function of what the step computes, as logits are. */
+function sampleStep(step: ScheduledStep): Int32Array {
+  const sampled = step.sequences.filter((sequence) => sequence.sampling !== null);
+  return Int32Array.from(
+    sampled,
+    ({ tokenIds, firstPosition }) => (tokenIds.at(-1)! * 7 + firstPosition + tokenIds.length) % 97,
+  );
+}
+
+/** Steps until nothing is left; gives each request's output tokens. */
+function runToEnd(scheduler: Scheduler, config: SchedulerConfig): Map<number, number[]> {
+  const outputs = new Map<number, number[]>();
+  for (let numSteps = 0; scheduler.hasUnfinished; numSteps += 1) {
+    expect(numSteps).toBeLessThan(10_000);
+    const step = scheduler.schedule();
+    checkStep(step, scheduler, config);
+    for (const output of scheduler.update(step, sampleStep(step))) {
+      outputs.set(output.requestId, [...(outputs.get(output.requestId) ?? []), output.tokenId]);
+    }
+  }
+  return outputs;
+}
+
+function checkStep(step: ScheduledStep, scheduler: Scheduler, config: SchedulerConfig): void {
+  expect(step.numTokens).toBeGreaterThan(0);
+  expect(step.numTokens).toBeLessThanOrEqual(config.maxNumBatchedTokens);
+  expect(step.sequences.length).toBeLessThanOrEqual(config.maxNumSeqs);
+  const blocks = step.sequences.flatMap((sequence) => [...sequence.blocks]);
+  expect(new Set(blocks).size).toBe(blocks.length);
+  for (const { blocks: table, firstPosition, tokenIds } of step.sequences) {
+    expect(table.length * config.blockSize).toBeGreaterThanOrEqual(firstPosition + tokenIds.length);
+  }
+  expect(scheduler.stats.running).toBeLessThanOrEqual(config.maxNumSeqs);
+}
+
+describe('Scheduler', () => {
+  it('splits a prompt that is longer than the budget and samples only at its end', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(request(1, 70, 1));
+    const chunks = [];
+    for (let index = 0; index < 3; index += 1) {
+      const step = scheduler.schedule();
+      chunks.push([step.numTokens, step.sequences[0]!.sampling !== null]);
+      scheduler.update(step, sampleStep(step));
+    }
+    expect(chunks).toEqual([
+      [32, false],
+      [32, false],
+      [6, true],
+    ]);
+    expect(scheduler.hasUnfinished).toBe(false);
+  });
+
+  it('lets running requests go on before new ones start', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(request(1, 4, 8));
+    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    scheduler.add(request(2, 40, 8));
+    const step = scheduler.schedule();
+    expect(step.sequences.map(({ requestId, tokenIds }) => [requestId, tokenIds.length])).toEqual([
+      [1, 1],
+      [2, 31],
+    ]);
+  });
+
+  it('admits no more requests than there are seats', () => {
+    const scheduler = new Scheduler(CONFIG);
+    for (let id = 0; id < 6; id += 1) scheduler.add(request(id, 2, 4));
+    scheduler.schedule();
+    expect(scheduler.stats).toMatchObject({ running: 4, waiting: 2 });
+  });
+
+  it('frees an aborted request at once, whatever its state', () => {
+    const scheduler = new Scheduler({ ...CONFIG, maxNumSeqs: 1 });
+    scheduler.add(request(1, 20, 8));
+    scheduler.add(request(2, 20, 8));
+    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    scheduler.abort(1);
+    scheduler.abort(2);
+    scheduler.abort(2);
+    expect(scheduler.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: CONFIG.numBlocks });
+    expect(scheduler.hasUnfinished).toBe(false);
+  });
+
+  it('preempts the request that came last when blocks run out, and finishes it later', () => {
+    const config = { ...CONFIG, numBlocks: 3 };
+    const scheduler = new Scheduler(config);
+    scheduler.add(request(1, 16, 30));
+    scheduler.add(request(2, 16, 30));
+    const outputs = runToEnd(scheduler, config);
+    expect(scheduler.stats.preemptions).toBeGreaterThan(0);
+    expect(outputs.get(1)).toHaveLength(30);
+    expect(outputs.get(2)).toHaveLength(30);
+  });
+
+  it.each([
+    [
+      'the end token',
+      { eosTokenId: 5, stopTokenIds: [], maxTokens: 9 },
+      { reason: 'stop', stopTokenId: null },
+    ],
+    [
+      'a stop token',
+      { eosTokenId: null, stopTokenIds: [4, 5], maxTokens: 9 },
+      { reason: 'stop', stopTokenId: 5 },
+    ],
+    [
+      'the last token allowed',
+      { eosTokenId: null, stopTokenIds: [], maxTokens: 1 },
+      { reason: 'length', stopTokenId: null },
+    ],
+  ])('ends a request at %s', (_, stop, finish) => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add({ ...request(1, 3, 9), stop });
+    const outputs = scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    expect(outputs).toEqual([{ requestId: 1, tokenId: 5, finish }]);
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
+  });
+
+  it('gives every request the same tokens as alone, with no block lost, under any mix', () => {
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.record({
+            promptLength: fc.integer({ min: 1, max: 60 }),
+            maxTokens: fc.integer({ min: 1, max: 30 }),
+          }),
+          {
+            minLength: 1,
+            maxLength: 12,
+          },
+        ),
+        fc.record({
+          maxNumSeqs: fc.integer({ min: 1, max: 6 }),
+          maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
+          numBlocks: fc.integer({ min: 6, max: 20 }),
+          blockSize: fc.constant(16),
+        }),
+        (shapes, config) => {
+          const requests = shapes.map(({ promptLength, maxTokens }, id) =>
+            request(id, promptLength, maxTokens),
+          );
+          const together = new Scheduler(config);
+          for (const one of requests) together.add(one);
+          const outputs = runToEnd(together, config);
+          expect(together.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
+          for (const one of requests) {
+            const alone = new Scheduler(CONFIG);
+            alone.add(one);
+            expect(outputs.get(one.id)).toEqual(runToEnd(alone, CONFIG).get(one.id));
+          }
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
