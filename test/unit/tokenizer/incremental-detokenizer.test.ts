@@ -9,22 +9,7 @@ import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../../helpers/small-tokenizers.ts';
 
-const WORDS = [
-  '▁he',
-  'llo',
-  '▁',
-  'a▁b',
-  '##ing',
-  'do',
-  ' .',
-  'not',
-  "'",
-  's',
-  'end</w>',
-  'é',
-  ' ',
-  '  b ',
-];
+const WORDS = ['▁he', 'llo', '▁', 'a▁b', '##ing', 'do', ' .', 'not', "'", 's', 'end</w>', 'é', ' ', '  b '];
 const FIRST_BYTE_TOKEN = 10;
 
 let folder: string;

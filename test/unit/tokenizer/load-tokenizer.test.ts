@@ -1,0 +1,125 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ModelLoadError } from '../../../src/errors.ts';
+import { loadTokenizer } from '../../../src/tokenizer/load-tokenizer.ts';
+import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../../helpers/small-tokenizers.ts';
+
+const HELLO = [{ role: 'user', content: 'Hello' }];
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-tokenizer-'));
+  await write('tokenizer.json', byteLevelTokenizer());
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+const write = (file: string, content: string | object) =>
+  writeFile(join(folder, file), typeof content === 'string' ? content : JSON.stringify(content));
+
+async function rendered(): Promise<string | undefined> {
+  const { chatTemplate } = await loadTokenizer(folder);
+  return chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+}
+
+async function refusal(): Promise<string> {
+  const error: unknown = await loadTokenizer(folder).catch((cause: unknown) => cause);
+  expect(error).toBeInstanceOf(ModelLoadError);
+  return error instanceof Error ? error.message : '';
+}
+
+describe('loading a tokenizer', () => {
+  it('needs no more than tokenizer.json', async () => {
+    const { tokenizer, chatTemplate } = await loadTokenizer(folder);
+    expect(tokenizer.vocabSize).toBe(259);
+    expect(tokenizer.eosTokenId).toBeNull();
+    expect(chatTemplate).toBeNull();
+  });
+
+  it.each([
+    ['a text', '<|end|>'],
+    ['an object', { content: '<|end|>', special: true }],
+  ])('finds the end token written as %s', async (_, eos_token) => {
+    await write('tokenizer_config.json', { eos_token, bos_token: null });
+    expect((await loadTokenizer(folder)).tokenizer.eosTokenId).toBe(256);
+  });
+
+  it('ignores the padding and truncation that a file brings from training', async () => {
+    const truncation = { direction: 'Right', max_length: 2, strategy: 'LongestFirst', stride: 0 };
+    await write('tokenizer.json', { ...byteLevelTokenizer(), truncation });
+    const { tokenizer } = await loadTokenizer(folder);
+    expect(await tokenizer.encode('abcdef', { addSpecialTokens: true })).toHaveLength(6);
+  });
+
+  it('leaves out ids that the vocabulary does not have', async () => {
+    const { tokenizer } = await loadTokenizer(folder);
+    expect(await tokenizer.decode([64, 9999, 65], { skipSpecialTokens: true })).toBe('ab');
+  });
+
+  it('reads the template of tokenizer_config.json with its special tokens', async () => {
+    await write('tokenizer_config.json', {
+      bos_token: '<s>',
+      chat_template: '{{ bos_token }}{{ messages[0].content }}',
+    });
+    expect(await rendered()).toBe('<s>Hello');
+  });
+
+  it('takes the default of several named templates', async () => {
+    await write('tokenizer_config.json', {
+      chat_template: [
+        { name: 'tool_use', template: 'tools' },
+        { name: 'default', template: 'plain' },
+      ],
+    });
+    expect(await rendered()).toBe('plain');
+  });
+
+  it('reads chat_template.json where the config has none', async () => {
+    await write('chat_template.json', { chat_template: 'from json' });
+    expect(await rendered()).toBe('from json');
+  });
+
+  it('prefers chat_template.jinja to all others', async () => {
+    await write('chat_template.jinja', 'from jinja');
+    await write('tokenizer_config.json', { chat_template: 'from config' });
+    expect(await rendered()).toBe('from jinja');
+  });
+});
+
+describe('a tokenizer that cannot be loaded', () => {
+  it('says that tokenizer.json is missing and what serves without it', async () => {
+    await rm(join(folder, 'tokenizer.json'));
+    expect(await refusal()).toMatch(/tokenizer\.json is missing.*--skip-tokenizer-init/);
+  });
+
+  it('says where the JSON of a file breaks off', async () => {
+    await write('tokenizer.json', JSON.stringify(byteFallbackTokenizer()).slice(0, 200));
+    expect(await refusal()).toMatch(/tokenizer\.json is not valid JSON \(.*200/);
+  });
+
+  it('names the field that is wrong', async () => {
+    await write('tokenizer_config.json', { eos_token: 7 });
+    expect(await refusal()).toMatch(/tokenizer_config\.json: eos_token: /);
+  });
+
+  it('names a decoder that it does not know, and those that it does', async () => {
+    await write('tokenizer.json', wordTokenizer(['a'], { type: 'CTC', pad_token: '_' }));
+    expect(await refusal()).toMatch(/decoder CTC cannot be read: expected ByteLevel/);
+  });
+
+  it('passes on what the library says of a model section that is wrong', async () => {
+    await write('tokenizer.json', { ...byteLevelTokenizer(), model: { type: 'Telepathy' } });
+    expect(await refusal()).toMatch(/tokenizer\.json is no tokenizer that can be read: ./);
+  });
+
+  it('asks for a default when templates are named and none is it', async () => {
+    await write('tokenizer_config.json', {
+      chat_template: [
+        { name: 'rag', template: 'r' },
+        { name: 'tool_use', template: 't' },
+      ],
+    });
+    expect(await refusal()).toMatch(/templates rag, tool_use, expected one named "default"/);
+  });
+});
