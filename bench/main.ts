@@ -1,0 +1,57 @@
+// npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure as a ratio
+// to them. With --save the tables go to bench/RESULTS.md.
+
+import { writeFileSync } from 'node:fs';
+import os from 'node:os';
+import { parseArgs } from 'node:util';
+import { engineSection } from './engine.ts';
+import { kernelSection } from './kernels/kernels.ts';
+import { machineSection, measureMachine } from './machine.ts';
+import { formatSection, type Section } from './report.ts';
+import { serveSection } from './serve.ts';
+import { goldenSection } from './goldens.ts';
+
+const SECTIONS = {
+  goldens: goldenSection,
+  kernels: kernelSection,
+  engine: engineSection,
+  serve: serveSection,
+} as const;
+
+type SectionName = keyof typeof SECTIONS;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { save: { type: 'boolean', default: false } },
+});
+const names = Object.keys(SECTIONS).filter((name): name is SectionName => name in SECTIONS);
+const unknown = positionals.filter((name) => !names.some((known) => known === name));
+if (unknown.length > 0) {
+  console.error(`unknown section ${unknown.join(', ')}; there are ${names.join(', ')}`);
+  process.exit(2);
+}
+
+const limits = measureMachine();
+const printed = [show(machineSection(limits))];
+for (const name of names) {
+  if (positionals.length > 0 && !positionals.includes(name)) continue;
+  printed.push(show(await SECTIONS[name](limits)));
+}
+if (values.save) {
+  const head = [
+    '# Results',
+    '',
+    `\`npm run bench -- ${[...positionals, '--save'].join(' ')}\` on ${new Date().toISOString().slice(0, 10)}, ` +
+      `${os.cpus()[0]?.model.trim() ?? 'unknown processor'}, ${os.cpus().length} cores, Node ${process.versions.node}.`,
+    '',
+    'Machines are noisy: read the ratios, which come from one run, not the digits.',
+    '',
+  ];
+  writeFileSync('bench/RESULTS.md', [...head, ...printed].join('\n'));
+}
+
+function show(section: Section): string {
+  const text = formatSection(section);
+  console.log(text);
+  return text;
+}

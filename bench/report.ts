@@ -1,0 +1,36 @@
+// What a benchmark prints: a table of figures, each beside the limit of this machine that it is held against.
+
+export interface Figure {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  /** What would be possible at best, in the same unit; null where there is no such limit. */
+  readonly limit: number | null;
+  /** What is to be reached; null where the figure is only watched. */
+  readonly goal: string | null;
+}
+
+export interface Section {
+  readonly title: string;
+  readonly figures: readonly Figure[];
+  readonly notes?: readonly string[];
+}
+
+/** A section as a Markdown table. */
+export function formatSection({ title, figures, notes = [] }: Section): string {
+  const rows = figures.map(({ name, value, unit, limit, goal }) => {
+    const ratio = limit === null ? '' : `${((100 * value) / limit).toFixed(0)} %`;
+    return `| ${name} | ${round(value)} ${unit} | ${limit === null ? '' : `${round(limit)} ${unit}`} | ${ratio} | ${goal ?? ''} |`;
+  });
+  const head = ['| figure | measured | limit of this machine | ratio | goal |', '|---|---:|---:|---:|---|'];
+  return [`## ${title}`, '', ...head, ...rows, '', ...notes.flatMap((note) => [note, ''])].join('\n');
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+function round(value: number): string {
+  return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}

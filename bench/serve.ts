@@ -1,0 +1,112 @@
+// The server as its users meet it: a real process, real sockets. Time from start to the first byte, and 32 streams
+// at once, each compared with the same request alone.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { STORIES_260K } from './goldens.ts';
+import type { Figure, Section } from './report.ts';
+
+const NUM_STREAMS = 32;
+const MAX_TOKENS = 64;
+const START_DEADLINE_MS = 60_000;
+const PROMPTS = ['Once upon a time', 'The little dog', 'Lily and Tom', 'One day, a big bird'];
+
+interface StreamResult {
+  readonly text: string;
+  readonly firstTokenMs: number;
+  readonly numTokens: number;
+}
+
+export async function serveSection(): Promise<Section> {
+  if (STORIES_260K === null) return { title: 'Server', figures: [], notes: ['The stories260K model is not here.'] };
+  const startedAt = performance.now();
+  const server = await startServer(STORIES_260K);
+  try {
+    const firstByteMs = await waitForFirstByte(server.url, startedAt);
+    const alone = await Promise.all(PROMPTS.map((prompt, index) => stream(server.url, prompt, index)));
+    const batchStartedAt = performance.now();
+    const together = await Promise.all(
+      Array.from({ length: NUM_STREAMS }, (_, index) => stream(server.url, PROMPTS[index % PROMPTS.length]!, index % PROMPTS.length)),
+    );
+    const seconds = (performance.now() - batchStartedAt) / 1000;
+    const numEqual = together.filter((result, index) => result.text === alone[index % alone.length]!.text).length;
+    const figures: Figure[] = [
+      { name: 'process start to first byte served', value: firstByteMs / 1000, unit: 's', limit: null, goal: '< 2 s' },
+      { name: `${NUM_STREAMS} streams at once: equal to the request alone`, value: numEqual, unit: 'streams', limit: NUM_STREAMS, goal: 'all' },
+      {
+        name: `${NUM_STREAMS} streams at once: output`,
+        value: together.reduce((sum, { numTokens }) => sum + numTokens, 0) / seconds,
+        unit: 'tokens/s',
+        limit: null,
+        goal: null,
+      },
+      {
+        name: `${NUM_STREAMS} streams at once: slowest first token`,
+        value: Math.max(...together.map(({ firstTokenMs }) => firstTokenMs)),
+        unit: 'ms',
+        limit: null,
+        goal: null,
+      },
+    ];
+    return { title: 'Server, stories260K', figures };
+  } finally {
+    server.child.kill('SIGTERM');
+    await once(server.child, 'exit');
+  }
+}
+
+async function startServer(model: string): Promise<{ child: ChildProcess; url: string }> {
+  const port = await freePort();
+  const args = ['dist/cli/main.js', 'serve', model, '--host', '127.0.0.1', '--port', String(port)];
+  const child = spawn(process.execPath, args, { stdio: 'ignore' });
+  return { child, url: `http://127.0.0.1:${port}` };
+}
+
+/** Asks for one token until it comes. */
+async function waitForFirstByte(url: string, startedAt: number): Promise<number> {
+  while (performance.now() - startedAt < START_DEADLINE_MS) {
+    const response = await post(url, { prompt: 'Once', max_tokens: 1 }).catch(() => null);
+    if (response?.ok) {
+      await response.arrayBuffer();
+      return performance.now() - startedAt;
+    }
+    await response?.arrayBuffer();
+    await sleep(10);
+  }
+  throw new Error(`the server did not answer within ${START_DEADLINE_MS / 1000} s`);
+}
+
+async function stream(url: string, prompt: string, seed: number): Promise<StreamResult> {
+  const startedAt = performance.now();
+  const body = { prompt, max_tokens: MAX_TOKENS, seed, temperature: 0.8, ignore_eos: true, stream: true };
+  const response = await post(url, body);
+  if (!response.ok || response.body === null) throw new Error(`status ${response.status}: ${await response.text()}`);
+  let received = '';
+  let firstTokenMs = 0;
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    firstTokenMs ||= performance.now() - startedAt;
+    received += chunk;
+  }
+  const events = received.split('\n\n').filter((event) => event.startsWith('data: {'));
+  const texts = events.map((event) => JSON.parse(event.slice('data: '.length)).choices[0]?.text ?? '');
+  return { text: texts.join(''), firstTokenMs, numTokens: MAX_TOKENS };
+}
+
+function post(url: string, body: object): Promise<Response> {
+  return fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  if (address === null || typeof address === 'string') throw new Error('no port was given');
+  return address.port;
+}
