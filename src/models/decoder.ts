@@ -1,0 +1,68 @@
+// A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
+
+import { ShapeError } from '../errors.ts';
+import type { ComputeDType } from '../ops/dtype.ts';
+import type { EmbeddingTable, KvCache, KvCacheShape, LinearWeight, Ops, Tensor, Vector } from '../ops/ops.ts';
+import type { Layer, Step } from './layers/step.ts';
+import type { ForwardInputs, Model } from './model.ts';
+import type { ModelConfig } from './model-config.ts';
+
+export interface DecoderParts {
+  readonly embedding: EmbeddingTable;
+  readonly layers: readonly Layer[];
+  readonly finalNorm: Vector;
+  /** [vocab, hidden]; the embeddings once more where the two are tied. */
+  readonly head: LinearWeight;
+  readonly ropeTable: Vector;
+}
+
+export class Decoder implements Model {
+  readonly config: ModelConfig;
+  readonly dtype: ComputeDType;
+  readonly weightBytes: number;
+  private readonly ops: Ops;
+  private readonly parts: DecoderParts;
+
+  constructor(
+    config: ModelConfig,
+    ops: Ops,
+    parts: DecoderParts,
+    weights: { readonly dtype: ComputeDType; readonly packedBytes: number },
+  ) {
+    this.config = config;
+    this.ops = ops;
+    this.parts = parts;
+    this.dtype = weights.dtype;
+    this.weightBytes = weights.packedBytes;
+  }
+
+  kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
+    const { numLayers: layers, numKvHeads: kvHeads, headDim } = this.config;
+    return { layers, blocks, blockSize, kvHeads, headDim, dtype: this.dtype };
+  }
+
+  forward(inputs: ForwardInputs, cache: KvCache): Tensor {
+    const { ops, parts } = this;
+    checkLengths(inputs);
+    const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
+    const x = ops.embedding(inputs.tokenIds, parts.embedding);
+    for (const layer of parts.layers) ops.scope(() => layer(x, step));
+    const wanted = ops.gatherRows(x, inputs.logitRows);
+    return ops.linear(ops.rmsNorm(wanted, parts.finalNorm, this.config.rmsNormEps, this.dtype), parts.head);
+  }
+}
+
+function checkLengths({ tokenIds, positions, slotMapping, batch }: ForwardInputs): void {
+  const rows = batch.queryStarts[batch.numSequences];
+  if (
+    positions.length !== tokenIds.length ||
+    slotMapping.length !== tokenIds.length ||
+    rows !== tokenIds.length
+  ) {
+    throw new ShapeError(
+      'forward',
+      `${tokenIds.length} positions, slots and query rows, one a token`,
+      `${positions.length}, ${slotMapping.length} and ${rows}`,
+    );
+  }
+}

@@ -1,0 +1,100 @@
+// From a model folder to a loaded model: picks the architecture's layer and reads its weights. The runner calls it.
+
+import { statSync } from 'node:fs';
+import { debuglog } from 'node:util';
+import type { DTypeOption } from '../config/engine-config.ts';
+import { ConfigError, ModelLoadError } from '../errors.ts';
+import type { ComputeDType } from '../ops/dtype.ts';
+import type { LinearWeight, Ops } from '../ops/ops.ts';
+import { Decoder } from './decoder.ts';
+import { ropeTable } from './layers/rope.ts';
+import type { Layer } from './layers/step.ts';
+import { llamaLayer } from './llama.ts';
+import { mistralLayer } from './mistral.ts';
+import type { Model } from './model.ts';
+import { type Architecture, type ModelConfig, readModelConfig } from './model-config.ts';
+import { qwen2Layer } from './qwen2.ts';
+import { qwen3Layer } from './qwen3.ts';
+import { Checkpoint } from './weights/checkpoint.ts';
+import { WeightReader } from './weights/weight-reader.ts';
+
+type LoadLayer = (weights: WeightReader, config: ModelConfig, layer: number) => Layer;
+
+const LAYERS: Readonly<Record<Architecture, LoadLayer>> = {
+  LlamaForCausalLM: llamaLayer,
+  MistralForCausalLM: mistralLayer,
+  Qwen2ForCausalLM: qwen2Layer,
+  Qwen3ForCausalLM: qwen3Layer,
+};
+
+export interface LoadOptions {
+  readonly dtype: DTypeOption;
+  /** Longest context to serve; null is the model's own limit. */
+  readonly maxModelLen: number | null;
+  /** Called with a rising share of the work and the name of what was just read. */
+  readonly onProgress?: (fraction: number, what: string) => void;
+}
+
+const debug = debuglog('svc');
+
+/**
+ * Loads the model in `folder` into the memory of `ops`.
+ * @throws ModelLoadError naming the file, the tensor and what was expected; ConfigError for a context that is
+ *   longer than the model's.
+ */
+export async function loadModel(folder: string, ops: Ops, options: LoadOptions): Promise<Model> {
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
+    throw new ModelLoadError(
+      `${folder} is no folder; name a folder that holds config.json and *.safetensors`,
+    );
+  }
+  const config = readModelConfig(folder);
+  const length = checkLength(config, options.maxModelLen);
+  const checkpoint = new Checkpoint(folder);
+  const weights = new WeightReader(checkpoint, ops, chooseDType(config, checkpoint, options.dtype));
+  const { vocabSize, hiddenSize, numLayers } = config;
+
+  const done = async (steps: number, what: string) => {
+    options.onProgress?.(steps / (numLayers + 2), what);
+    // A turn for whoever shows the progress.
+    await new Promise(setImmediate);
+  };
+  const embedding = weights.embedding('model.embed_tokens.weight', vocabSize, hiddenSize);
+  await done(1, 'embeddings');
+  const layers: Layer[] = [];
+  for (let layer = 0; layer < numLayers; layer++) {
+    layers.push(LAYERS[config.architecture](weights, config, layer));
+    await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
+  }
+  const finalNorm = weights.vector('model.norm.weight', hiddenSize);
+  const head = loadHead(weights, config);
+  const table = ops.makeVector(ropeTable(config.rope, config.headDim, length));
+  await done(numLayers + 2, 'output head');
+  for (const name of checkpoint.unread()) debug('%s: tensor %s is not used', folder, name);
+  return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: table }, weights);
+}
+
+function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {
+  if (wanted !== null && wanted > maxPositionEmbeddings) {
+    throw new ConfigError(
+      `--max-model-len ${wanted} is longer than the model's own limit of ${maxPositionEmbeddings} tokens ` +
+        '(max_position_embeddings in config.json); lower it or leave it out',
+      { param: 'max-model-len' },
+    );
+  }
+  return wanted ?? maxPositionEmbeddings;
+}
+
+/** `auto` is the published format; f16 has a smaller range than bf16 and is computed in bf16. */
+function chooseDType(config: ModelConfig, checkpoint: Checkpoint, option: DTypeOption): ComputeDType {
+  if (option !== 'auto') return option === 'float32' ? 'f32' : 'bf16';
+  const { vocabSize, hiddenSize, checkpointDType } = config;
+  const published =
+    checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
+  return published === 'f32' ? 'f32' : 'bf16';
+}
+
+function loadHead(weights: WeightReader, config: ModelConfig): LinearWeight {
+  const name = config.tieWordEmbeddings ? 'model.embed_tokens' : 'lm_head';
+  return weights.linear([{ name, n: config.vocabSize }], config.hiddenSize);
+}

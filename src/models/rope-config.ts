@@ -1,0 +1,174 @@
+// The kinds of rotary position embedding that a config.json may ask for, under its old and its new field names.
+
+import { z } from 'zod';
+import { ModelLoadError } from '../errors.ts';
+
+/** Lengths are in tokens; `original` is the context length that the model was first trained on. */
+export type RopeConfig =
+  | { readonly kind: 'default'; readonly theta: number }
+  | { readonly kind: 'linear'; readonly theta: number; readonly factor: number }
+  | { readonly kind: 'dynamic'; readonly theta: number; readonly factor: number; readonly original: number }
+  | Llama3Rope
+  | YarnRope
+  | LongRope;
+
+export interface Llama3Rope {
+  readonly kind: 'llama3';
+  readonly theta: number;
+  readonly factor: number;
+  readonly lowFreqFactor: number;
+  readonly highFreqFactor: number;
+  readonly original: number;
+}
+
+export interface YarnRope {
+  readonly kind: 'yarn';
+  readonly theta: number;
+  readonly factor: number;
+  readonly original: number;
+  readonly betaFast: number;
+  readonly betaSlow: number;
+  /** Factor on cosines and sines. */
+  readonly attentionFactor: number;
+  /** Whether the range of interpolated frequencies ends on whole ones. */
+  readonly truncate: boolean;
+}
+
+export interface LongRope {
+  readonly kind: 'longrope';
+  readonly theta: number;
+  readonly original: number;
+  /** A divisor a frequency, [headDim / 2]: for contexts up to `original`, and for longer ones. */
+  readonly shortFactor: readonly number[];
+  readonly longFactor: readonly number[];
+  readonly attentionFactor: number;
+}
+
+const positive = z.number().positive();
+
+/** Both `rope_scaling` and `rope_parameters`. */
+export const ropeFields = z.object({
+  rope_type: z.string().nullish(),
+  type: z.string().nullish(),
+  rope_theta: positive.nullish(),
+  factor: positive.nullish(),
+  original_max_position_embeddings: positive.nullish(),
+  low_freq_factor: positive.nullish(),
+  high_freq_factor: positive.nullish(),
+  beta_fast: positive.nullish(),
+  beta_slow: positive.nullish(),
+  attention_factor: positive.nullish(),
+  mscale: z.number().nullish(),
+  mscale_all_dim: z.number().nullish(),
+  truncate: z.boolean().nullish(),
+  short_factor: z.array(positive).nullish(),
+  long_factor: z.array(positive).nullish(),
+  partial_rotary_factor: positive.nullish(),
+});
+
+export type RopeFields = z.infer<typeof ropeFields>;
+
+export interface RopeSource {
+  /** For messages. */
+  readonly path: string;
+  readonly fields: RopeFields;
+  readonly theta: number;
+  readonly maxPositionEmbeddings: number;
+  readonly headDim: number;
+}
+
+/** @throws ModelLoadError for a kind that is not supported, or one whose numbers are missing. */
+export function resolveRope(source: RopeSource): RopeConfig {
+  const { fields, theta, path } = source;
+  if ((fields.partial_rotary_factor ?? 1) !== 1) {
+    throw new ModelLoadError(`${path}: partial_rotary_factor other than 1 is not supported`);
+  }
+  const kind = fields.rope_type ?? fields.type ?? 'default';
+  const original = fields.original_max_position_embeddings ?? source.maxPositionEmbeddings;
+  switch (kind) {
+    case 'default':
+      return { kind, theta };
+    case 'linear':
+      return { kind, theta, factor: need(source, 'factor') };
+    case 'dynamic':
+      return { kind, theta, factor: need(source, 'factor'), original };
+    case 'llama3':
+      return {
+        kind,
+        theta,
+        factor: need(source, 'factor'),
+        lowFreqFactor: need(source, 'low_freq_factor'),
+        highFreqFactor: need(source, 'high_freq_factor'),
+        original: need(source, 'original_max_position_embeddings'),
+      };
+    case 'yarn':
+      return resolveYarn(source, original);
+    case 'longrope':
+    case 'su':
+      return resolveLongRope(source, original);
+    default:
+      throw new ModelLoadError(
+        `${path}: rope type ${JSON.stringify(kind)} is not supported; ` +
+          'these are: default, linear, dynamic, llama3, yarn, longrope',
+      );
+  }
+}
+
+/** Longest context that a model is made for; only here do the kinds disagree about max_position_embeddings. */
+export function longestContext(rope: RopeConfig, maxPositionEmbeddings: number): number {
+  // Published with the length before stretching; the other kinds state the length after it.
+  if (rope.kind === 'dynamic') return Math.floor(maxPositionEmbeddings * rope.factor);
+  if (rope.kind === 'yarn') return Math.max(maxPositionEmbeddings, Math.floor(rope.original * rope.factor));
+  return maxPositionEmbeddings;
+}
+
+function resolveYarn(source: RopeSource, original: number): YarnRope {
+  const { fields, theta, maxPositionEmbeddings } = source;
+  const factor = fields.factor ?? maxPositionEmbeddings / original;
+  return {
+    kind: 'yarn',
+    theta,
+    factor,
+    original,
+    betaFast: fields.beta_fast ?? 32,
+    betaSlow: fields.beta_slow ?? 1,
+    attentionFactor: fields.attention_factor ?? yarnAttentionFactor(factor, fields),
+    truncate: fields.truncate ?? true,
+  };
+}
+
+function yarnAttentionFactor(factor: number, { mscale, mscale_all_dim }: RopeFields): number {
+  const scale = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1);
+  return mscale && mscale_all_dim ? scale(mscale) / scale(mscale_all_dim) : scale(1);
+}
+
+function resolveLongRope(source: RopeSource, original: number): LongRope {
+  const { fields, theta, maxPositionEmbeddings } = source;
+  const factor = fields.factor ?? maxPositionEmbeddings / original;
+  const stretch = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
+  return {
+    kind: 'longrope',
+    theta,
+    original,
+    shortFactor: needFactors(source, 'short_factor'),
+    longFactor: needFactors(source, 'long_factor'),
+    attentionFactor: fields.attention_factor ?? stretch,
+  };
+}
+
+function need(
+  { fields, path }: RopeSource,
+  field: 'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings',
+): number {
+  const value = fields[field];
+  if (value !== null && value !== undefined) return value;
+  throw new ModelLoadError(`${path}: rope type ${fields.rope_type ?? fields.type} needs the field ${field}`);
+}
+
+function needFactors(source: RopeSource, field: 'short_factor' | 'long_factor'): readonly number[] {
+  const factors = source.fields[field];
+  const count = source.headDim / 2;
+  if (factors?.length === count) return factors;
+  const got = factors ? `${factors.length} numbers` : 'nothing';
+  throw new ModelLoadError(`${source.path}: ${field} must hold ${count} numbers, got ${got}`);
+}
