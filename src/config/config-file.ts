@@ -1,0 +1,83 @@
+// Options out of a YAML file: keys as flags without dashes; every fault is told with line and column.
+
+import { readFile } from 'node:fs/promises';
+import type { LineCounter, Node, Pair } from 'yaml';
+import { ConfigError } from '../errors.ts';
+import { nestPath } from './dotted.ts';
+import type { GivenOption, OptionSource } from './merge.ts';
+import { findOption, OPTION_KEYS, type OptionKey, optionInfo, optionName } from './options.ts';
+import { didYouMean } from './suggest.ts';
+
+/** @throws ConfigError naming file, line and column. */
+export async function readConfigFile(path: string): Promise<OptionSource> {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`--config ${path} cannot be read: ${reason}`, { param: 'config', cause });
+  });
+  const { isMap, isScalar, LineCounter, parseDocument } = await import('yaml');
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const fault = document.errors[0];
+  if (fault !== undefined) throw new ConfigError(`${at(path, lines, fault.pos[0])}: ${fault.message}`);
+  if (document.contents === null) return new Map();
+  if (!isMap(document.contents)) {
+    throw new ConfigError(`${path}: expected a mapping of option names to values, such as "port: 8080"`);
+  }
+  const options = new Map<OptionKey, GivenOption>();
+  for (const pair of document.contents.items) {
+    const offset = offsetOf(pair);
+    const where = at(path, lines, offset);
+    const {
+      key,
+      path: parts,
+      name,
+    } = keyOf(isScalar(pair.key) ? String(pair.key.value) : String(pair.key), where);
+    const value: unknown = pair.value === null ? null : toPlain(pair.value);
+    const earlier = options.get(key);
+    if (earlier !== undefined && parts.length === 0)
+      throw new ConfigError(`${where}: ${name} is given twice`);
+    options.set(key, {
+      value: parts.length === 0 ? value : nestPath(earlier?.value, parts, value),
+      origin: `${where} (${name})`,
+    });
+  }
+  return options;
+}
+
+interface YamlKey {
+  readonly name: string;
+  readonly key: OptionKey;
+  /** The steps of a dotted key behind the option's own name. */
+  readonly path: readonly string[];
+}
+
+function keyOf(name: string, where: string): YamlKey {
+  const [head = '', ...path] = name.split('.');
+  const key = findOption(head);
+  if (key === null) {
+    throw new ConfigError(`${where}: unknown option ${name}${didYouMean(head, OPTION_KEYS.map(optionName))}`);
+  }
+  if (key === 'config') throw new ConfigError(`${where}: a config file cannot name another one`);
+  if (path.length > 0 && optionInfo(key).kind.placeholder !== '<json>') {
+    throw new ConfigError(`${where}: ${head} has no parts; write ${head} without .${path.join('.')}`);
+  }
+  return { key, path, name };
+}
+
+function at(path: string, lines: LineCounter, offset: number): string {
+  const { line, col } = lines.linePos(offset);
+  return `${path}:${line}:${col}`;
+}
+
+function offsetOf(pair: Pair<unknown, unknown>): number {
+  const { key } = pair;
+  return isNode(key) ? (key.range?.[0] ?? 0) : 0;
+}
+
+function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null && 'range' in value;
+}
+
+function toPlain(value: unknown): unknown {
+  return isNode(value) && 'toJSON' in value ? value.toJSON() : value;
+}

@@ -1,0 +1,26 @@
+// Environment variables that are no options: read where they matter, listed here for the reference page.
+
+export interface EnvironmentVariable {
+  readonly name: string;
+  readonly help: string;
+}
+
+export const ENVIRONMENT: readonly EnvironmentVariable[] = [
+  { name: 'SVC_USE_ALT_MODEL_HUB', help: 'true: download models from the alternative hub' },
+  { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
+  {
+    name: 'SVC_CPU_ISA',
+    help: 'instruction set of the native kernels, instead of the best that the machine has',
+  },
+  { name: 'HF_HOME', help: 'folder of downloaded models and of the token; default ~/.cache/huggingface' },
+  { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },
+  { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
+  { name: 'HF_TOKEN', help: 'token for gated and private models' },
+  { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded' },
+  { name: 'XDG_CACHE_HOME', help: 'where the tiny model of svc serve is kept, in svc/; default ~/.cache' },
+];
+
+/** Whether SVC_USE_ALT_MODEL_HUB asks for the alternative hub. */
+export function usesAlternativeHub(env: NodeJS.ProcessEnv = process.env): boolean {
+  return env.SVC_USE_ALT_MODEL_HUB?.toLowerCase() === 'true';
+}

@@ -1,0 +1,46 @@
+// The options of `new LLM({ ... })`: the engine's options of the one table, in camelCase.
+
+import { ConfigError } from '../errors.ts';
+import type { EngineConfig } from './engine-config.ts';
+import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
+import { OPTION_KEYS, type OptionKey, optionInfo } from './options.ts';
+import { didYouMean } from './suggest.ts';
+
+export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath'>> {
+  /** Folder of a model in the Hugging Face format, or its name on the hub. */
+  readonly model: string;
+  readonly tensorParallelSize?: number;
+  readonly attentionBackend?: string | null;
+  readonly attentionConfig?: Readonly<Record<string, unknown>> | null;
+  readonly kvTransferConfig?: Readonly<Record<string, unknown>> | null;
+  readonly trustRemoteCode?: boolean;
+}
+
+const LLM_KEYS: readonly OptionKey[] = OPTION_KEYS.filter(
+  (key) => key === 'model' || optionInfo(key).isEngineOption === true,
+);
+
+/**
+ * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve.
+ * @throws ConfigError naming the option, what was expected and what was given, or a name that was meant.
+ */
+export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = process.env): EngineConfig {
+  const given = new Map<OptionKey, GivenOption>();
+  for (const [name, value] of Object.entries(options)) {
+    const key = LLM_KEYS.find((known) => known === name);
+    if (key === undefined) {
+      throw new ConfigError(`new LLM(): unknown option ${name}${didYouMean(name, LLM_KEYS)}`, {
+        param: name,
+      });
+    }
+    if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
+  }
+  const merged = mergeOptions(environmentOptions(env), given);
+  const { model } = merged.values;
+  if (model === null) {
+    throw new ConfigError('new LLM(): model is missing: give the folder of a model or its name on the hub', {
+      param: 'model',
+    });
+  }
+  return engineConfig(model, merged);
+}

@@ -1,0 +1,131 @@
+// Options from everywhere into one configuration: default < config file < environment < flag.
+
+import { ConfigError } from '../errors.ts';
+import { availableDevice, availableDType, checkAvailable } from './availability.ts';
+import type { EngineConfig } from './engine-config.ts';
+import {
+  OPTION_KEYS,
+  type OptionKey,
+  type OptionValues,
+  optionInfo,
+  optionName,
+  parseOptions,
+} from './options.ts';
+import type { ServeConfig } from './serve-config.ts';
+
+/** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
+export interface GivenOption {
+  readonly value: unknown;
+  readonly origin: string;
+}
+
+/** The options that one place gives. */
+export type OptionSource = ReadonlyMap<OptionKey, GivenOption>;
+
+export interface MergedOptions {
+  readonly values: OptionValues;
+  /** Options that some source gave, as opposed to defaults. */
+  readonly given: OptionSource;
+}
+
+/** The options that the environment sets; an empty variable is as good as none. */
+export function environmentOptions(env: NodeJS.ProcessEnv): OptionSource {
+  const found = new Map<OptionKey, GivenOption>();
+  for (const key of OPTION_KEYS) {
+    const name = optionInfo(key).env;
+    const value = name === undefined ? undefined : env[name];
+    if (name !== undefined && value !== undefined && value !== '') found.set(key, { value, origin: name });
+  }
+  return found;
+}
+
+/**
+ * Checks and merges `sources`; a later one wins over an earlier one.
+ * @throws ConfigError naming the option as it was written, what was expected and what was given.
+ */
+export function mergeOptions(...sources: readonly OptionSource[]): MergedOptions {
+  const given = new Map(sources.flatMap((source) => [...source]));
+  const parsed = parseOptions(new Map([...given].map(([key, { value }]) => [key, value])));
+  if (parsed.success) return { values: parsed.data, given };
+  const issue = parsed.error.issues[0];
+  const key = OPTION_KEYS.find((name) => name === issue?.path[0]) ?? 'model';
+  const { origin, value } = given.get(key) ?? { origin: `--${optionName(key)}`, value: undefined };
+  throw new ConfigError(`${origin}: ${issue?.message ?? 'invalid'}, got ${show(value)}`, {
+    param: optionName(key),
+  });
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value) ?? String(value);
+}
+
+/**
+ * The engine's part, complete; `modelPath` is the model as given, for the hub to resolve.
+ * @throws ConfigError for options that contradict each other.
+ * @throws NotAvailableError for a value whose feature is not there yet.
+ */
+export function engineConfig(model: string, { values, given }: MergedOptions): EngineConfig {
+  checkAvailable(values);
+  return {
+    modelPath: model,
+    device: availableDevice(values.device),
+    dtype: availableDType(values.dtype),
+    maxModelLen: values.maxModelLen,
+    ...stepLimits(values, given),
+    blockSize: values.blockSize,
+    kvCacheMemoryBytes: values.kvCacheMemoryBytes,
+    gpuMemoryUtilization: values.gpuMemoryUtilization,
+    numThreads: values.numThreads,
+    seed: values.seed,
+    skipTokenizerInit: values.skipTokenizerInit,
+    generationConfig: values.generationConfig,
+  };
+}
+
+/** A step must hold one token of every running request: of the two limits, the one left to its default gives way. */
+function stepLimits(
+  { maxNumBatchedTokens, maxNumSeqs }: OptionValues,
+  given: OptionSource,
+): Pick<EngineConfig, 'maxNumBatchedTokens' | 'maxNumSeqs'> {
+  if (maxNumBatchedTokens >= maxNumSeqs) return { maxNumBatchedTokens, maxNumSeqs };
+  if (!given.has('maxNumSeqs')) return { maxNumBatchedTokens, maxNumSeqs: maxNumBatchedTokens };
+  if (!given.has('maxNumBatchedTokens')) return { maxNumBatchedTokens: maxNumSeqs, maxNumSeqs };
+  throw new ConfigError(
+    `--max-num-batched-tokens ${maxNumBatchedTokens} is less than --max-num-seqs ${maxNumSeqs}: every running request ` +
+      `needs a token a step; raise the first to ${maxNumSeqs} or lower the second to ${maxNumBatchedTokens}`,
+    { param: 'max-num-batched-tokens' },
+  );
+}
+
+/**
+ * What `svc serve` starts from.
+ * @param model the model as given, null for the one that svc makes itself.
+ * @throws ConfigError and NotAvailableError as `engineConfig`.
+ */
+export function serveConfig(merged: MergedOptions): ServeConfig {
+  const { values } = merged;
+  if (values.enableLogRequests && values.disableLogRequests) {
+    throw new ConfigError(
+      '--enable-log-requests and --disable-log-requests contradict each other: give one of them',
+      {
+        param: 'enable-log-requests',
+      },
+    );
+  }
+  return {
+    model: values.model,
+    engine: engineConfig(values.model ?? '', merged),
+    http: {
+      host: values.host,
+      port: values.port,
+      apiKeys: values.apiKey,
+      servedModelNames: values.servedModelName,
+      logRequests: values.enableLogRequests,
+    },
+    logLevel: values.logLevel,
+    shutdownTimeoutSeconds: values.shutdownTimeout,
+    notices: values.trustRemoteCode
+      ? ['--trust-remote-code has no effect: svc runs no code from model folders']
+      : [],
+  };
+}

@@ -1,0 +1,238 @@
+// The one table of options: what the command line, the config file, the environment, the help and the reference
+// page know about an option, they know from here.
+
+import { z } from 'zod';
+import { ENGINE_DEFAULTS } from './engine-config.ts';
+import { choice, flag, integer, json, type Kind, list, seconds, share, size, text } from './option-kinds.ts';
+
+export const OPTION_GROUPS = ['General', 'Server', 'Model', 'Memory', 'Scheduling', 'Hardware'] as const;
+
+interface OptionTraits {
+  readonly group: (typeof OPTION_GROUPS)[number];
+  readonly help: string;
+  /** What the help shows as default where the value itself says too little. */
+  readonly defaultText?: string;
+  readonly env?: string;
+  /** Other spellings of the flag, dashes included. */
+  readonly aliases?: readonly string[];
+  /** Also an option of `new LLM({ ... })`. */
+  readonly isEngineOption?: boolean;
+}
+
+/** What is known of an option beside its value. */
+export interface OptionInfo extends OptionTraits {
+  readonly kind: Kind<unknown>;
+  readonly fallback: unknown;
+}
+
+const infos = new Map<z.ZodType, OptionInfo>();
+
+function option<T>(kind: Kind<T>, fallback: T, traits: OptionTraits): z.ZodType<T> {
+  const schema = z.unknown().transform((raw, context): T => {
+    if (raw === undefined || raw === null) return fallback;
+    const parsed = kind.schema.safeParse(raw);
+    if (parsed.success) return parsed.data;
+    context.addIssue({ code: 'custom', message: `expected ${kind.expected}` });
+    return z.NEVER;
+  });
+  infos.set(schema, { ...traits, kind, fallback });
+  return schema;
+}
+
+function optional<T>(
+  kind: Kind<T>,
+  traits: OptionTraits & { readonly defaultText: string },
+): z.ZodType<T | null> {
+  return option<T | null>(kind, null, traits);
+}
+
+/** Defaults of the options that the engine does not know. */
+const DEFAULT_PORT = 8000;
+const DEFAULT_SHUTDOWN_TIMEOUT_SECONDS = 30;
+
+/** Every option, by its camelCase name; the flag and the YAML key are the same in kebab-case. */
+export const OPTIONS = {
+  model: optional(text('<model>'), {
+    group: 'General',
+    help: 'folder of a model, or its name on the hub; the same as the argument of svc serve',
+    defaultText: 'a tiny model that svc makes itself',
+  }),
+  config: optional(text('<file>'), {
+    group: 'General',
+    help: 'YAML file with options: their names without dashes; flags and environment win over it',
+    defaultText: 'none',
+  }),
+  logLevel: option(choice(['debug', 'info', 'warn', 'error', 'silent'], { warning: 'warn' }), 'info', {
+    group: 'General',
+    help: 'least level of what is logged',
+    env: 'SVC_LOGGING_LEVEL',
+  }),
+
+  host: optional(text('<address>'), {
+    group: 'Server',
+    help: 'address to listen on',
+    defaultText: 'all interfaces',
+  }),
+  port: option(integer(0, 65535), DEFAULT_PORT, {
+    group: 'Server',
+    help: 'port to listen on; 0 takes a free one',
+  }),
+  apiKey: option<readonly string[]>(list('<key...>'), [], {
+    group: 'Server',
+    help: 'keys that clients may use: several values, or the option several times',
+    defaultText: 'none: everybody may use the server',
+    env: 'SVC_API_KEY',
+  }),
+  servedModelName: option<readonly string[]>(list('<name...>'), [], {
+    group: 'Server',
+    help: 'names under which clients ask for the model; the first one is in the answers',
+    defaultText: 'the model as given',
+  }),
+  enableLogRequests: option(flag(), false, { group: 'Server', help: 'log every request' }),
+  disableLogRequests: option(flag(), false, {
+    group: 'Server',
+    help: 'do not log requests, which is the default',
+    aliases: ['--disable-log-request'],
+  }),
+  shutdownTimeout: option(seconds(), DEFAULT_SHUTDOWN_TIMEOUT_SECONDS, {
+    group: 'Server',
+    help: 'how long running requests may take to finish after SIGTERM or SIGINT',
+  }),
+
+  dtype: option(
+    choice(['auto', 'float32', 'bfloat16', 'float16'], { float: 'float32', half: 'float16' }),
+    ENGINE_DEFAULTS.dtype,
+    {
+      group: 'Model',
+      help: 'format of weights and activations; auto is that of the checkpoint',
+      isEngineOption: true,
+    },
+  ),
+  maxModelLen: optional(size(1), {
+    group: 'Model',
+    help: 'longest sequence, prompt and answer together, in tokens',
+    defaultText: "the model's own limit",
+    isEngineOption: true,
+  }),
+  seed: option(integer(0), ENGINE_DEFAULTS.seed, {
+    group: 'Model',
+    help: 'seed of requests that bring none',
+    isEngineOption: true,
+  }),
+  generationConfig: option(text('<auto|svc|folder>'), ENGINE_DEFAULTS.generationConfig, {
+    group: 'Model',
+    help: "where sampling defaults come from: auto (the model's generation_config.json), svc (no such defaults) or a folder",
+    isEngineOption: true,
+  }),
+  skipTokenizerInit: option(flag(), ENGINE_DEFAULTS.skipTokenizerInit, {
+    group: 'Model',
+    help: 'load no tokenizer: token ids in, token ids out',
+    isEngineOption: true,
+  }),
+  trustRemoteCode: option(flag(), false, {
+    group: 'Model',
+    help: 'accepted and without effect: svc runs no code from model folders',
+    isEngineOption: true,
+  }),
+
+  blockSize: option(integer(1, 256), ENGINE_DEFAULTS.blockSize, {
+    group: 'Memory',
+    help: 'tokens of a KV cache block',
+    isEngineOption: true,
+  }),
+  gpuMemoryUtilization: option(share(), ENGINE_DEFAULTS.gpuMemoryUtilization, {
+    group: 'Memory',
+    help: 'share of the memory that svc may use, on every kind of hardware',
+    isEngineOption: true,
+  }),
+  kvCacheMemoryBytes: optional(size(1), {
+    group: 'Memory',
+    help: 'exact size of the KV cache in bytes',
+    defaultText: 'from --gpu-memory-utilization',
+    isEngineOption: true,
+  }),
+  kvTransferConfig: optional(json(), {
+    group: 'Memory',
+    help: 'KV cache transfer between instances (not available yet)',
+    defaultText: 'none',
+    isEngineOption: true,
+  }),
+
+  maxNumBatchedTokens: option(size(1), ENGINE_DEFAULTS.maxNumBatchedTokens, {
+    group: 'Scheduling',
+    help: 'tokens of one step, over all requests',
+    isEngineOption: true,
+  }),
+  maxNumSeqs: option(size(1), ENGINE_DEFAULTS.maxNumSeqs, {
+    group: 'Scheduling',
+    help: 'requests that run at the same time',
+    isEngineOption: true,
+  }),
+
+  device: option(choice(['auto', 'cpu', 'reference', 'cuda']), ENGINE_DEFAULTS.device, {
+    group: 'Hardware',
+    help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
+    isEngineOption: true,
+  }),
+  numThreads: optional(integer(1, 1024), {
+    group: 'Hardware',
+    help: 'threads of the kernels',
+    defaultText: 'one a physical core',
+    env: 'SVC_NUM_THREADS',
+    isEngineOption: true,
+  }),
+  tensorParallelSize: option(integer(1, 1024), 1, {
+    group: 'Hardware',
+    help: 'parts that the model is split into (only 1 is available yet)',
+    aliases: ['-tp'],
+    isEngineOption: true,
+  }),
+  attentionBackend: optional(text('<name>'), {
+    group: 'Hardware',
+    help: 'how attention is computed: auto or CPU_ATTN (others are not available yet)',
+    defaultText: 'auto',
+    isEngineOption: true,
+  }),
+  attentionConfig: optional(json(), {
+    group: 'Hardware',
+    help: 'details of attention as JSON, or part by part: --attention-config.backend CPU_ATTN',
+    defaultText: 'none',
+    aliases: ['-ac'],
+    isEngineOption: true,
+  }),
+};
+
+export type OptionKey = keyof typeof OPTIONS;
+
+const schema = z.object(OPTIONS);
+
+/** The checked value of every option. */
+export type OptionValues = Readonly<z.output<typeof schema>>;
+
+export const OPTION_KEYS: readonly OptionKey[] = schema.keyof().options;
+
+/** Checks raw values; keys that are not given take their default. */
+export function parseOptions(raw: ReadonlyMap<OptionKey, unknown>): z.ZodSafeParseResult<OptionValues> {
+  return schema.safeParse(Object.fromEntries(OPTION_KEYS.map((key) => [key, raw.get(key)])));
+}
+
+export function optionInfo(key: OptionKey): OptionInfo {
+  const info = infos.get(OPTIONS[key]);
+  if (info === undefined) throw new Error(`option ${key} was not made by option()`);
+  return info;
+}
+
+/** `maxModelLen` -> `max-model-len`: flag without its dashes, and key of the config file. */
+export function optionName(key: OptionKey): string {
+  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+/** The key of an option written with dashes or underscores, null where there is none. */
+export function findOption(name: string): OptionKey | null {
+  const wanted = name.replaceAll('_', '-');
+  return (
+    OPTION_KEYS.find(
+      (key) => optionName(key) === wanted || optionInfo(key).aliases?.includes(`--${wanted}`),
+    ) ?? null
+  );
+}

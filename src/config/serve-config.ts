@@ -1,0 +1,29 @@
+// What `svc serve` needs to know to start: plain data, made by merge.ts from flags, environment and config file.
+
+import type { EngineConfig } from './engine-config.ts';
+
+export interface HttpConfig {
+  /** Null listens on all interfaces. */
+  readonly host: string | null;
+  /** 0 takes a free port. */
+  readonly port: number;
+  /** Empty lets everybody in. */
+  readonly apiKeys: readonly string[];
+  /** The first one is in the answers; empty is the model as given. */
+  readonly servedModelNames: readonly string[];
+  readonly logRequests: boolean;
+}
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
+
+export interface ServeConfig {
+  /** The model as given: a folder or a name on the hub; null is the one that svc makes itself. */
+  readonly model: string | null;
+  readonly engine: EngineConfig;
+  readonly http: HttpConfig;
+  readonly logLevel: LogLevel;
+  /** How long running requests may take to finish once the process is told to stop. */
+  readonly shutdownTimeoutSeconds: number;
+  /** What to tell the user about options that have no effect. */
+  readonly notices: readonly string[];
+}
