@@ -1,0 +1,30 @@
+// One line a request in the log, when it is over. Fastify calls it.
+
+import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
+
+/** Asked every few seconds by machines: their lines would bury the others. */
+const QUIET_ROUTES = new Set(['/health', '/ping', '/load', '/metrics']);
+
+export class AccessLog extends LogController {
+  override incomingRequest(): void {}
+  override defaultErrorLog(): void {}
+  override routeNotFound(): void {}
+
+  /** `error` is set when the connection ended before the answer did. */
+  override requestCompleted(
+    error: Error | null | undefined,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): void {
+    const line = {
+      method: request.method,
+      url: request.url,
+      status: reply.raw.statusCode,
+      milliseconds: Math.round(reply.elapsedTime),
+      client: request.ip,
+    };
+    const what = error ? 'client left before the answer was complete' : 'request';
+    if (QUIET_ROUTES.has(request.routeOptions.url ?? '')) request.log.debug(line, what);
+    else request.log.info(line, what);
+  }
+}

@@ -1,0 +1,53 @@
+// Decides who may call: bearer keys, compared so that the time taken tells nothing. The app asks it before it
+// reads a body.
+
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { UnauthorizedError } from '../errors.ts';
+
+/** Everything below it needs a key; health checks and metrics stay open. */
+const GUARDED_PREFIX = '/v1';
+const SCHEME = /^bearer /i;
+
+export interface Caller {
+  readonly method: string;
+  /** As it came, query included. */
+  readonly url: string;
+  /** Pattern of the route that will answer, undefined where none will: a path in disguise has the same route. */
+  readonly route: string | undefined;
+  readonly authorization: string | undefined;
+}
+
+export class ApiKeys {
+  /** Hashes are of one length, whatever the keys are. */
+  readonly #hashes: readonly Buffer[];
+
+  /** No keys: everybody may call. */
+  constructor(keys: readonly string[]) {
+    this.#hashes = keys.map(sha256);
+  }
+
+  /** @throws UnauthorizedError unless the caller shows one of the keys or needs none. */
+  check(caller: Caller): void {
+    if (this.#hashes.length === 0 || caller.method === 'OPTIONS') return;
+    const isGuarded = caller.url.startsWith(GUARDED_PREFIX) || caller.route?.startsWith(GUARDED_PREFIX);
+    if (!isGuarded) return;
+    if (caller.authorization === undefined) {
+      throw new UnauthorizedError('No API key was given: send it in the header Authorization: Bearer <key>');
+    }
+    if (!SCHEME.test(caller.authorization)) {
+      throw new UnauthorizedError('The Authorization header must have the form Bearer <key>');
+    }
+    if (!this.#knows(caller.authorization.replace(SCHEME, '').trim()))
+      throw new UnauthorizedError('The API key is none of the keys of this server');
+  }
+
+  /** Looks at every key, so that the time does not tell which one was near. */
+  #knows(key: string): boolean {
+    const hash = sha256(key);
+    return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
+  }
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

@@ -1,0 +1,91 @@
+// Writes one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck, comments that
+// keep silent connections open. The streaming routes of server and proxy use it.
+
+import type { FastifyReply } from 'fastify';
+import { errorBody, toSvcError } from './errors.ts';
+
+/** Silence after which proxies and clients begin to doubt the connection. */
+const KEEP_ALIVE_MS = 15_000;
+/** A reader that takes nothing for this long is taken for gone. */
+export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+
+export interface SseOptions {
+  readonly writeTimeoutMs?: number | undefined;
+}
+
+export class SseStream {
+  readonly #response: FastifyReply['raw'];
+  readonly #writeTimeoutMs: number;
+  readonly #keepAlive: NodeJS.Timeout;
+  #hasWritten = false;
+
+  /** Sends the headers at once: what fails from here on is an event of the stream. */
+  constructor(reply: FastifyReply, options: SseOptions = {}) {
+    this.#response = reply.raw;
+    this.#writeTimeoutMs = options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS;
+    for (const [name, value] of Object.entries(reply.getHeaders())) {
+      if (value !== undefined) this.#response.setHeader(name, value);
+    }
+    reply.hijack();
+    // One small write a token must leave at once.
+    this.#response.socket?.setNoDelay(true);
+    this.#response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+      // Reverse proxies buffer answers unless they are told not to.
+      'x-accel-buffering': 'no',
+    });
+    this.#response.flushHeaders();
+    this.#keepAlive = setInterval(() => this.#breakSilence(), KEEP_ALIVE_MS).unref();
+    this.#response.once('close', () => clearInterval(this.#keepAlive));
+  }
+
+  /** `frames` are whole events, each ended by a blank line. False: wait for `drained` before the next ones. */
+  write(frames: string): boolean {
+    if (!this.#isOpen()) return true;
+    this.#hasWritten = true;
+    return this.#response.write(frames);
+  }
+
+  /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */
+  drained(): Promise<void> {
+    const response = this.#response;
+    if (!this.#isOpen() || !response.writableNeedDrain) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = this.#cutOffLater();
+      const done = (): void => {
+        clearTimeout(timer);
+        response.off('drain', done).off('close', done);
+        resolve();
+      };
+      response.on('drain', done).on('close', done);
+    });
+  }
+
+  /** The last event of every stream. */
+  end(): void {
+    if (!this.#isOpen()) return;
+    this.#response.end('data: [DONE]\n\n');
+    const timer = this.#cutOffLater();
+    this.#response.once('close', () => clearTimeout(timer));
+  }
+
+  /** The status is long sent: the reader finds the error among the events. */
+  fail(thrown: unknown): void {
+    this.write(`data: ${JSON.stringify(errorBody(toSvcError(thrown)))}\n\n`);
+    this.end();
+  }
+
+  #isOpen(): boolean {
+    return !this.#response.destroyed && !this.#response.writableEnded;
+  }
+
+  #breakSilence(): void {
+    if (!this.#hasWritten && this.#isOpen()) this.#response.write(': waiting\n\n');
+    this.#hasWritten = false;
+  }
+
+  #cutOffLater(): NodeJS.Timeout {
+    return setTimeout(() => this.#response.destroy(), this.#writeTimeoutMs).unref();
+  }
+}

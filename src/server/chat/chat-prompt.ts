@@ -1,0 +1,70 @@
+// A conversation becomes the text that the model continues: through its template, and cut where its last message is
+// to be continued. The chat route calls it.
+
+import { InvalidRequestError } from '../../errors.ts';
+import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
+
+/** What a template gets from the request itself; extra variables must not replace it. */
+const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
+/** Stands behind the last message while it is rendered; private-use characters are in no real text. */
+const MARK = '\u{F8FF}svc:continue\u{F8FF}';
+
+type PromptFields = Pick<
+  ChatCompletionRequest,
+  'add_generation_prompt' | 'continue_final_message' | 'chat_template_kwargs' | 'reasoning_effort'
+>;
+
+/** @throws InvalidRequestError where the template refuses the conversation, or fields contradict each other. */
+export function renderPrompt(
+  template: ChatTemplate,
+  messages: readonly ChatMessage[],
+  fields: PromptFields,
+): string {
+  const variables = templateVariables(fields);
+  if (!fields.continue_final_message) {
+    return template.render(messages, {
+      addGenerationPrompt: fields.add_generation_prompt ?? true,
+      variables,
+    });
+  }
+  if (fields.add_generation_prompt) {
+    throw new InvalidRequestError(
+      'add_generation_prompt and continue_final_message contradict each other: the one begins a new message, ' +
+        'the other goes on with the last',
+      { param: 'continue_final_message' },
+    );
+  }
+  return renderOpenEnded(template, messages, variables);
+}
+
+/** Everything up to the end of the last message's text, without what the template puts behind it. */
+function renderOpenEnded(
+  template: ChatTemplate,
+  messages: readonly ChatMessage[],
+  variables: Readonly<Record<string, unknown>>,
+): string {
+  const last = messages.at(-1)!;
+  const marked = [...messages.slice(0, -1), { ...last, content: `${last.content ?? ''}${MARK}` }];
+  const rendered = template.render(marked, { addGenerationPrompt: false, variables });
+  const end = rendered.lastIndexOf(MARK);
+  if (end < 0) {
+    throw new InvalidRequestError('continue_final_message: the chat template leaves the last message out', {
+      param: 'continue_final_message',
+    });
+  }
+  return rendered.slice(0, end);
+}
+
+function templateVariables(fields: PromptFields): Record<string, unknown> {
+  const variables: Record<string, unknown> = { ...fields.chat_template_kwargs };
+  const reserved = RESERVED_VARIABLES.find((name) => Object.hasOwn(variables, name));
+  if (reserved !== undefined) {
+    throw new InvalidRequestError(
+      `chat_template_kwargs must not hold ${reserved}: the request has a field for it`,
+      { param: 'chat_template_kwargs' },
+    );
+  }
+  if (typeof fields.reasoning_effort === 'string') variables.reasoning_effort = fields.reasoning_effort;
+  return variables;
+}

@@ -1,0 +1,52 @@
+// Which generation requests are being answered now, so that a client that leaves aborts its own and a shutdown waits
+// for all. The server context owns it; each generation route opens one entry a request.
+
+import type { FastifyReply } from 'fastify';
+
+/** The reason of an abort that nobody is left to hear of. */
+export class ClientGoneError extends Error {}
+
+export class InFlight {
+  readonly #controllers = new Set<AbortController>();
+  readonly #waiting: (() => void)[] = [];
+
+  get size(): number {
+    return this.#controllers.size;
+  }
+
+  /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
+  open(reply: FastifyReply): AbortController {
+    const controller = new AbortController();
+    const response = reply.raw;
+    this.#controllers.add(controller);
+    const close = (): void => {
+      if (!response.writableFinished)
+        controller.abort(new ClientGoneError('the client has closed the connection'));
+      this.#controllers.delete(controller);
+      if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    };
+    // A client may have left while its body was being parsed.
+    if (response.destroyed) close();
+    else response.once('close', close);
+    return controller;
+  }
+
+  abortAll(reason: Error): void {
+    for (const controller of this.#controllers) controller.abort(reason);
+  }
+
+  /** Resolves true when nothing is in flight, false when that takes longer than `deadlineMs`. */
+  async idle(deadlineMs: number): Promise<boolean> {
+    if (this.#controllers.size === 0) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = setTimeout(() => resolve(false), deadlineMs);
+    });
+    const idle = new Promise<boolean>((resolve) => {
+      this.#waiting.push(() => resolve(true));
+    });
+    const isIdle = await Promise.race([idle, late]);
+    clearTimeout(timer);
+    return isIdle;
+  }
+}

@@ -1,0 +1,57 @@
+// Fields that completions and chat completions share: what is served, what is refused, what is ignored. Both
+// schemas are built on it.
+
+import { z } from 'zod';
+import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-params.ts';
+
+const streamOptions = z.looseObject({
+  include_usage: z.boolean().nullish(),
+  continuous_usage_stats: z.boolean().nullish(),
+});
+
+/** Served by both endpoints; null and absent mean the default. */
+export const commonFields = {
+  ...samplingFields,
+  model: z.string().nullish(),
+  stream: z.boolean().nullish(),
+  stream_options: streamOptions.nullish(),
+  echo: z.boolean().nullish(),
+  add_special_tokens: z.boolean().nullish(),
+  request_id: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,256}$/, 'must be 1 to 256 printable ASCII characters without spaces')
+    .nullish(),
+  return_token_ids: z.boolean().nullish(),
+  response_format: z.looseObject({ type: z.string() }).nullish(),
+} as const;
+
+/** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
+export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
+  ...unavailableSamplingFields,
+  structured_outputs: [],
+  guided_json: [],
+  guided_regex: [],
+  guided_choice: [],
+  guided_grammar: [],
+  priority: [0],
+  cache_salt: [],
+  kv_transfer_params: [],
+  svc_xargs: [],
+  vllm_xargs: [],
+  repetition_detection: [],
+  thinking_token_budget: [],
+  truncation_side: [],
+  stream_interval: [1],
+};
+
+/** Harmless: they say who asks, how the answer is billed, or how logprobs would be spelled. */
+export const ignoredFields: ReadonlySet<string> = new Set([
+  'user',
+  'metadata',
+  'service_tier',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'session_id',
+  'return_tokens_as_token_ids',
+]);

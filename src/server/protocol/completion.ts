@@ -1,0 +1,47 @@
+// POST /v1/completions on the wire: the request that is accepted and the answers that it gets. The route reads the
+// one and writes the others.
+
+import { z } from 'zod';
+import { commonFields, unavailableFields } from './common-fields.ts';
+import { promptSchema } from './prompt.ts';
+import type { FinishReason, Usage } from './usage.ts';
+
+export const completionSchema = z.looseObject({
+  ...commonFields,
+  prompt: promptSchema,
+  /** 0 is possible with `echo`: the prompt alone comes back. */
+  max_tokens: z.int().min(0).nullish(),
+});
+
+export type CompletionRequest = z.output<typeof completionSchema>;
+
+/** Refused, with the values that ask for nothing. */
+export const unavailableCompletionFields: Readonly<Record<string, readonly unknown[]>> = {
+  ...unavailableFields,
+  suffix: [''],
+  prompt_embeds: [],
+};
+
+export interface CompletionChoice {
+  readonly index: number;
+  readonly text: string;
+  readonly logprobs: null;
+  readonly finish_reason: FinishReason;
+  readonly stop_reason: number | string | null;
+  readonly token_ids: readonly number[] | null;
+  readonly prompt_logprobs: null;
+  readonly prompt_token_ids: readonly number[] | null;
+}
+
+export interface CompletionResponse {
+  readonly id: string;
+  readonly object: 'text_completion';
+  /** Unix seconds. */
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly CompletionChoice[];
+  readonly service_tier: null;
+  readonly system_fingerprint: null;
+  readonly usage: Usage;
+  readonly kv_transfer_params: null;
+}

@@ -1,0 +1,96 @@
+// Puts what zod found into words: the field's path, the rule, the value. `parseBody` calls it.
+
+import type { z } from 'zod';
+
+type Issue = z.core.$ZodIssue;
+
+const MAX_PREVIEW = 60;
+/** Rules that a schema words itself start like this and are taken as they are. */
+const OWN_WORDS = /^must |^has |^is /;
+const TYPE_NAMES: Readonly<Record<string, string>> = {
+  int: 'an integer',
+  number: 'a number',
+  string: 'a string',
+  boolean: 'true or false',
+  array: 'an array',
+  object: 'an object',
+  record: 'an object',
+  null: 'null',
+};
+
+/** `max_tokens must be at least 1, got -3`. */
+export function describeIssue(issue: Issue, body: unknown): string {
+  const value = valueAt(issue.path, body);
+  const got = value === undefined ? '' : `, got ${preview(value)}`;
+  return `${pathOf(issue.path)} ${ruleOf(issue)}${got}`;
+}
+
+/** A value short enough for a message. */
+export function preview(value: unknown): string {
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length}`;
+  if (typeof value === 'object' && value !== null) return 'an object';
+  if (typeof value !== 'string') return String(value);
+  const text =
+    value.length > MAX_PREVIEW ? `${value.slice(0, MAX_PREVIEW).replace(/\p{Surrogate}$/u, '')}…` : value;
+  return JSON.stringify(text);
+}
+
+/** `messages[0].content` */
+function pathOf(path: readonly PropertyKey[]): string {
+  if (path.length === 0) return 'The body';
+  return path
+    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
+    .join('')
+    .slice(1);
+}
+
+function valueAt(path: readonly PropertyKey[], body: unknown): unknown {
+  let value = body;
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    value = Reflect.get(value, key);
+  }
+  return value;
+}
+
+function ruleOf(issue: Issue): string {
+  if (OWN_WORDS.test(issue.message)) return issue.message;
+  switch (issue.code) {
+    case 'invalid_type':
+      return `must be ${typeName(issue.expected)}`;
+    case 'too_small':
+      return issue.inclusive === false
+        ? `must be greater than ${issue.minimum}`
+        : `must ${bound(issue.origin, 'at least', Number(issue.minimum))}`;
+    case 'too_big':
+      return issue.inclusive === false
+        ? `must be less than ${issue.maximum}`
+        : `must ${bound(issue.origin, 'at most', Number(issue.maximum))}`;
+    case 'invalid_value':
+      return `must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`;
+    case 'invalid_union':
+      return unionRule(issue);
+    default:
+      return `is not accepted: ${issue.message}`;
+  }
+}
+
+/** The branch that went deepest is the one that was meant; where none went deep, every branch is a choice. */
+function unionRule(issue: Issue & { code: 'invalid_union' }): string {
+  const firsts = issue.errors.flatMap((branch) => branch.slice(0, 1));
+  const deepest = firsts.find(({ path }) => path.length > 0);
+  if (deepest !== undefined) return `is wrong at ${pathOf(deepest.path)}, which ${ruleOf(deepest)}`;
+  const choices = firsts.map((first) => ruleOf(first).replace(/^must be /, ''));
+  return `must be ${[...new Set(choices)].join(' or ')}`;
+}
+
+function bound(origin: string, direction: string, limit: number): string {
+  const plural = limit === 1 ? '' : 's';
+  if (origin === 'array' || origin === 'set') return `have ${direction} ${limit} element${plural}`;
+  if (origin === 'string') return `have ${direction} ${limit} character${plural}`;
+  return `be ${direction} ${limit}`;
+}
+
+function typeName(expected: string): string {
+  return TYPE_NAMES[expected] ?? expected;
+}

@@ -1,0 +1,88 @@
+// The `prompt` of a completion in its four forms: one or several texts, one or several lists of token ids. The
+// completion schema uses it.
+
+import { z } from 'zod';
+
+/** Prompts of one request; each becomes a request of the engine. */
+const MAX_PROMPTS = 1024;
+
+/** One prompt of a request. */
+export type PromptInput = { readonly text: string } | { readonly tokenIds: readonly number[] };
+
+/** Where a prompt is wrong and why; the path is below `prompt`. */
+interface Fault {
+  readonly path: readonly number[];
+  readonly rule: string;
+  readonly isOfType: boolean;
+}
+
+/**
+ * A prompt of any form becomes a list of prompts. Written by hand because a list may hold a million ids: a union of
+ * array schemas would report each of them as wrong in the other forms.
+ */
+export const promptSchema = z.unknown().transform((value, context): PromptInput[] => {
+  const fault = faultOf(value);
+  if (fault === null) return toPrompts(value);
+  context.addIssue(
+    fault.isOfType
+      ? { code: 'invalid_type', expected: 'string', path: [...fault.path], message: fault.rule }
+      : { code: 'custom', path: [...fault.path], message: fault.rule },
+  );
+  return z.NEVER;
+});
+
+const FORMS = 'must be a text, an array of texts, an array of token ids or an array of arrays of token ids';
+const ID_RULE = 'must be a token id, an integer of at least 0';
+
+function faultOf(value: unknown): Fault | null {
+  if (typeof value === 'string') return value === '' ? wrong([], 'must not be empty') : null;
+  if (!Array.isArray(value)) return { path: [], rule: FORMS, isOfType: true };
+  if (value.length === 0) return wrong([], 'must not be empty');
+  const [first] = value;
+  if (typeof first === 'number') return idFault(value, []);
+  if (typeof first !== 'string' && !Array.isArray(first)) return { path: [0], rule: FORMS, isOfType: true };
+  if (value.length > MAX_PROMPTS) return wrong([], `must have at most ${MAX_PROMPTS} prompts`);
+  return typeof first === 'string' ? textsFault(value) : idListsFault(value);
+}
+
+function textsFault(texts: readonly unknown[]): Fault | null {
+  for (const [at, text] of texts.entries()) {
+    if (typeof text !== 'string')
+      return { path: [at], rule: 'must be a text like the first', isOfType: true };
+    if (text === '') return wrong([at], 'must not be empty');
+  }
+  return null;
+}
+
+function idListsFault(lists: readonly unknown[]): Fault | null {
+  for (const [at, list] of lists.entries()) {
+    if (!Array.isArray(list))
+      return { path: [at], rule: 'must be an array of token ids like the first', isOfType: true };
+    if (list.length === 0) return wrong([at], 'must not be empty');
+    const fault = idFault(list, [at]);
+    if (fault !== null) return fault;
+  }
+  return null;
+}
+
+function idFault(ids: readonly unknown[], path: readonly number[]): Fault | null {
+  const at = ids.findIndex((id) => !Number.isSafeInteger(id) || Number(id) < 0);
+  if (at < 0) return null;
+  return { path: [...path, at], rule: ID_RULE, isOfType: typeof ids[at] !== 'number' };
+}
+
+function wrong(path: readonly number[], rule: string): Fault {
+  return { path, rule, isOfType: false };
+}
+
+/** `value` has no fault. */
+function toPrompts(value: unknown): PromptInput[] {
+  if (typeof value === 'string') return [{ text: value }];
+  const list: readonly unknown[] = Array.isArray(value) ? value : [];
+  if (typeof list[0] === 'number') return [{ tokenIds: list.map(Number) }];
+  return list.map((prompt) =>
+    typeof prompt === 'string'
+      ? { text: prompt }
+      : { tokenIds: Array.isArray(prompt) ? prompt.map(Number) : [] },
+  );
+}

@@ -1,0 +1,105 @@
+// POST /v1/chat/completions: a conversation through the model's template, answered n times.
+
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { InferenceEngine } from '../../engine/inference-engine.ts';
+import { InvalidRequestError } from '../../errors.ts';
+import { resolveSamplingParams, type SamplingParams } from '../../sampling/sampling-params.ts';
+import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import { ChatFormat } from '../chat/chat-format.ts';
+import { renderPrompt } from '../chat/chat-prompt.ts';
+import { toChatMessages } from '../chat/messages.ts';
+import { checkChoices, type Generation } from '../generation.ts';
+import {
+  type ChatCompletionRequest,
+  chatCompletionSchema,
+  ignoredChatFields,
+  unavailableChatFields,
+} from '../protocol/chat-completion.ts';
+import { parseBody } from '../protocol/parse-body.ts';
+import type { ServerContext } from '../server-context.ts';
+import { checkBudget, checkMaxTokens } from '../token-budget.ts';
+import {
+  answerGeneration,
+  baseId,
+  checkCommonFields,
+  type FieldTables,
+  type GenerationJob,
+  logRequest,
+} from './generation-route.ts';
+
+const TABLES: FieldTables = {
+  served: chatCompletionSchema.shape,
+  unavailable: unavailableChatFields,
+  ignored: ignoredChatFields,
+};
+
+export function chatCompletionsRoute(app: FastifyInstance, context: ServerContext): void {
+  app.post('/v1/chat/completions', (request, reply) =>
+    answerGeneration(context, request, reply, (engine) => readChat(context, engine, request)),
+  );
+}
+
+async function readChat(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+): Promise<GenerationJob> {
+  const body = parseBody(chatCompletionSchema, request.body);
+  checkCommonFields(context, engine, body, TABLES);
+  const template = templateOf(engine);
+  const params = samplingOf(body, engine);
+  checkChoices(1, params.n);
+  const messages = toChatMessages(body.messages);
+  const text = renderPrompt(template, messages, body);
+  const addSpecialTokens = body.add_special_tokens ?? false;
+  const prompt = await engine.prepare({ prompt: { text, addSpecialTokens }, params });
+  checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
+  const role = answeringRole(body, messages);
+  const last = messages.at(-1);
+  const generation: Generation = {
+    prompts: [prompt],
+    echoes: [body.echo && last?.role === role ? (last.content ?? '') : ''],
+    isEchoOnly: false,
+    returnTokenIds: body.return_token_ids ?? false,
+    includeUsage: body.stream_options?.include_usage ?? false,
+    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+  };
+  const id = `chatcmpl-${baseId(request, body)}`;
+  logRequest(context, request, id, generation, params);
+  const head = { id, created: Math.floor(Date.now() / 1000), model: context.modelNames(engine)[0] };
+  return { id, isStream: body.stream ?? false, generation, format: new ChatFormat(head, generation, role) };
+}
+
+function templateOf(engine: InferenceEngine): ChatTemplate {
+  if (engine.tokenizer === null) {
+    throw new InvalidRequestError(
+      'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  if (engine.chatTemplate === null) {
+    throw new InvalidRequestError(
+      'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  return engine.chatTemplate;
+}
+
+/** Without a limit the answer may fill the context. */
+function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): SamplingParams {
+  const max_tokens = requestedTokens(body);
+  const field = body.max_completion_tokens == null ? 'max_tokens' : 'max_completion_tokens';
+  checkMaxTokens(max_tokens ?? 0, field, engine.info.maxModelLen);
+  return resolveSamplingParams({ ...body, max_tokens }, engine.samplingDefaults);
+}
+
+function requestedTokens(body: ChatCompletionRequest): number | null {
+  return body.max_completion_tokens ?? body.max_tokens ?? null;
+}
+
+/** A message that is gone on with keeps its speaker. */
+function answeringRole(body: ChatCompletionRequest, messages: readonly ChatMessage[]): string {
+  const isNewMessage = body.add_generation_prompt ?? !body.continue_final_message;
+  return isNewMessage ? 'assistant' : (messages.at(-1)?.role ?? 'assistant');
+}

@@ -1,0 +1,28 @@
+// What machines ask: GET /health and /ping (alive?), GET /version (what was chosen at start?), GET /load (how busy?).
+
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import { errorBody, errorHeaders, toSvcError } from '../../http/errors.ts';
+import type { ServerContext } from '../server-context.ts';
+
+export function statusRoutes(app: FastifyInstance, context: ServerContext): void {
+  const health = async (_: unknown, reply: FastifyReply): Promise<unknown> => answerHealth(context, reply);
+  app.get('/health', health);
+  app.route({ method: ['GET', 'POST'], url: '/ping', handler: health });
+  app.get('/version', async () => ({ version: context.options.version, engine: context.engine.info }));
+  app.get('/load', async () => ({ server_load: context.inFlight.size }));
+}
+
+/** 200 with an empty body, or 503 with the reason: whatever is wrong, requests belong elsewhere. */
+function answerHealth(context: ServerContext, reply: FastifyReply): unknown {
+  try {
+    void context.engine;
+    return reply.code(200).send();
+  } catch (thrown) {
+    const error = toSvcError(thrown);
+    const { error: body } = errorBody(error);
+    return reply
+      .code(503)
+      .headers(errorHeaders(error))
+      .send({ error: { ...body, code: 503 } });
+  }
+}

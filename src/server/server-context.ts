@@ -1,0 +1,83 @@
+// What every route needs to know: which phase the server is in, the engine once it is there, the names that the
+// model is served under. `Server` changes it, the routes read it.
+
+import type { FastifyBaseLogger } from 'fastify';
+import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
+import { InFlight } from './in-flight.ts';
+
+const RETRY_AFTER_SECONDS = 2;
+/** Names of unknown fields that are remembered, so that each is logged once. */
+const MAX_REPORTED = 1000;
+
+export interface ContextOptions {
+  readonly servedModelNames: readonly string[];
+  readonly version: string;
+  readonly logRequests: boolean;
+  readonly writeTimeoutMs: number | undefined;
+  readonly logger: FastifyBaseLogger | undefined;
+}
+
+export class ServerContext {
+  readonly options: ContextOptions;
+  readonly inFlight = new InFlight();
+  /** Unix seconds. */
+  readonly startedAt = Math.floor(Date.now() / 1000);
+  #engine: InferenceEngine | null = null;
+  #isDraining = false;
+  readonly #reported = new Set<string>();
+
+  constructor(options: ContextOptions) {
+    this.options = options;
+  }
+
+  setEngine(engine: InferenceEngine): void {
+    this.#engine = engine;
+  }
+
+  startDraining(): void {
+    this.#isDraining = true;
+  }
+
+  /**
+   * The engine that answers requests now.
+   * @throws NotReadyError while it loads, ShuttingDownError while the server drains, EngineDeadError afterwards.
+   */
+  get engine(): InferenceEngine {
+    if (this.#isDraining)
+      throw new ShuttingDownError('The server is shutting down: send the request elsewhere');
+    if (this.#engine === null) {
+      throw new NotReadyError('The model is still being loaded: try again soon', {
+        retryAfter: RETRY_AFTER_SECONDS,
+      });
+    }
+    if (!this.#engine.isAlive) throw new EngineDeadError('the engine has stopped');
+    return this.#engine;
+  }
+
+  /** The names that requests may give, the one that answers carry first. */
+  modelNames(engine: InferenceEngine): readonly [string, ...string[]] {
+    const [first, ...others] = this.options.servedModelNames;
+    return first === undefined ? [engine.info.model] : [first, ...others];
+  }
+
+  /** @throws NotFoundError unless `name` is one of this server's, or left out. */
+  checkModel(name: string | null | undefined, engine: InferenceEngine): void {
+    if (name === null || name === undefined || this.modelNames(engine).includes(name)) return;
+    throw new NotFoundError(
+      `The model \`${name}\` does not exist; this server has ${this.modelNames(engine).join(', ')}`,
+      { param: 'model' },
+    );
+  }
+
+  /** Fields that no version of the protocol has are accepted; each name is logged once. */
+  reportUnknownFields(names: readonly string[]): void {
+    const unseen = names.filter((name) => !this.#reported.has(name));
+    if (unseen.length === 0 || this.#reported.size >= MAX_REPORTED) return;
+    for (const name of unseen) this.#reported.add(name);
+    this.options.logger?.warn(
+      { fields: unseen.slice(0, 20) },
+      'requests hold unknown fields, which are ignored',
+    );
+  }
+}

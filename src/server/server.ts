@@ -1,0 +1,147 @@
+// The HTTP server of one model: bound before the model is loaded, ready once it has an engine, drained before it
+// closes. The command line and tests start it.
+
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { ConfigError, ShuttingDownError } from '../errors.ts';
+import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
+import { chatCompletionsRoute } from './routes/chat-completions.ts';
+import { completionsRoute } from './routes/completions.ts';
+import { modelsRoute } from './routes/models.ts';
+import { statusRoutes } from './routes/status.ts';
+import { ServerContext } from './server-context.ts';
+
+/** Time that aborted requests have to tell their clients why. */
+const LAST_WORDS_MS = 2000;
+
+export interface ServerOptions extends HttpAppOptions {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** Shown by GET /version. */
+  readonly version: string;
+  /** Names that requests may give; answers carry the first. None: the name of the engine's model. */
+  readonly servedModelNames?: readonly string[] | undefined;
+  /** One line a generation request with its parameters, never its text. */
+  readonly logRequests?: boolean | undefined;
+  /** A stream whose reader takes nothing for this long is cut off. */
+  readonly writeTimeoutMs?: number | undefined;
+}
+
+export class Server {
+  readonly #app: FastifyInstance;
+  readonly #context: ServerContext;
+  readonly #host: string;
+  #reportDeath: (error: Error) => void = () => {};
+  /** Resolves when the engine has died: the process should end with a non-zero code. */
+  readonly engineDied: Promise<Error>;
+
+  private constructor(app: FastifyInstance, context: ServerContext, host: string) {
+    this.#app = app;
+    this.#context = context;
+    this.#host = host;
+    this.engineDied = new Promise((resolve) => {
+      this.#reportDeath = resolve;
+    });
+  }
+
+  /**
+   * Binds the port; every request is answered 503 until `serve` brings an engine.
+   * @throws ConfigError when the address cannot be had.
+   */
+  static async listen(options: ServerOptions): Promise<Server> {
+    const app = createHttpApp(options);
+    const context = new ServerContext({
+      servedModelNames: options.servedModelNames ?? [],
+      version: options.version,
+      logRequests: options.logRequests ?? false,
+      writeTimeoutMs: options.writeTimeoutMs,
+      logger: options.logger,
+    });
+    modelsRoute(app, context);
+    completionsRoute(app, context);
+    chatCompletionsRoute(app, context);
+    statusRoutes(app, context);
+    try {
+      await app.listen({ host: options.host, port: options.port, listenTextResolver: () => '' });
+    } catch (cause) {
+      await app.close();
+      throw bindError(cause, options);
+    }
+    return new Server(app, context, options.host);
+  }
+
+  /** From now on requests are answered by `engine`, which stays the caller's to close. */
+  serve(engine: InferenceEngine): void {
+    this.#context.setEngine(engine);
+    void engine.died.then((error) => this.#reportDeath(error));
+  }
+
+  get port(): number {
+    const address: string | AddressInfo | null = this.#app.server.address();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+
+  /** `http://127.0.0.1:8000` */
+  get url(): string {
+    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
+  }
+
+  /** Generation requests that are being answered. */
+  get numInFlight(): number {
+    return this.#context.inFlight.size;
+  }
+
+  /**
+   * Takes no more connections, lets what is in flight finish for `deadlineMs`, aborts the rest with an error that says
+   * why, and closes.
+   * @returns how many requests had to be aborted.
+   */
+  async drain(deadlineMs: number): Promise<number> {
+    this.#context.startDraining();
+    this.#app.server.close();
+    const { inFlight } = this.#context;
+    const isDone = await inFlight.idle(deadlineMs);
+    const numAborted = isDone ? 0 : inFlight.size;
+    if (!isDone) {
+      inFlight.abortAll(
+        new ShuttingDownError('The server is shutting down and could not finish this request'),
+      );
+      await inFlight.idle(LAST_WORDS_MS);
+    }
+    await this.close();
+    return numAborted;
+  }
+
+  /** Closes at once: requests in flight lose their connection. */
+  async close(): Promise<void> {
+    this.#context.startDraining();
+    this.#app.server.closeAllConnections();
+    await this.#app.close();
+  }
+}
+
+/** A server with an engine that is already there. */
+export async function startServer(
+  options: ServerOptions & { readonly engine: InferenceEngine },
+): Promise<Server> {
+  const server = await Server.listen(options);
+  server.serve(options.engine);
+  return server;
+}
+
+function bindError(cause: unknown, { host, port }: ServerOptions): Error {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: `port ${port} is already in use on ${host}: stop the other program or choose another --port`,
+    EACCES: `port ${port} on ${host} needs more rights: choose a --port above 1023`,
+    EADDRNOTAVAIL: `this machine has no address ${host}: choose another --host`,
+    ENOTFOUND: `the host name ${host} is not known: choose another --host`,
+  };
+  const reason = reasons[String(code)] ?? `${host}:${port} cannot be bound: ${String(cause)}`;
+  return new ConfigError(reason, {
+    param: code === 'EADDRINUSE' || code === 'EACCES' ? 'port' : 'host',
+    cause,
+  });
+}
