@@ -1,0 +1,125 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ConfigError, InvalidRequestError, LLM, ModelLoadError, NotAvailableError } from '../../src/index.ts';
+import { writeTinyModel } from '../../src/models/tiny-model.ts';
+
+let folder: string;
+let llm: LLM;
+beforeAll(async () => {
+  folder = mkdtempSync(join(os.tmpdir(), 'svc-llm-'));
+  await writeTinyModel(folder, { seed: 3 });
+  llm = new LLM({ model: folder, maxNumSeqs: 4 });
+});
+afterAll(async () => {
+  await llm.close();
+  rmSync(folder, { recursive: true });
+});
+
+const GREEDY = { temperature: 0, max_tokens: 8, ignore_eos: true };
+
+describe('LLM.generate', () => {
+  it('gives outputs in the order of the prompts, however long each takes', async () => {
+    const prompts = Array.from({ length: 20 }, (_, index) => `prompt number ${index}`);
+    const params = prompts.map((_, index) => ({ ...GREEDY, max_tokens: 1 + ((index * 7) % 20) }));
+    const outputs = await llm.generate(prompts, params);
+    expect(outputs.map(({ prompt }) => prompt)).toEqual(prompts);
+    expect(outputs.map(({ outputs: [first] }) => first?.token_ids.length)).toEqual(params.map((one) => one.max_tokens));
+    expect(outputs.every(({ outputs: [first] }) => first?.finish_reason === 'length')).toBe(true);
+  });
+
+  it('takes text, token ids and named forms, alone or mixed', async () => {
+    const [text] = await llm.generate('abc', GREEDY);
+    const ids = text!.prompt_token_ids;
+    const [fromIds] = await llm.generate([...ids], GREEDY);
+    const mixed = await llm.generate([{ prompt: 'abc' }, { prompt_token_ids: ids }, 'abc', [...ids]], GREEDY);
+    expect(fromIds!.prompt).toBeNull();
+    for (const output of [fromIds!, ...mixed]) expect(output.outputs).toEqual(text!.outputs);
+  });
+
+  it('repeats itself with a seed, and gives n samples that differ', async () => {
+    const params = { temperature: 1, max_tokens: 12, seed: 42, n: 3, ignore_eos: true };
+    const [first] = await llm.generate('abc', params);
+    const [second] = await llm.generate(['abc', 'other', 'prompts'], params);
+    expect(first!.outputs.map(({ index }) => index)).toEqual([0, 1, 2]);
+    expect(second!.outputs).toEqual(first!.outputs);
+    expect(new Set(first!.outputs.map(({ token_ids }) => token_ids.join())).size).toBe(3);
+  });
+
+  it('ends a text before a stop string and says which', async () => {
+    const [whole] = await llm.generate('abc', { ...GREEDY, max_tokens: 24 });
+    const text = whole!.outputs[0]!.text;
+    const stop = text.slice(4, 6);
+    const [cut] = await llm.generate('abc', { ...GREEDY, max_tokens: 24, stop });
+    expect(cut!.outputs[0]).toMatchObject({
+      text: text.slice(0, text.indexOf(stop)),
+      finish_reason: 'stop',
+      stop_reason: stop,
+    });
+  });
+
+  it('gives 16 tokens where no max_tokens is named, and all that fits where it is null', async () => {
+    const [some] = await llm.generate('abc', { temperature: 0, ignore_eos: true });
+    expect(some!.outputs[0]!.token_ids).toHaveLength(16);
+    const longPrompt = Array.from({ length: 200 }, (_, index) => 10 + (index % 90));
+    const [all] = await llm.generate([longPrompt], { temperature: 0, ignore_eos: true, max_tokens: null });
+    expect(all!.outputs[0]!.finish_reason).toBe('length');
+    expect(all!.outputs[0]!.token_ids.length).toBeGreaterThan(16);
+  });
+
+  it('returns nothing for no prompts', async () => {
+    expect(await llm.generate([])).toEqual([]);
+  });
+
+  it.each([
+    ['an empty list of ids among prompts', () => llm.generate([[]], GREEDY), InvalidRequestError],
+    ['an id outside the vocabulary', () => llm.generate([5, 10_000_000], GREEDY), InvalidRequestError],
+    ['a fractional id', () => llm.generate([5, 1.5], GREEDY), InvalidRequestError],
+    ['too few sets of parameters', () => llm.generate(['a', 'b'], [GREEDY]), InvalidRequestError],
+    ['a wrong parameter', () => llm.generate('a', { temperature: -1 }), InvalidRequestError],
+    ['a prompt as long as the context', () => llm.generate([new Array(5000).fill(5)], GREEDY), InvalidRequestError],
+    ['a parameter of a later version', () => llm.generate('a', Object.assign({ logprobs: 3 })), NotAvailableError],
+  ])('refuses %s before anything runs, and goes on to work', async (_, attempt, errorClass) => {
+    await expect(attempt()).rejects.toThrow(errorClass);
+    expect(await llm.generate('abc', GREEDY)).toHaveLength(1);
+  });
+
+  it('writes no progress bar where stderr is no terminal', async () => {
+    expect(process.stderr.isTTY ?? false).toBe(false);
+    await llm.generate('abc', GREEDY, { useProgressBar: true });
+  });
+});
+
+describe('LLM.chat', () => {
+  it('renders each conversation with the chat template and answers it', async () => {
+    const conversation = [{ role: 'user', content: 'Hello' }];
+    const [one] = await llm.chat(conversation, GREEDY);
+    const many = await llm.chat([conversation, conversation], GREEDY);
+    expect(one!.prompt).toContain('Hello');
+    expect(many.map(({ outputs }) => outputs)).toEqual([one!.outputs, one!.outputs]);
+  });
+});
+
+describe('a new LLM', () => {
+  it('refuses an unknown option at once and suggests the right one', () => {
+    expect(() => new LLM(Object.assign({ model: folder, maxNumSeq: 3 }))).toThrow(ConfigError);
+    expect(() => new LLM(Object.assign({ model: folder, maxNumSeq: 3 }))).toThrow(/maxNumSeqs/);
+  });
+
+  it('tells at the first call what is wrong with the folder', async () => {
+    const broken = new LLM({ model: os.tmpdir() });
+    await expect(broken.generate('a')).rejects.toThrow(ModelLoadError);
+    await broken.close();
+  });
+
+  it('rejects what is in flight when it is closed', async () => {
+    const other = new LLM({ model: folder });
+    await other.generate('abc', GREEDY);
+    const pending = other.generate('abc', { ...GREEDY, max_tokens: null });
+    const outcome = expect(pending).rejects.toThrow(/closed/);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    await other.close();
+    await outcome;
+  });
+});
