@@ -1,0 +1,90 @@
+// The golden models of this repository and, where they are, the shared ones, in one form.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { sharedFixture } from '../helpers/fixtures.ts';
+import { readGolden } from '../helpers/read-tensors.ts';
+
+export interface GoldenCase {
+  readonly name: string;
+  readonly ids: readonly number[];
+  /** Logits of the last rows of `ids`, [rows, vocab]. */
+  readonly rows: number;
+  readonly logits: Float32Array;
+  /** Empty where the golden has none. */
+  readonly greedyIds: readonly number[];
+}
+
+export interface GoldenModel {
+  readonly name: string;
+  readonly folder: string;
+  /** Length that the golden was served at, where it matters. */
+  readonly maxModelLen: number | null;
+  readonly cases: readonly GoldenCase[];
+}
+
+const ids = z.array(z.number());
+const OWN = fileURLToPath(new URL('../fixtures/goldens', import.meta.url));
+const ownManifest = z.object({
+  cases: z.record(
+    z.string(),
+    z.object({ input_ids: ids, max_model_len: z.number().nullable(), greedy_ids: ids.optional() }),
+  ),
+});
+const sharedManifest = z.object({
+  cases: z.array(
+    z.object({ id: z.string(), input_ids: ids.optional(), prompt_ids: ids.optional(), greedy_ids: ids }),
+  ),
+});
+
+export const SHARED_MODELS = [
+  'random-llama3-rope',
+  'random-mistral-sliding',
+  'random-qwen2',
+  'stories260K',
+  'stories260K-bf16-sharded',
+] as const;
+
+export function ownGoldens(): GoldenModel[] {
+  const { cases } = ownManifest.parse(readJson(join(OWN, 'manifest.json')));
+  return Object.entries(cases).map(([name, golden]) => {
+    const folder = join(OWN, name);
+    const { shape, values } = readGolden(join(folder, 'golden.safetensors'), 'logits');
+    const one = {
+      name,
+      ids: golden.input_ids,
+      rows: shape[0]!,
+      logits: values,
+      greedyIds: golden.greedy_ids ?? [],
+    };
+    return { name, folder, maxModelLen: golden.max_model_len, cases: [one] };
+  });
+}
+
+/** Null where this machine has no shared fixtures. */
+export function sharedGolden(name: string): GoldenModel | null {
+  const folder = sharedFixture(`models/${name}`);
+  if (folder === null) return null;
+  const { cases } = sharedManifest.parse(readJson(join(folder, 'golden.json')));
+  return {
+    name,
+    folder,
+    maxModelLen: null,
+    cases: cases.map((golden) => {
+      const { shape, values } = readGolden(join(folder, 'golden.safetensors'), `${golden.id}.logits`);
+      return {
+        name: golden.id,
+        ids: golden.input_ids ?? golden.prompt_ids ?? [],
+        rows: shape[0]!,
+        logits: values,
+        greedyIds: golden.greedy_ids,
+      };
+    }),
+  };
+}
+
+function readJson(path: string): unknown {
+  return JSON.parse(readFileSync(path, 'utf8'));
+}

@@ -1,0 +1,83 @@
+// Every supported architecture and kind of rotary embedding against logits that another program computed.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Model } from '../../src/models/model.ts';
+import { loadModel } from '../../src/models/registry.ts';
+import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from './golden-cases.ts';
+import { ModelSession } from './model-session.ts';
+
+function load(golden: GoldenModel, backend: Backend, dtype: 'float32' | 'bfloat16') {
+  const ops = openBackend(backend);
+  afterAll(() => ops.close());
+  const loading = loadModel(golden.folder, ops, { dtype, maxModelLen: golden.maxModelLen });
+  const session = (model: Model, tokens: number) => new ModelSession(ops, model, tokens);
+  return { loading, session };
+}
+
+function largestDifference(a: Float32Array, b: Float32Array): number {
+  expect(a.length).toBe(b.length);
+  return a.reduce((largest, value, i) => Math.max(largest, Math.abs(value - b[i]!)), 0);
+}
+
+function cosine(a: Float32Array, b: Float32Array): number {
+  let [ab, aa, bb] = [0, 0, 0];
+  for (const [i, value] of a.entries()) {
+    ab += value * b[i]!;
+    aa += value * value;
+    bb += b[i]! * b[i]!;
+  }
+  return ab / Math.sqrt(aa * bb);
+}
+
+function testGolden(golden: GoldenModel, backend: Backend): void {
+  const f32 = load(golden, backend, 'float32');
+  const bf16 = load(golden, backend, 'bfloat16');
+
+  it.each(golden.cases)(
+    'gives the logits of case $name within 1e-4 in f32',
+    async ({ ids, rows, logits }) => {
+      const got = f32.session(await f32.loading, ids.length).run(ids, rows);
+      expect(largestDifference(got, logits)).toBeLessThan(1e-4);
+    },
+  );
+
+  it.each(golden.cases)(
+    'gives logits of cosine 0.999 to case $name in bf16',
+    async ({ ids, rows, logits }) => {
+      const got = bf16.session(await bf16.loading, ids.length).run(ids, rows);
+      expect(cosine(got, logits)).toBeGreaterThan(0.999);
+    },
+  );
+
+  const greedy = golden.cases.filter(({ greedyIds }) => greedyIds.length > 0);
+  it.each(greedy)('continues case $name greedily as the golden does', async ({ ids, greedyIds }) => {
+    const session = f32.session(await f32.loading, ids.length + greedyIds.length);
+    expect(session.greedy(ids, greedyIds.length)).toEqual(greedyIds);
+  });
+
+  it.each(greedy)('gives the same bits for case $name in chunks of 7', async ({ ids }) => {
+    for (const { loading, session } of [f32, bf16]) {
+      const model = await loading;
+      const whole = session(model, ids.length).run(ids, 1);
+      const chunked = session(model, ids.length);
+      let last = whole;
+      for (let start = 0; start < ids.length; start += 7) last = chunked.run(ids.slice(start, start + 7), 1);
+      expect(last).toEqual(whole);
+    }
+  });
+}
+
+describe.each(availableBackends)('on the %s backend', (backend) => {
+  for (const golden of ownGoldens()) {
+    describe(golden.name, () => testGolden(golden, backend));
+  }
+
+  for (const name of SHARED_MODELS) {
+    const golden = sharedGolden(name);
+    describe.skipIf(golden === null)(`${name} (needs ../shared/fixtures)`, () => {
+      if (golden === null) it('is skipped: there are no shared fixtures beside this checkout', () => {});
+      else testGolden(golden, backend);
+    });
+  }
+});
