@@ -7,6 +7,7 @@ export interface EnvironmentVariable {
 
 export const ENVIRONMENT: readonly EnvironmentVariable[] = [
   { name: 'SVC_USE_ALT_MODEL_HUB', help: 'true: download models from the alternative hub' },
+  { name: 'SVC_ALT_MODEL_HUB_ENDPOINT', help: 'address of the alternative hub, for mirrors' },
   { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
   {
     name: 'SVC_CPU_ISA',

@@ -1,0 +1,70 @@
+// Models that are on this machine already: the folder layout of the cache, which files make a model, what is complete.
+
+import { access, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { ModelHub } from './model-hub.ts';
+
+/** Where one model lives in the cache: blobs/ by hash, snapshots/<commit>/ of links to them, refs/<branch>. */
+export interface ModelCache {
+  readonly folder: string;
+  readonly blobs: string;
+  /** File that holds the commit which the branch pointed to last. */
+  readonly ref: string;
+  snapshot(commit: string): string;
+}
+
+export function modelCache(hub: ModelHub, model: string): ModelCache {
+  const folder = join(hub.cacheFolder, `models--${model.replaceAll('/', '--')}`);
+  return {
+    folder,
+    blobs: join(folder, 'blobs'),
+    ref: join(folder, 'refs', hub.revision),
+    snapshot: (commit) => join(folder, 'snapshots', commit),
+  };
+}
+
+const SMALL_FILES = new Set([
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'chat_template.jinja',
+  'chat_template.json',
+  'model.safetensors.index.json',
+]);
+
+/** The files that svc reads of all that a model's page holds. */
+export function neededFiles<F extends { readonly path: string }>(files: readonly F[]): F[] {
+  const weights = files.filter(({ path }) => /^[^/]+\.safetensors$/.test(path));
+  // Some publish the same weights a second time in the layout of their own program.
+  const usual = weights.filter(({ path }) => !path.startsWith('consolidated'));
+  const small = files.filter(({ path }) => SMALL_FILES.has(path));
+  return [...small, ...(usual.length > 0 ? usual : weights)];
+}
+
+/** The last downloaded snapshot where it is all there, null otherwise. */
+export async function cachedSnapshot(cache: ModelCache): Promise<string | null> {
+  const commit = await readFile(cache.ref, 'utf8').catch(() => null);
+  if (commit === null) return null;
+  const folder = cache.snapshot(commit.trim());
+  return (await isComplete(folder)) ? folder : null;
+}
+
+const indexFile = z.object({ weight_map: z.record(z.string(), z.string()) });
+
+/** Another program may have fetched only a part of the model. */
+async function isComplete(folder: string): Promise<boolean> {
+  const exists = (name: string) =>
+    access(join(folder, name)).then(
+      () => true,
+      () => false,
+    );
+  if (!(await exists('config.json'))) return false;
+  const index = await readFile(join(folder, 'model.safetensors.index.json'), 'utf8').catch(() => null);
+  if (index === null) return exists('model.safetensors');
+  const { weight_map } = indexFile.parse(JSON.parse(index));
+  const shards = await Promise.all([...new Set(Object.values(weight_map))].map(exists));
+  return shards.every(Boolean);
+}

@@ -1,0 +1,91 @@
+// The main hub: its API, its token, and the cache folder that it shares with the Python tools.
+
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { getJson } from './http.ts';
+import type { Listing, ModelHub, RemoteFile } from './model-hub.ts';
+
+const DEFAULT_ENDPOINT = 'https://huggingface.co';
+
+const revisionAnswer = z.object({ sha: z.string().regex(/^[0-9a-f]{40,64}$/) });
+
+const treeAnswer = z.array(
+  z.object({
+    type: z.string(),
+    path: z.string(),
+    size: z.int().nonnegative().default(0),
+    oid: z.string(),
+    lfs: z.object({ oid: z.string(), size: z.int().nonnegative() }).nullish(),
+  }),
+);
+
+export interface MainHubSettings {
+  readonly endpoint: string;
+  readonly cacheFolder: string;
+  readonly token: string | null;
+}
+
+export class MainHub implements ModelHub {
+  readonly name: string;
+  readonly cacheFolder: string;
+  readonly revision = 'main';
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(settings: MainHubSettings) {
+    this.name = settings.endpoint;
+    this.cacheFolder = settings.cacheFolder;
+    this.headers = settings.token === null ? {} : { authorization: `Bearer ${settings.token}` };
+  }
+
+  /** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN mean what they mean to the Python tools. */
+  static fromEnvironment(env: NodeJS.ProcessEnv): MainHub {
+    const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
+    return new MainHub({
+      endpoint: (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, ''),
+      cacheFolder: env.HF_HUB_CACHE || join(home, 'hub'),
+      token: env.HF_TOKEN || savedToken(home),
+    });
+  }
+
+  async list(model: string): Promise<Listing> {
+    const context = { hub: this.name, model, headers: this.headers };
+    const api = `${this.name}/api/models/${model}`;
+    const { sha } = (await getJson(`${api}/revision/${this.revision}`, revisionAnswer, context)).value;
+    const files: RemoteFile[] = [];
+    let url: string | null = `${api}/tree/${sha}?recursive=true`;
+    while (url !== null) {
+      const page: { value: z.output<typeof treeAnswer>; next: string | null } = await getJson(
+        url,
+        treeAnswer,
+        context,
+      );
+      for (const entry of page.value) {
+        if (entry.type === 'file') files.push(this.#remoteFile(model, sha, entry));
+      }
+      url = page.next;
+    }
+    return { commit: sha, files };
+  }
+
+  #remoteFile(model: string, commit: string, entry: z.output<typeof treeAnswer>[number]): RemoteFile {
+    return {
+      path: entry.path,
+      size: entry.lfs?.size ?? entry.size,
+      hash: entry.lfs
+        ? { algorithm: 'sha256', hex: entry.lfs.oid }
+        : { algorithm: 'git-blob', hex: entry.oid },
+      url: `${this.name}/${model}/resolve/${commit}/${entry.path.split('/').map(encodeURIComponent).join('/')}`,
+    };
+  }
+}
+
+function savedToken(home: string): string | null {
+  try {
+    return readFileSync(join(home, 'token'), 'utf8').trim() || null;
+  } catch {
+    // Nobody has logged in on this machine.
+    return null;
+  }
+}

@@ -1,0 +1,142 @@
+// A model hub on loopback that can misbehave: cuts connections, ignores ranges, sends wrong bytes, asks for a token.
+
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+
+export interface FakeHubBehaviour {
+  /** Bytes after which each of the first `numCuts` file answers breaks off. */
+  cutAfter?: number;
+  numCuts?: number;
+  /** Always send whole files. */
+  ignoresRange?: boolean;
+  /** Send wrong bytes in the first `numCorrupt` file answers. */
+  numCorrupt?: number;
+  /** Answer everything without this token with 401. */
+  token?: string;
+  /** Answer the first `numFailures` requests with this status. */
+  failWith?: number;
+  numFailures?: number;
+}
+
+export class FakeHub {
+  /** `GET /path bytes=..` of every request. */
+  readonly requests: string[] = [];
+  behaviour: FakeHubBehaviour = {};
+  readonly #files: ReadonlyMap<string, Buffer>;
+  readonly #server: Server;
+
+  private constructor(files: ReadonlyMap<string, Buffer>) {
+    this.#files = files;
+    this.#server = createServer((request, response) => this.#answer(request, response));
+  }
+
+  /** Serves one model, `org/tiny`, with these files. */
+  static async start(files: Readonly<Record<string, string | Buffer>>): Promise<FakeHub> {
+    const hub = new FakeHub(
+      new Map(Object.entries(files).map(([name, content]) => [name, Buffer.from(content)])),
+    );
+    hub.#server.listen(0, '127.0.0.1');
+    await once(hub.#server, 'listening');
+    return hub;
+  }
+
+  get url(): string {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new Error('the fake hub does not listen');
+    return `http://127.0.0.1:${address.port}`;
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse): void {
+    const { pathname, search } = new URL(request.url ?? '/', this.url);
+    this.requests.push(`${pathname}${search} ${request.headers.range ?? ''}`.trim());
+    const { token, failWith, numFailures = 0 } = this.behaviour;
+    if (token !== undefined && request.headers.authorization !== `Bearer ${token}`) status(response, 401);
+    else if (failWith !== undefined && numFailures > 0) {
+      this.behaviour.numFailures = numFailures - 1;
+      status(response, failWith);
+    } else if (pathname === '/api/models/org/tiny/revision/main') json(response, { sha: COMMIT });
+    else if (pathname === `/api/models/org/tiny/tree/${COMMIT}`) this.#tree(search, response);
+    else if (pathname === '/api/v1/models/org/tiny/repo/files') json(response, this.#alternativeListing());
+    else this.#resolve(pathname, request, response);
+  }
+
+  #resolve(pathname: string, request: IncomingMessage, response: ServerResponse): void {
+    const name = /^\/(?:models\/)?org\/tiny\/resolve\/[^/]+\/(.+)$/.exec(pathname)?.[1];
+    const content = name === undefined ? undefined : this.#files.get(decodeURIComponent(name));
+    if (content === undefined) status(response, 404);
+    else this.#sendFile(content, request, response);
+  }
+
+  /** Two entries a page: a client that forgets the second page misses files. */
+  #tree(search: string, response: ServerResponse): void {
+    const page = Number(new URLSearchParams(search).get('page') ?? 0);
+    const entries = [...this.#files].map(([path, content]) => ({
+      type: 'file',
+      path,
+      size: content.length,
+      oid: gitHash(content),
+      ...(path.endsWith('.safetensors') && { lfs: { oid: sha256(content), size: content.length } }),
+    }));
+    if (entries.length > 2 * (page + 1)) {
+      const next = `${this.url}/api/models/org/tiny/tree/${COMMIT}?recursive=true&page=${page + 1}`;
+      response.setHeader('link', `<${next}>; rel="next"`);
+    }
+    const folder = { type: 'directory', path: 'onnx', oid: '0'.repeat(40), size: 0 };
+    json(response, [folder, ...entries.slice(2 * page, 2 * page + 2)]);
+  }
+
+  #alternativeListing(): object {
+    const files = [...this.#files].map(([Path, content]) => ({
+      Path,
+      Size: content.length,
+      Sha256: sha256(content),
+      Type: 'blob',
+    }));
+    return { Code: 200, Data: { Files: [{ Path: 'onnx', Size: 0, Sha256: '', Type: 'tree' }, ...files] } };
+  }
+
+  #sendFile(content: Buffer, request: IncomingMessage, response: ServerResponse): void {
+    const { ignoresRange, cutAfter, numCuts = 0, numCorrupt = 0 } = this.behaviour;
+    const start = ignoresRange ? 0 : Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
+    let body = content.subarray(start);
+    if (numCorrupt > 0) {
+      this.behaviour.numCorrupt = numCorrupt - 1;
+      body = Buffer.alloc(body.length, 0x21);
+    }
+    response.writeHead(start > 0 ? 206 : 200, {
+      'content-length': body.length,
+      ...(start > 0 && { 'content-range': `bytes ${start}-${content.length - 1}/${content.length}` }),
+    });
+    if (cutAfter === undefined || numCuts === 0 || body.length <= cutAfter) {
+      response.end(body);
+      return;
+    }
+    this.behaviour.numCuts = numCuts - 1;
+    response.write(body.subarray(0, cutAfter), () => setTimeout(() => response.destroy(), 20));
+  }
+}
+
+export const COMMIT = 'c0ffee'.padEnd(40, '0');
+
+function sha256(content: Buffer): string {
+  return createHash('sha256').update(content).digest('hex');
+}
+
+function gitHash(content: Buffer): string {
+  return createHash('sha1').update(`blob ${content.length}\0`).update(content).digest('hex');
+}
+
+function status(response: ServerResponse, code: number): void {
+  response.writeHead(code).end();
+}
+
+function json(response: ServerResponse, value: object): void {
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(value));
+}
