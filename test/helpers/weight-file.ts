@@ -1,0 +1,35 @@
+// Weights for op tests: numbers written to a file, named as a checkpoint would name them.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import type { StorageDType } from '../../src/ops/dtype.ts';
+import { packBf16, packF16 } from '../../src/ops/float-formats.ts';
+import type { TensorSource } from '../../src/ops/ops.ts';
+
+export class WeightFolder {
+  readonly path = mkdtempSync(join(os.tmpdir(), 'svc-weights-'));
+  private count = 0;
+
+  /** A file of its own with `values` after a few bytes that are not theirs. */
+  write(shape: readonly number[], values: ArrayLike<number>, dtype: StorageDType = 'f32'): TensorSource {
+    const name = `weight-${this.count++}`;
+    const path = join(this.path, name);
+    const bytes = pack(Float32Array.from(values), dtype);
+    const before = Buffer.from('abcde');
+    writeFileSync(path, Buffer.concat([before, bytes]));
+    return { name, path, byteOffset: before.length, byteLength: bytes.length, dtype, shape };
+  }
+
+  remove(): void {
+    rmSync(this.path, { recursive: true });
+  }
+}
+
+function pack(values: Float32Array, dtype: StorageDType): Uint8Array {
+  if (dtype === 'f32') return new Uint8Array(values.buffer);
+  const packed = new Uint16Array(values.length);
+  if (dtype === 'bf16') packBf16(values, packed);
+  else packF16(values, packed);
+  return new Uint8Array(packed.buffer);
+}
