@@ -1,0 +1,122 @@
+// The models that svc makes itself: complete published folders, the same from the same seed, and fit to run.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Tokenizer } from 'tokenizers';
+import { afterAll, describe, expect, it } from 'vitest';
+import { ARCHITECTURES } from '../../src/models/model-config.ts';
+import { loadModel } from '../../src/models/registry.ts';
+import { type TinyModelOptions, writeTinyModel } from '../../src/models/tiny-model.ts';
+import { TINY_VOCAB_SIZE } from '../../src/models/tiny-tokenizer.ts';
+import type { Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { availableBackends, openBackend } from '../helpers/backends.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { ModelSession } from './model-session.ts';
+
+const newFolder = temporaryFolders();
+const PROMPT = Array.from({ length: 40 }, (_, i) => (i * 37) % TINY_VOCAB_SIZE);
+
+function tinyModel(options: TinyModelOptions): string {
+  const folder = newFolder();
+  writeTinyModel(folder, options);
+  return folder;
+}
+
+async function logitsOf(folder: string, ops: Ops, dtype: 'auto' | 'float32' = 'auto'): Promise<Float32Array> {
+  const model = await loadModel(folder, ops, { dtype, maxModelLen: null });
+  return new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1);
+}
+
+describe('writeTinyModel', () => {
+  it('writes every file of a published model', () => {
+    expect(readdirSync(tinyModel({})).sort()).toEqual([
+      'config.json',
+      'generation_config.json',
+      'model.safetensors',
+      'tokenizer.json',
+      'tokenizer_config.json',
+    ]);
+  });
+
+  it('writes shards and their index, and leaves the tokenizer out, where asked', () => {
+    expect(readdirSync(tinyModel({ shards: 2, tokenizer: false })).sort()).toEqual([
+      'config.json',
+      'generation_config.json',
+      'model-00001-of-00002.safetensors',
+      'model-00002-of-00002.safetensors',
+      'model.safetensors.index.json',
+    ]);
+  });
+
+  it('writes the same bytes from the same seed, and others from another', () => {
+    const weights = (seed: number) => readFileSync(join(tinyModel({ seed }), 'model.safetensors'));
+    expect(weights(1).equals(weights(1))).toBe(true);
+    expect(weights(1).equals(weights(2))).toBe(false);
+  });
+
+  it('loads the same in one file and in three', async () => {
+    const ops = new ReferenceOps();
+    expect(await logitsOf(tinyModel({ shards: 3 }), ops)).toEqual(await logitsOf(tinyModel({}), ops));
+  });
+
+  it('has a tokenizer that fills its vocabulary and gives any text back', async () => {
+    const tokenizer = Tokenizer.fromFile(join(tinyModel({}), 'tokenizer.json'));
+    expect(tokenizer.getVocabSize()).toBe(TINY_VOCAB_SIZE);
+    const text = 'Hello, the world and you:\n\t 123 ÄÖ 你好 😀';
+    const ids = (await tokenizer.encode(text, null, { addSpecialTokens: false })).getIds();
+    expect(await tokenizer.decode(ids, false)).toBe(text);
+    expect(ids.length).toBeLessThan(Buffer.byteLength(text));
+  });
+});
+
+describe.each(availableBackends)('a tiny model on the %s backend', (backend) => {
+  const ops = openBackend(backend);
+  const reference = new ReferenceOps();
+  afterAll(() => ops.close());
+
+  it.each(ARCHITECTURES)('computes %s as the reference does', async (architecture) => {
+    const folder = tinyModel({ architecture });
+    const [got, want] = [await logitsOf(folder, ops), await logitsOf(folder, reference)];
+    for (const [i, value] of want.entries()) expect(Math.abs(got[i]! - value)).toBeLessThan(1e-4);
+  });
+
+  it.each(['f16', 'bf16'] as const)('loads %s weights without loss into f32', async (dtype) => {
+    const folder = tinyModel({ dtype });
+    const got = await logitsOf(folder, ops, 'float32');
+    const want = await logitsOf(folder, reference, 'float32');
+    for (const [i, value] of want.entries()) expect(Math.abs(got[i]! - value)).toBeLessThan(1e-4);
+  });
+
+  it('computes in the published format, and f16 in bf16', async () => {
+    for (const [dtype, expected] of [
+      ['f32', 'f32'],
+      ['bf16', 'bf16'],
+      ['f16', 'bf16'],
+    ] as const) {
+      const model = await loadModel(tinyModel({ dtype }), ops, { dtype: 'auto', maxModelLen: null });
+      expect(model.dtype).toBe(expected);
+      expect(model.kvCacheShape(3, 16)).toEqual({
+        layers: 3,
+        blocks: 3,
+        blockSize: 16,
+        kvHeads: 2,
+        headDim: 16,
+        dtype: expected,
+      });
+    }
+  });
+
+  it('reports its progress up to the whole', async () => {
+    const fractions: number[] = [];
+    const onProgress = (fraction: number) => fractions.push(fraction);
+    await loadModel(tinyModel({}), ops, { dtype: 'auto', maxModelLen: null, onProgress });
+    expect(fractions).toEqual([...fractions].sort((a, b) => a - b));
+    expect(fractions.at(-1)).toBe(1);
+  });
+
+  it('gives no logits where none are asked for', async () => {
+    const model = await loadModel(tinyModel({}), ops, { dtype: 'auto', maxModelLen: null });
+    expect(new ModelSession(ops, model, PROMPT.length).run(PROMPT, 0).length).toBe(0);
+  });
+});
