@@ -7,8 +7,8 @@ import { OPTION_KEYS, type OptionKey, optionInfo } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath'>> {
-  /** Folder of a model in the Hugging Face format, or its name on the hub. */
-  readonly model: string;
+  /** Folder of a model in the Hugging Face format, or its name on the hub; none is a tiny model that svc makes. */
+  readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
   readonly attentionBackend?: string | null;
   readonly attentionConfig?: Readonly<Record<string, unknown>> | null;
@@ -21,7 +21,7 @@ const LLM_KEYS: readonly OptionKey[] = OPTION_KEYS.filter(
 );
 
 /**
- * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve.
+ * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve, empty if none is.
  * @throws ConfigError naming the option, what was expected and what was given, or a name that was meant.
  */
 export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = process.env): EngineConfig {
@@ -36,11 +36,5 @@ export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = pro
     if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
   }
   const merged = mergeOptions(environmentOptions(env), given);
-  const { model } = merged.values;
-  if (model === null) {
-    throw new ConfigError('new LLM(): model is missing: give the folder of a model or its name on the hub', {
-      param: 'model',
-    });
-  }
-  return engineConfig(model, merged);
+  return engineConfig(merged.values.model ?? '', merged);
 }

@@ -1,5 +1,6 @@
 // What `svc serve` needs to know to start: plain data, made by merge.ts from flags, environment and config file.
 
+import type { LogLevel } from '../observability/log.ts';
 import type { EngineConfig } from './engine-config.ts';
 
 export interface HttpConfig {
@@ -13,8 +14,6 @@ export interface HttpConfig {
   readonly servedModelNames: readonly string[];
   readonly logRequests: boolean;
 }
-
-export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
 
 export interface ServeConfig {
   /** The model as given: a folder or a name on the hub; null is the one that svc makes itself. */

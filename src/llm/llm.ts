@@ -3,7 +3,7 @@
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
-import { resolveModel } from '../hub/model-hub.ts';
+import { modelFolder } from '../models/model-folder.ts';
 import {
   resolveSamplingParams,
   type SamplingInput,
@@ -50,7 +50,7 @@ export class LLM {
   constructor(options: LLMOptions) {
     const config = toEngineConfig(options);
     this.#maxNumSeqs = config.maxNumSeqs;
-    this.#engine = resolveModel(config.modelPath).then((modelPath) =>
+    this.#engine = modelFolder(config.modelPath).then((modelPath) =>
       InferenceEngine.start({ ...config, modelPath }),
     );
     this.#engine.catch(() => {});

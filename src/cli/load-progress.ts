@@ -1,0 +1,47 @@
+// How far start-up is, on stderr: a bar where a person looks at it, a few log lines where none does.
+
+import type { SingleBar } from 'cli-progress';
+
+export interface LoadProgress {
+  /** @param fraction 0 to 1 of what is going on. */
+  update(fraction: number, what: string): void;
+  /** Takes the bar off the screen. */
+  stop(): void;
+}
+
+/** A line at the start and then after each such part. */
+const LINE_EVERY = 0.25;
+
+/** @param log writes one line where there is no bar. */
+export async function startLoadProgress(log: (line: string) => void): Promise<LoadProgress> {
+  if (!process.stderr.isTTY) return progressLines(log);
+  const { SingleBar: Bar, Presets } = (await import('cli-progress')).default;
+  const format = '{bar} {percentage}% {what}';
+  return progressBar(
+    new Bar({ format, stream: process.stderr, hideCursor: true, clearOnComplete: true }, Presets.shades_grey),
+  );
+}
+
+function progressBar(bar: SingleBar): LoadProgress {
+  bar.start(100, 0, { what: 'starting' });
+  return {
+    update: (fraction, what) => bar.update(Math.floor(fraction * 100), { what }),
+    stop: () => bar.stop(),
+  };
+}
+
+function progressLines(log: (line: string) => void): LoadProgress {
+  let last = 0;
+  let next = 0;
+  return {
+    update(fraction, what) {
+      // Back at an earlier point: the next thing has begun.
+      if (fraction < last) next = 0;
+      last = fraction;
+      if (fraction < next) return;
+      log(`${what}: ${Math.floor(fraction * 100)}%`);
+      next = (Math.floor(fraction / LINE_EVERY) + 1) * LINE_EVERY;
+    },
+    stop() {},
+  };
+}

@@ -1,0 +1,121 @@
+// svc serve: options -> port -> model -> engine -> answers, and the way back when a signal comes or the engine dies.
+
+import { readConfigFile } from '../config/config-file.ts';
+import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
+import type { ServeConfig } from '../config/serve-config.ts';
+import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { createLogger } from '../observability/log.ts';
+import type { Server } from '../server/server.ts';
+import { startLoadProgress } from './load-progress.ts';
+import { startReport } from './start-report.ts';
+import { version } from './version.ts';
+
+type Logger = ReturnType<typeof createLogger>;
+
+/** How long answers may take to say that the engine has died. */
+const DEATH_NOTICE_MS = 2000;
+const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const;
+
+/** @throws ConfigError and NotAvailableError naming the option and the fix. */
+export async function readConfig(flags: OptionSource): Promise<ServeConfig> {
+  const file = flags.get('config')?.value;
+  const fromFile = typeof file === 'string' ? await readConfigFile(file) : new Map();
+  return serveConfig(mergeOptions(fromFile, environmentOptions(process.env), flags));
+}
+
+/** Runs until a signal ends it, or the engine dies; the process exits with it. */
+export async function serve(config: ServeConfig): Promise<void> {
+  const logger = createLogger(config.logLevel);
+  for (const notice of config.notices) logger.warn(notice);
+  const stop = new StopRequest(logger);
+  const { Server } = await import('../server/server.ts');
+  // A busy port is told at once, not after a model of many gigabytes.
+  const server = await Server.listen({
+    host: config.http.host ?? '0.0.0.0',
+    port: config.http.port,
+    version: version(),
+    apiKeys: config.http.apiKeys,
+    servedModelNames: await servedNames(config),
+    logRequests: config.http.logRequests,
+    logger,
+  });
+  const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {
+    await server.close();
+    throw error;
+  });
+  if (engine !== null) {
+    server.serve(engine);
+    if (logger.isLevelEnabled('info')) {
+      process.stderr.write(startReport(config, engine.info, server.port, process.uptime()));
+    }
+  }
+  await untilTheEnd(server, engine, stop, config, logger);
+}
+
+async function servedNames(config: ServeConfig): Promise<readonly string[]> {
+  if (config.http.servedModelNames.length > 0) return config.http.servedModelNames;
+  const { TINY_MODEL_NAME } = await import('../models/model-folder.ts');
+  return [config.model ?? TINY_MODEL_NAME];
+}
+
+async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
+  const progress = await startLoadProgress((line) => logger.info(line));
+  try {
+    const [{ modelFolder }, { InferenceEngine: Engine }] = await Promise.all([
+      import('../models/model-folder.ts'),
+      import('../engine/inference-engine.ts'),
+    ]);
+    const modelPath = await modelFolder(config.engine.modelPath, {
+      onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
+    });
+    return await Engine.start(
+      { ...config.engine, modelPath },
+      { onProgress: (fraction, what) => progress.update(fraction, what) },
+    );
+  } finally {
+    progress.stop();
+  }
+}
+
+/** Drains and closes on a signal; ends with code 1 when the engine has died. */
+async function untilTheEnd(
+  server: Server,
+  engine: InferenceEngine | null,
+  stop: StopRequest,
+  config: ServeConfig,
+  logger: Logger,
+): Promise<void> {
+  const death = await Promise.race([stop.requested, server.engineDied]);
+  if (death !== null) {
+    logger.error(`the engine has died: ${death.message}`);
+    await server.drain(DEATH_NOTICE_MS);
+    process.exit(1);
+  }
+  const deadline = config.shutdownTimeoutSeconds;
+  if (server.numInFlight > 0)
+    logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
+  const numAborted = await server.drain(deadline * 1000);
+  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  await engine?.close();
+  // An engine that was still loading would hold the process.
+  process.exit(0);
+}
+
+/** The first SIGTERM or SIGINT asks for an orderly end, the second one ends the process at once. */
+class StopRequest {
+  readonly requested: Promise<null>;
+
+  constructor(logger: Logger) {
+    this.requested = new Promise((resolve) => {
+      let hasAsked = false;
+      for (const [signal, number] of Object.entries(SIGNALS)) {
+        process.on(signal, () => {
+          if (hasAsked) process.exit(128 + number);
+          hasAsked = true;
+          logger.info(`${signal}: shutting down; once more ends at once`);
+          resolve(null);
+        });
+      }
+    });
+  }
+}

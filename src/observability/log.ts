@@ -1,0 +1,43 @@
+// The log of the server: one readable line an event on stderr, `time LEVEL message key=value`.
+
+import { type Logger, pino } from 'pino';
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
+
+/** What pino puts into every line and a reader needs in words or not at all. */
+interface LogLine {
+  readonly level: number;
+  readonly time: number;
+  readonly msg?: string;
+  readonly [field: string]: unknown;
+}
+
+/** A logger that writes lines from `level` on; `write` gets each with its line end. */
+export function createLogger(level: LogLevel, write: (line: string) => void = writeToStderr): Logger {
+  const stream = {
+    write(json: string) {
+      const line: LogLine = JSON.parse(json);
+      // The HTTP library announces each address that it listens on: with an empty text, as it is told.
+      if (line.msg !== '') write(readableLine(line));
+    },
+  };
+  return pino({ level, base: null }, stream);
+}
+
+function writeToStderr(line: string): void {
+  process.stderr.write(line);
+}
+
+function readableLine({ level, time, msg, ...fields }: LogLine): string {
+  const when = new Date(time).toISOString();
+  const name = (pino.levels.labels[level] ?? String(level)).toUpperCase().padEnd(5);
+  const details = Object.entries(fields).map(([key, value]) => ` ${key}=${shown(value)}`);
+  return `${when} ${name} ${msg ?? ''}${details.join('')}\n`;
+}
+
+/** Bare where it is one word; an error as its stack, which is what one looks for. */
+function shown(value: unknown): string {
+  if (typeof value === 'object' && value !== null && 'stack' in value) return String(value.stack);
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return typeof value === 'string' && /[\s"=]/.test(text) ? JSON.stringify(text) : text;
+}
