@@ -1,0 +1,28 @@
+// The addon's surface: the Backend class and what this machine has. src/native/native.ts types it.
+
+#include "binding/backend.h"
+#include "threads/topology.h"
+
+namespace {
+
+Napi::Value instructionSets(const Napi::CallbackInfo& info) {
+  const std::vector<std::string> names = svc::cpu::availableSets();
+  Napi::Array list = Napi::Array::New(info.Env(), names.size());
+  for (uint32_t i = 0; i < names.size(); ++i) list.Set(i, names[i]);
+  return list;
+}
+
+Napi::Value physicalCores(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), svc::physicalCores());
+}
+
+Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
+  exports.Set("Backend", svc::Backend::define(env));
+  exports.Set("instructionSets", Napi::Function::New(env, instructionSets));
+  exports.Set("physicalCores", Napi::Function::New(env, physicalCores));
+  return exports;
+}
+
+}  // namespace
+
+NODE_API_MODULE(svc, registerAddon)

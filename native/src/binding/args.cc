@@ -1,0 +1,30 @@
+// The check that keeps every op inside the arena.
+
+#include "binding/args.h"
+
+namespace svc {
+namespace {
+
+/// No tensor comes near these; products of two of them stay inside 64 bits.
+constexpr int64_t kMostRows = int64_t{1} << 30;
+constexpr int64_t kMostCols = int64_t{1} << 30;
+
+}  // namespace
+
+cpu::Rows Args::rows(cpu::DType dtype, int64_t cols, int64_t paddedCols) {
+  const int64_t offset = integer(), rows = integer(), gotCols = integer(), stride = integer();
+  expectEqual("columns", cols, gotCols);
+  const int64_t element = static_cast<int64_t>(cpu::elementBytes(dtype));
+  const int64_t capacity = static_cast<int64_t>(arena_.capacity());
+  const bool isSane = offset >= 0 && offset <= capacity && offset % element == 0 && rows >= 0 && rows <= kMostRows &&
+                      stride >= paddedCols && stride <= kMostCols;
+  const int64_t extent = rows == 0 ? 0 : ((rows - 1) * stride + paddedCols) * element;
+  if (!isSane || extent > capacity - offset) {
+    fail("a tensor inside the arena of " + std::to_string(capacity) + " bytes",
+         std::to_string(rows) + " rows of " + std::to_string(paddedCols) + ", stride " + std::to_string(stride) +
+             ", at " + std::to_string(offset));
+  }
+  return {arena_.data() + offset, static_cast<int>(rows), stride};
+}
+
+}  // namespace svc

@@ -1,0 +1,104 @@
+// Reads the arguments of a native call in order and checks each before memory is touched.
+#pragma once
+
+#include <napi.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "cpu/products.h"
+#include "memory/arena.h"
+
+namespace svc {
+
+/// A defect of the caller: tensors, indices or lengths that do not fit together.
+class ArgumentError : public std::runtime_error {
+ public:
+  ArgumentError(const std::string& op, const std::string& expected, const std::string& got)
+      : std::runtime_error(op + ": expected " + expected + ", got " + got), op(op), expected(expected), got(got) {}
+
+  const std::string op, expected, got;
+};
+
+template <class T>
+struct Span {
+  T* data;
+  int64_t length;
+};
+
+class Args {
+ public:
+  Args(const char* op, const Napi::CallbackInfo& info, const Arena& arena) : op_(op), info_(info), arena_(arena) {}
+
+  int64_t integer() { return number<int64_t>(napi_get_value_int64); }
+  double real() { return number<double>(napi_get_value_double); }
+  bool boolean() { return info_[next_++].ToBoolean(); }
+  int64_t integerIn(int64_t least, int64_t most, const char* what) {
+    const int64_t value = integer();
+    if (value < least || value > most) {
+      fail(std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most), std::to_string(value));
+    }
+    return value;
+  }
+
+  /// Four numbers: byte offset in the arena, rows, columns, stride in elements. A row may be read or written up to
+  /// `paddedCols` of its columns, so that many must lie inside the arena and inside the stride.
+  cpu::Rows rows(cpu::DType dtype, int64_t cols, int64_t paddedCols);
+  cpu::Rows rows(cpu::DType dtype, int64_t cols) { return rows(dtype, cols, cols); }
+  /// Columns of the tensor whose four numbers come next.
+  int64_t peekCols() const { return info_[next_ + 2].As<Napi::Number>().Int64Value(); }
+
+  Span<const int32_t> int32s(int64_t least) { return array<const int32_t>(napi_int32_array, least); }
+  Span<int32_t> mutableInt32s(int64_t least) { return array<int32_t>(napi_int32_array, least); }
+  Span<const float> float32s(int64_t least) { return array<const float>(napi_float32_array, least); }
+  Span<float> mutableFloat32s(int64_t least) { return array<float>(napi_float32_array, least); }
+  Span<const double> float64s(int64_t least) { return array<const double>(napi_float64_array, least); }
+
+  [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
+    throw ArgumentError(op_, expected, got);
+  }
+  /// Throws unless `got` equals `expected`; `what` says what both count.
+  void expectEqual(const std::string& what, int64_t expected, int64_t got) const {
+    if (got != expected) fail(what + " " + std::to_string(expected), std::to_string(got));
+  }
+  /// Throws unless all values lie in [0, end).
+  void expectBelow(const std::string& what, Span<const int32_t> values, int64_t end) const {
+    for (int64_t i = 0; i < values.length; ++i) {
+      if (values.data[i] < 0 || values.data[i] >= end) {
+        fail(what + " from 0 to " + std::to_string(end - 1),
+             std::to_string(values.data[i]) + " in row " + std::to_string(i));
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  T number(napi_status (*read)(napi_env, napi_value, T*)) {
+    T value{};
+    const size_t index = next_++;
+    if (read(info_.Env(), info_[index], &value) != napi_ok) fail("a number", "argument " + std::to_string(index));
+    return value;
+  }
+
+  template <class T>
+  Span<T> array(napi_typedarray_type wanted, int64_t least) {
+    napi_typedarray_type type;
+    size_t length = 0;
+    void* data = nullptr;
+    const size_t index = next_++;
+    const napi_status status =
+        napi_get_typedarray_info(info_.Env(), info_[index], &type, &length, &data, nullptr, nullptr);
+    if (status != napi_ok || type != wanted) fail("a typed array", "argument " + std::to_string(index));
+    if (static_cast<int64_t>(length) < least) {
+      fail("an array of at least " + std::to_string(least), std::to_string(length));
+    }
+    return {static_cast<T*>(data), static_cast<int64_t>(length)};
+  }
+
+  const char* op_;
+  const Napi::CallbackInfo& info_;
+  const Arena& arena_;
+  size_t next_ = 0;
+};
+
+}  // namespace svc

@@ -1,0 +1,104 @@
+// The native half of one CPU backend: its threads, its memory and the ops on them. One JavaScript thread owns it.
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+#include <vector>
+
+#include "binding/args.h"
+#include "cpu/dispatch.h"
+#include "cpu/paged_attention.h"
+#include "memory/mapped_file.h"
+#include "threads/pool.h"
+
+namespace svc {
+
+/// Token embeddings, read where they were published.
+struct Embedding {
+  std::unique_ptr<MappedFile> file;
+  const char* data;
+  cpu::DType dtype;
+  int64_t vocab;
+  int64_t hidden;
+};
+
+/// What `close` frees.
+struct BackendState {
+  BackendState(const std::string& isa, int threads) : kernels(cpu::kernelSet(isa)), pool(threads) {}
+
+  cpu::KernelSet kernels;
+  ThreadPool pool;
+  Arena arena;
+  std::vector<cpu::PackedWeight> weights;
+  std::vector<Embedding> embeddings;
+  std::vector<std::vector<float>> vectors;
+  std::vector<cpu::KvCache> caches;
+  cpu::AttentionMemory attentionMemory;
+};
+
+class Backend : public Napi::ObjectWrap<Backend> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit Backend(const Napi::CallbackInfo& info);
+
+ private:
+  using Info = Napi::CallbackInfo;
+  using Method = Napi::Value (Backend::*)(const Info&);
+
+  /// Turns C++ exceptions into JavaScript errors, and sets the floating-point mode of the call.
+  template <Method method>
+  Napi::Value call(const Info& info);
+
+  /// Throws when the backend is closed.
+  BackendState& state();
+  Args args(const char* op, const Info& info) { return Args(op, info, state().arena); }
+
+  // load.cc: memory that lives as long as the model; each returns an index.
+  Napi::Value loadLinear(const Info&);
+  Napi::Value loadGated(const Info&);
+  Napi::Value loadEmbedding(const Info&);
+  Napi::Value loadVector(const Info&);
+  Napi::Value makeVector(const Info&);
+  Napi::Value makeKvCache(const Info&);
+  Napi::Value kvBlockBytes(const Info&);
+  Napi::Value weightBytes(const Info&);
+  Napi::Value growArena(const Info&);
+  Napi::Value close(const Info&);
+
+  // products.cc
+  Napi::Value linear(const Info&);
+  Napi::Value gatedLinear(const Info&);
+
+  // rows.cc
+  Napi::Value embedding(const Info&);
+  Napi::Value rmsNorm(const Info&);
+  Napi::Value rmsNormHeads(const Info&);
+  Napi::Value rope(const Info&);
+  Napi::Value gatherRows(const Info&);
+  Napi::Value read(const Info&);
+  Napi::Value write(const Info&);
+
+  // attention.cc
+  Napi::Value storeKv(const Info&);
+  Napi::Value attention(const Info&);
+
+  // sample.cc
+  Napi::Value sample(const Info&);
+
+  // probes.cc
+  Napi::Value readBandwidth(const Info&);
+  Napi::Value matrixPeak(const Info&);
+  Napi::Value forkJoinSeconds(const Info&);
+
+  const cpu::PackedWeight& weightAt(Args&, bool isGated);
+  const std::vector<float>& vectorAt(Args&);
+  const cpu::KvCache& cacheAt(Args&);
+
+  std::unique_ptr<BackendState> state_;
+};
+
+/// By the names that the op interface uses.
+cpu::DType dtypeFrom(const Napi::Value& name);
+
+}  // namespace svc

@@ -1,0 +1,158 @@
+// Loading: weights from files into packed memory, embeddings left in their file, KV memory.
+
+#include <map>
+
+#include "binding/backend.h"
+
+namespace svc {
+namespace {
+
+/// Files of one load, each mapped once and unmapped when the load is done.
+class Files {
+ public:
+  const MappedFile& at(const std::string& path) {
+    std::unique_ptr<MappedFile>& file = files_[path];
+    if (file == nullptr) file = std::make_unique<MappedFile>(path);
+    return *file;
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<MappedFile>> files_;
+};
+
+struct Source {
+  std::string path;
+  size_t byteOffset;
+  cpu::DType dtype;
+
+  explicit Source(const Napi::Object& object)
+      : path(object.Get("path").ToString()),
+        byteOffset(static_cast<size_t>(object.Get("byteOffset").ToNumber().Int64Value())),
+        dtype(dtypeFrom(object.Get("dtype"))) {}
+
+  const char* in(const MappedFile& file, int64_t count) const {
+    return file.slice(byteOffset, static_cast<size_t>(count) * cpu::elementBytes(dtype));
+  }
+};
+
+int sizeFrom(const Napi::Value& value, const char* what) {
+  const int64_t size = value.ToNumber().Int64Value();
+  if (size < 1 || size > (int64_t{1} << 28)) {
+    throw ArgumentError("load", std::string(what) + " from 1 to 2^28", std::to_string(size));
+  }
+  return static_cast<int>(size);
+}
+
+cpu::DType computeDType(const Napi::Value& name) {
+  const cpu::DType dtype = dtypeFrom(name);
+  if (dtype == cpu::DType::F16) throw ArgumentError("load", "f32 or bf16 to compute in", "f16");
+  return dtype;
+}
+
+/// { weight: Source, n, bias: Source | null }
+cpu::WeightPart partFrom(const Napi::Object& object, int k, Files& files) {
+  const Source weight(object.Get("weight").As<Napi::Object>());
+  cpu::WeightPart part{};
+  part.n = sizeFrom(object.Get("n"), "n");
+  part.dtype = weight.dtype;
+  part.weight = weight.in(files.at(weight.path), int64_t{part.n} * k);
+  const Napi::Value bias = object.Get("bias");
+  if (bias.IsObject()) {
+    const Source source(bias.As<Napi::Object>());
+    part.biasDType = source.dtype;
+    part.bias = source.in(files.at(source.path), part.n);
+  }
+  return part;
+}
+
+template <class T>
+Napi::Value indexOfLast(const Napi::Env& env, const std::vector<T>& list) {
+  return Napi::Number::New(env, static_cast<double>(list.size() - 1));
+}
+
+}  // namespace
+
+/// loadLinear(parts, k, dtype)
+Napi::Value Backend::loadLinear(const Info& info) {
+  BackendState& s = state();
+  const auto list = info[0].As<Napi::Array>();
+  const int k = sizeFrom(info[1], "k");
+  Files files;
+  std::vector<cpu::WeightPart> parts;
+  for (uint32_t i = 0; i < list.Length(); ++i) {
+    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), k, files));
+  }
+  s.weights.push_back(cpu::packLinear(s.pool, s.kernels, parts, k, computeDType(info[2])));
+  return indexOfLast(info.Env(), s.weights);
+}
+
+/// loadGated(gate, up, k, dtype)
+Napi::Value Backend::loadGated(const Info& info) {
+  BackendState& s = state();
+  const int k = sizeFrom(info[2], "k");
+  Files files;
+  const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), k, files);
+  const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), k, files);
+  if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
+  s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, computeDType(info[3])));
+  return indexOfLast(info.Env(), s.weights);
+}
+
+/// loadEmbedding(source, vocab, hidden)
+Napi::Value Backend::loadEmbedding(const Info& info) {
+  BackendState& s = state();
+  const Source source(info[0].As<Napi::Object>());
+  const int64_t vocab = sizeFrom(info[1], "vocab"), hidden = sizeFrom(info[2], "hidden");
+  auto file = std::make_unique<MappedFile>(source.path);
+  const char* data = source.in(*file, vocab * hidden);
+  s.embeddings.push_back({std::move(file), data, source.dtype, vocab, hidden});
+  return indexOfLast(info.Env(), s.embeddings);
+}
+
+/// loadVector(source, length)
+Napi::Value Backend::loadVector(const Info& info) {
+  BackendState& s = state();
+  const Source source(info[0].As<Napi::Object>());
+  std::vector<float> values(sizeFrom(info[1], "length"));
+  const MappedFile file(source.path);
+  const int64_t count = static_cast<int64_t>(values.size());
+  s.kernels.widen[static_cast<int>(source.dtype)](source.in(file, count), values.data(), count);
+  s.vectors.push_back(std::move(values));
+  return indexOfLast(info.Env(), s.vectors);
+}
+
+/// makeVector(Float32Array)
+Napi::Value Backend::makeVector(const Info& info) {
+  const Span<const float> values = args("makeVector", info).float32s(0);
+  state().vectors.emplace_back(values.data, values.data + values.length);
+  return indexOfLast(info.Env(), state().vectors);
+}
+
+/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype)
+Napi::Value Backend::makeKvCache(const Info& info) {
+  const int layers = sizeFrom(info[0], "layers"), blocks = sizeFrom(info[1], "blocks");
+  const int blockSize = sizeFrom(info[2], "blockSize"), kvHeads = sizeFrom(info[3], "kvHeads");
+  const int headDim = sizeFrom(info[4], "headDim");
+  if (blockSize % cpu::kLanes != 0) throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(blockSize));
+  if (headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(headDim));
+  state().caches.push_back(
+      cpu::makeKvCache(layers, blocks, blockSize, kvHeads, headDim, computeDType(info[5])));
+  return indexOfLast(info.Env(), state().caches);
+}
+
+/// kvBlockBytes(cache)
+Napi::Value Backend::kvBlockBytes(const Info& info) {
+  Args a = args("kvBlockBytes", info);
+  return Napi::Number::New(info.Env(), static_cast<double>(cacheAt(a).layout.blockBytes));
+}
+
+/// weightBytes(weight): bytes of the packed panels.
+Napi::Value Backend::weightBytes(const Info& info) {
+  Args a = args("weightBytes", info);
+  const auto& weights = state().weights;
+  const auto& weight = weights[a.integerIn(0, static_cast<int64_t>(weights.size()) - 1, "a weight")];
+  const double bytes = static_cast<double>(cpu::stepsOf(weight.dtype, weight.k)) * cpu::kStepBytes * weight.panels;
+  return Napi::Number::New(info.Env(), bytes);
+}
+
+}  // namespace svc

@@ -1,0 +1,26 @@
+// Matrix products in AVX-512 with BF16: the shared bodies, compiled for this instruction set.
+
+#include <immintrin.h>
+
+#include <utility>
+
+#include "cpu/dispatch.h"
+
+namespace svc::cpu::avx512 {
+namespace {
+
+#include "cpu/avx512/simd.h"
+#include "cpu/body/exp.h"
+#include "cpu/body/tile.h"
+#include "cpu/body/linear.h"
+
+}  // namespace
+
+void addLinear(KernelSet& set) {
+  set.linear[0] = &linear<F32Dot>;
+  set.linear[1] = &linear<Bf16Dot>;
+  set.gated[0] = &gated<F32Dot, float>;
+  set.gated[1] = &gated<Bf16Dot, uint16_t>;
+}
+
+}  // namespace svc::cpu::avx512

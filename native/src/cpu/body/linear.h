@@ -1,0 +1,75 @@
+// linear and gated products over a range of rows and panels. Included inside an instruction set's namespace, after
+// tile.h.
+
+
+/// Sums [panels, rows, 16] of a tile -> the job's output, with bias.
+inline void storeSums(const LinearJob& job, int row, int rows, int panel, int panels, const float* sums) {
+  for (int p = 0; p < panels; ++p) {
+    const int column = (panel + p) * kLanes;
+    const int columns = smaller(kLanes, job.n - column);
+    const V16 bias = job.bias == nullptr ? splat(0.0f) : load(job.bias + column);
+    for (int r = 0; r < rows; ++r) {
+      float* out = job.out + (row + r) * job.outStride + column;
+      V16 value = load(sums + (p * rows + r) * kLanes) + bias;
+      if (columns == kLanes) {
+        store(out, job.add ? load(out) + value : value);
+      } else {
+        storeFirst(out, job.add ? loadFirst(out, columns) + value : value, columns);
+      }
+    }
+  }
+}
+
+template <class Dot>
+void linear(const LinearJob& job, Range rows, Range panels) {
+  alignas(64) float sums[kMostSums];
+  const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
+  const Cut cut = cutFor(rows.end - rows.begin);
+  for (int panel = panels.begin; panel < panels.end; panel += cut.panels) {
+    const int count = smaller(cut.panels, panels.end - panel);
+    const char* pointers[4] = {};
+    for (int p = 0; p < count; ++p) pointers[p] = job.panels + (panel + p) * panelBytes;
+    for (int row = rows.begin; row < rows.end; row += cut.rows) {
+      const int taken = smaller(cut.rows, rows.end - row);
+      sumPanels<Dot>(taken, job.x + row * job.xStride, job.xStride, pointers, count, job.steps, sums);
+      storeSums(job, row, taken, panel, count, sums);
+    }
+  }
+}
+
+inline void storeActivation(float* out, V16 value) { store(out, value); }
+inline void storeActivation(uint16_t* out, V16 value) { storeBf16(out, value); }
+
+/// Sums [2 * outPanels, rows, 16], gate and up in turn -> the job's output, whole vectors.
+template <class Out>
+void storeGated(const GatedJob& job, int row, int rows, int outPanel, int outPanels, const float* sums) {
+  for (int p = 0; p < outPanels; ++p) {
+    const float* bias = job.bias == nullptr ? nullptr : job.bias + 2 * (outPanel + p) * kLanes;
+    const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
+    const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
+    for (int r = 0; r < rows; ++r) {
+      const V16 gate = load(sums + ((2 * p) * rows + r) * kLanes) + gateBias;
+      const V16 up = load(sums + ((2 * p + 1) * rows + r) * kLanes) + upBias;
+      Out* out = reinterpret_cast<Out*>(job.out + (row + r) * job.outStride) + (outPanel + p) * kLanes;
+      storeActivation(out, silu(gate) * up);
+    }
+  }
+}
+
+template <class Dot, class Out>
+void gated(const GatedJob& job, Range rows, Range outPanels) {
+  alignas(64) float sums[kMostSums];
+  const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
+  const Cut cut = cutFor(rows.end - rows.begin);
+  const int outsAtOnce = cut.panels == 4 ? 2 : 1;
+  for (int panel = outPanels.begin; panel < outPanels.end; panel += outsAtOnce) {
+    const int count = smaller(outsAtOnce, outPanels.end - panel);
+    const char* pointers[4] = {};
+    for (int p = 0; p < 2 * count; ++p) pointers[p] = job.panels + (2 * panel + p) * panelBytes;
+    for (int row = rows.begin; row < rows.end; row += cut.rows) {
+      const int taken = smaller(cut.rows, rows.end - row);
+      sumPanels<Dot>(taken, job.x + row * job.xStride, job.xStride, pointers, 2 * count, job.steps, sums);
+      storeGated<Out>(job, row, taken, panel, count, sums);
+    }
+  }
+}

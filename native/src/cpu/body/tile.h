@@ -1,0 +1,82 @@
+// The inner loop of every matrix product: R rows of x against P panels of 16 columns, all sums in registers.
+// Included inside an instruction set's namespace, after its simd.h.
+//
+// The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
+
+/// Bytes of a panel that are fetched ahead of their use.
+constexpr int kPrefetchBytes = 1024;
+
+/// sums [P, R, 16] = x [R, steps] words, rows xStride bytes apart, times the panels.
+template <class Dot, int R, int P>
+__attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
+                                       float* sums) {
+  V16 sum[P][R];
+  for (int p = 0; p < P; ++p) {
+    for (int r = 0; r < R; ++r) sum[p][r] = splat(0.0f);
+  }
+  const char* panel[P];
+  for (int p = 0; p < P; ++p) panel[p] = panels[p];
+  for (int step = 0; step < steps; ++step) {
+    typename Dot::Weight w[P];
+    for (int p = 0; p < P; ++p) {
+      w[p] = Dot::weight(panel[p]);
+      __builtin_prefetch(panel[p] + kPrefetchBytes);
+      panel[p] += kStepBytes;
+    }
+    for (int r = 0; r < R; ++r) {
+      const typename Dot::Value value = Dot::value(x + r * xStride);
+      for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+    }
+    x += 4;
+  }
+  for (int p = 0; p < P; ++p) {
+    for (int r = 0; r < R; ++r) store(sums + (p * R + r) * kLanes, sum[p][r]);
+  }
+}
+
+using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, float* sums);
+
+template <class Dot, int P, int... R>
+constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
+  constexpr SumTile tiles[] = {&sumTile<Dot, R + 1, P>...};
+  return tiles[rows - 1];
+}
+
+/// As `sumTile` for any number of panels and of rows up to `kRowsOf1`.
+template <class Dot>
+inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
+                      float* sums) {
+  while (count > 0) {
+    int taken = 1;
+    if (count >= 4 && rows <= kRowsOf4) {
+      taken = 4;
+      chooseTile<Dot, 4>(rows, std::make_integer_sequence<int, kRowsOf4>())(x, xStride, panels, steps, sums);
+    } else if (count >= 2 && rows <= kRowsOf2) {
+      taken = 2;
+      chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())(x, xStride, panels, steps, sums);
+    } else {
+      chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>())(x, xStride, panels, steps, sums);
+    }
+    count -= taken;
+    panels += taken;
+    sums += taken * rows * kLanes;
+  }
+}
+
+/// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
+constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
+/// Largest number of sums that one call of `sumPanels` is asked for.
+constexpr int kMostSums = 64 * kLanes;
+
+/// How a block of rows is cut: few rows take many panels at a time, so that each panel streams past once.
+struct Cut {
+  int rows;
+  int panels;
+};
+constexpr Cut cutFor(int rows) {
+  if (rows <= kRowsOf4) return {rows, 4};
+  if (rows <= kRowsOf2) return {rows, 2};
+  if (rows <= kRowsOf1) return {rows, 1};
+  const int tiles = (rows + kManyRows - 1) / kManyRows;
+  return {(rows + tiles - 1) / tiles, kManyPanels};
+}

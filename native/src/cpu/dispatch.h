@@ -1,0 +1,34 @@
+// Which instruction sets this processor has, and their kernels. The backend asks once, when it is made.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cpu/kernels.h"
+
+namespace svc::cpu {
+
+/// Names of the kernel sets that run here, the best first; `portable` is always the last.
+std::vector<std::string> availableSets();
+
+/// The set called `name`; throws std::runtime_error listing what there is when it cannot run here.
+KernelSet kernelSet(const std::string& name);
+
+// Each instruction set fills in its part of the table.
+namespace portable {
+void addLinear(KernelSet&);
+void addAttention(KernelSet&);
+void addRows(KernelSet&);
+}  // namespace portable
+namespace avx2 {
+void addLinear(KernelSet&);
+void addAttention(KernelSet&);
+void addRows(KernelSet&);
+}  // namespace avx2
+namespace avx512 {
+void addLinear(KernelSet&);
+void addAttention(KernelSet&);
+void addRows(KernelSet&);
+}  // namespace avx512
+
+}  // namespace svc::cpu

@@ -1,0 +1,145 @@
+// What an instruction set implements: a table of functions over pieces of an op, without threads, checks or memory
+// management. The drivers beside this file cut ops into such pieces.
+#pragma once
+
+#include "cpu/numbers.h"
+
+namespace svc::cpu {
+
+struct Range {
+  int begin;
+  int end;
+};
+
+/// out [rows, n] = (or +=) x · weightᵀ + bias. Panel p holds columns 16p to 16p+15 of the output.
+struct LinearJob {
+  const char* x;
+  size_t xStride;  // bytes
+  const char* panels;
+  int steps;
+  int n;
+  const float* bias;  // padded to whole panels; null is none
+  float* out;
+  size_t outStride;  // floats
+  bool add;
+};
+
+/// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
+/// up; the bias is in the same order. Rows of out are written in whole vectors.
+struct GatedJob {
+  const char* x;
+  size_t xStride;  // bytes
+  const char* panels;
+  int steps;
+  const float* bias;  // padded to whole panels; null is none
+  char* out;
+  size_t outStride;  // bytes
+};
+
+/// Where keys and values of one head lie inside a block, in bytes.
+///
+///   block: [ K head 0 | K head 1 | ... | V head 0 | V head 1 | ... ]
+///   K head: [tile of 16 tokens][step][16 tokens][word]    a word is a pair of bf16 dimensions or one f32
+///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
+struct KvLayout {
+  int headDim;
+  int valueDims;  // headDim padded to whole vectors
+  int keySteps;   // words of a key
+  int blockSize;
+  size_t blockBytes;
+  size_t valueOffset;
+  size_t keyHeadBytes;
+  size_t valueHeadBytes;
+  size_t keyTileBytes;
+  size_t valueTileBytes;
+};
+
+struct AttentionJob {
+  KvLayout kv;
+  const char* layer;  // block 0 of the layer
+  const float* q;
+  size_t qStride;  // floats
+  int heads;
+  int kvHeads;
+  float scale;
+  int window;
+  char* out;
+  size_t outStride;  // bytes
+};
+
+/// Query rows of one sequence that share a KV head; their positions are consecutive.
+struct AttentionTask {
+  const int32_t* blockTable;
+  int contextLength;
+  int kvHead;
+  int firstRow;
+  int tokens;
+  int firstPosition;
+};
+
+/// Softmax state of up to `rows` query rows: largest score, sums of weights by lane, weighted values.
+struct AttentionState {
+  float* largest;  // [rows]
+  float* sums;     // [rows, 16]
+  float* values;   // [rows, valueDims]
+};
+
+/// Scratch of one thread for one task.
+struct AttentionScratch {
+  uint32_t* queries;  // [rows, keySteps] words
+  float* scores;      // [kScoreRows, kKvTile]
+  uint32_t* weights;  // [kScoreRows, kKvTile] words at most
+  float* corrections; // [kScoreRows]
+  char* valueTile;    // one tile of values
+};
+
+/// Tokens between two corrections of the softmax; tiles begin at multiples of it, counted from the first token.
+constexpr int kKvTile = 64;
+/// Tokens whose softmax states are computed apart and then merged in order: what threads may divide among them.
+constexpr int kKvPartition = 512;
+/// Query rows (tokens times heads of the group) that a task aims at.
+constexpr int kTaskRows = 64;
+/// Query rows whose scores are computed together.
+constexpr int kScoreRows = 8;
+
+struct AttentionKernels {
+  /// Rounds the task's queries to the cache's format.
+  void (*loadQueries)(const AttentionJob&, const AttentionTask&, uint32_t* queries);
+  /// Fresh state of the task's rows over the tokens [begin, end), both within one partition.
+  void (*attend)(const AttentionJob&, const AttentionTask&, Range tokens, const AttentionScratch&,
+                 const AttentionState&);
+  /// Writes the task's rows of the output.
+  void (*finish)(const AttentionJob&, const AttentionTask&, const AttentionState&);
+};
+
+/// Logits whose weights are summed together.
+constexpr int kWeighBlock = 256;
+
+struct KernelSet {
+  const char* name;
+  /// By DType, F32 and Bf16.
+  void (*linear[2])(const LinearJob&, Range rows, Range panels);
+  void (*gated[2])(const GatedJob&, Range rows, Range outPanels);
+  AttentionKernels attention[2];
+  /// into = into ⊕ from, for `rows` rows of `valueDims` values.
+  void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);
+
+  /// x / sqrt(mean(x²) + eps) * weight of one row, the padding behind it zeroed up to `paddedCols`.
+  void (*rmsNorm[2])(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols);
+  /// Rotates one head in place; `table` holds headDim/2 cosines, then as many sines.
+  void (*rope)(float* head, const float* table, int headDim);
+  /// By DType of the source, all three.
+  void (*widen[3])(const void* in, float* out, int64_t count);
+  void (*narrow)(const float* in, uint16_t* out, int64_t count);
+
+  /// Index of the largest value, the lowest among equals.
+  int (*argmax)(const float* x, int count);
+  float (*largest)(const float* x, int count);
+  /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
+  void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
+
+  /// Multiply-adds of the widest kind for about `loops` loops on this thread; returns floating-point operations done.
+  double (*peak)(int64_t loops);
+};
+
+}  // namespace svc::cpu

@@ -1,0 +1,44 @@
+// Weights in the order in which kernels read them, one for all instruction sets.
+//
+//   bf16: [panel of 16 columns][k padded to 32, in pairs][16 columns][2]   a pair of one column is one 32-bit word
+//   f32:  [panel of 16 columns][k][16 columns]
+//
+// Columns of the output are rows of the published weight. What pads k and the last panel is zero.
+#pragma once
+
+#include <vector>
+
+#include "cpu/kernels.h"
+#include "memory/pages.h"
+#include "threads/pool.h"
+
+namespace svc::cpu {
+
+/// A published weight [n, k], row-major, and its bias [n] or null; both may begin at any byte.
+struct WeightPart {
+  const char* weight;
+  DType dtype;
+  int n;
+  const char* bias;
+  DType biasDType;
+};
+
+struct PackedWeight {
+  DType dtype;
+  int n;  // columns of the output
+  int k;
+  int panels;
+  bool isGated;
+  Pages data;
+  std::vector<float> bias;  // padded to whole panels, empty is none
+
+  const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
+};
+
+/// The parts stand one below the other: the output has the sum of their n as columns.
+PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<WeightPart>& parts, int k, DType);
+
+/// Panels of gate and up in turn; both have the same n.
+PackedWeight packGated(ThreadPool&, const KernelSet&, const WeightPart& gate, const WeightPart& up, int k, DType);
+
+}  // namespace svc::cpu

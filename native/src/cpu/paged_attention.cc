@@ -1,0 +1,194 @@
+// A task is one KV head of one sequence for a few query tokens. Its context is read in partitions of fixed position
+// whose states are merged in order, whether one thread does them all or several share them: the bits are the same.
+
+#include "cpu/paged_attention.h"
+
+#include <algorithm>
+
+namespace svc::cpu {
+namespace {
+
+struct PlannedTask {
+  AttentionTask task;
+  Range tokens;  // visible to any of its rows
+  int64_t firstPartial;  // index of its first partition's state, where partitions are shared out
+
+  int firstPartition() const { return tokens.begin / kKvPartition; }
+  int partitions() const { return (tokens.end - 1) / kKvPartition - firstPartition() + 1; }
+  Range partition(int index) const {
+    const int start = (firstPartition() + index) * kKvPartition;
+    return {std::max(start, tokens.begin), std::min(start + kKvPartition, tokens.end)};
+  }
+};
+
+/// Hands out consecutive pieces of memory, each aligned to a cache line; without memory it only counts.
+class Carver {
+ public:
+  explicit Carver(char* memory) : memory_(memory) {}
+  template <class T>
+  T* take(size_t count) {
+    const size_t at = used_;
+    used_ += static_cast<size_t>(roundUp(static_cast<int64_t>(count * sizeof(T)), 64));
+    return memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + at);
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* memory_;
+  size_t used_ = 0;
+};
+
+AttentionState carveState(Carver& memory, int rows, int valueDims) {
+  return {memory.take<float>(rows), memory.take<float>(static_cast<size_t>(rows) * kLanes),
+          memory.take<float>(static_cast<size_t>(rows) * valueDims)};
+}
+
+struct ThreadMemory {
+  AttentionScratch scratch;
+  AttentionState partial;
+  AttentionState merged;
+};
+
+ThreadMemory carveThread(Carver& memory, const KvLayout& kv, int rows) {
+  ThreadMemory thread{};
+  thread.scratch.queries = memory.take<uint32_t>(static_cast<size_t>(rows) * kv.keySteps);
+  thread.scratch.scores = memory.take<float>(kScoreRows * kKvTile);
+  thread.scratch.weights = memory.take<uint32_t>(kScoreRows * kKvTile);
+  thread.scratch.corrections = memory.take<float>(kScoreRows);
+  thread.scratch.valueTile = memory.take<char>(kv.valueTileBytes);
+  thread.partial = carveState(memory, rows, kv.valueDims);
+  thread.merged = carveState(memory, rows, kv.valueDims);
+  return thread;
+}
+
+void ensure(Pages& pages, size_t bytes) {
+  if (pages.size() < bytes) pages = Pages(bytes);
+}
+
+std::vector<PlannedTask> plan(const SequenceBatch& batch, int kvHeads, int tokensPerTask, int window) {
+  std::vector<PlannedTask> tasks;
+  int64_t partials = 0;
+  for (int sequence = 0; sequence < batch.sequences; ++sequence) {
+    const int begin = batch.queryStarts[sequence], end = batch.queryStarts[sequence + 1];
+    const int context = batch.contextLengths[sequence];
+    for (int row = begin; row < end; row += tokensPerTask) {
+      const int tokens = std::min(tokensPerTask, end - row);
+      const int position = context - (end - row);
+      const int64_t oldest = std::max<int64_t>(0, int64_t{position} - window + 1);
+      const Range visible{static_cast<int>(oldest / kLanes * kLanes), position + tokens};
+      for (int head = 0; head < kvHeads; ++head) {
+        const int32_t* table = batch.blockTables + static_cast<size_t>(sequence) * batch.maxBlocks;
+        PlannedTask planned{{table, context, head, row, tokens, position}, visible, partials};
+        partials += planned.partitions();
+        tasks.push_back(planned);
+      }
+    }
+  }
+  return tasks;
+}
+
+int64_t workOf(const PlannedTask& planned) {
+  return int64_t{planned.task.tokens} * (planned.tokens.end - planned.tokens.begin);
+}
+
+/// One attention call: what all its tasks share.
+class Attention {
+ public:
+  Attention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const AttentionJob& job, DType dtype,
+            int rows)
+      : pool_(pool), set_(set), kernels_(set.attention[static_cast<int>(dtype)]), memory_(memory), job_(job),
+        rows_(rows) {
+    Carver size(nullptr);
+    carveThread(size, job.kv, rows);
+    memory_.scratch.resize(pool.threads());
+    for (Pages& pages : memory_.scratch) ensure(pages, size.used());
+  }
+
+  /// Each task on one thread, the longest first.
+  void runWhole(std::vector<PlannedTask>& tasks) {
+    std::stable_sort(tasks.begin(), tasks.end(),
+                     [](const PlannedTask& a, const PlannedTask& b) { return workOf(a) > workOf(b); });
+    pool_.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
+      const PlannedTask& planned = tasks[index];
+      const ThreadMemory memory = threadMemory(thread);
+      kernels_.loadQueries(job_, planned.task, memory.scratch.queries);
+      kernels_.attend(job_, planned.task, planned.partition(0), memory.scratch, memory.merged);
+      for (int p = 1; p < planned.partitions(); ++p) {
+        kernels_.attend(job_, planned.task, planned.partition(p), memory.scratch, memory.partial);
+        merge(planned, memory.merged, memory.partial);
+      }
+      kernels_.finish(job_, planned.task, memory.merged);
+    });
+  }
+
+  /// Each partition on its own, then one thread a task merges them in order.
+  void runPartitioned(const std::vector<PlannedTask>& tasks) {
+    std::vector<std::pair<int, int>> pieces;  // task, partition
+    for (size_t task = 0; task < tasks.size(); ++task) {
+      for (int p = 0; p < tasks[task].partitions(); ++p) pieces.emplace_back(task, p);
+    }
+    Carver size(nullptr);
+    carveState(size, rows_, job_.kv.valueDims);
+    ensure(memory_.partials, size.used() * pieces.size());
+    const auto partial = [&](int64_t index) {
+      Carver carver(memory_.partials.data() + size.used() * index);
+      return carveState(carver, rows_, job_.kv.valueDims);
+    };
+    pool_.run(static_cast<int>(pieces.size()), [&](int index, int thread) {
+      const auto [task, p] = pieces[index];
+      const AttentionScratch scratch = threadMemory(thread).scratch;
+      kernels_.loadQueries(job_, tasks[task].task, scratch.queries);
+      kernels_.attend(job_, tasks[task].task, tasks[task].partition(p), scratch, partial(index));
+    });
+    pool_.run(static_cast<int>(tasks.size()), [&](int index, int) {
+      const PlannedTask& planned = tasks[index];
+      const AttentionState merged = partial(planned.firstPartial);
+      for (int p = 1; p < planned.partitions(); ++p) merge(planned, merged, partial(planned.firstPartial + p));
+      kernels_.finish(job_, planned.task, merged);
+    });
+  }
+
+ private:
+  ThreadMemory threadMemory(int thread) const {
+    Carver carver(memory_.scratch[thread].data());
+    return carveThread(carver, job_.kv, rows_);
+  }
+
+  void merge(const PlannedTask& planned, const AttentionState& into, const AttentionState& from) const {
+    set_.mergeStates(planned.task.tokens * (job_.heads / job_.kvHeads), job_.kv.valueDims, into, from);
+  }
+
+  ThreadPool& pool_;
+  const KernelSet& set_;
+  const AttentionKernels& kernels_;
+  AttentionMemory& memory_;
+  const AttentionJob& job_;
+  int rows_;
+};
+
+}  // namespace
+
+void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const KvCache& cache, int layer,
+                  const SequenceBatch& batch, Rows q, int heads, float scale, int window, Rows out) {
+  const AttentionJob job{cache.layout,
+                         cache.layer(layer),
+                         reinterpret_cast<const float*>(q.data),
+                         static_cast<size_t>(q.stride),
+                         heads,
+                         cache.kvHeads,
+                         scale,
+                         window,
+                         out.data,
+                         static_cast<size_t>(out.stride) * elementBytes(cache.dtype)};
+  const int group = heads / cache.kvHeads;
+  const int tokensPerTask = std::max(1, kTaskRows / group);
+  std::vector<PlannedTask> tasks = plan(batch, cache.kvHeads, tokensPerTask, window);
+  if (tasks.empty()) return;
+  Attention attention(pool, set, memory, job, cache.dtype, tokensPerTask * group);
+  const int64_t pieces = tasks.back().firstPartial + tasks.back().partitions();
+  const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && pieces > int64_t(tasks.size());
+  if (tooFew) attention.runPartitioned(tasks);
+  else attention.runWhole(tasks);
+}
+
+}  // namespace svc::cpu

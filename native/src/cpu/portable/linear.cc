@@ -1,0 +1,24 @@
+// Matrix products in plain C++: the shared bodies, compiled for this instruction set.
+
+#include <utility>
+
+#include "cpu/dispatch.h"
+
+namespace svc::cpu::portable {
+namespace {
+
+#include "cpu/portable/simd.h"
+#include "cpu/body/exp.h"
+#include "cpu/body/tile.h"
+#include "cpu/body/linear.h"
+
+}  // namespace
+
+void addLinear(KernelSet& set) {
+  set.linear[0] = &linear<F32Dot>;
+  set.linear[1] = &linear<Bf16Dot>;
+  set.gated[0] = &gated<F32Dot, float>;
+  set.gated[1] = &gated<Bf16Dot, uint16_t>;
+}
+
+}  // namespace svc::cpu::portable

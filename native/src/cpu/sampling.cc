@@ -1,0 +1,149 @@
+// min_p, top_k and top_p become one cut each on the weights exp((logit - largest) / temperature); the draw then walks
+// the ids upwards. A row is sampled by one thread, a greedy row's argmax by several.
+
+#include "cpu/sampling.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace svc::cpu {
+namespace {
+
+constexpr int kArgmaxPiece = 16384;
+
+struct Candidate {
+  float weight;
+  int32_t id;
+};
+
+/// Ids by weight, the lower id first among equals.
+bool isLikelier(const Candidate& a, const Candidate& b) {
+  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+}
+
+/// The k-th largest logit among `ids`.
+float kthLargest(const float* logits, const std::vector<Candidate>& kept, int k) {
+  std::vector<float> values(kept.size());
+  for (size_t i = 0; i < kept.size(); ++i) values[i] = logits[kept[i].id];
+  std::nth_element(values.begin(), values.begin() + (k - 1), values.end(), std::greater<float>());
+  return values[k - 1];
+}
+
+double totalOf(const std::vector<Candidate>& kept) {
+  double total = 0;
+  for (const Candidate& c : kept) total += c.weight;
+  return total;
+}
+
+/// Keeps the likeliest candidates whose weights reach `goal`; the order of ids stays.
+void keepLikeliest(std::vector<Candidate>& kept, double goal) {
+  // Candidates are sorted piece by piece: mostly a few dozen already reach the goal.
+  size_t sorted = 0, piece = 64, count = 0;
+  double sum = 0;
+  while (count < kept.size() && (count == 0 || sum < goal)) {
+    if (count == sorted) {
+      const size_t end = std::min(kept.size(), sorted + piece);
+      if (end < kept.size()) std::nth_element(kept.begin() + sorted, kept.begin() + end, kept.end(), isLikelier);
+      std::sort(kept.begin() + sorted, kept.begin() + end, isLikelier);
+      sorted = end;
+      piece *= 8;
+    }
+    sum += kept[count++].weight;
+  }
+  kept.resize(count);
+  std::sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+}
+
+int32_t drawFrom(const std::vector<Candidate>& kept, double uniform) {
+  const double target = uniform * totalOf(kept);
+  double sum = 0;
+  for (const Candidate& c : kept) {
+    sum += c.weight;
+    if (sum > target) return c.id;
+  }
+  return kept.back().id;
+}
+
+/// Memory of one thread, and the row in it.
+struct Sampler {
+  std::vector<float> weights;
+  std::vector<double> blockSums;
+  std::vector<Candidate> kept;
+
+  int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingSettings& settings, int row) {
+    weights.resize(vocab);
+    blockSums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
+    set.weigh(logits, vocab, set.largest(logits, vocab), 1.0f / settings.temperature[row], weights.data(),
+              blockSums.data());
+    const double total = std::accumulate(blockSums.begin(), blockSums.end(), 0.0);
+    const float minP = settings.minP[row], topP = settings.topP[row];
+    const int k = settings.topK[row];
+    const bool cutsK = k > 0 && k < vocab;
+    if (minP <= 0 && !cutsK && topP >= 1) return drawFromAll(settings.uniform[row] * total);
+    const bool onlyTopP = minP <= 0 && !cutsK;
+    // What is lighter than this sums to less than half of 1 - top_p: no need to sort it.
+    collect(onlyTopP ? static_cast<float>((1.0 - topP) * 0.5 * total / vocab) : minP);
+    if (cutsK && k < static_cast<int>(kept.size())) {
+      const float threshold = kthLargest(logits, kept, k);
+      std::erase_if(kept, [&](const Candidate& c) { return logits[c.id] < threshold; });
+    }
+    if (topP < 1) keepLikeliest(kept, topP * (onlyTopP ? total : totalOf(kept)));
+    return drawFrom(kept, settings.uniform[row]);
+  }
+
+  /// As `drawFrom` over the whole vocabulary: whole blocks are stepped over by their sums.
+  int32_t drawFromAll(double target) const {
+    double sum = 0;
+    size_t block = 0;
+    while (block + 1 < blockSums.size() && sum + blockSums[block] <= target) sum += blockSums[block++];
+    const int begin = static_cast<int>(block) * kWeighBlock;
+    const int end = std::min(begin + kWeighBlock, static_cast<int>(weights.size()));
+    int last = begin;
+    for (int id = begin; id < end; ++id) {
+      if (weights[id] > 0) last = id;
+      sum += weights[id];
+      if (sum > target) return id;
+    }
+    return last;
+  }
+
+  void collect(float least) {
+    kept.clear();
+    for (size_t id = 0; id < weights.size(); ++id) {
+      if (weights[id] >= least) kept.push_back({weights[id], static_cast<int32_t>(id)});
+    }
+  }
+};
+
+/// Largest logit of a row, its pieces looked at by all threads.
+int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int vocab) {
+  const int pieces = (vocab + kArgmaxPiece - 1) / kArgmaxPiece;
+  std::vector<int> best(pieces);
+  pool.run(pieces, [&](int piece, int) {
+    const int begin = piece * kArgmaxPiece;
+    best[piece] = begin + set.argmax(logits + begin, std::min(kArgmaxPiece, vocab - begin));
+  });
+  int32_t result = best[0];
+  for (int id : best) result = logits[id] > logits[result] ? id : result;
+  return result;
+}
+
+}  // namespace
+
+void runSample(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const SamplingSettings& settings,
+               int32_t* tokens) {
+  const auto row = [&](int index) { return reinterpret_cast<const float*>(logits.data) + index * logits.stride; };
+  std::vector<int> drawn;
+  for (int i = 0; i < logits.rows; ++i) {
+    if (settings.temperature[i] == 0) tokens[i] = greedy(pool, set, row(i), vocab);
+    else drawn.push_back(i);
+  }
+  std::vector<Sampler> samplers(pool.threads());
+  pool.run(static_cast<int>(drawn.size()), [&](int index, int thread) {
+    const int i = drawn[index];
+    tokens[i] = samplers[thread].draw(set, row(i), vocab, settings, i);
+  });
+}
+
+}  // namespace svc::cpu

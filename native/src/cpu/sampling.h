@@ -1,0 +1,19 @@
+// Picks one token a row of logits: what `sample` of the op interface defines.
+#pragma once
+
+#include "cpu/products.h"
+
+namespace svc::cpu {
+
+/// By row, as in `SamplingRows` of the op interface.
+struct SamplingSettings {
+  const float* temperature;
+  const int32_t* topK;
+  const float* topP;
+  const float* minP;
+  const double* uniform;
+};
+
+void runSample(ThreadPool&, const KernelSet&, Rows logits, int vocab, const SamplingSettings&, int32_t* tokens);
+
+}  // namespace svc::cpu

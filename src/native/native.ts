@@ -1,0 +1,189 @@
+// Loads the native addon and types its whole surface; the CPU backend and the machine probes are its users.
+
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { ConfigError, NativeAddonError } from '../errors.ts';
+import { INSTRUCTION_SETS, type InstructionSet } from './instruction-sets.ts';
+
+/** A place in a file, as the addon reads it. */
+export interface NativeSource {
+  readonly path: string;
+  readonly byteOffset: number;
+  readonly dtype: 'f32' | 'f16' | 'bf16';
+}
+
+/** A published weight [n, k] and its bias [n]. */
+export interface NativePart {
+  readonly weight: NativeSource;
+  readonly n: number;
+  readonly bias: NativeSource | null;
+}
+
+/** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
+export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
+
+/**
+ * Threads, memory and ops of one backend. Weights, vectors, embeddings and caches are indices that it gives out.
+ * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
+ */
+export interface NativeBackend {
+  loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
+  loadGated(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadEmbedding(source: NativeSource, vocab: number, hidden: number): number;
+  loadVector(source: NativeSource, length: number): number;
+  makeVector(values: Float32Array): number;
+  makeKvCache(
+    layers: number,
+    blocks: number,
+    blockSize: number,
+    kvHeads: number,
+    headDim: number,
+    dtype: 'f32' | 'bf16',
+  ): number;
+  kvBlockBytes(cache: number): number;
+  weightBytes(weight: number): number;
+  /** Makes at least `bytes` of the arena usable and returns how many are; what lies in it stays. */
+  growArena(bytes: number): number;
+  close(): void;
+
+  linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): void;
+  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): void;
+  embedding(table: number, ids: Int32Array, ...out: TensorArgs): void;
+  rmsNorm(
+    isBf16: boolean,
+    weight: number,
+    eps: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): void;
+  rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): void;
+  rope(table: number, headDim: number, positions: Int32Array, ...x: TensorArgs): void;
+  gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): void;
+  read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
+  write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
+  storeKv(
+    cache: number,
+    layer: number,
+    slots: Int32Array,
+    ...rest: [...k: TensorArgs, ...v: TensorArgs]
+  ): void;
+  /** `window` 0 is none. */
+  attention(
+    cache: number,
+    layer: number,
+    scale: number,
+    window: number,
+    numSequences: number,
+    queryStarts: Int32Array,
+    contextLengths: Int32Array,
+    blockTables: Int32Array,
+    maxBlocks: number,
+    ...rest: [...q: TensorArgs, ...out: TensorArgs]
+  ): void;
+  sample(
+    ...rest: [
+      ...logits: TensorArgs,
+      temperature: Float32Array,
+      topK: Int32Array,
+      topP: Float32Array,
+      minP: Float32Array,
+      uniform: Float64Array,
+      tokens: Int32Array,
+    ]
+  ): void;
+
+  /** Bytes a second that all threads together read from memory, the best of `repeats` passes over `bytes`. */
+  readBandwidth(bytes: number, repeats: number): number;
+  /** Operations a second of the widest multiply-add of the instruction set, all threads, the best of `repeats`. */
+  matrixPeak(repeats: number): number;
+  /** Seconds that handing an empty op to all threads takes. */
+  forkJoinSeconds(repeats: number): number;
+}
+
+export interface Native {
+  readonly Backend: new (isa: InstructionSet, threads: number) => NativeBackend;
+  /** What this processor can run, the best first. */
+  instructionSets(): InstructionSet[];
+  /** Physical cores that this process may use. */
+  physicalCores(): number;
+}
+
+const ADDON = fileURLToPath(new URL('../../native/build/svc.node', import.meta.url));
+
+/** @throws NativeAddonError saying what to do when the addon is not built or does not load. */
+export function loadNative(): Native {
+  if (!existsSync(ADDON)) {
+    throw new NativeAddonError('the native addon is not built; install make and g++ and run `npm run build`');
+  }
+  const addon = requireAddon();
+  if (!isNative(addon)) throw new NativeAddonError(`${ADDON} is of another version; run \`npm run build\``);
+  return addon;
+}
+
+/** The addon, or null where it is not built or does not load. */
+export function probeNative(): Native | null {
+  try {
+    return loadNative();
+  } catch (error) {
+    if (error instanceof NativeAddonError) return null;
+    throw error;
+  }
+}
+
+/**
+ * The instruction set that SVC_CPU_ISA asks for, else the best one.
+ * @throws ConfigError when it names none, or one that this processor lacks.
+ */
+export function chooseInstructionSet(
+  native: Native,
+  wanted: string | undefined = process.env.SVC_CPU_ISA,
+): InstructionSet {
+  const available = native.instructionSets();
+  if (wanted === undefined || wanted === '') return available[0]!;
+  const named = INSTRUCTION_SETS.find((name) => name === wanted);
+  if (named === undefined) {
+    throw new ConfigError(`SVC_CPU_ISA must be one of ${INSTRUCTION_SETS.join(', ')}, got ${wanted}`, {
+      param: 'SVC_CPU_ISA',
+    });
+  }
+  if (!available.includes(named)) {
+    throw new ConfigError(
+      `SVC_CPU_ISA asks for ${named}, which this processor lacks; it has ${available.join(', ')}`,
+      { param: 'SVC_CPU_ISA' },
+    );
+  }
+  return named;
+}
+
+/**
+ * Threads to compute with: `wanted`, or one a physical core.
+ * @throws ConfigError when it is no whole number from 1 to 1024.
+ */
+export function chooseThreads(native: Native, wanted: number | null): number {
+  if (wanted === null) return native.physicalCores();
+  if (!Number.isInteger(wanted) || wanted < 1 || wanted > 1024) {
+    throw new ConfigError(`the number of threads must be from 1 to 1024, got ${wanted}`, {
+      param: 'num-threads',
+    });
+  }
+  return wanted;
+}
+
+function requireAddon(): unknown {
+  try {
+    return createRequire(import.meta.url)(ADDON);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new NativeAddonError(
+      `the native addon does not load (${reason}); delete native/build and run \`npm run build\``,
+      { cause: error },
+    );
+  }
+}
+
+function isNative(value: unknown): value is Native {
+  if (typeof value !== 'object' || value === null) return false;
+  return ['Backend', 'instructionSets', 'physicalCores'].every(
+    (name) => typeof Reflect.get(value, name) === 'function',
+  );
+}

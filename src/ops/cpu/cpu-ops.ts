@@ -1,0 +1,236 @@
+// The native CPU backend: checks shapes, finds memory in the arena, and makes one native call an op.
+
+import { ShapeError } from '../../errors.ts';
+import type { InstructionSet } from '../../native/instruction-sets.ts';
+import { chooseInstructionSet, chooseThreads, type Native, type NativeBackend } from '../../native/native.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type {
+  AttentionBatch,
+  AttentionOptions,
+  EmbeddingTable,
+  GatedWeight,
+  KvCache,
+  KvCacheShape,
+  LinearPart,
+  LinearWeight,
+  Ops,
+  SamplingRows,
+  Tensor,
+  TensorSource,
+  Vector,
+} from '../ops.ts';
+import { Arena, type CpuTensor, expectTensor } from './cpu-tensor.ts';
+import { CpuEmbedding, CpuGated, CpuKvCache, CpuLinear, CpuVector } from './cpu-weights.ts';
+import { asShapeError } from './native-errors.ts';
+
+export class CpuOps implements Ops {
+  readonly backend = 'cpu';
+  readonly description: string;
+  private readonly native: NativeBackend;
+  private readonly arena: Arena;
+
+  /**
+   * @param options `threads` null is one a physical core; `isa` left out is SVC_CPU_ISA, else the best.
+   * @throws ConfigError for an instruction set that this processor lacks, or a wrong number of threads.
+   */
+  constructor(native: Native, options: { readonly threads: number | null; readonly isa?: InstructionSet }) {
+    const isa = chooseInstructionSet(native, options.isa ?? process.env.SVC_CPU_ISA);
+    const threads = chooseThreads(native, options.threads);
+    this.native = new native.Backend(isa, threads);
+    this.arena = new Arena(this.native);
+    this.description = `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
+  }
+
+  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
+    return new CpuLinear(this.native, parts, dtype);
+  }
+
+  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
+    return new CpuGated(this.native, gate, up, dtype);
+  }
+
+  loadEmbedding(weight: TensorSource): EmbeddingTable {
+    return new CpuEmbedding(this.native, weight);
+  }
+
+  loadVector(source: TensorSource): Vector {
+    return CpuVector.load(this.native, source);
+  }
+
+  makeVector(values: Float32Array): Vector {
+    return new CpuVector(this.native, this.native.makeVector(values), values.length);
+  }
+
+  makeKvCache(shape: KvCacheShape): KvCache {
+    return this.guard(() => new CpuKvCache(this.native, shape));
+  }
+
+  close(): void {
+    this.native.close();
+  }
+
+  scope<T>(body: () => T): T {
+    return this.arena.inScope(body);
+  }
+
+  embedding(ids: Int32Array, table: EmbeddingTable): Tensor {
+    const { index, hidden } = this.own('embedding', table, CpuEmbedding);
+    const out = this.arena.allocate(ids.length, hidden, 'f32');
+    this.guard(() => this.native.embedding(index, ids, out.offset, out.rows, out.cols, out.stride));
+    return out;
+  }
+
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
+    const { index, length } = this.own('rmsNorm', weight, CpuVector);
+    const input = expectTensor('rmsNorm', 'x', x, { cols: length, dtype: 'f32' });
+    const out = this.arena.allocate(x.rows, x.cols, dtype);
+    this.guard(() => this.native.rmsNorm(dtype === 'bf16', index, eps, ...place(input), ...place(out)));
+    return out;
+  }
+
+  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
+    const { index } = this.own('rmsNormHeads', weight, CpuVector);
+    const input = expectTensor('rmsNormHeads', 'x', x, { dtype: 'f32' });
+    this.guard(() => this.native.rmsNormHeads(index, eps, ...place(input)));
+  }
+
+  linear(x: Tensor, weight: LinearWeight): Tensor {
+    const { index, n, k, dtype } = this.own('linear', weight, CpuLinear);
+    const input = this.padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
+    const out = this.arena.allocate(x.rows, n, 'f32');
+    this.guard(() => this.native.linear(index, ...place(input), ...place(out), false));
+    return out;
+  }
+
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+    const { index, n, k, dtype } = this.own('addLinear', weight, CpuLinear);
+    const input = this.padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
+    const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
+    this.guard(() => this.native.linear(index, ...place(input), ...place(sum), true));
+  }
+
+  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
+    const { index, n, k, dtype } = this.own('gatedLinear', weight, CpuGated);
+    const input = this.padded(expectTensor('gatedLinear', 'x', x, { cols: k, dtype }));
+    const out = this.arena.allocate(x.rows, n, dtype);
+    this.guard(() => this.native.gatedLinear(index, ...place(input), ...place(out)));
+    return out;
+  }
+
+  split(x: Tensor, widths: readonly number[]): Tensor[] {
+    const cols = widths.reduce((sum, width) => sum + width, 0);
+    const whole = expectTensor('split', 'x', x, { cols });
+    let first = 0;
+    return widths.map((width) => {
+      const view = whole.view(first, width);
+      first += width;
+      return view;
+    });
+  }
+
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
+    const { index } = this.own('rope', table, CpuVector);
+    const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
+    this.guard(() => this.native.rope(index, headDim, positions, ...place(input)));
+  }
+
+  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
+    const { index, shape } = this.own('storeKv', cache, CpuKvCache);
+    const cols = shape.kvHeads * shape.headDim;
+    const expected = { rows: slotMapping.length, cols, dtype: 'f32' } as const;
+    const keys = expectTensor('storeKv', 'k', k, expected);
+    const values = expectTensor('storeKv', 'v', v, expected);
+    this.guard(() => this.native.storeKv(index, layer, slotMapping, ...place(keys), ...place(values)));
+  }
+
+  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
+    const { index, shape } = this.own('attention', cache, CpuKvCache);
+    const input = expectTensor('attention', 'q', q, { dtype: 'f32' });
+    const out = this.arena.allocate(q.rows, q.cols, shape.dtype);
+    const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+    this.guard(() =>
+      this.native.attention(
+        index,
+        options.layer,
+        options.scale,
+        options.window ?? 0,
+        numSequences,
+        queryStarts,
+        contextLengths,
+        blockTables,
+        maxBlocks,
+        ...place(input),
+        ...place(out),
+      ),
+    );
+    return out;
+  }
+
+  gatherRows(x: Tensor, rows: Int32Array): Tensor {
+    const input = expectTensor('gatherRows', 'x', x, {});
+    const out = this.arena.allocate(rows.length, x.cols, x.dtype);
+    this.guard(() => this.native.gatherRows(x.dtype === 'bf16', rows, ...place(input), ...place(out)));
+    return out;
+  }
+
+  sample(logits: Tensor, rows: SamplingRows): Int32Array {
+    const input = expectTensor('sample', 'logits', logits, { dtype: 'f32' });
+    for (const [name, values] of Object.entries(rows)) {
+      if (values.length !== logits.rows)
+        throw new ShapeError('sample', `${name} [${logits.rows}]`, `[${values.length}]`);
+    }
+    const { temperature, topK, topP, minP, uniform } = rows;
+    const tokens = new Int32Array(logits.rows);
+    this.guard(() => this.native.sample(...place(input), temperature, topK, topP, minP, uniform, tokens));
+    return tokens;
+  }
+
+  read(x: Tensor): Float32Array {
+    const input = expectTensor('read', 'x', x, {});
+    const values = new Float32Array(x.rows * x.cols);
+    this.guard(() => this.native.read(x.dtype === 'bf16', ...place(input), values));
+    return values;
+  }
+
+  tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
+    if (values.length !== rows * cols)
+      throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
+    const out = this.arena.allocate(rows, cols, dtype);
+    this.guard(() => this.native.write(dtype === 'bf16', values, ...place(out)));
+    return out;
+  }
+
+  /** bf16 rows whose padding is zero: a view that does not end on a step of the kernels is copied. */
+  private padded(x: CpuTensor): CpuTensor {
+    if (x.dtype === 'f32' || !x.isView || x.cols % 32 === 0) return x;
+    const copy = this.arena.allocate(x.rows, x.cols, x.dtype);
+    const rows = Int32Array.from({ length: x.rows }, (_, row) => row);
+    this.guard(() => this.native.gatherRows(true, rows, ...place(x), ...place(copy)));
+    return copy;
+  }
+
+  /** `value` as what this very backend made. */
+  private own<T extends { readonly native: NativeBackend }>(
+    op: string,
+    value: object,
+    kind: abstract new (...args: never[]) => T,
+  ): T {
+    if (!(value instanceof kind) || value.native !== this.native)
+      throw new ShapeError(op, `a ${kind.name} of this backend`, value.constructor.name);
+    return value;
+  }
+
+  private guard<T>(call: () => T): T {
+    try {
+      return call();
+    } catch (error) {
+      throw asShapeError(error);
+    }
+  }
+}
+
+type Place = [offset: number, rows: number, cols: number, stride: number];
+
+function place(x: CpuTensor): Place {
+  return [x.offset, x.rows, x.cols, x.stride];
+}

@@ -1,0 +1,123 @@
+// Activations of the CPU backend: places in the addon's arena, handed out from the front and taken back by scope.
+
+import { ShapeError } from '../../errors.ts';
+import type { NativeBackend } from '../../native/native.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
+import type { Tensor } from '../ops.ts';
+
+/** Cache line; every tensor and every row begins on one. */
+const LINE_BYTES = 64;
+/** Kernels read bf16 rows in steps of this many columns; the columns behind the last one are zero. */
+const BF16_PADDING = 32;
+
+interface Scope {
+  isOpen: boolean;
+}
+
+export class CpuTensor implements Tensor {
+  readonly rows: number;
+  readonly cols: number;
+  readonly dtype: ComputeDType;
+  /** Bytes from the beginning of the arena. */
+  readonly offset: number;
+  /** Distance of rows in elements. */
+  readonly stride: number;
+  /** A view ends inside the rows of another tensor: what follows its columns is not padding. */
+  readonly isView: boolean;
+  private readonly scope: Scope;
+
+  constructor(place: {
+    rows: number;
+    cols: number;
+    dtype: ComputeDType;
+    offset: number;
+    stride: number;
+    isView: boolean;
+    scope: Scope;
+  }) {
+    this.rows = place.rows;
+    this.cols = place.cols;
+    this.dtype = place.dtype;
+    this.offset = place.offset;
+    this.stride = place.stride;
+    this.isView = place.isView;
+    this.scope = place.scope;
+  }
+
+  get isFreed(): boolean {
+    return !this.scope.isOpen;
+  }
+
+  /** Columns `first` to `first + cols` of the same rows, in the same scope. */
+  view(first: number, cols: number): CpuTensor {
+    const { rows, dtype, stride, scope } = this;
+    const offset = this.offset + first * BYTES_PER_ELEMENT[dtype];
+    return new CpuTensor({ rows, cols, dtype, offset, stride, isView: true, scope });
+  }
+}
+
+export class Arena {
+  private readonly native: NativeBackend;
+  private capacity = 0;
+  private used = 0;
+  private scope: Scope = { isOpen: true };
+
+  constructor(native: NativeBackend) {
+    this.native = native;
+  }
+
+  /** Rows whose contents are whatever lay there before. */
+  allocate(rows: number, cols: number, dtype: ComputeDType): CpuTensor {
+    const stride = rowStride(cols, dtype);
+    const offset = this.used;
+    const end = offset + rows * stride * BYTES_PER_ELEMENT[dtype];
+    if (end > this.capacity) this.capacity = this.native.growArena(end);
+    this.used = end;
+    return new CpuTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.scope });
+  }
+
+  /** Runs `body`; the tensors made inside are freed when it returns. */
+  inScope<T>(body: () => T): T {
+    const [outer, mark] = [this.scope, this.used];
+    const inner = { isOpen: true };
+    this.scope = inner;
+    try {
+      return body();
+    } finally {
+      inner.isOpen = false;
+      this.scope = outer;
+      this.used = mark;
+    }
+  }
+}
+
+/**
+ * Padded to whole lines, an odd number of them: rows a power of two apart would all fall into the same few sets of
+ * the processor's cache.
+ */
+function rowStride(cols: number, dtype: ComputeDType): number {
+  const padded = dtype === 'bf16' ? Math.ceil(cols / BF16_PADDING) * BF16_PADDING : cols;
+  const lines = Math.ceil((padded * BYTES_PER_ELEMENT[dtype]) / LINE_BYTES) | 1;
+  return (lines * LINE_BYTES) / BYTES_PER_ELEMENT[dtype];
+}
+
+/** The backend's own form of `tensor`, checked; what `expected` leaves out may be anything. */
+export function expectTensor(
+  op: string,
+  what: string,
+  tensor: Tensor,
+  expected: { rows?: number; cols?: number; dtype?: ComputeDType },
+): CpuTensor {
+  const { rows, cols, dtype } = expected;
+  const fits =
+    tensor instanceof CpuTensor &&
+    (rows === undefined || tensor.rows === rows) &&
+    (cols === undefined || tensor.cols === cols) &&
+    (dtype === undefined || tensor.dtype === dtype);
+  if (!fits) {
+    const wanted = `${what} [${rows ?? 'any'}, ${cols ?? 'any'}] ${dtype ?? 'f32 or bf16'}`;
+    throw new ShapeError(op, wanted, `[${tensor.rows}, ${tensor.cols}] ${tensor.dtype}`);
+  }
+  if (tensor.isFreed) throw new ShapeError(op, `${what} whose scope is open`, 'a freed one');
+  return tensor;
+}

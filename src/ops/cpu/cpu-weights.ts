@@ -1,0 +1,157 @@
+// What outlives a step: weights, vectors, embeddings and caches as indices that the addon gave out.
+
+import { ModelLoadError, ShapeError } from '../../errors.ts';
+import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
+import type {
+  EmbeddingTable,
+  GatedWeight,
+  KvCache,
+  KvCacheShape,
+  LinearPart,
+  LinearWeight,
+  TensorSource,
+  Vector,
+} from '../ops.ts';
+
+/** An index into one backend's tables; it means nothing to another backend. */
+class Handle {
+  readonly native: NativeBackend;
+  readonly index: number;
+
+  constructor(native: NativeBackend, index: number) {
+    this.native = native;
+    this.index = index;
+  }
+}
+
+export class CpuLinear extends Handle implements LinearWeight {
+  readonly n: number;
+  readonly k: number;
+  readonly dtype: ComputeDType;
+  readonly byteLength: number;
+
+  constructor(native: NativeBackend, parts: readonly LinearPart[], dtype: ComputeDType) {
+    const k = parts[0]?.weight.shape[1];
+    if (k === undefined) throw new ShapeError('loadLinear', 'at least one weight [n, k]', `${parts.length}`);
+    const nativeParts = parts.map((part) => partOf('loadLinear', part, k));
+    super(
+      native,
+      loading(parts, () => native.loadLinear(nativeParts, k, dtype)),
+    );
+    this.n = nativeParts.reduce((sum, part) => sum + part.n, 0);
+    this.k = k;
+    this.dtype = dtype;
+    this.byteLength = native.weightBytes(this.index);
+  }
+}
+
+export class CpuGated extends Handle implements GatedWeight {
+  readonly n: number;
+  readonly k: number;
+  readonly dtype: ComputeDType;
+  readonly byteLength: number;
+
+  constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
+    const [n, k] = gate.weight.shape;
+    if (n === undefined || k === undefined || up.weight.shape[0] !== n) {
+      const expected = `gate and up of one shape, gate is [${gate.weight.shape.join(', ')}]`;
+      throw new ShapeError('loadGated', expected, `up [${up.weight.shape.join(', ')}]`);
+    }
+    const parts = [partOf('loadGated', gate, k), partOf('loadGated', up, k)] as const;
+    super(
+      native,
+      loading([gate, up], () => native.loadGated(...parts, k, dtype)),
+    );
+    this.n = n;
+    this.k = k;
+    this.dtype = dtype;
+    this.byteLength = native.weightBytes(this.index);
+  }
+}
+
+export class CpuVector extends Handle implements Vector {
+  readonly length: number;
+
+  constructor(native: NativeBackend, index: number, length: number) {
+    super(native, index);
+    this.length = length;
+  }
+
+  static load(native: NativeBackend, source: TensorSource): CpuVector {
+    const place = sourceOf('loadVector', source);
+    const length = source.shape.reduce((product, size) => product * size, 1);
+    const index = reading(source, () => native.loadVector(place, length));
+    return new CpuVector(native, index, length);
+  }
+}
+
+export class CpuEmbedding extends Handle implements EmbeddingTable {
+  readonly vocab: number;
+  readonly hidden: number;
+
+  constructor(native: NativeBackend, weight: TensorSource) {
+    const [vocab, hidden] = weight.shape;
+    if (weight.shape.length !== 2 || vocab === undefined || hidden === undefined) {
+      const got = `[${weight.shape.join(', ')}]`;
+      throw new ShapeError('loadEmbedding', `${weight.name} [vocab, hidden]`, got);
+    }
+    const place = sourceOf('loadEmbedding', weight);
+    super(
+      native,
+      reading(weight, () => native.loadEmbedding(place, vocab, hidden)),
+    );
+    this.vocab = vocab;
+    this.hidden = hidden;
+  }
+}
+
+export class CpuKvCache extends Handle implements KvCache {
+  readonly shape: KvCacheShape;
+  readonly blockBytes: number;
+
+  constructor(native: NativeBackend, shape: KvCacheShape) {
+    const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
+    if (blockSize <= 0 || blockSize % 16 !== 0)
+      throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
+    super(native, native.makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype));
+    this.shape = shape;
+    this.blockBytes = native.kvBlockBytes(this.index);
+  }
+}
+
+function partOf(op: string, { weight, bias }: LinearPart, k: number): NativePart {
+  const [n, width] = weight.shape;
+  if (weight.shape.length !== 2 || n === undefined || width !== k)
+    throw new ShapeError(op, `${weight.name} [n, ${k}]`, `[${weight.shape.join(', ')}]`);
+  if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
+    throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
+  return { weight: sourceOf(op, weight), n, bias: bias && sourceOf(op, bias) };
+}
+
+function sourceOf(op: string, source: TensorSource): NativeSource {
+  const { path, byteOffset, byteLength, dtype, shape, name } = source;
+  const bytes = shape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
+  if (bytes !== byteLength)
+    throw new ShapeError(op, `${bytes} bytes for ${name} [${shape.join(', ')}] ${dtype}`, `${byteLength}`);
+  return { path, byteOffset, dtype };
+}
+
+function loading<T>(parts: readonly LinearPart[], read: () => T): T {
+  const names = parts.map((part) => part.weight.name).join(', ');
+  return guardFile(names, read);
+}
+
+function reading<T>(source: TensorSource, read: () => T): T {
+  return guardFile(source.name, read);
+}
+
+/** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off. */
+function guardFile<T>(names: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ModelLoadError(`cannot load ${names}: ${reason}; fetch the file again`, { cause: error });
+  }
+}
