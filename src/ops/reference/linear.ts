@@ -23,9 +23,10 @@ export class HostLinear implements LinearWeight {
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
     for (const [i, part] of parts.entries()) {
-      this.values.set(readWeight(part.weight, dtype), start * k);
+      const end = start + sizes[i]!;
+      readWeight(part.weight, dtype, this.values.subarray(start * k, end * k));
       if (part.bias) this.bias?.set(readBias(part.bias, sizes[i]!), start);
-      start += sizes[i]!;
+      start = end;
     }
   }
 
@@ -147,7 +148,10 @@ function multiply(
 
 /** In f64, in four interleaved sums: the order depends on nothing but k. */
 function dot(a: Float32Array, aStart: number, b: Float32Array, bStart: number, k: number): number {
-  let [s0, s1, s2, s3] = [0, 0, 0, 0];
+  let s0 = 0;
+  let s1 = 0;
+  let s2 = 0;
+  let s3 = 0;
   let i = 0;
   for (; i + 4 <= k; i += 4) {
     s0 += a[aStart + i]! * b[bStart + i]!;

@@ -6,8 +6,8 @@ import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from '../dtyp
 import { roundToBf16, unpackBf16, unpackF16 } from '../float-formats.ts';
 import type { TensorSource } from '../ops.ts';
 
-/** One read call takes at most this many bytes: Node allows less than 2 GiB. */
-const READ_BYTES = 1 << 26;
+/** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
+const PIECE_BYTES = 1 << 20;
 
 /** Numbers as published: f32, or the bits of f16 or bf16. */
 export interface StoredNumbers {
@@ -17,49 +17,82 @@ export interface StoredNumbers {
 
 /** @throws ModelLoadError when the file ends before the tensor does. */
 export function readStored(source: TensorSource): StoredNumbers {
-  const count = source.shape.reduce((product, size) => product * size, 1);
-  const bytes = count * BYTES_PER_ELEMENT[source.dtype];
-  if (bytes !== source.byteLength) {
-    const shape = `[${source.shape.join(', ')}] ${source.dtype}`;
-    throw new ShapeError('readStored', `${bytes} bytes for ${source.name} ${shape}`, `${source.byteLength}`);
-  }
+  const count = countOf(source);
   const data = source.dtype === 'f32' ? new Float32Array(count) : new Uint16Array(count);
-  readBytes(source, new Uint8Array(data.buffer));
+  const bytes = new Uint8Array(data.buffer);
+  readPieces(source, (piece, start) => bytes.set(piece, start));
   return { dtype: source.dtype, data };
 }
 
-/** Widened to f32, then rounded to what `dtype` can hold. */
-export function readWeight(source: TensorSource, dtype: ComputeDType): Float32Array {
-  const stored = readStored(source);
-  const values = widen(stored.dtype, stored.data);
-  if (dtype === 'bf16' && stored.dtype !== 'bf16') roundToBf16(values);
-  return values;
+/**
+ * Widens a tensor to f32 and rounds it to what `dtype` can hold.
+ * @param into Where the numbers go, as many as the tensor has.
+ */
+export function readWeight(
+  source: TensorSource,
+  dtype: ComputeDType,
+  into: Float32Array = new Float32Array(countOf(source)),
+): Float32Array {
+  const size = BYTES_PER_ELEMENT[source.dtype];
+  readPieces(source, (piece, start) => {
+    const place = into.subarray(start / size, (start + piece.length) / size);
+    if (source.dtype === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
+    else unpack(source.dtype, new Uint16Array(piece.buffer, 0, place.length), place);
+  });
+  if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(into);
+  return into;
 }
 
 /** The f32 form of stored numbers; f32 itself is not copied. */
 export function widen(dtype: StorageDType, data: Float32Array | Uint16Array): Float32Array {
   if (data instanceof Float32Array) return data;
   const values = new Float32Array(data.length);
-  if (dtype === 'bf16') unpackBf16(data, values);
-  else unpackF16(data, values);
+  unpack(dtype, data, values);
   return values;
 }
 
-function readBytes(source: TensorSource, into: Uint8Array): void {
-  const file = openSync(source.path, 'r');
+function unpack(dtype: StorageDType, packed: Uint16Array, into: Float32Array): void {
+  if (dtype === 'bf16') unpackBf16(packed, into);
+  else unpackF16(packed, into);
+}
+
+function countOf({ name, shape, dtype, byteLength }: TensorSource): number {
+  const count = shape.reduce((product, size) => product * size, 1);
+  const bytes = count * BYTES_PER_ELEMENT[dtype];
+  if (bytes === byteLength) return count;
+  throw new ShapeError('load', `${bytes} bytes for ${name} [${shape.join(', ')}] ${dtype}`, `${byteLength}`);
+}
+
+/** Calls `take` with the tensor's bytes, at the start of a buffer that is used again, and where they belong. */
+function readPieces(
+  source: TensorSource,
+  take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
+): void {
+  const { path, byteOffset, byteLength } = source;
+  const buffer = new Uint8Array(Math.min(PIECE_BYTES, byteLength));
+  const file = openSync(path, 'r');
   try {
-    for (let done = 0; done < into.length; ) {
-      const want = Math.min(READ_BYTES, into.length - done);
-      const got = readSync(file, into, done, want, source.byteOffset + done);
-      if (got === 0) {
-        throw new ModelLoadError(
-          `${source.path} ends inside tensor ${source.name}: ${into.length} bytes expected, ${done} found; ` +
-            'the file is cut off, fetch it again',
-        );
-      }
-      done += got;
+    for (let start = 0; start < byteLength; start += buffer.length) {
+      const piece = buffer.subarray(0, Math.min(buffer.length, byteLength - start));
+      fill(piece, file, source, byteOffset + start);
+      take(piece, start);
     }
   } finally {
     closeSync(file);
+  }
+}
+
+/** One call may give less than was asked for. */
+function fill(piece: Uint8Array, file: number, source: TensorSource, position: number): void {
+  for (let done = 0; done < piece.length; ) {
+    const got = readSync(file, piece, done, piece.length - done, position + done);
+    if (got === 0) {
+      const found = position + done - source.byteOffset;
+      throw new ModelLoadError(
+        `${source.path} ends inside tensor ${source.name}: ${source.byteLength} bytes expected, ${found} found; ` +
+          'the file is cut off, fetch it again',
+      );
+    }
+    done += got;
   }
 }
