@@ -32,7 +32,13 @@ function request(id: number, seed: number, promptLength: number, temperature: nu
 }
 
 async function start(device: Device, options: Partial<EngineConfig>): Promise<EngineCore> {
-  const config = { ...ENGINE_DEFAULTS, modelPath: folder, kvCacheMemoryBytes: 8 * 2 ** 20, ...options, device };
+  const config = {
+    ...ENGINE_DEFAULTS,
+    modelPath: folder,
+    kvCacheMemoryBytes: 8 * 2 ** 20,
+    ...options,
+    device,
+  };
   return EngineCore.start(config, () => {});
 }
 
@@ -72,7 +78,10 @@ describe.each(DEVICES)('on the %s backend', (device) => {
   it('any mix of lengths, chunks, seats and too few blocks changes no token of any request', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.record({ seed: fc.nat(50), promptLength: fc.integer({ min: 1, max: 70 }) }), { minLength: 2, maxLength: 6 }),
+        fc.array(fc.record({ seed: fc.nat(50), promptLength: fc.integer({ min: 1, max: 70 }) }), {
+          minLength: 2,
+          maxLength: 6,
+        }),
         fc.record({
           maxNumBatchedTokens: fc.integer({ min: 8, max: 80 }),
           maxNumSeqs: fc.integer({ min: 1, max: 8 }),
@@ -83,7 +92,10 @@ describe.each(DEVICES)('on the %s backend', (device) => {
         async (shapes, { numBlocks, ...options }) => {
           const requests = shapes.map(({ seed, promptLength }, id) => request(id, seed, promptLength, 1));
           const bytesOfBlock = await blockBytes(device);
-          const together = await generate(device, requests, { ...options, kvCacheMemoryBytes: numBlocks * bytesOfBlock });
+          const together = await generate(device, requests, {
+            ...options,
+            kvCacheMemoryBytes: numBlocks * bytesOfBlock,
+          });
           for (const one of requests) {
             expect(together.get(one.id)).toEqual((await generate(device, [one])).get(one.id));
           }

@@ -3,8 +3,9 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
 export default class ClosingLineReporter implements Reporter {
-  onTestRunEnd(modules: readonly TestModule[]): void {
-    const counts = { passed: 0, failed: 0, skipped: 0 };
+  onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
+    // An error outside of any test, such as a process that crashed, is a failure all the same.
+    const counts = { passed: 0, failed: unhandledErrors.length, skipped: 0 };
     for (const module of modules) {
       const tests = [...module.children.allTests()];
       for (const test of tests) {

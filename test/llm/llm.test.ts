@@ -25,7 +25,9 @@ describe('LLM.generate', () => {
     const params = prompts.map((_, index) => ({ ...GREEDY, max_tokens: 1 + ((index * 7) % 20) }));
     const outputs = await llm.generate(prompts, params);
     expect(outputs.map(({ prompt }) => prompt)).toEqual(prompts);
-    expect(outputs.map(({ outputs: [first] }) => first?.token_ids.length)).toEqual(params.map((one) => one.max_tokens));
+    expect(outputs.map(({ outputs: [first] }) => first?.token_ids.length)).toEqual(
+      params.map((one) => one.max_tokens),
+    );
     expect(outputs.every(({ outputs: [first] }) => first?.finish_reason === 'length')).toBe(true);
   });
 
@@ -78,8 +80,16 @@ describe('LLM.generate', () => {
     ['a fractional id', () => llm.generate([5, 1.5], GREEDY), InvalidRequestError],
     ['too few sets of parameters', () => llm.generate(['a', 'b'], [GREEDY]), InvalidRequestError],
     ['a wrong parameter', () => llm.generate('a', { temperature: -1 }), InvalidRequestError],
-    ['a prompt as long as the context', () => llm.generate([new Array(5000).fill(5)], GREEDY), InvalidRequestError],
-    ['a parameter of a later version', () => llm.generate('a', Object.assign({ logprobs: 3 })), NotAvailableError],
+    [
+      'a prompt as long as the context',
+      () => llm.generate([new Array(5000).fill(5)], GREEDY),
+      InvalidRequestError,
+    ],
+    [
+      'a parameter of a later version',
+      () => llm.generate('a', Object.assign({ logprobs: 3 })),
+      NotAvailableError,
+    ],
   ])('refuses %s before anything runs, and goes on to work', async (_, attempt, errorClass) => {
     await expect(attempt()).rejects.toThrow(errorClass);
     expect(await llm.generate('abc', GREEDY)).toHaveLength(1);
