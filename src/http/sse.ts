@@ -18,6 +18,7 @@ export class SseStream {
   readonly #writeTimeoutMs: number;
   readonly #keepAlive: NodeJS.Timeout;
   #hasWritten = false;
+  #catchingUp: Promise<void> | null = null;
 
   /** Sends the headers at once: what fails from here on is an event of the stream. */
   constructor(reply: FastifyReply, options: SseOptions = {}) {
@@ -49,17 +50,12 @@ export class SseStream {
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */
   drained(): Promise<void> {
-    const response = this.#response;
-    if (!this.#isOpen() || !response.writableNeedDrain) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = this.#cutOffLater();
-      const done = (): void => {
-        clearTimeout(timer);
-        response.off('drain', done).off('close', done);
-        resolve();
-      };
-      response.on('drain', done).on('close', done);
+    if (!this.#isOpen() || !this.#response.writableNeedDrain) return Promise.resolve();
+    // Several writers may wait for one reader.
+    this.#catchingUp ??= this.#waitForReader().finally(() => {
+      this.#catchingUp = null;
     });
+    return this.#catchingUp;
   }
 
   /** The last event of every stream. */
@@ -74,6 +70,19 @@ export class SseStream {
   fail(thrown: unknown): void {
     this.write(`data: ${JSON.stringify(errorBody(toSvcError(thrown)))}\n\n`);
     this.end();
+  }
+
+  #waitForReader(): Promise<void> {
+    const response = this.#response;
+    return new Promise((resolve) => {
+      const timer = this.#cutOffLater();
+      const done = (): void => {
+        clearTimeout(timer);
+        response.off('drain', done).off('close', done);
+        resolve();
+      };
+      response.on('drain', done).on('close', done);
+    });
   }
 
   #isOpen(): boolean {

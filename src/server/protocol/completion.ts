@@ -10,7 +10,7 @@ export const completionSchema = z.looseObject({
   ...commonFields,
   prompt: promptSchema,
   /** 0 is possible with `echo`: the prompt alone comes back. */
-  max_tokens: z.int().min(0).nullish(),
+  max_tokens: z.int().min(0, 'must be at least 1').nullish(),
 });
 
 export type CompletionRequest = z.output<typeof completionSchema>;

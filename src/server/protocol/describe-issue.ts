@@ -20,6 +20,8 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
 
 /** `max_tokens must be at least 1, got -3`. */
 export function describeIssue(issue: Issue, body: unknown): string {
+  const meant = issue.code === 'invalid_union' ? deepestBranch(issue) : undefined;
+  if (meant !== undefined) return describeIssue({ ...meant, path: [...issue.path, ...meant.path] }, body);
   const value = valueAt(issue.path, body);
   const got = value === undefined ? '' : `, got ${preview(value)}`;
   return `${pathOf(issue.path)} ${ruleOf(issue)}${got}`;
@@ -38,10 +40,8 @@ export function preview(value: unknown): string {
 /** `messages[0].content` */
 function pathOf(path: readonly PropertyKey[]): string {
   if (path.length === 0) return 'The body';
-  return path
-    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`))
-    .join('')
-    .slice(1);
+  const joined = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
+  return joined.replace(/^\./, '');
 }
 
 function valueAt(path: readonly PropertyKey[], body: unknown): unknown {
@@ -75,13 +75,15 @@ function ruleOf(issue: Issue): string {
   }
 }
 
-/** The branch that went deepest is the one that was meant; where none went deep, every branch is a choice. */
+/** The branch of a union that was meant: the one that looked inside the value. */
+function deepestBranch(issue: Issue & { code: 'invalid_union' }): Issue | undefined {
+  return issue.errors.flat().find(({ path }) => path.length > 0);
+}
+
+/** Every branch is a choice. */
 function unionRule(issue: Issue & { code: 'invalid_union' }): string {
-  const firsts = issue.errors.flatMap((branch) => branch.slice(0, 1));
-  const deepest = firsts.find(({ path }) => path.length > 0);
-  if (deepest !== undefined) return `is wrong at ${pathOf(deepest.path)}, which ${ruleOf(deepest)}`;
-  const choices = firsts.map((first) => ruleOf(first).replace(/^must be /, ''));
-  return `must be ${[...new Set(choices)].join(' or ')}`;
+  const rules = issue.errors.flatMap((branch) => branch.slice(0, 1)).map((first) => ruleOf(first));
+  return `must be ${[...new Set(rules.map((rule) => rule.replace(/^must be /, '')))].join(' or ')}`;
 }
 
 function bound(origin: string, direction: string, limit: number): string {

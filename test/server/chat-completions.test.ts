@@ -1,0 +1,272 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bodyOf, errorOf, eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
+
+let svc: TestServer;
+beforeAll(async () => {
+  svc = await startTestServer();
+});
+afterAll(() => svc.close());
+
+const MESSAGES = [
+  { role: 'system' as const, content: 'be brief' },
+  { role: 'user' as const, content: 'Hello' },
+];
+const REQUEST = { model: MODEL, messages: MESSAGES, temperature: 1, seed: 3, max_tokens: 10 };
+const FIXED = { ...REQUEST, ignore_eos: true };
+
+/** The prompt as text, as the model's template should have made it. */
+async function promptOf(body: object): Promise<string> {
+  const response = await svc.post('/v1/chat/completions', { ...FIXED, ...body, return_token_ids: true });
+  const { prompt_token_ids } = await bodyOf(response);
+  return svc.engine.tokenizer!.decode(prompt_token_ids, { skipSpecialTokens: false });
+}
+
+function refusal(body: object): ReturnType<typeof errorOf> {
+  return svc.post('/v1/chat/completions', { ...FIXED, ...body }).then(errorOf);
+}
+
+describe('POST /v1/chat/completions', () => {
+  it('answers with every field that the protocol names, nulls included', async () => {
+    const response = await svc.post('/v1/chat/completions', FIXED);
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({
+      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{32}$/),
+      object: 'chat.completion',
+      created: expect.any(Number),
+      model: MODEL,
+      choices: [
+        {
+          index: 0,
+          message: {
+            role: 'assistant',
+            content: expect.any(String),
+            refusal: null,
+            annotations: null,
+            audio: null,
+            function_call: null,
+            tool_calls: [],
+            reasoning: null,
+          },
+          logprobs: null,
+          finish_reason: 'length',
+          stop_reason: null,
+          token_ids: null,
+        },
+      ],
+      service_tier: null,
+      system_fingerprint: null,
+      usage: {
+        prompt_tokens: expect.any(Number),
+        total_tokens: expect.any(Number),
+        completion_tokens: 10,
+        prompt_tokens_details: null,
+      },
+      prompt_logprobs: null,
+      prompt_token_ids: null,
+      kv_transfer_params: null,
+    });
+  });
+
+  it('renders the conversation through the template of the model', async () => {
+    expect(await promptOf({})).toBe('<s><|system|>be brief</s><|user|>Hello</s><|assistant|>');
+    expect(await promptOf({ add_generation_prompt: false })).toBe(
+      '<s><|system|>be brief</s><|user|>Hello</s>',
+    );
+    expect(await promptOf({ add_special_tokens: true })).toMatch(/^<s><s>/);
+  });
+
+  it('joins parts of text by line ends', async () => {
+    const parts = ['one', 'two'].map((text) => ({ type: 'text', text }));
+    expect(await promptOf({ messages: [{ role: 'user', content: parts }] })).toContain(
+      '<|user|>one\ntwo</s>',
+    );
+  });
+
+  it('goes on with the last message where that is asked for', async () => {
+    const messages = [MESSAGES[1], { role: 'assistant', content: 'assistant was ' }];
+    const open = { messages, continue_final_message: true };
+    expect(await promptOf({ ...open, add_generation_prompt: false })).toBe(
+      '<s><|user|>Hello</s><|assistant|>assistant was ',
+    );
+    expect(await promptOf(open)).toBe('<s><|user|>Hello</s><|assistant|>assistant was ');
+    expect(await refusal({ ...open, add_generation_prompt: true })).toMatchObject({
+      status: 400,
+      param: 'continue_final_message',
+    });
+  });
+
+  it('echoes the last message where its speaker is the one who answers', async () => {
+    const messages = [MESSAGES[1], { role: 'assistant', content: 'I was' }];
+    const plain = await svc.post('/v1/chat/completions', {
+      ...FIXED,
+      messages,
+      continue_final_message: true,
+    });
+    const text = (await bodyOf(plain)).choices[0].message.content;
+    const body = { ...FIXED, messages, continue_final_message: true, echo: true };
+    const echoed = await svc.post('/v1/chat/completions', body);
+    expect((await bodyOf(echoed)).choices[0].message).toMatchObject({
+      role: 'assistant',
+      content: `I was${text}`,
+    });
+    const stream = await svc.post('/v1/chat/completions', { ...body, stream: true });
+    const deltas = eventsOf(await stream.text())
+      .slice(0, -1)
+      .map((event) => JSON.parse(event).choices[0].delta);
+    expect(deltas.slice(0, 2)).toEqual([{ role: 'assistant', content: '' }, { content: 'I was' }]);
+    expect(deltas.map(({ content }) => content).join('')).toBe(`I was${text}`);
+  });
+
+  it('streams a role first, then the same text, for each of n choices', async () => {
+    const request = { ...REQUEST, n: 3, stream_options: { include_usage: true } };
+    const whole = await svc.client.chat.completions.create({ ...REQUEST, n: 3 });
+    const chunks = [];
+    for await (const chunk of await svc.client.chat.completions.create({ ...request, stream: true })) {
+      chunks.push(chunk);
+    }
+    for (const { index, message, finish_reason } of whole.choices) {
+      const own = chunks.flatMap(({ choices }) => choices).filter((choice) => choice.index === index);
+      expect(own[0]!.delta).toEqual({ role: 'assistant', content: '' });
+      expect(own.slice(1).every(({ delta }) => delta.role === undefined)).toBe(true);
+      expect(own.map(({ delta }) => delta.content).join('')).toBe(message.content);
+      expect(own.at(-1)!.finish_reason).toBe(finish_reason);
+    }
+    const { prompt_tokens, completion_tokens, total_tokens } = whole.usage!;
+    expect(chunks.at(-1)!.choices).toEqual([]);
+    expect(chunks.at(-1)!.usage).toEqual({ prompt_tokens, completion_tokens, total_tokens });
+    expect(new Set(whole.choices.map(({ message }) => message.content)).size).toBe(3);
+  });
+
+  it('is understood by the stream helper of the official client', async () => {
+    const runner = svc.client.chat.completions.stream(REQUEST);
+    const whole = await svc.client.chat.completions.create(REQUEST);
+    expect((await runner.finalChatCompletion()).choices[0]!.message.content).toBe(
+      whole.choices[0]!.message.content,
+    );
+  });
+
+  it('fills the context where no limit is given', async () => {
+    const { max_tokens: _, ...unlimited } = FIXED;
+    const { usage, choices } = await svc.client.chat.completions.create(unlimited);
+    expect(usage!.total_tokens).toBe(512);
+    expect(choices[0]!.finish_reason).toBe('length');
+  });
+
+  it('prefers max_completion_tokens to max_tokens', async () => {
+    const { usage } = await svc.client.chat.completions.create({ ...FIXED, max_completion_tokens: 3 });
+    expect(usage!.completion_tokens).toBe(3);
+  });
+
+  it('hands reasoning_effort and chat_template_kwargs to the template', async () => {
+    expect((await refusal({ chat_template_kwargs: { messages: [] } })).message).toContain(
+      'must not hold messages',
+    );
+    const response = await svc.post('/v1/chat/completions', {
+      ...FIXED,
+      reasoning_effort: 'low',
+      chat_template_kwargs: { enable_thinking: false },
+    });
+    expect(response.status).toBe(200);
+  });
+
+  it.each([
+    ['no messages', { messages: [] }, /^messages must have at least 1 element/],
+    ['messages that are text', { messages: 'Hello' }, /^messages must be an array, got "Hello"$/],
+    ['a message that is no object', { messages: [5] }, /^messages\[0\] must be an object, got 5$/],
+    ['no role', { messages: [{ content: 'Hello' }] }, /^messages\[0\]\.role must be a string$/],
+    ['no content', { messages: [{ role: 'user' }] }, /^messages\[0\]\.content must be a string or an array/],
+    [
+      'a number as content',
+      { messages: [{ role: 'user', content: 5 }] },
+      /content must be a string or an array, got 5$/,
+    ],
+    [
+      'an image',
+      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
+      /^messages\[0\]\.content\[0\] is of type "image_url"/,
+    ],
+    [
+      'a part of text without text',
+      { messages: [{ role: 'user', content: [{ type: 'text' }] }] },
+      /content\[0\]\.text must be a string/,
+    ],
+    [
+      'a tool message',
+      { messages: [{ role: 'tool', content: '5', tool_call_id: 'a' }] },
+      /tool use is not available yet/,
+    ],
+    [
+      'tool calls',
+      { messages: [{ role: 'assistant', content: 'x', tool_calls: [{}] }] },
+      /^messages\[0\]\.tool_calls is not available yet/,
+    ],
+    [
+      'a role that the template refuses',
+      { messages: [{ role: 'pirate', content: 'Hello' }] },
+      /role must be system, user or assistant, got pirate/,
+    ],
+  ])('refuses %s by name', async (_, body, message) => {
+    expect(await refusal(body)).toMatchObject({
+      status: 400,
+      message: expect.stringMatching(message),
+      param: 'messages',
+    });
+  });
+
+  it.each([
+    { tools: [{ type: 'function', function: { name: 'add' } }] },
+    { tools: [] },
+    { tool_choice: 'auto' },
+    { functions: [{ name: 'add' }] },
+    { logprobs: true },
+    { top_logprobs: 2 },
+    { logit_bias: { 5: 1 } },
+    { response_format: { type: 'json_object' } },
+    { structured_outputs: { json: {} } },
+    { guided_json: { type: 'object' } },
+    { presence_penalty: 0.5 },
+    { documents: [{ text: 'a' }] },
+    { chat_template: '{{ messages }}' },
+    { priority: 1 },
+    { cache_salt: 'salt' },
+    { kv_transfer_params: { a: 1 } },
+    { modalities: ['audio'] },
+    { use_beam_search: true },
+    { min_tokens: 2 },
+    { store: true },
+  ])('refuses %j, naming the field', async (body) => {
+    const { status, message, param } = await refusal(body);
+    expect(status).toBe(400);
+    expect(param).toBe(Object.keys(body)[0]);
+    expect(message).toContain(param);
+  });
+
+  it('accepts the same fields where they ask for nothing', async () => {
+    const response = await svc.post('/v1/chat/completions', {
+      ...FIXED,
+      tool_choice: 'none',
+      parallel_tool_calls: true,
+      logprobs: false,
+      top_logprobs: 0,
+      logit_bias: {},
+      response_format: { type: 'text' },
+      modalities: ['text'],
+      store: false,
+      tools: null,
+      frequency_penalty: 0,
+      user: 'me',
+    });
+    expect(response.status).toBe(200);
+  });
+});
+
+describe('a model without a chat template', () => {
+  it('refuses a chat and says where else to go', async () => {
+    const plain = await startTestServer({ model: { tokenizer: false }, engine: { skipTokenizerInit: true } });
+    const response = await plain.post('/v1/chat/completions', REQUEST);
+    const { status, message } = await errorOf(response);
+    expect(status).toBe(400);
+    expect(message).toContain('--skip-tokenizer-init');
+    await plain.close();
+  });
+});

@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest';
+import { InvalidRequestError } from '../../../src/errors.ts';
+import { renderPrompt } from '../../../src/server/chat/chat-prompt.ts';
+import { JinjaChatTemplate } from '../../../src/tokenizer/chat-template.ts';
+
+const TRIMMING = new JinjaChatTemplate(
+  '{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}',
+  {},
+);
+const FORGETFUL = new JinjaChatTemplate('{{ messages[0].content }}', {});
+const VARIABLES = new JinjaChatTemplate('{{ mood }}/{{ reasoning_effort }}', {});
+
+const messages = [
+  { role: 'user', content: 'end' },
+  { role: 'assistant', content: 'the end ' },
+];
+
+describe('renderPrompt', () => {
+  it('begins an answer unless it is told not to', () => {
+    expect(renderPrompt(TRIMMING, messages, {})).toMatch(/\[assistant\]$/);
+    expect(renderPrompt(TRIMMING, messages, { add_generation_prompt: false })).toMatch(/\[end\]$/);
+  });
+
+  it('ends with the last message to be continued, spaces included, though its words occur in the template', () => {
+    expect(renderPrompt(TRIMMING, messages, { continue_final_message: true })).toBe(
+      '[user]end[end][assistant]the end ',
+    );
+  });
+
+  it('refuses to continue a message that the template leaves out', () => {
+    expect(() => renderPrompt(FORGETFUL, messages, { continue_final_message: true })).toThrow(
+      InvalidRequestError,
+    );
+  });
+
+  it('gives the template the variables of the request', () => {
+    const fields = { chat_template_kwargs: { mood: 'calm' }, reasoning_effort: 'low' as const };
+    expect(renderPrompt(VARIABLES, messages, fields)).toBe('calm/low');
+    expect(() => renderPrompt(VARIABLES, messages, { chat_template_kwargs: { tools: [] } })).toThrow(
+      'must not hold tools',
+    );
+  });
+});
