@@ -2,7 +2,7 @@
 
 import type { Device } from '../config/engine-config.ts';
 import { NativeAddonError } from '../errors.ts';
-import { loadNative, type Native } from '../native/native.ts';
+import { loadNative } from '../native/native.ts';
 import { CpuOps } from './cpu/cpu-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
@@ -15,26 +15,33 @@ export interface SelectedOps {
 
 /**
  * @param options `numThreads` null is one a physical core.
- * @throws NativeAddonError when `device` is cpu and the addon does not load.
- * @throws ConfigError when SVC_CPU_ISA names an instruction set that this processor lacks.
+ * @throws NativeAddonError when `device` is cpu and the addon does not load; ConfigError for an instruction set or
+ *   a number of threads that this machine cannot do.
  */
 export function selectOps(options: {
   readonly device: Device;
   readonly numThreads: number | null;
 }): SelectedOps {
-  if (options.device === 'reference') return { ops: new ReferenceOps(), reason: 'asked for by --device' };
-  const native = options.device === 'cpu' ? loadNative() : loadOrReason();
-  if (typeof native === 'string') return { ops: new ReferenceOps(), reason: native };
-  const reason = options.device === 'cpu' ? 'asked for by --device' : 'the native addon is built';
-  return { ops: new CpuOps(native, { threads: options.numThreads }), reason };
+  switch (options.device) {
+    case 'reference':
+      return { ops: new ReferenceOps(), reason: 'asked for by --device reference' };
+    case 'cpu':
+      return { ops: openNative(options.numThreads), reason: 'asked for by --device cpu' };
+    case 'auto':
+      return selectAutomatically(options.numThreads);
+  }
 }
 
-/** The addon, or why there is none. */
-function loadOrReason(): Native | string {
+function selectAutomatically(numThreads: number | null): SelectedOps {
   try {
-    return loadNative();
+    return { ops: openNative(numThreads), reason: 'the native addon is built' };
   } catch (error) {
-    if (error instanceof NativeAddonError) return error.message;
-    throw error;
+    // What the user asked for and this machine cannot do is no reason to serve something else.
+    if (!(error instanceof NativeAddonError)) throw error;
+    return { ops: new ReferenceOps(), reason: `slow: ${error.message}` };
   }
+}
+
+function openNative(numThreads: number | null): Ops {
+  return new CpuOps(loadNative(), { threads: numThreads });
 }

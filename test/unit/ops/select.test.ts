@@ -1,0 +1,39 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { ConfigError, NativeAddonError } from '../../../src/errors.ts';
+import { selectOps } from '../../../src/ops/select.ts';
+import { availableBackends } from '../../helpers/backends.ts';
+
+const hasNative = availableBackends.includes('cpu');
+afterEach(() => vi.unstubAllEnvs());
+
+describe('selectOps', () => {
+  it('gives plain TypeScript where it is asked for', () => {
+    const { ops, reason } = selectOps({ device: 'reference', numThreads: null });
+    expect([ops.backend, reason]).toEqual(['reference', 'asked for by --device reference']);
+    ops.close();
+  });
+
+  it('chooses the native backend by itself exactly where its addon loads, and says why', () => {
+    const { ops, reason } = selectOps({ device: 'auto', numThreads: 1 });
+    expect(ops.backend).toBe(hasNative ? 'cpu' : 'reference');
+    expect(reason).toMatch(hasNative ? /is built/ : /native addon.*npm run build/);
+    ops.close();
+  });
+
+  it.skipIf(hasNative)('says how to build the addon where --device cpu misses it', () => {
+    const select = () => selectOps({ device: 'cpu', numThreads: null });
+    expect(select).toThrow(NativeAddonError);
+    expect(select).toThrow(/npm run build/);
+  });
+
+  it.skipIf(!hasNative)('shows threads and instruction set of the native backend', () => {
+    const { ops } = selectOps({ device: 'cpu', numThreads: 2 });
+    expect(ops.description).toMatch(/^(amx|avx|portable).*, 2 threads$/);
+    ops.close();
+  });
+
+  it.skipIf(!hasNative)('refuses an unknown instruction set instead of serving slowly', () => {
+    vi.stubEnv('SVC_CPU_ISA', 'sse9');
+    expect(() => selectOps({ device: 'auto', numThreads: null })).toThrow(ConfigError);
+  });
+});
