@@ -65,7 +65,7 @@ export function addOptions(command: Command): void {
     const takes = kind.placeholder === null ? '' : ` ${placeholder(key)}`;
     const option = new Option(flag + takes, helpText(key, short)).helpGroup(`${group}:`);
     // Commander only collects: checks and defaults are the same for flags, environment and file.
-    option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
+    if (takes !== '') option.argParser((value: string, before?: string[]) => [...(before ?? []), value]);
     command.addOption(option.hideHelp(key === 'model'));
     if (kind.placeholder === null) command.addOption(new Option(`--no-${optionName(key)}`).hideHelp());
   }

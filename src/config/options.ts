@@ -104,7 +104,7 @@ export const OPTIONS = {
     ENGINE_DEFAULTS.dtype,
     {
       group: 'Model',
-      help: 'format of weights and activations; auto is that of the checkpoint',
+      help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
       isEngineOption: true,
     },
   ),

@@ -1,0 +1,127 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { writeTinyModel } from '../../src/models/tiny-model.ts';
+import { CliProcess } from '../helpers/cli-process.ts';
+
+/** Of a stream that nobody waits for: long enough to be still running when it is broken off. */
+const ENDLESS = 4000;
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-serve-'));
+  writeTinyModel(join(folder, 'model'), { seed: 2, config: { max_position_embeddings: 8192 } });
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const started: CliProcess[] = [];
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill('SIGKILL');
+});
+
+async function serve(...args: string[]): Promise<{ cli: CliProcess; url: string }> {
+  // The slow backend: streams last long enough to be interrupted.
+  const common = ['--host', '127.0.0.1', '--device', 'reference'];
+  const port = args.includes('--port') ? [] : ['--port', '0'];
+  const cli = new CliProcess(['serve', ...common, ...port, ...args], { XDG_CACHE_HOME: folder });
+  started.push(cli);
+  const [, url = ''] = await cli.says(/address +(http:\S+)\/v1/);
+  return { cli, url };
+}
+
+const model = () => join(folder, 'model');
+
+/** Starts a stream and waits for its first bytes. */
+async function openStream(url: string, max_tokens = ENDLESS): Promise<{ rest: () => Promise<string> }> {
+  const response = await fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ prompt: 'Once', max_tokens, ignore_eos: true, stream: true, seed: 1 }),
+  });
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let text = (await reader?.read())?.value ?? '';
+  return {
+    async rest() {
+      for (let chunk = await reader?.read(); chunk?.value !== undefined; chunk = await reader?.read())
+        text += chunk.value;
+      return text;
+    },
+  };
+}
+
+const numChunks = (stream: string) => stream.match(/^data: \{/gm)?.length ?? 0;
+
+describe('svc serve', () => {
+  it('reports what it chose and answers', async () => {
+    const { cli, url } = await serve(
+      model(),
+      '--served-model-name',
+      'first',
+      'second',
+      '--max-model-len',
+      '128',
+    );
+    for (const row of ['model', 'dtype', 'backend', 'kv cache', 'concurrency', 'address', 'api keys']) {
+      expect(cli.stderr).toMatch(new RegExp(`^ {2}${row} `, 'm'));
+    }
+    expect(cli.stderr).toMatch(/requests of 128 tokens at once/);
+    expect(cli.stdout).toBe('');
+    const models = await (await fetch(`${url}/v1/models`)).text();
+    expect(models).toMatch(/"first".*"second"/);
+  });
+
+  it('asks for one of the keys of --api-key', async () => {
+    const { url } = await serve(model(), '--api-key', 'one', 'two');
+    const status = async (key: string) =>
+      (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).status;
+    expect(await Promise.all(['one', 'two', 'three'].map(status))).toEqual([200, 200, 401]);
+  });
+
+  it('without a model serves a tiny one that it makes, and says so', async () => {
+    const { cli, url } = await serve();
+    expect(cli.stderr).toMatch(/No model was named: this one has random weights/);
+    expect(await (await fetch(`${url}/v1/models`)).text()).toMatch(/"svc-tiny"/);
+  });
+
+  it('on SIGTERM finishes the streams that run, takes no others and exits with 0', async () => {
+    const { cli, url } = await serve(model());
+    const stream = await openStream(url, 300);
+    cli.child.kill('SIGTERM');
+    await cli.says(/SIGTERM: shutting down/);
+    const text = await stream.rest();
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+    expect(text).toMatch(/"finish_reason":"length"/);
+    expect(await cli.exitCode).toBe(0);
+    await expect(fetch(`${url}/health`)).rejects.toThrow();
+  });
+
+  it('aborts what does not finish within --shutdown-timeout, and still exits with 0', async () => {
+    const { cli, url } = await serve(model(), '--shutdown-timeout', '0.05');
+    const stream = await openStream(url);
+    cli.child.kill('SIGINT');
+    const text = await stream.rest();
+    expect(numChunks(text)).toBeLessThan(ENDLESS);
+    expect(await cli.exitCode).toBe(0);
+    expect(cli.stderr).toMatch(/1 requests did not finish in 0\.05 s and were aborted/);
+  });
+
+  it('on a second signal exits at once', async () => {
+    const { cli, url } = await serve(model());
+    await openStream(url);
+    cli.child.kill('SIGTERM');
+    await cli.says(/SIGTERM: shutting down/);
+    cli.child.kill('SIGTERM');
+    expect(await cli.exitCode).toBe(143);
+  });
+
+  it('starts again on the same port after kill -9 in the middle of a stream', async () => {
+    const first = await serve(model());
+    const stream = await openStream(first.url);
+    first.cli.child.kill('SIGKILL');
+    await expect(stream.rest()).rejects.toThrow();
+    expect(await first.cli.exitCode).toBe(137);
+    const second = await serve(model(), '--port', new URL(first.url).port);
+    expect((await fetch(`${second.url}/health`)).status).toBe(200);
+  });
+});

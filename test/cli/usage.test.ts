@@ -1,0 +1,120 @@
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCli } from '../helpers/cli-process.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-cli-'));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+describe('svc', () => {
+  it('without a command shows what it can do', async () => {
+    const { code, stdout } = await runCli([]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/Usage: svc .*\n[\s\S]*serve/);
+  });
+
+  it('tells its version', async () => {
+    const { code, stdout } = await runCli(['--version']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  });
+
+  it('suggests the command that was meant', async () => {
+    const { code, stderr } = await runCli(['sevre']);
+    expect(code).toBe(2);
+    expect(stderr).toBe("error: unknown command 'sevre'\n(Did you mean serve?)\n");
+  });
+});
+
+describe('svc serve', () => {
+  it('shows its options in groups', async () => {
+    const { code, stdout } = await runCli(['serve', '--help']);
+    expect(code).toBe(0);
+    const groups = [...stdout.matchAll(/^(\w+):$/gm)].map(([, name]) => name);
+    expect(groups).toEqual([
+      'Arguments',
+      'General',
+      'Server',
+      'Model',
+      'Memory',
+      'Scheduling',
+      'Hardware',
+      'Examples',
+    ]);
+    expect(stdout).toMatch(/^Server:\n(?: +.*\n)*? +--port <n> /m);
+  });
+
+  it('suggests the option that was meant', async () => {
+    const { code, stderr } = await runCli(['serve', '--prot', '1']);
+    expect(code).toBe(2);
+    expect(stderr).toBe("error: unknown option '--prot'\n(Did you mean --port?)\n");
+  });
+
+  it('says which option lacks its value', async () => {
+    const { code, stderr } = await runCli(['serve', '--port']);
+    expect(code).toBe(2);
+    expect(stderr).toBe("error: option '--port <n>' argument missing\n");
+  });
+
+  it.each([
+    [['--port', 'http'], 'error: --port: expected a whole number from 0 to 65535, got "http"\n'],
+    [
+      ['a', '--model', 'b'],
+      'error: the model is given twice, as a and as --model b: give it once, behind svc serve\n',
+    ],
+    [
+      ['--tensor-parallel-size', '2'],
+      'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
+    ],
+  ])('refuses %j in one line', async (args, message) => {
+    expect(await runCli(['serve', ...args])).toEqual({ code: 2, stdout: '', stderr: message });
+  });
+
+  it('refuses limits that contradict each other, with the fix', async () => {
+    const { code, stderr } = await runCli(['serve', '--max-num-batched-tokens', '8', '--max-num-seqs', '16']);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^error: --max-num-batched-tokens 8 is less than --max-num-seqs 16: .*raise the first to 16.*\n$/,
+    );
+  });
+
+  it('shows where a config file breaks', async () => {
+    const path = join(folder, 'bad.yaml');
+    await writeFile(path, 'port: 1\nseed: [1\n');
+    const { code, stderr } = await runCli(['serve', '--config', path]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^error: .*bad\.yaml:3:1: .*\n$/);
+  });
+
+  it('names the variable whose value is wrong', async () => {
+    const { code, stderr } = await runCli(['serve'], { SVC_NUM_THREADS: 'many' });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^error: SVC_NUM_THREADS: expected a whole number from 1 to 1024, got "many"\n$/);
+  });
+
+  it('tells in one line that the port is taken', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const address = other.address();
+    const port = typeof address === 'object' ? String(address?.port) : '';
+    const { code, stderr } = await runCli(['serve', '--host', '127.0.0.1', '--port', port]);
+    other.close();
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      new RegExp(`^error: port ${port} is already in use on 127\\.0\\.0\\.1: .*--port\\n$`),
+    );
+  });
+
+  it('tells in one line that the model does not exist', async () => {
+    const { code, stderr } = await runCli(['serve', './no/such/model', '--port', '0', '--host', '127.0.0.1']);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/error: the folder \.\/no\/such\/model does not exist: .*\n$/);
+    expect(stderr).not.toMatch(/\n {4}at /);
+  });
+});
