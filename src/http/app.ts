@@ -12,7 +12,12 @@ import {
   type FastifyRequest,
   fastify,
 } from 'fastify';
-import { MethodNotAllowedError, PayloadTooLargeError, UnknownPathError } from '../errors.ts';
+import {
+  MalformedRequestError,
+  MethodNotAllowedError,
+  PayloadTooLargeError,
+  UnknownPathError,
+} from '../errors.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
@@ -76,7 +81,14 @@ function useJsonBodies(app: FastifyInstance): void {
     done(null, body),
   );
   app.addHook('preValidation', async (request) => {
-    if (Buffer.isBuffer(request.body)) request.body = parseJsonBody(request.body);
+    if (!Buffer.isBuffer(request.body)) return;
+    const encoding = request.headers['content-encoding'] ?? 'identity';
+    if (encoding !== 'identity') {
+      throw new MalformedRequestError(
+        `Content-Encoding ${encoding} is not supported: send the body as it is`,
+      );
+    }
+    request.body = parseJsonBody(request.body);
   });
 }
 

@@ -79,6 +79,14 @@ describe('a body that is no request', () => {
     }
   });
 
+  it('is refused where it is compressed', async () => {
+    const response = await svc.post('/v1/completions', '{}', { 'content-encoding': 'gzip' });
+    expect(await errorOf(response)).toMatchObject({
+      status: 400,
+      message: expect.stringContaining('Content-Encoding gzip is not supported'),
+    });
+  });
+
   it('is taken whatever the case and parameters of its type', async () => {
     const body = '{"prompt":"a","max_tokens":1}';
     const response = await svc.post('/v1/completions', body, {

@@ -170,6 +170,11 @@ describe('POST /v1/chat/completions', () => {
   });
 
   it.each([
+    [
+      'more than the context holds',
+      { messages: [{ role: 'user', content: 'abc '.repeat(900) }] },
+      /^the prompt has \d+ tokens, the model's context is 512/,
+    ],
     ['no messages', { messages: [] }, /^messages must have at least 1 element/],
     ['messages that are text', { messages: 'Hello' }, /^messages must be an array, got "Hello"$/],
     ['a message that is no object', { messages: [5] }, /^messages\[0\] must be an object, got 5$/],

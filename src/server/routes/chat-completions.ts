@@ -52,7 +52,7 @@ async function readChat(
   const messages = toChatMessages(body.messages);
   const text = renderPrompt(template, messages, body);
   const addSpecialTokens = body.add_special_tokens ?? false;
-  const prompt = await engine.prepare({ prompt: { text, addSpecialTokens }, params });
+  const prompt = await engine.prepare({ prompt: { text, addSpecialTokens }, params }).catch(blameMessages);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
   const role = answeringRole(body, messages);
   const last = messages.at(-1);
@@ -96,6 +96,12 @@ function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): Sampl
 
 function requestedTokens(body: ChatCompletionRequest): number | null {
   return body.max_completion_tokens ?? body.max_tokens ?? null;
+}
+
+/** A chat has no prompt of its own: what is wrong with it is wrong with the messages. */
+function blameMessages(error: unknown): never {
+  if (!(error instanceof InvalidRequestError) || error.param !== 'prompt') throw error;
+  throw new InvalidRequestError(error.message, { param: 'messages', cause: error });
 }
 
 /** A message that is gone on with keeps its speaker. */
