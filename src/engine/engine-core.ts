@@ -1,7 +1,6 @@
 // The engine's loop body: schedule -> run -> update. It knows no thread and no text; `engine-thread.ts` drives it.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError } from '../errors.ts';
 import { loadModel } from '../models/registry.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
@@ -34,7 +33,7 @@ export class EngineCore {
     const { ops, reason } = selectOps(config);
     const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
     const model = await loadModel(modelPath, ops, { dtype, maxModelLen: wantedLength, onProgress });
-    const maxModelLen = chooseMaxModelLen(wantedLength, model.config.maxPositionEmbeddings);
+    const maxModelLen = wantedLength ?? model.config.maxPositionEmbeddings;
     const numBlocks = chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen);
     const info: EngineInfo = {
       model: modelPath,
@@ -80,15 +79,4 @@ export class EngineCore {
   close(): void {
     this.#ops.close();
   }
-}
-
-function chooseMaxModelLen(wanted: number | null, modelLimit: number): number {
-  if (wanted !== null && wanted > modelLimit) {
-    throw new ConfigError(
-      `--max-model-len ${wanted} is longer than the model's own limit of ${modelLimit} tokens ` +
-        '(max_position_embeddings in config.json); lower it or leave it out',
-      { param: 'max-model-len' },
-    );
-  }
-  return wanted ?? modelLimit;
 }
