@@ -64,7 +64,11 @@ export class Server {
     chatCompletionsRoute(app, context);
     statusRoutes(app, context);
     try {
-      await app.listen({ host: options.host, port: options.port, listenTextResolver: () => '' });
+      await app.listen({
+        host: options.host,
+        port: options.port,
+        listenTextResolver: (address) => `listening on ${address}`,
+      });
     } catch (cause) {
       await app.close();
       throw bindError(cause, options);

@@ -20,11 +20,12 @@ import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {
   answerGeneration,
-  baseId,
+  answerHead,
   checkCommonFields,
   type FieldTables,
   type GenerationJob,
   logRequest,
+  usageFields,
 } from './generation-route.ts';
 
 const TABLES: FieldTables = {
@@ -61,13 +62,11 @@ async function readChat(
     echoes: [body.echo && last?.role === role ? (last.content ?? '') : ''],
     isEchoOnly: false,
     returnTokenIds: body.return_token_ids ?? false,
-    includeUsage: body.stream_options?.include_usage ?? false,
-    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+    ...usageFields(body),
   };
-  const id = `chatcmpl-${baseId(request, body)}`;
-  logRequest(context, request, id, generation, params);
-  const head = { id, created: Math.floor(Date.now() / 1000), model: context.modelNames(engine)[0] };
-  return { id, isStream: body.stream ?? false, generation, format: new ChatFormat(head, generation, role) };
+  const head = answerHead(context, engine, request, body, 'chatcmpl');
+  logRequest(context, request, head, generation);
+  return { isStream: body.stream ?? false, generation, format: new ChatFormat(head, generation, role) };
 }
 
 function templateOf(engine: InferenceEngine): ChatTemplate {

@@ -16,11 +16,12 @@ import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {
   answerGeneration,
-  baseId,
+  answerHead,
   checkCommonFields,
   type FieldTables,
   type GenerationJob,
   logRequest,
+  usageFields,
 } from './generation-route.ts';
 
 const DEFAULT_MAX_TOKENS = 16;
@@ -60,13 +61,11 @@ async function readCompletion(
     echoes: await echoesOf(body, prompts, engine),
     isEchoOnly: body.max_tokens === 0,
     returnTokenIds: body.return_token_ids ?? engine.tokenizer === null,
-    includeUsage: body.stream_options?.include_usage ?? false,
-    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+    ...usageFields(body),
   };
-  const id = `cmpl-${baseId(request, body)}`;
-  logRequest(context, request, id, generation, params);
-  const head = { id, created: Math.floor(Date.now() / 1000), model: context.modelNames(engine)[0] };
-  return { id, isStream: body.stream ?? false, generation, format: new CompletionFormat(head, generation) };
+  const head = answerHead(context, engine, request, body, 'cmpl');
+  logRequest(context, request, head, generation);
+  return { isStream: body.stream ?? false, generation, format: new CompletionFormat(head, generation) };
 }
 
 function samplingOf(body: CompletionRequest, engine: InferenceEngine): SamplingParams {

@@ -6,8 +6,8 @@ import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
-import { refuseUnavailable, type SamplingParams } from '../../sampling/sampling-params.ts';
-import type { AnswerFormat } from '../answer-format.ts';
+import { refuseUnavailable } from '../../sampling/sampling-params.ts';
+import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import { type Generation, generateBody, generateEvents } from '../generation.ts';
 import { ClientGoneError } from '../in-flight.ts';
 import { ignoredFields } from '../protocol/common-fields.ts';
@@ -15,7 +15,6 @@ import type { ServerContext } from '../server-context.ts';
 
 /** A request that has passed every check. */
 export interface GenerationJob {
-  readonly id: string;
   readonly isStream: boolean;
   readonly generation: Generation;
   readonly format: AnswerFormat;
@@ -32,7 +31,13 @@ export interface FieldTables {
 export interface CommonBody extends Record<string, unknown> {
   readonly model?: string | null | undefined;
   readonly stream?: boolean | null | undefined;
-  readonly stream_options?: object | null | undefined;
+  readonly stream_options?:
+    | {
+        readonly include_usage?: boolean | null | undefined;
+        readonly continuous_usage_stats?: boolean | null | undefined;
+      }
+    | null
+    | undefined;
   readonly request_id?: string | null | undefined;
   readonly response_format?: { readonly type: string } | null | undefined;
 }
@@ -109,21 +114,36 @@ export function checkCommonFields(
   context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
 }
 
-/** The id that the client chose: in the header before the body; else the one that the log has. */
-export function baseId(request: FastifyRequest, body: CommonBody): string {
+/** Which usage a stream is to carry. */
+export function usageFields(body: CommonBody): Pick<Generation, 'includeUsage' | 'continuousUsage'> {
+  return {
+    includeUsage: body.stream_options?.include_usage ?? false,
+    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+  };
+}
+
+/** The answer's id is the one that the client chose, in the header before the body; else the one that the log has. */
+export function answerHead(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+  body: CommonBody,
+  prefix: string,
+): AnswerHead {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
-  return hasOwnHeader ? request.id : (body.request_id ?? request.id);
+  const base = hasOwnHeader ? request.id : (body.request_id ?? request.id);
+  const created = Math.floor(Date.now() / 1000);
+  return { id: `${prefix}-${base}`, created, model: context.modelNames(engine)[0] };
 }
 
 /** One line a generation request, without its text. */
 export function logRequest(
   context: ServerContext,
   request: FastifyRequest,
-  id: string,
-  generation: Generation,
-  params: SamplingParams,
+  { id }: AnswerHead,
+  { prompts }: Generation,
 ): void {
   if (!context.options.logRequests) return;
-  const promptTokens = generation.prompts.map(({ promptTokenIds }) => promptTokenIds.length);
-  request.log.info({ id, params, promptTokens }, 'received request');
+  const promptTokens = prompts.map(({ promptTokenIds }) => promptTokenIds.length);
+  request.log.info({ id, params: prompts[0]?.params, promptTokens }, 'received request');
 }
