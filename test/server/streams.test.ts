@@ -5,7 +5,7 @@ import { eventsOf, eventually, isIdle, MODEL, startTestServer, type TestServer }
 
 let svc: TestServer;
 beforeAll(async () => {
-  svc = await startTestServer({ server: { writeTimeoutMs: 500 } });
+  svc = await startTestServer({ server: { writeTimeoutMs: 1500 } });
 });
 afterAll(() => svc.close());
 

@@ -22,6 +22,8 @@ export interface TestServer {
 }
 
 export interface TestServerOptions {
+  /** A model that is already there, in place of a tiny one. */
+  readonly folder?: string;
   readonly model?: TinyModelOptions;
   readonly engine?: Partial<EngineConfig>;
   readonly server?: Partial<ServerOptions>;
@@ -66,15 +68,15 @@ export function clientOf(url: string, apiKey = 'none'): OpenAI {
 export async function startTinyEngine(
   options: TestServerOptions,
 ): Promise<{ engine: InferenceEngine; remove: () => void }> {
-  const folder = mkdtempSync(join(tmpdir(), 'svc-server-'));
-  writeTinyModel(folder, { seed: 5, ...options.model });
+  const temporary = mkdtempSync(join(tmpdir(), 'svc-server-'));
+  if (options.folder === undefined) writeTinyModel(temporary, { seed: 5, ...options.model });
   const engine = await InferenceEngine.start({
     ...ENGINE_DEFAULTS,
-    modelPath: folder,
+    modelPath: options.folder ?? temporary,
     kvCacheMemoryBytes: 16 * 1024 * 1024,
     ...options.engine,
   });
-  return { engine, remove: () => rmSync(folder, { recursive: true }) };
+  return { engine, remove: () => rmSync(temporary, { recursive: true }) };
 }
 
 const errorShape = z.strictObject({
