@@ -2,7 +2,8 @@
 // The program svc: picks the command, prints errors, sets the exit code. What a command needs is loaded by it alone.
 
 import { Command, CommanderError, Option } from 'commander';
-import { SvcError } from '../errors.ts';
+import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
+import { addClientCommands } from './client-commands.ts';
 import { addOptions, flagOptions, splitArguments } from './flags.ts';
 import { version } from './version.ts';
 
@@ -36,6 +37,7 @@ function program(): Command {
       await start(config);
     });
   addOptions(serve);
+  addClientCommands(svc);
   return svc;
 }
 
@@ -61,7 +63,8 @@ function report(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE_ERROR;
   if (error instanceof SvcError) {
     process.stderr.write(`error: ${error.message}\n`);
-    return hasStarted ? 1 : USAGE_ERROR;
+    const isUsage = error instanceof ConfigError || error instanceof NotAvailableError;
+    return isUsage && !hasStarted ? USAGE_ERROR : 1;
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`error: ${text}\n`);

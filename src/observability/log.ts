@@ -35,9 +35,9 @@ function readableLine({ level, time, msg, ...fields }: LogLine): string {
   return `${when} ${name} ${msg ?? ''}${details.join('')}\n`;
 }
 
-/** Bare where it is one word; an error as its stack, which is what one looks for. */
+/** Bare where it is one plain word: what a client sends cannot forge a line; an error as its stack. */
 function shown(value: unknown): string {
   if (typeof value === 'object' && value !== null && 'stack' in value) return String(value.stack);
   const text = typeof value === 'string' ? value : JSON.stringify(value);
-  return typeof value === 'string' && /[\s"=]/.test(text) ? JSON.stringify(text) : text;
+  return typeof value === 'string' && !/^[!#-<>-~]+$/.test(text) ? JSON.stringify(text) : text;
 }

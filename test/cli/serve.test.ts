@@ -1,9 +1,12 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { writeTinyModel } from '../../src/models/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
+import { freePort } from '../helpers/serve-process.ts';
 
 /** Of a stream that nobody waits for: long enough to be still running when it is broken off. */
 const ENDLESS = 4000;
@@ -24,7 +27,10 @@ async function serve(...args: string[]): Promise<{ cli: CliProcess; url: string 
   // The slow backend: streams last long enough to be interrupted.
   const common = ['--host', '127.0.0.1', '--device', 'reference'];
   const port = args.includes('--port') ? [] : ['--port', '0'];
-  const cli = new CliProcess(['serve', ...common, ...port, ...args], { XDG_CACHE_HOME: folder });
+  const cli = new CliProcess(['serve', ...common, ...port, ...args], {
+    XDG_CACHE_HOME: folder,
+    NODE_OPTIONS: `--import=${new URL('../helpers/engine-killer.mjs', import.meta.url).href}`,
+  });
   started.push(cli);
   const [, url = ''] = await cli.says(/address +(http:\S+)\/v1/);
   return { cli, url };
@@ -113,6 +119,33 @@ describe('svc serve', () => {
     await cli.says(/SIGTERM: shutting down/);
     cli.child.kill('SIGTERM');
     expect(await cli.exitCode).toBe(143);
+  });
+
+  it('ends with code 1 and the reason when the engine dies, and tells the clients', async () => {
+    const { cli, url } = await serve(model());
+    const stream = await openStream(url);
+    cli.child.kill('SIGUSR2');
+    expect(await stream.rest()).toMatch(/"error":.*engine/);
+    expect(await cli.exitCode).toBe(1);
+    expect(cli.stderr).toMatch(/ERROR the engine has died: \S/);
+  });
+
+  it('answers 503 while it gets the model, and SIGTERM ends that with 0', async () => {
+    const silentHub = createServer().listen(0, '127.0.0.1');
+    await once(silentHub, 'listening');
+    const hub = silentHub.address();
+    const port = await freePort();
+    const flags = ['--host', '127.0.0.1', '--port', String(port)];
+    const cli = new CliProcess(['serve', 'org/slow', ...flags], {
+      HF_ENDPOINT: `http://127.0.0.1:${typeof hub === 'object' ? hub?.port : ''}`,
+      HF_HOME: folder,
+    });
+    started.push(cli);
+    const status = () => fetch(`http://127.0.0.1:${port}/v1/models`).then((response) => response.status);
+    await expect.poll(() => status().catch(() => null), { timeout: 20_000 }).toBe(503);
+    cli.child.kill('SIGTERM');
+    expect(await cli.exitCode).toBe(0);
+    silentHub.close();
   });
 
   it('starts again on the same port after kill -9 in the middle of a stream', async () => {
