@@ -17,7 +17,9 @@ import {
 } from './test-server.ts';
 
 const ADDRESS = { host: '127.0.0.1', port: 0, version: '9.9.9', servedModelNames: [MODEL] };
-const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 500, ignore_eos: true };
+/** A model and a request of it that runs for many seconds unless somebody stops it. */
+const LONG = { model: { config: { max_position_embeddings: 20_000 } } };
+const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
 
 describe('a server whose model is being loaded', () => {
   it('holds its port, answers 503 with Retry-After, and serves once it has an engine', async () => {
@@ -61,13 +63,13 @@ describe('a server whose model is being loaded', () => {
 
 describe('what a server tells of itself', () => {
   it('is its models, its version with what was chosen, and its load', async () => {
-    const svc = await startTestServer();
+    const svc = await startTestServer(LONG);
     const { info } = svc.engine;
     expect(await bodyOf(await fetch(`${svc.url}/version`))).toEqual({ version: '9.9.9', engine: info });
     expect(await bodyOf(await fetch(`${svc.url}/load`))).toEqual({ server_load: 0 });
     const { data } = await svc.client.models.list();
     expect(data).toMatchObject([
-      { id: MODEL, object: 'model', owned_by: 'svc', max_model_len: 512 },
+      { id: MODEL, object: 'model', owned_by: 'svc', max_model_len: 20_000 },
       { id: 'org/alias', root: info.model },
     ]);
     expect(await svc.client.models.retrieve('org/alias')).toMatchObject({ id: 'org/alias' });
@@ -96,7 +98,7 @@ describe('what a server tells of itself', () => {
 
 describe('a server that drains', () => {
   it('finishes the streams that it has, refuses what comes, and closes', async () => {
-    const svc = await startTestServer();
+    const svc = await startTestServer(LONG);
     const response = await svc.post('/v1/completions', { ...ENDLESS, max_tokens: 300, stream: true });
     const drained = svc.server.drain(20_000);
     await expect(fetch(`${svc.url}/health`)).rejects.toThrow();
@@ -108,7 +110,7 @@ describe('a server that drains', () => {
   });
 
   it('aborts what is not done in time with an error that says why', async () => {
-    const svc = await startTestServer();
+    const svc = await startTestServer(LONG);
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 8, stream: true });
     const whole = svc.client.completions.create({ ...ENDLESS, n: 8 });
     await eventually(() => svc.server.numInFlight === 2);
@@ -131,7 +133,7 @@ describe('a server that drains', () => {
 describe('a server whose engine dies', () => {
   it('tells every client, answers /health with 503, and says so to whoever started it', async () => {
     const created = once(process, 'worker');
-    const svc = await startTestServer();
+    const svc = await startTestServer(LONG);
     const [worker]: Worker[] = await created;
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 8, stream: true });
     const whole = svc.client.completions.create({ ...ENDLESS, n: 8 });

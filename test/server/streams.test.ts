@@ -5,12 +5,18 @@ import { eventsOf, eventually, isIdle, MODEL, startTestServer, type TestServer }
 
 let svc: TestServer;
 beforeAll(async () => {
-  svc = await startTestServer({ server: { writeTimeoutMs: 1500 } });
+  svc = await startTestServer({
+    model: { config: { max_position_embeddings: 20_000 } },
+    server: { writeTimeoutMs: 1500 },
+  });
 });
 afterAll(() => svc.close());
 
-/** Runs until somebody stops it: the context is long beside what a test waits for. */
-const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 500, ignore_eos: true };
+/** Runs for many seconds unless somebody stops it. */
+const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
+
+/** What a client has left is gone from the engine within a second. */
+const SOON_MS = 1000;
 
 async function isRunning(): Promise<boolean> {
   const { running, freeBlocks, numBlocks } = await svc.engine.stats();
@@ -21,7 +27,7 @@ describe('a client that hangs up', () => {
   it('frees its blocks in the middle of a stream', async () => {
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 4, stream: true });
     for await (const { choices } of stream) if (choices.length > 0) break;
-    await eventually(() => isIdle(svc.engine));
+    await eventually(() => isIdle(svc.engine), SOON_MS);
     await eventually(() => svc.server.numInFlight === 0);
   });
 
@@ -31,7 +37,7 @@ describe('a client that hangs up', () => {
     await eventually(isRunning);
     controller.abort();
     await expect(asked).rejects.toThrow('aborted');
-    await eventually(() => isIdle(svc.engine));
+    await eventually(() => isIdle(svc.engine), SOON_MS);
     await eventually(() => svc.server.numInFlight === 0);
   });
 
@@ -43,7 +49,7 @@ describe('a client that hangs up', () => {
     await eventually(async () => (await svc.engine.stats()).running === 8);
     for await (const _ of stream) break;
     controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await eventually(() => isIdle(svc.engine), SOON_MS);
   });
 
   it('is noticed where it only closes its socket', async () => {
@@ -54,7 +60,7 @@ describe('a client that hangs up', () => {
     );
     await eventually(isRunning);
     socket.destroy();
-    await eventually(() => isIdle(svc.engine));
+    await eventually(() => isIdle(svc.engine), SOON_MS);
   });
 });
 

@@ -103,11 +103,14 @@ export async function bodyOf(response: Response) {
   return JSON.parse(await response.text());
 }
 
-/** Waits until `isTrue`, and fails after five seconds. */
-export async function eventually(isTrue: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 5000;
+/** Waits until `isTrue`, and fails after `milliseconds`. */
+export async function eventually(
+  isTrue: () => boolean | Promise<boolean>,
+  milliseconds = 5000,
+): Promise<void> {
+  const deadline = Date.now() + milliseconds;
   while (!(await isTrue())) {
-    if (Date.now() > deadline) throw new Error(`still not so after 5 seconds: ${isTrue}`);
+    if (Date.now() > deadline) throw new Error(`still not so after ${milliseconds} ms: ${isTrue}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
