@@ -16,7 +16,11 @@ const filesAnswer = z.object({
         Path: z.string(),
         Type: z.string(),
         Size: z.int().nonnegative(),
-        Sha256: z.string().nullish(),
+        /** Becomes a file name; empty for folders. */
+        Sha256: z
+          .string()
+          .regex(/^([0-9a-f]{64})?$/)
+          .nullish(),
       }),
     ),
   }),

@@ -62,13 +62,15 @@ export function refuseForGood(response: Response, { hub, model }: HubContext): v
     );
   }
   if (response.status === 404) {
-    throw new ModelLoadError(`${hub} has no model ${model}: check the spelling, or give a local folder`);
+    throw new ModelLoadError(
+      `${hub} has no model ${model}, and there is no local folder of that name: check the spelling`,
+    );
   }
 }
 
 export function unreachable(error: unknown, { hub, model }: HubContext): HubUnreachableError {
   return new HubUnreachableError(
-    `cannot download ${model} from ${hub} (${reasonOf(error)}): check the network, or give a local folder`,
+    `there is no local folder ${model}, and it cannot be downloaded from ${hub} (${reasonOf(error)}): check the spelling or the network`,
     { cause: error },
   );
 }

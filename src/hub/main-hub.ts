@@ -9,15 +9,18 @@ import type { Listing, ModelHub, RemoteFile } from './model-hub.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 
-const revisionAnswer = z.object({ sha: z.string().regex(/^[0-9a-f]{40,64}$/) });
+/** Hashes become file names: nothing else may come in. */
+const hex = z.string().regex(/^[0-9a-f]{40,64}$/);
+
+const revisionAnswer = z.object({ sha: hex });
 
 const treeAnswer = z.array(
   z.object({
     type: z.string(),
     path: z.string(),
     size: z.int().nonnegative().default(0),
-    oid: z.string(),
-    lfs: z.object({ oid: z.string(), size: z.int().nonnegative() }).nullish(),
+    oid: hex,
+    lfs: z.object({ oid: hex, size: z.int().nonnegative() }).nullish(),
   }),
 );
 

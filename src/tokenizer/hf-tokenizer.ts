@@ -2,6 +2,7 @@
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
+import { buildStages } from './decoder-stages.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
 import type { DecodeStream, Tokenizer } from './tokenizer.ts';
 
@@ -28,6 +29,8 @@ export class HfTokenizer implements Tokenizer {
     this.#native.disablePadding();
     this.#native.disableTruncation();
     this.#decoder = parts.decoder;
+    // A pattern that does not compile is found here, not in a request.
+    buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts.specialTokens);
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);

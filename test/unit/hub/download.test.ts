@@ -184,7 +184,7 @@ describe('a model that cannot be had', () => {
 
   it('is one that the hub does not know', async () => {
     expect(await refusal(resolveModel('org/none', { env }))).toMatch(
-      /has no model org\/none: check the spelling/,
+      /has no model org\/none, and there is no local folder of that name: check the spelling/,
     );
   });
 
@@ -196,7 +196,7 @@ describe('a model that cannot be had', () => {
   it('is one on a hub that cannot be reached', async () => {
     env.HF_ENDPOINT = 'http://127.0.0.1:9';
     expect(await refusal(fetchTiny())).toMatch(
-      /cannot download org\/tiny from .*(ECONNREFUSED|bad port).*network/,
+      /no local folder org\/tiny, and it cannot be downloaded from .*(ECONNREFUSED|bad port).*network/,
     );
   });
 

@@ -108,6 +108,12 @@ describe('a tokenizer that cannot be loaded', () => {
     expect(await refusal()).toMatch(/decoder CTC cannot be read: expected ByteLevel/);
   });
 
+  it('says that a pattern of the decoder cannot be read', async () => {
+    const decoder = { type: 'Replace', pattern: { Regex: '(' }, content: '' };
+    await write('tokenizer.json', { ...byteLevelTokenizer(), decoder });
+    expect(await refusal()).toMatch(/tokenizer\.json is no tokenizer that can be read: ./);
+  });
+
   it('passes on what the library says of a model section that is wrong', async () => {
     await write('tokenizer.json', { ...byteLevelTokenizer(), model: { type: 'Telepathy' } });
     expect(await refusal()).toMatch(/tokenizer\.json is no tokenizer that can be read: ./);
