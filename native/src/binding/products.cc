@@ -5,9 +5,13 @@
 namespace svc {
 namespace {
 
-/// Columns of x that kernels read: bf16 rows are padded to whole steps of a matrix tile.
+/// Columns of a row that kernels read or write: whole steps of a matrix tile, or whole vectors.
+int64_t paddedCols(cpu::DType dtype, int64_t cols) {
+  return cpu::roundUp(cols, dtype == cpu::DType::F32 ? cpu::kLanes : cpu::kBf16Depth);
+}
+
 int64_t readCols(const cpu::PackedWeight& weight) {
-  return weight.dtype == cpu::DType::F32 ? weight.k : cpu::roundUp(weight.k, cpu::kBf16Depth);
+  return weight.dtype == cpu::DType::F32 ? weight.k : paddedCols(weight.dtype, weight.k);
 }
 
 }  // namespace
@@ -28,7 +32,7 @@ Napi::Value Backend::gatedLinear(const Info& info) {
   Args a = args("gatedLinear", info);
   const cpu::PackedWeight& weight = weightAt(a, true);
   const cpu::Rows x = a.rows(weight.dtype, weight.k, readCols(weight));
-  const cpu::Rows out = a.rows(weight.dtype, weight.n, cpu::roundUp(weight.n, cpu::kLanes));
+  const cpu::Rows out = a.rows(weight.dtype, weight.n, paddedCols(weight.dtype, weight.n));
   a.expectEqual("rows of the output", x.rows, out.rows);
   cpu::runGated(state().pool, state().kernels, weight, x, out);
   return info.Env().Undefined();

@@ -3,6 +3,7 @@
 #include "cpu/products.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace svc::cpu {
 namespace {
@@ -17,6 +18,15 @@ constexpr int kTasksPerThread = 8;
 constexpr size_t kSerialBytes = size_t{48} << 10;
 /// Rows of a task with many: their activations stay in the cache while the panels pass.
 constexpr int kRowBlock = 192;
+
+/// Kernels write whole vectors of 16 columns; the next product reads bf16 rows up to a multiple of 32.
+void clearPadding(const PackedWeight& weight, Rows out) {
+  const int64_t written = roundUp(weight.n, kLanes), padded = roundUp(weight.n, kBf16Depth);
+  if (weight.dtype != DType::Bf16 || written == padded) return;
+  for (int64_t row = 0; row < out.rows; ++row) {
+    std::memset(out.data + (row * out.stride + written) * 2, 0, static_cast<size_t>(padded - written) * 2);
+  }
+}
 
 int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -73,6 +83,7 @@ void runGated(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight
                      weight.biasOrNull(),
                      out.data,
                      static_cast<size_t>(out.stride) * elementBytes(weight.dtype)};
+  clearPadding(weight, out);
   const auto kernel = set.gated[static_cast<int>(weight.dtype)];
   cut(pool, x.rows, weight.panels / 2, static_cast<size_t>(steps) * kStepBytes * 2,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });

@@ -88,6 +88,8 @@ struct Sampler {
       const float threshold = kthLargest(logits, kept, k);
       std::erase_if(kept, [&](const Candidate& c) { return logits[c.id] < threshold; });
     }
+    // Only logits that are no numbers leave nothing.
+    if (kept.empty()) return set.argmax(logits, vocab);
     if (topP < 1) keepLikeliest(kept, topP * (onlyTopP ? total : totalOf(kept)));
     return drawFrom(kept, settings.uniform[row]);
   }

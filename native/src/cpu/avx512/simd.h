@@ -5,7 +5,7 @@ struct V16 {
 };
 
 /// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 16, kRowsOf2 = 12, kRowsOf4 = 6;
+constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kRowsOf4 = 6;
 /// Panels at a time when there are many rows.
 constexpr int kManyPanels = 2;
 

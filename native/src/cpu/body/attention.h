@@ -137,8 +137,8 @@ constexpr AddValues chooseValues(int rows, std::integer_sequence<int, R...>) {
   return kernels[rows - 1];
 }
 
-constexpr int kAttendRows = kScoreRows < kRowsOf1 ? kScoreRows : kRowsOf1;
-constexpr int kAttendPairRows = kScoreRows < kRowsOf2 ? kScoreRows : kRowsOf2;
+constexpr int kAttendRows = smaller(kScoreRows, kRowsOf1);
+constexpr int kAttendPairRows = smaller(kScoreRows, kRowsOf2);
 
 /// Rows [row, row + rows) of a task against one KV tile.
 template <class Dot, class Weight>
@@ -148,7 +148,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const KvLayout& kv = job.kv;
   const size_t queryBytes = static_cast<size_t>(kv.keySteps) * 4;
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
-  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, scratch.scores);
+  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, scratch.scores);
   Weight* weights = reinterpret_cast<Weight*>(scratch.weights);
   for (int r = 0; r < rows; ++r) {
     const int position = task.firstPosition + (row + r) / group;

@@ -1,11 +1,11 @@
 // exp and silu on sixteen floats, and what the other bodies share. Included inside an instruction set's namespace, after its simd.h.
 
-inline int smaller(int a, int b) { return a < b ? a : b; }
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that masked lanes vanish.
+/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that masked lanes vanish; NaN stays NaN.
 inline V16 exponential(V16 x) {
-  const V16 lowest = splat(-87.33654f);
-  const V16 clamped = selectLess(x, splat(88.37626f), max(x, lowest), splat(88.37626f));
+  const V16 lowest = splat(-87.33654f), highest = splat(88.37626f);
+  const V16 clamped = max(lowest, selectLess(highest, x, highest, x));
   const V16 n = nearest(clamped * splat(1.44269504f));
   // ln 2 in two pieces: the product with the first is exact.
   V16 r = fma(n, splat(-0.693359375f), clamped);

@@ -20,20 +20,31 @@ inline void storeSums(const LinearJob& job, int row, int rows, int panel, int pa
   }
 }
 
+/// Calls use(row, rows, sums) with the sums of each tile of rows against `count` panels.
+template <class Dot, class Use>
+void forTiles(const char* x, size_t xStride, int steps, Range rows, Cut cut, const char* panel, int count,
+              const Use& use) {
+  alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
+  const char* panels[kMostPanels] = {};
+  for (int p = 0; p < count; ++p) panels[p] = panel + static_cast<size_t>(p) * steps * kStepBytes;
+  const int block = rows.end - rows.begin <= kBlockRows ? kBlockRows : cut.rows;
+  for (int begin = rows.begin; begin < rows.end; begin += block) {
+    const int taken = smaller(block, rows.end - begin);
+    sumBlock<Dot>(taken, cut, x + begin * xStride, xStride, panels, count, steps, sums);
+    for (int row = 0; row < taken; row += cut.rows) {
+      use(begin + row, smaller(cut.rows, taken - row), sums + row * count * kLanes);
+    }
+  }
+}
+
 template <class Dot>
 void linear(const LinearJob& job, Range rows, Range panels) {
-  alignas(64) float sums[kMostSums];
   const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
   const Cut cut = cutFor(rows.end - rows.begin);
   for (int panel = panels.begin; panel < panels.end; panel += cut.panels) {
     const int count = smaller(cut.panels, panels.end - panel);
-    const char* pointers[4] = {};
-    for (int p = 0; p < count; ++p) pointers[p] = job.panels + (panel + p) * panelBytes;
-    for (int row = rows.begin; row < rows.end; row += cut.rows) {
-      const int taken = smaller(cut.rows, rows.end - row);
-      sumPanels<Dot>(taken, job.x + row * job.xStride, job.xStride, pointers, count, job.steps, sums);
-      storeSums(job, row, taken, panel, count, sums);
-    }
+    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + panel * panelBytes, count,
+                  [&](int row, int taken, const float* sums) { storeSums(job, row, taken, panel, count, sums); });
   }
 }
 
@@ -58,18 +69,12 @@ void storeGated(const GatedJob& job, int row, int rows, int outPanel, int outPan
 
 template <class Dot, class Out>
 void gated(const GatedJob& job, Range rows, Range outPanels) {
-  alignas(64) float sums[kMostSums];
   const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
   const Cut cut = cutFor(rows.end - rows.begin);
-  const int outsAtOnce = cut.panels == 4 ? 2 : 1;
+  const int outsAtOnce = cut.panels == kMostPanels ? 2 : 1;
   for (int panel = outPanels.begin; panel < outPanels.end; panel += outsAtOnce) {
     const int count = smaller(outsAtOnce, outPanels.end - panel);
-    const char* pointers[4] = {};
-    for (int p = 0; p < 2 * count; ++p) pointers[p] = job.panels + (2 * panel + p) * panelBytes;
-    for (int row = rows.begin; row < rows.end; row += cut.rows) {
-      const int taken = smaller(cut.rows, rows.end - row);
-      sumPanels<Dot>(taken, job.x + row * job.xStride, job.xStride, pointers, 2 * count, job.steps, sums);
-      storeGated<Out>(job, row, taken, panel, count, sums);
-    }
+    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2 * count,
+                  [&](int row, int taken, const float* sums) { storeGated<Out>(job, row, taken, panel, count, sums); });
   }
 }

@@ -33,23 +33,3 @@ inline void weigh(const float* x, int count, float most, float inverseTemperatur
     *sums++ = sumLanes(sum);
   }
 }
-
-/// Independent chains of the widest multiply-add: what no product on this thread can exceed.
-template <class Dot>
-double peak(int64_t loops) {
-  alignas(64) char operand[kStepBytes] = {};
-  V16 sum[kManyRows * kManyPanels];
-  for (V16& s : sum) s = splat(0.0f);
-  for (int64_t i = 0; i < loops; ++i) {
-    asm volatile("" : : "r"(operand) : "memory");
-    const typename Dot::Weight w = Dot::weight(operand);
-    const typename Dot::Value x = Dot::value(operand);
-    for (V16& s : sum) s = Dot::add(s, w, x);
-  }
-  for (const V16& s : sum) {
-    alignas(64) float sink[kLanes];
-    store(sink, s);
-    asm volatile("" : : "r"(sink) : "memory");
-  }
-  return static_cast<double>(loops) * kManyRows * kManyPanels * 2 * kLanes * Dot::kPerWord;
-}

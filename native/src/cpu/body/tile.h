@@ -4,15 +4,21 @@
 // The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
 
 /// Bytes of a panel that are fetched ahead of their use.
-constexpr int kPrefetchBytes = 1024;
+constexpr int kPrefetchBytes = 2048;
+/// Steps that row tiles of a block take in turn, so that the panels' part is still in the first-level cache.
+constexpr int kChunkSteps = 64;
+/// Rows of a block: up to here a product is bound by reading weights, and passes over them once.
+constexpr int kBlockRows = 16;
+/// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
+constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kManyPanels == 2 ? kRowsOf2 : kRowsOf4;
 
-/// sums [P, R, 16] = x [R, steps] words, rows xStride bytes apart, times the panels.
+/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels.
 template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
-                                       float* sums) {
+                                       bool resume, float* sums) {
   V16 sum[P][R];
   for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) sum[p][r] = splat(0.0f);
+    for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(0.0f);
   }
   const char* panel[P];
   for (int p = 0; p < P; ++p) panel[p] = panels[p];
@@ -34,7 +40,8 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
   }
 }
 
-using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, float* sums);
+using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, bool resume,
+                         float* sums);
 
 template <class Dot, int P, int... R>
 constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
@@ -42,33 +49,30 @@ constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
   return tiles[rows - 1];
 }
 
-/// As `sumTile` for any number of panels and of rows up to `kRowsOf1`.
+/// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
 template <class Dot>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-                      float* sums) {
+                      bool resume, float* sums) {
   while (count > 0) {
     int taken = 1;
+    SumTile tile;
     if (count >= 4 && rows <= kRowsOf4) {
       taken = 4;
-      chooseTile<Dot, 4>(rows, std::make_integer_sequence<int, kRowsOf4>())(x, xStride, panels, steps, sums);
+      tile = chooseTile<Dot, 4>(rows, std::make_integer_sequence<int, kRowsOf4>());
     } else if (count >= 2 && rows <= kRowsOf2) {
       taken = 2;
-      chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())(x, xStride, panels, steps, sums);
+      tile = chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>());
     } else {
-      chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>())(x, xStride, panels, steps, sums);
+      tile = chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
     }
+    tile(x, xStride, panels, steps, resume, sums);
     count -= taken;
     panels += taken;
     sums += taken * rows * kLanes;
   }
 }
 
-/// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
-constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
-/// Largest number of sums that one call of `sumPanels` is asked for.
-constexpr int kMostSums = 64 * kLanes;
-
-/// How a block of rows is cut: few rows take many panels at a time, so that each panel streams past once.
+/// How rows are cut into tiles: few rows take many panels at a time.
 struct Cut {
   int rows;
   int panels;
@@ -76,7 +80,23 @@ struct Cut {
 constexpr Cut cutFor(int rows) {
   if (rows <= kRowsOf4) return {rows, 4};
   if (rows <= kRowsOf2) return {rows, 2};
-  if (rows <= kRowsOf1) return {rows, 1};
   const int tiles = (rows + kManyRows - 1) / kManyRows;
   return {(rows + tiles - 1) / tiles, kManyPanels};
+}
+constexpr int kMostPanels = 4;
+
+/// Sums of `rows` rows, at most `kBlockRows`, against `count` panels; tiles of cut.rows rows stand one behind the
+/// other, each [count, tile's rows, 16].
+template <class Dot>
+void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* const* panels, int count, int steps,
+              float* sums) {
+  const int chunk = rows <= cut.rows ? steps : kChunkSteps;
+  for (int begin = 0; begin < steps; begin += chunk) {
+    const char* parts[kMostPanels] = {};
+    for (int p = 0; p < count; ++p) parts[p] = panels[p] + begin * kStepBytes;
+    for (int row = 0; row < rows; row += cut.rows) {
+      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count,
+                     smaller(chunk, steps - begin), begin > 0, sums + row * count * kLanes);
+    }
+  }
 }

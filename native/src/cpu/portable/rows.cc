@@ -13,6 +13,7 @@ namespace {
 #include "cpu/body/linear.h"
 #include "cpu/body/rows.h"
 #include "cpu/body/sampling.h"
+#include "cpu/body/peak.h"
 
 }  // namespace
 

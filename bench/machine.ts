@@ -1,0 +1,48 @@
+// Limits of the machine that runs the benchmark, measured first: every other figure is held against them.
+
+import { chooseInstructionSet, chooseThreads, loadNative } from '../src/native/native.ts';
+import type { Section } from './report.ts';
+
+export interface MachineLimits {
+  readonly isa: string;
+  readonly threads: number;
+  /** Bytes that all threads together read from memory in a second. */
+  readonly memoryReadBytesPerSecond: number;
+  /** Floating-point operations a second of the widest bf16 multiply-add, all threads. */
+  readonly matrixFlops: number;
+  /** Seconds to hand an op to all threads and to hear back from them. */
+  readonly forkJoinSeconds: number;
+}
+
+/** Far more than any cache holds. */
+const READ_BYTES = 2 ** 30;
+
+export function measureMachine(): MachineLimits {
+  const native = loadNative();
+  const isa = chooseInstructionSet(native);
+  const threads = chooseThreads(native, null);
+  const backend = new native.Backend(isa, threads);
+  try {
+    return {
+      isa,
+      threads,
+      memoryReadBytesPerSecond: backend.readBandwidth(READ_BYTES, 5),
+      matrixFlops: backend.matrixPeak(5),
+      forkJoinSeconds: backend.forkJoinSeconds(100_000),
+    };
+  } finally {
+    backend.close();
+  }
+}
+
+export function machineSection(limits: MachineLimits): Section {
+  const watched = { limit: null, goal: null };
+  return {
+    title: `This machine: ${limits.isa}, ${limits.threads} threads`,
+    figures: [
+      { name: 'memory reads', value: limits.memoryReadBytesPerSecond / 1e9, unit: 'GB/s', ...watched },
+      { name: 'bf16 multiply-adds', value: limits.matrixFlops / 1e9, unit: 'GFLOP/s', ...watched },
+      { name: 'fork and join', value: limits.forkJoinSeconds * 1e6, unit: 'us', limit: null, goal: '< 1 us' },
+    ],
+  };
+}

@@ -1,0 +1,26 @@
+// The fastest loop of multiply-adds that there can be: what no product on one thread exceeds. Included inside an
+// instruction set's namespace, after tile.h.
+
+template <class Dot>
+double peak(int64_t loops) {
+  constexpr int kChains = kManyRows * kManyPanels;
+  alignas(64) float start[kChains][kLanes] = {};
+  // The compiler must not know that the chains are equal, nor what they multiply.
+  asm volatile("" : : "r"(start) : "memory");
+  V16 sum[kChains];
+#pragma GCC unroll 32
+  for (int i = 0; i < kChains; ++i) sum[i] = load(start[i]);
+  const typename Dot::Weight w = Dot::weight(reinterpret_cast<const char*>(start));
+  const typename Dot::Value x = Dot::value(reinterpret_cast<const char*>(start));
+  for (int64_t loop = 0; loop < loops; ++loop) {
+#pragma GCC unroll 32
+    for (int i = 0; i < kChains; ++i) sum[i] = Dot::add(sum[i], w, x);
+  }
+  V16 total = sum[0];
+#pragma GCC unroll 32
+  for (int i = 1; i < kChains; ++i) total = total + sum[i];
+  alignas(64) float sink[kLanes];
+  store(sink, total);
+  asm volatile("" : : "r"(sink) : "memory");
+  return static_cast<double>(loops) * kChains * 2 * kLanes * Dot::kPerWord;
+}
