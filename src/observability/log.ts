@@ -14,13 +14,7 @@ interface LogLine {
 
 /** A logger that writes lines from `level` on; `write` gets each with its line end. */
 export function createLogger(level: LogLevel, write: (line: string) => void = writeToStderr): Logger {
-  const stream = {
-    write(json: string) {
-      const line: LogLine = JSON.parse(json);
-      // The HTTP library announces each address that it listens on: with an empty text, as it is told.
-      if (line.msg !== '') write(readableLine(line));
-    },
-  };
+  const stream = { write: (json: string) => write(readableLine(JSON.parse(json))) };
   return pino({ level, base: null }, stream);
 }
 
