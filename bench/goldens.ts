@@ -34,7 +34,13 @@ export async function goldenSection(): Promise<Section> {
   return {
     title,
     figures: [
-      { name: 'LLM: texts equal to the golden file', value: numEqual, unit: 'texts', limit: cases.length, goal: 'all' },
+      {
+        name: 'LLM: texts equal to the golden file',
+        value: numEqual,
+        unit: 'texts',
+        limit: cases.length,
+        goal: 'all',
+      },
     ],
   };
 }

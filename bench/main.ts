@@ -5,11 +5,11 @@ import { writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { engineSection } from './engine.ts';
+import { goldenSection } from './goldens.ts';
 import { kernelSection } from './kernels/kernels.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { formatSection, type Section } from './report.ts';
 import { serveSection } from './serve.ts';
-import { goldenSection } from './goldens.ts';
 
 const SECTIONS = {
   goldens: goldenSection,
