@@ -17,6 +17,8 @@ export interface EngineConfig {
   readonly maxNumSeqs: number;
   /** Tokens a KV block. */
   readonly blockSize: number;
+  /** Keep the blocks of finished requests for others that begin alike. */
+  readonly enablePrefixCaching: boolean;
   /** Exact size of the KV memory; null takes what `gpuMemoryUtilization` leaves. */
   readonly kvCacheMemoryBytes: number | null;
   /** Share of the machine's memory for weights and KV cache. */
@@ -37,6 +39,7 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   maxNumBatchedTokens: 2048,
   maxNumSeqs: 256,
   blockSize: 16,
+  enablePrefixCaching: true,
   kvCacheMemoryBytes: null,
   gpuMemoryUtilization: 0.9,
   numThreads: null,

@@ -72,6 +72,8 @@ export function toEngineRequests(
   return Array.from({ length: params.n }, (_, sample) => ({
     id: firstId + sample,
     promptTokenIds,
+    cacheSalt: null,
+    mayReadCache: true,
     stop,
     sampling: {
       temperature: params.temperature,

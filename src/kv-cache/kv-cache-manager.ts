@@ -1,20 +1,36 @@
-// Which block belongs to which sequence: grows block tables as tokens come, frees them when a sequence leaves.
-// The scheduler is its only caller.
+// Which block belongs to which sequence: finds blocks that already hold a sequence's prefix, grows block tables as
+// tokens come, frees them when a sequence leaves. The scheduler is its only caller.
 
 import { BlockPool } from './block-pool.ts';
+import { type BlockHash, blockHash, rootHash } from './prefix-hash.ts';
 
 /** The block table of one sequence: block `i` holds its tokens [i * blockSize, (i + 1) * blockSize). */
 export interface BlockTable {
+  readonly tokens: readonly number[];
   readonly blocks: number[];
+  /** Names of the full blocks, as far as they have been needed; only this manager writes them. */
+  readonly blockHashes: BlockHash[];
+  /** Gives equal prefixes of different salts different blocks. */
+  readonly cacheSalt: string | null;
+  /** False for a sequence whose every token must be computed; it still leaves its blocks to others. */
+  readonly mayReadCache: boolean;
+}
+
+export interface KvCacheConfig {
+  readonly numBlocks: number;
+  readonly blockSize: number;
+  readonly enablePrefixCaching: boolean;
 }
 
 export class KvCacheManager {
-  readonly blockSize: number;
+  readonly #blockSize: number;
+  readonly #isCaching: boolean;
   readonly #pool: BlockPool;
 
-  constructor(numBlocks: number, blockSize: number) {
-    this.blockSize = blockSize;
-    this.#pool = new BlockPool(numBlocks);
+  constructor(config: KvCacheConfig) {
+    this.#blockSize = config.blockSize;
+    this.#isCaching = config.enablePrefixCaching;
+    this.#pool = new BlockPool(config.numBlocks);
   }
 
   get numBlocks(): number {
@@ -26,12 +42,28 @@ export class KvCacheManager {
   }
 
   /**
-   * Makes room for the first `numTokens` tokens of a sequence:
-   * `| blocks it owns | new blocks |` with ceil(numTokens / blockSize) in all.
+   * Blocks for a sequence that has none: those that hold its prefix, and new ones for up to `maxNewTokens` more:
+   * `| cached | new |`. The last token is never taken from the cache: its logits are wanted.
+   * @returns the number of cached tokens, or null (and no side effect) where the pool has too few blocks.
+   */
+  admit(table: BlockTable, maxNewTokens: number): number | null {
+    const cached = this.#findPrefix(table);
+    const numCachedTokens = cached.length * this.#blockSize;
+    const numTokens = Math.min(table.tokens.length, numCachedTokens + maxNewTokens);
+    const numNew = Math.ceil(numTokens / this.#blockSize) - cached.length;
+    const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
+    if (numNew > this.#pool.numFree - numFreeCached) return null;
+    for (const block of cached) this.#pool.share(block);
+    table.blocks.push(...cached, ...this.#pool.allocate(numNew)!);
+    return numCachedTokens;
+  }
+
+  /**
+   * Makes room for the first `numTokens` tokens of a sequence: `| blocks it owns | new blocks |`.
    * @returns false, with nothing changed, where the pool has too few blocks.
    */
-  allocate(table: BlockTable, numTokens: number): boolean {
-    const wanted = Math.ceil(numTokens / this.blockSize) - table.blocks.length;
+  grow(table: BlockTable, numTokens: number): boolean {
+    const wanted = Math.ceil(numTokens / this.#blockSize) - table.blocks.length;
     if (wanted <= 0) return true;
     const blocks = this.#pool.allocate(wanted);
     if (blocks === null) return false;
@@ -39,9 +71,45 @@ export class KvCacheManager {
     return true;
   }
 
-  /** Gives all blocks of a sequence back. */
+  /** Lets others find the full blocks among the first `numTokens` tokens: from now on they will be computed. */
+  publish(table: BlockTable, numTokens: number, numPublished: number): void {
+    if (!this.#isCaching) return;
+    const end = Math.floor(numTokens / this.#blockSize);
+    for (let index = Math.floor(numPublished / this.#blockSize); index < end; index += 1) {
+      this.#pool.remember(table.blocks[index]!, this.#hashOf(table, index));
+    }
+  }
+
+  /** Gives all blocks of a sequence back; those that were published can be found until they are reused. */
   free(table: BlockTable): void {
     this.#pool.free(table.blocks);
     table.blocks.length = 0;
+  }
+
+  /** Forgets every prefix. */
+  reset(): void {
+    this.#pool.forgetAll();
+  }
+
+  #findPrefix(table: BlockTable): number[] {
+    if (!this.#isCaching || !table.mayReadCache) return [];
+    const blocks: number[] = [];
+    const end = Math.floor((table.tokens.length - 1) / this.#blockSize);
+    for (let index = 0; index < end; index += 1) {
+      const block = this.#pool.find(this.#hashOf(table, index));
+      if (block === null) break;
+      blocks.push(block);
+    }
+    return blocks;
+  }
+
+  #hashOf(table: BlockTable, index: number): BlockHash {
+    const { blockHashes: hashes, tokens } = table;
+    while (hashes.length <= index) {
+      const start = hashes.length * this.#blockSize;
+      const parent = hashes.at(-1) ?? rootHash(table.cacheSalt);
+      hashes.push(blockHash(parent, tokens.slice(start, start + this.#blockSize)));
+    }
+    return hashes[index]!;
   }
 }

@@ -2,6 +2,7 @@
 // A request with n samples comes to the scheduler as n of these.
 
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
+import type { BlockHash } from '../kv-cache/prefix-hash.ts';
 
 export type RequestState = 'waiting' | 'running' | 'preempted' | 'finished';
 
@@ -37,6 +38,9 @@ export interface NewRequest {
   readonly promptTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
+  readonly cacheSalt: string | null;
+  /** False where every prompt token must be computed. */
+  readonly mayReadCache: boolean;
 }
 
 export class Request implements BlockTable {
@@ -49,6 +53,10 @@ export class Request implements BlockTable {
   /** Tokens whose keys and values are in the cache; it catches up with `tokens.length`. */
   numComputedTokens = 0;
   readonly blocks: number[] = [];
+  readonly blockHashes: BlockHash[] = [];
+  readonly cacheSalt: string | null;
+  readonly mayReadCache: boolean;
+  #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
 
   constructor(request: NewRequest) {
@@ -57,6 +65,8 @@ export class Request implements BlockTable {
     this.sampling = request.sampling;
     this.stop = request.stop;
     this.tokens = [...request.promptTokenIds];
+    this.cacheSalt = request.cacheSalt;
+    this.mayReadCache = request.mayReadCache;
   }
 
   get state(): RequestState {
@@ -65,6 +75,17 @@ export class Request implements BlockTable {
 
   get numOutputTokens(): number {
     return this.tokens.length - this.promptLength;
+  }
+
+  /** Prompt tokens that came from the prefix cache when the request was first admitted. */
+  get numCachedTokens(): number {
+    return this.#numCachedTokens ?? 0;
+  }
+
+  /** The first `numCachedTokens` tokens need no computing. */
+  startFrom(numCachedTokens: number): void {
+    this.numComputedTokens = numCachedTokens;
+    this.#numCachedTokens ??= numCachedTokens;
   }
 
   moveTo(state: RequestState): void {

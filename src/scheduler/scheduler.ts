@@ -2,22 +2,22 @@
 // There is no prefill phase and no decode phase: each request has tokens, some of them computed, and every step
 // lets the computed ones catch up under one token budget. The engine core is its only caller.
 
-import { KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
+import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import { type NewRequest, Request } from './request.ts';
 import type { ScheduledSequence, ScheduledStep } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 
-export interface SchedulerConfig {
+export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
-  readonly numBlocks: number;
-  readonly blockSize: number;
 }
 
 /** What a step added to one request. */
 export interface TokenOutput {
   readonly requestId: number;
   readonly tokenId: number;
+  /** Prompt tokens that came from the prefix cache. */
+  readonly numCachedTokens: number;
   /** Null while the request goes on. */
   readonly finish: Finish | null;
 }
@@ -41,7 +41,7 @@ export class Scheduler {
 
   constructor(config: SchedulerConfig) {
     this.#config = config;
-    this.#kvCache = new KvCacheManager(config.numBlocks, config.blockSize);
+    this.#kvCache = new KvCacheManager(config);
   }
 
   get hasUnfinished(): boolean {
@@ -72,19 +72,11 @@ export class Scheduler {
 
   /** Running requests first, then waiting ones as far as budget, seats and blocks go. */
   schedule(): ScheduledStep {
-    const scheduled = new Map<Request, ScheduledSequence>();
-    let budget = this.#config.maxNumBatchedTokens;
+    const scheduled = new Map<Request, number>();
     const preemptionsBefore = this.#preemptions;
-    for (let index = 0; index < this.#running.length && budget > 0; index += 1) {
-      const request = this.#running[index]!;
-      const numTokens = Math.min(budget, request.tokens.length - request.numComputedTokens);
-      budget += this.#makeRoom(request, numTokens, scheduled);
-      if (request.state !== 'running') break;
-      scheduled.set(request, this.#take(request, numTokens));
-      budget -= numTokens;
-    }
-    if (this.#preemptions === preemptionsBefore) this.#admitWaiting(budget, scheduled);
-    const sequences = [...scheduled.values()];
+    const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
+    const sequences = [...scheduled].map(([request, numTokens]) => this.#take(request, numTokens));
+    if (this.#preemptions === preemptionsBefore) this.#admitWaiting(budget, sequences);
     return { sequences, numTokens: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0) };
   }
 
@@ -98,9 +90,30 @@ export class Scheduler {
       request.tokens.push(tokenId);
       const finish = checkStop(request);
       if (finish !== null) this.#finish(request);
-      outputs.push({ requestId: request.id, tokenId, finish });
+      outputs.push({ requestId: request.id, tokenId, numCachedTokens: request.numCachedTokens, finish });
     }
     return outputs;
+  }
+
+  /** Forgets every cached prefix. @returns false, with nothing changed, while requests run. */
+  resetPrefixCache(): boolean {
+    if (this.#running.length > 0) return false;
+    this.#kvCache.reset();
+    return true;
+  }
+
+  /** Plans tokens of the running requests into `scheduled`. @returns what is left of the budget. */
+  #scheduleRunning(budget: number, scheduled: Map<Request, number>): number {
+    let left = budget;
+    for (let index = 0; index < this.#running.length && left > 0; index += 1) {
+      const request = this.#running[index]!;
+      const numTokens = Math.min(left, request.tokens.length - request.numComputedTokens);
+      left += this.#makeRoom(request, numTokens, scheduled);
+      if (request.state !== 'running') break;
+      scheduled.set(request, numTokens);
+      left -= numTokens;
+    }
+    return left;
   }
 
   /**
@@ -108,11 +121,11 @@ export class Scheduler {
    * running requests gives up its blocks, at worst `request` itself.
    * @returns tokens of this step's budget that preempted requests gave back.
    */
-  #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, ScheduledSequence>): number {
+  #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
     let returned = 0;
-    while (!this.#kvCache.allocate(request, request.numComputedTokens + numTokens)) {
+    while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
       const victim = this.#running.at(-1)!;
-      returned += scheduled.get(victim)?.tokenIds.length ?? 0;
+      returned += scheduled.get(victim) ?? 0;
       scheduled.delete(victim);
       this.#preempt(victim);
       if (victim === request) break;
@@ -120,25 +133,32 @@ export class Scheduler {
     return returned;
   }
 
-  #admitWaiting(budget: number, scheduled: Map<Request, ScheduledSequence>): void {
+  /** A running request is never preempted for a waiting one: the first that finds no blocks ends the round. */
+  #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
     let left = budget;
     while (left > 0 && this.#running.length < this.#config.maxNumSeqs) {
       const request = this.#waiting[0];
       if (request === undefined) return;
-      const numTokens = Math.min(left, request.tokens.length - request.numComputedTokens);
-      if (!this.#kvCache.allocate(request, request.numComputedTokens + numTokens)) return;
+      const numCachedTokens = this.#kvCache.admit(request, left);
+      if (numCachedTokens === null) return;
       this.#waiting.shift();
       request.moveTo('running');
+      request.startFrom(numCachedTokens);
       this.#running.push(request);
-      scheduled.set(request, this.#take(request, numTokens));
+      const numTokens = Math.min(left, request.tokens.length - numCachedTokens);
+      sequences.push(this.#take(request, numTokens));
       left -= numTokens;
     }
   }
 
-  /** Plans the next `numTokens` tokens and counts them as computed, so that the step after can be planned. */
+  /**
+   * Plans the next `numTokens` tokens and counts them as computed, so that the step after can be planned, and so
+   * that requests admitted behind it can share its blocks: a layer stores all keys before it reads any.
+   */
   #take(request: Request, numTokens: number): ScheduledSequence {
     const firstPosition = request.numComputedTokens;
     request.numComputedTokens += numTokens;
+    this.#kvCache.publish(request, request.numComputedTokens, firstPosition);
     const reachesEnd = request.numComputedTokens === request.tokens.length;
     return {
       requestId: request.id,
