@@ -72,6 +72,7 @@ export function toEngineRequests(
   return Array.from({ length: params.n }, (_, sample) => ({
     id: firstId + sample,
     promptTokenIds,
+    priority: 0,
     cacheSalt: null,
     mayReadCache: true,
     stop,

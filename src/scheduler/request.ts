@@ -38,6 +38,8 @@ export interface NewRequest {
   readonly promptTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
+  /** Lower is served earlier; 0 is usual. */
+  readonly priority: number;
   readonly cacheSalt: string | null;
   /** False where every prompt token must be computed. */
   readonly mayReadCache: boolean;
@@ -45,6 +47,9 @@ export interface NewRequest {
 
 export class Request implements BlockTable {
   readonly id: number;
+  /** Requests that came before it since the engine began. */
+  readonly arrival: number;
+  readonly priority: number;
   readonly promptLength: number;
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
@@ -59,8 +64,10 @@ export class Request implements BlockTable {
   #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
 
-  constructor(request: NewRequest) {
+  constructor(request: NewRequest, arrival: number) {
     this.id = request.id;
+    this.arrival = arrival;
+    this.priority = request.priority;
     this.promptLength = request.promptTokenIds.length;
     this.sampling = request.sampling;
     this.stop = request.stop;

@@ -4,6 +4,7 @@
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import { type NewRequest, Request } from './request.ts';
+import { compareUrgency, RequestQueue } from './request-queue.ts';
 import type { ScheduledSequence, ScheduledStep } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 
@@ -34,9 +35,10 @@ export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
   readonly #requests = new Map<number, Request>();
-  /** First come, first served; preempted requests go to the front. */
-  readonly #waiting: Request[] = [];
+  readonly #waiting = new RequestQueue();
+  /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
+  #numAdded = 0;
   #preemptions = 0;
 
   constructor(config: SchedulerConfig) {
@@ -59,9 +61,9 @@ export class Scheduler {
   }
 
   add(newRequest: NewRequest): void {
-    const request = new Request(newRequest);
+    const request = new Request(newRequest, this.#numAdded++);
     this.#requests.set(request.id, request);
-    this.#waiting.push(request);
+    this.#waiting.add(request);
   }
 
   /** Frees the request's blocks at once; an id that is not in flight is ignored. */
@@ -105,8 +107,10 @@ export class Scheduler {
   /** Plans tokens of the running requests into `scheduled`. @returns what is left of the budget. */
   #scheduleRunning(budget: number, scheduled: Map<Request, number>): number {
     let left = budget;
-    for (let index = 0; index < this.#running.length && left > 0; index += 1) {
-      const request = this.#running[index]!;
+    for (const request of [...this.#running]) {
+      if (left === 0) break;
+      // It may have given up its blocks to one before it.
+      if (request.state !== 'running') continue;
       const numTokens = Math.min(left, request.tokens.length - request.numComputedTokens);
       left += this.#makeRoom(request, numTokens, scheduled);
       if (request.state !== 'running') break;
@@ -117,14 +121,14 @@ export class Scheduler {
   }
 
   /**
-   * Allocates blocks for the next `numTokens` tokens of a running request; where the pool is empty the last of the
-   * running requests gives up its blocks, at worst `request` itself.
+   * Allocates blocks for the next `numTokens` tokens of a running request; where the pool is empty the least urgent
+   * of the running requests gives up its blocks, at worst `request` itself.
    * @returns tokens of this step's budget that preempted requests gave back.
    */
   #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
     let returned = 0;
     while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
-      const victim = this.#running.at(-1)!;
+      const victim = this.#running.reduce((a, b) => (compareUrgency(a, b) > 0 ? a : b));
       returned += scheduled.get(victim) ?? 0;
       scheduled.delete(victim);
       this.#preempt(victim);
@@ -137,11 +141,11 @@ export class Scheduler {
   #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
     let left = budget;
     while (left > 0 && this.#running.length < this.#config.maxNumSeqs) {
-      const request = this.#waiting[0];
-      if (request === undefined) return;
+      const request = this.#waiting.first;
+      if (request === null) return;
       const numCachedTokens = this.#kvCache.admit(request, left);
       if (numCachedTokens === null) return;
-      this.#waiting.shift();
+      this.#waiting.remove(request);
       request.moveTo('running');
       request.startFrom(numCachedTokens);
       this.#running.push(request);
@@ -175,13 +179,13 @@ export class Scheduler {
     this.#kvCache.free(request);
     request.numComputedTokens = 0;
     request.moveTo('preempted');
-    this.#waiting.unshift(request);
+    this.#waiting.add(request);
     this.#preemptions += 1;
   }
 
   #finish(request: Request): void {
-    const queue = request.state === 'running' ? this.#running : this.#waiting;
-    queue.splice(queue.indexOf(request), 1);
+    if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
+    else this.#waiting.remove(request);
     this.#kvCache.free(request);
     request.moveTo('finished');
     this.#requests.delete(request.id);

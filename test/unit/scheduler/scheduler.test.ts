@@ -18,6 +18,7 @@ function request(id: number, promptLength: number, maxTokens: number): NewReques
     promptTokenIds: Array.from({ length: promptLength }, (_, index) => ((id % 3) * 31 + index) % 97),
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0 },
     stop: { eosTokenId: null, stopTokenIds: [], maxTokens },
+    priority: 0,
     cacheSalt: null,
     mayReadCache: true,
   };
@@ -121,6 +122,25 @@ describe('Scheduler', () => {
     expect(outputs.get(2)).toHaveLength(30);
   });
 
+  it('serves a more urgent request before those that wait, and preempts the least urgent', () => {
+    const config = { ...CONFIG, maxNumSeqs: 2, numBlocks: 3 };
+    const scheduler = new Scheduler(config);
+    scheduler.add({ ...request(1, 16, 30), priority: 5 });
+    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    scheduler.add({ ...request(2, 16, 12), priority: 1 });
+    scheduler.add({ ...request(3, 16, 12), priority: 0 });
+    const order: number[] = [];
+    while (scheduler.hasUnfinished) {
+      const step = scheduler.schedule();
+      checkStep(step, scheduler, config);
+      for (const { requestId, finish } of scheduler.update(step, sampleStep(step))) {
+        if (finish !== null) order.push(requestId);
+      }
+    }
+    expect(order).toEqual([3, 2, 1]);
+    expect(scheduler.stats.preemptions).toBeGreaterThan(0);
+  });
+
   it.each([
     [
       'the end token',
@@ -152,6 +172,7 @@ describe('Scheduler', () => {
           fc.record({
             promptLength: fc.integer({ min: 1, max: 60 }),
             maxTokens: fc.integer({ min: 1, max: 30 }),
+            priority: fc.integer({ min: -1, max: 1 }),
           }),
           {
             minLength: 1,
@@ -166,9 +187,10 @@ describe('Scheduler', () => {
           enablePrefixCaching: fc.boolean(),
         }),
         (shapes, config) => {
-          const requests = shapes.map(({ promptLength, maxTokens }, id) =>
-            request(id, promptLength, maxTokens),
-          );
+          const requests = shapes.map(({ promptLength, maxTokens, priority }, id) => ({
+            ...request(id, promptLength, maxTokens),
+            priority,
+          }));
           const together = new Scheduler(config);
           for (const one of requests) together.add(one);
           const outputs = runToEnd(together, config);
