@@ -117,6 +117,9 @@ function addRequest(
   core.add({
     id,
     promptTokenIds,
+    priority: 0,
+    cacheSalt: null,
+    mayReadCache: false,
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0 },
     stop: { eosTokenId: null, stopTokenIds: [], maxTokens },
   });

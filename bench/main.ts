@@ -7,14 +7,18 @@ import { parseArgs } from 'node:util';
 import { engineSection } from './engine.ts';
 import { goldenSection } from './goldens.ts';
 import { kernelSection } from './kernels/kernels.ts';
+import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { formatSection, type Section } from './report.ts';
 import { serveSection } from './serve.ts';
+import { traceSection } from './trace.ts';
 
 const SECTIONS = {
   goldens: goldenSection,
   kernels: kernelSection,
   engine: engineSection,
+  load: loadSection,
+  trace: traceSection,
   serve: serveSection,
 } as const;
 

@@ -7,8 +7,8 @@ import { selectOps } from '../ops/select.ts';
 import { chooseNumBlocks } from '../runner/kv-budget.ts';
 import { ModelRunner } from '../runner/model-runner.ts';
 import type { NewRequest } from '../scheduler/request.ts';
-import { Scheduler, type SchedulerStats, type TokenOutput } from '../scheduler/scheduler.ts';
-import type { EngineInfo } from './messages.ts';
+import { Scheduler, type TokenOutput } from '../scheduler/scheduler.ts';
+import type { EngineInfo, EngineStats } from './messages.ts';
 
 export type OnProgress = (fraction: number, what: string) => void;
 
@@ -17,6 +17,7 @@ export class EngineCore {
   readonly #ops: Ops;
   readonly #scheduler: Scheduler;
   readonly #runner: ModelRunner;
+  #runSeconds = 0;
 
   private constructor(info: EngineInfo, ops: Ops, scheduler: Scheduler, runner: ModelRunner) {
     this.info = info;
@@ -57,8 +58,8 @@ export class EngineCore {
     return this.#scheduler.hasUnfinished;
   }
 
-  get stats(): SchedulerStats {
-    return this.#scheduler.stats;
+  get stats(): EngineStats {
+    return { ...this.#scheduler.stats, runSeconds: this.#runSeconds };
   }
 
   add(request: NewRequest): void {
@@ -72,7 +73,9 @@ export class EngineCore {
   /** Computes one step; what it returns is each request's new token, if it got one. */
   step(): TokenOutput[] {
     const step = this.#scheduler.schedule();
+    const startedAt = performance.now();
     const sampledTokens = this.#runner.run(step);
+    this.#runSeconds += (performance.now() - startedAt) / 1000;
     return this.#scheduler.update(step, sampledTokens);
   }
 

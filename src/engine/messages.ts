@@ -25,7 +25,10 @@ export interface EngineInfo {
   readonly maxConcurrency: number;
 }
 
-export type EngineStats = SchedulerStats;
+export interface EngineStats extends SchedulerStats {
+  /** Time spent in forward passes and sampling since the start. */
+  readonly runSeconds: number;
+}
 
 export type ToEngine =
   | { readonly type: 'add'; readonly request: NewRequest }

@@ -13,6 +13,8 @@ export interface OutputDelta {
   readonly index: number;
   readonly text: string;
   readonly tokenIds: readonly number[];
+  /** Prompt tokens that came from the prefix cache. */
+  readonly numCachedTokens: number;
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
   readonly stop_reason: number | string | null;
@@ -42,11 +44,11 @@ export class OutputProcessor {
 
   /** The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends. */
   process(output: TokenOutput): OutputDelta {
-    const { finish, tokenId } = output;
+    const { finish } = output;
     const added = this.#decode(output);
     const scan = this.#scan(added, finish !== null);
-    if (scan.stop !== null) return this.#delta(scan.text, tokenId, 'stop', scan.stop);
-    return this.#delta(scan.text, tokenId, finish?.reason ?? null, finish?.stopTokenId ?? null);
+    if (scan.stop !== null) return this.#delta(scan.text, output, 'stop', scan.stop);
+    return this.#delta(scan.text, output, finish?.reason ?? null, finish?.stopTokenId ?? null);
   }
 
   /** An end token is no text, nor is a stop token unless it was asked for. */
@@ -73,10 +75,10 @@ export class OutputProcessor {
 
   #delta(
     text: string,
-    tokenId: number,
+    { tokenId, numCachedTokens }: TokenOutput,
     finish_reason: FinishReason | null,
     stop_reason: number | string | null,
   ): OutputDelta {
-    return { index: this.#index, text, tokenIds: [tokenId], finish_reason, stop_reason };
+    return { index: this.#index, text, tokenIds: [tokenId], numCachedTokens, finish_reason, stop_reason };
   }
 }

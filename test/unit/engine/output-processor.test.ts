@@ -17,7 +17,7 @@ function run(text: string, input: SamplingInput): OutputDelta[] {
   const ids = [...text].map((character) => character.codePointAt(0)!);
   for (const [index, tokenId] of ids.entries()) {
     const finish = index === ids.length - 1 ? ({ reason: 'length', stopTokenId: null } as const) : null;
-    deltas.push(processor.process({ requestId: 0, tokenId, finish }));
+    deltas.push(processor.process({ requestId: 0, tokenId, numCachedTokens: 0, finish }));
     if (deltas.at(-1)!.finish_reason !== null) break;
   }
   return deltas;
@@ -74,7 +74,7 @@ describe('OutputProcessor', () => {
   it('shows a stop token only where it was asked for', () => {
     const finish = { reason: 'stop', stopTokenId: 65 } as const;
     const hidden = new OutputProcessor(0, resolveSamplingParams({}), codePoints);
-    expect(hidden.process({ requestId: 0, tokenId: 65, finish })).toMatchObject({
+    expect(hidden.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish })).toMatchObject({
       text: '',
       stop_reason: 65,
     });
@@ -83,15 +83,16 @@ describe('OutputProcessor', () => {
       resolveSamplingParams({ include_stop_str_in_output: true }),
       codePoints,
     );
-    expect(shown.process({ requestId: 0, tokenId: 65, finish }).text).toBe('A');
+    expect(shown.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish }).text).toBe('A');
   });
 
   it('makes no text without a tokenizer', () => {
     const processor = new OutputProcessor(2, resolveSamplingParams({}), null);
-    expect(processor.process({ requestId: 0, tokenId: 65, finish: null })).toEqual({
+    expect(processor.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish: null })).toEqual({
       index: 2,
       text: '',
       tokenIds: [65],
+      numCachedTokens: 0,
       finish_reason: null,
       stop_reason: null,
     });
