@@ -128,7 +128,7 @@ function deltas(
 
 function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
   for (let index = 0; index < n; index++) {
-    yield { index, text: '', tokenIds: [], finish_reason: 'length', stop_reason: null };
+    yield { index, text: '', tokenIds: [], numCachedTokens: 0, finish_reason: 'length', stop_reason: null };
   }
 }
 

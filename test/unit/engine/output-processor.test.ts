@@ -66,6 +66,7 @@ describe('OutputProcessor', () => {
     const delta = processor.process({
       requestId: 0,
       tokenId: 65,
+      numCachedTokens: 0,
       finish: { reason: 'stop', stopTokenId: null },
     });
     expect(delta).toMatchObject({ text: '', tokenIds: [65], finish_reason: 'stop', stop_reason: null });
