@@ -120,8 +120,10 @@ function addRequest(
     priority: 0,
     cacheSalt: null,
     mayReadCache: false,
-    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0 },
-    stop: { eosTokenId: null, stopTokenIds: [], maxTokens },
+    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },
+    rules: null,
+    numPromptLogprobs: null,
+    stop: { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens },
   });
 }
 

@@ -30,6 +30,10 @@ export interface EngineConfig {
   readonly skipTokenizerInit: boolean;
   /** `auto`: the model's generation_config.json; `svc`: no sampling defaults from the model; else a folder. */
   readonly generationConfig: string;
+  /** Fields of generation_config.json that win over that file. */
+  readonly overrideGenerationConfig: Readonly<Record<string, unknown>> | null;
+  /** Most log-probabilities a token that a request may ask for; -1 is no limit. */
+  readonly maxLogprobs: number;
 }
 
 export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
@@ -46,4 +50,6 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   seed: 0,
   skipTokenizerInit: false,
   generationConfig: 'auto',
+  overrideGenerationConfig: null,
+  maxLogprobs: 20,
 };

@@ -73,12 +73,15 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     blockSize: values.blockSize,
+    enablePrefixCaching: values.enablePrefixCaching,
     kvCacheMemoryBytes: values.kvCacheMemoryBytes,
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     numThreads: values.numThreads,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
     generationConfig: values.generationConfig,
+    overrideGenerationConfig: values.overrideGenerationConfig,
+    maxLogprobs: values.maxLogprobs,
   };
 }
 

@@ -124,6 +124,17 @@ export const OPTIONS = {
     help: "where sampling defaults come from: auto (the model's generation_config.json), svc (no such defaults) or a folder",
     isEngineOption: true,
   }),
+  overrideGenerationConfig: optional(json(), {
+    group: 'Model',
+    help: 'sampling defaults over those of --generation-config, in the spelling of generation_config.json; max_new_tokens is a limit on every answer',
+    defaultText: 'none',
+    isEngineOption: true,
+  }),
+  maxLogprobs: option(integer(-1), ENGINE_DEFAULTS.maxLogprobs, {
+    group: 'Model',
+    help: 'most log-probabilities a token that a request may ask for; -1 is no limit',
+    isEngineOption: true,
+  }),
   skipTokenizerInit: option(flag(), ENGINE_DEFAULTS.skipTokenizerInit, {
     group: 'Model',
     help: 'load no tokenizer: token ids in, token ids out',
@@ -149,6 +160,11 @@ export const OPTIONS = {
     group: 'Memory',
     help: 'exact size of the KV cache in bytes',
     defaultText: 'from --gpu-memory-utilization',
+    isEngineOption: true,
+  }),
+  enablePrefixCaching: option(flag(), ENGINE_DEFAULTS.enablePrefixCaching, {
+    group: 'Memory',
+    help: 'keep the KV blocks of finished requests for others that begin alike; --no-enable-prefix-caching computes every prompt',
     isEngineOption: true,
   }),
   kvTransferConfig: optional(json(), {

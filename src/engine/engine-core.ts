@@ -74,9 +74,9 @@ export class EngineCore {
   step(): TokenOutput[] {
     const step = this.#scheduler.schedule();
     const startedAt = performance.now();
-    const sampledTokens = this.#runner.run(step);
+    const result = this.#runner.run(step);
     this.#runSeconds += (performance.now() - startedAt) / 1000;
-    return this.#scheduler.update(step, sampledTokens);
+    return this.#scheduler.update(step, result);
   }
 
   close(): void {

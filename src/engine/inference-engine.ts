@@ -2,7 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, OverloadedError } from '../errors.ts';
-import { type GenerationConfig, readGenerationConfig } from '../models/generation-config.ts';
+import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
@@ -24,6 +24,7 @@ import { OutputQueue } from './output-queue.ts';
 export type { GenerationRequest, ModelLimits, PreparedRequest, Prompt } from './input-processor.ts';
 export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
+export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** Sequences in flight, waiting ones included, before new requests are turned away. */
 const MAX_IN_FLIGHT = 16_384;
@@ -46,16 +47,15 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     loaded: { readonly tokenizer: Tokenizer | null; readonly chatTemplate: ChatTemplate | null },
-    generation: GenerationConfig,
-    eosTokenIds: readonly number[],
+    samplingDefaults: SamplingDefaults,
+    limits: ModelLimits,
     seed: number,
   ) {
     this.#client = client;
     this.tokenizer = loaded.tokenizer;
     this.chatTemplate = loaded.chatTemplate;
-    this.samplingDefaults = generation.sampling;
-    const { maxModelLen, vocabSize } = client.info;
-    this.limits = { maxModelLen, vocabSize, eosTokenIds };
+    this.samplingDefaults = samplingDefaults;
+    this.limits = limits;
     this.#seed = seed;
   }
 
@@ -67,7 +67,10 @@ export class InferenceEngine {
     const starting = EngineClient.start(config, options);
     try {
       const modelConfig = await readModelConfig(config.modelPath);
-      const generation = await readGenerationConfig(config.modelPath, config.generationConfig);
+      const generation = await readGenerationConfig(config.modelPath, {
+        source: config.generationConfig,
+        override: config.overrideGenerationConfig,
+      });
       const loaded = config.skipTokenizerInit ? NO_TOKENIZER : await loadTokenizer(config.modelPath);
       const client = await starting;
       const primary = loaded.tokenizer?.eosTokenId ?? null;
@@ -78,7 +81,11 @@ export class InferenceEngine {
           ...generation.eosTokenIds,
         ]),
       ];
-      return new InferenceEngine(client, loaded, generation, eosTokenIds, config.seed);
+      const { maxModelLen, vocabSize } = client.info;
+      const { maxOutputTokens } = generation;
+      const { maxLogprobs } = config;
+      const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
+      return new InferenceEngine(client, loaded, generation.sampling, limits, config.seed);
     } catch (error) {
       // Both sides read the same folder and may both refuse it: the first error is the one to show.
       await starting.then(
@@ -157,11 +164,8 @@ export class InferenceEngine {
   #submit(request: PreparedRequest, queue: OutputQueue): number[] {
     const requests = toEngineRequests(request, this.limits, this.#nextId, this.#drawSeed());
     this.#nextId += requests.length;
-    const { skip_special_tokens: skipSpecialTokens } = request.params;
     for (const [index, engineRequest] of requests.entries()) {
-      const { promptTokenIds } = request;
-      const decoder = this.tokenizer?.decodeStream({ skipSpecialTokens, promptTokenIds }) ?? null;
-      const processor = new OutputProcessor(index, request.params, decoder);
+      const processor = new OutputProcessor(index, request, this.tokenizer);
       this.#client.add(engineRequest, {
         onToken: (output) => this.#process(processor, output, queue),
         onDeath: (error) => queue.fail(error),

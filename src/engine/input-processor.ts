@@ -2,8 +2,9 @@
 // every default filled in. The inference engine is its only caller.
 
 import { InvalidRequestError } from '../errors.ts';
+import type { LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
-import type { NewRequest } from '../scheduler/request.ts';
+import type { NewRequest, StopRule } from '../scheduler/request.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export type Prompt =
@@ -19,6 +20,8 @@ export interface GenerationRequest {
 export interface PreparedRequest {
   readonly promptTokenIds: readonly number[];
   readonly params: SamplingParams;
+  /** Each bad word as tokens, plain and behind a space. */
+  readonly badWords: readonly (readonly number[])[];
 }
 
 /** What of the model the checks need. */
@@ -27,11 +30,16 @@ export interface ModelLimits {
   readonly vocabSize: number;
   /** The first one ends a sequence silently; the others are reported as stop_reason. */
   readonly eosTokenIds: readonly number[];
+  /** No answer may be longer; null is no limit but the context. */
+  readonly maxOutputTokens: number | null;
+  /** Most log-probabilities a token that a request may ask for; -1 is no limit. */
+  readonly maxLogprobs: number;
 }
 
 /**
  * Tokenises and checks.
- * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, or text without a tokenizer.
+ * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
+ * that leave no token to sample, or text without a tokenizer.
  */
 export async function prepareRequest(
   request: GenerationRequest,
@@ -39,19 +47,18 @@ export async function prepareRequest(
   limits: ModelLimits,
 ): Promise<PreparedRequest> {
   const { params } = request;
-  if (tokenizer === null && params.stop.length > 0) {
-    throw new InvalidRequestError(
-      'stop strings need a tokenizer, and this server runs without one: use stop_token_ids',
-      {
-        param: 'stop',
-      },
-    );
-  }
-  const promptTokenIds = await tokenise(request.prompt, tokenizer);
-  checkIds(promptTokenIds, limits.vocabSize, 'prompt');
+  checkTextFields(params, tokenizer);
+  checkLogprobs('logprobs', params.logprobs, limits);
+  checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
+  const all = await tokenise(request.prompt, tokenizer);
+  checkIds(all, limits.vocabSize, 'prompt');
   checkIds(params.stop_token_ids, limits.vocabSize, 'stop_token_ids');
+  checkIds(params.allowed_token_ids ?? [], limits.vocabSize, 'allowed_token_ids');
+  checkIds(Object.keys(params.logit_bias).map(Number), limits.vocabSize, 'logit_bias');
+  const promptTokenIds = truncate(all, params, limits.maxModelLen);
   checkLength(promptTokenIds.length, limits.maxModelLen);
-  return { promptTokenIds, params };
+  checkChoice(params, limits);
+  return { promptTokenIds, params, badWords: await tokeniseWords(params.bad_words, tokenizer) };
 }
 
 /** One engine request for each of the n samples; `firstId` and the ids after it must be unused. */
@@ -62,20 +69,21 @@ export function toEngineRequests(
   defaultSeed: number,
 ): NewRequest[] {
   const { params, promptTokenIds } = request;
-  const [eosTokenId = null, ...otherEos] = params.ignore_eos ? [] : limits.eosTokenIds;
-  const room = limits.maxModelLen - promptTokenIds.length;
-  const stop = {
-    eosTokenId,
-    stopTokenIds: [...params.stop_token_ids, ...otherEos],
-    maxTokens: Math.min(room, params.max_tokens ?? room),
-  };
-  return Array.from({ length: params.n }, (_, sample) => ({
-    id: firstId + sample,
+  const { vocabSize } = limits;
+  const shared = {
     promptTokenIds,
     priority: 0,
     cacheSalt: null,
-    mayReadCache: true,
-    stop,
+    stop: stopRule(request, limits),
+    rules: logitRules(request, limits),
+  };
+  const numPromptLogprobs = numTop(params.prompt_logprobs, vocabSize);
+  return Array.from({ length: params.n }, (_, sample) => ({
+    ...shared,
+    id: firstId + sample,
+    // The prompt is the same for all samples: the first one answers for it, and so must compute all of it.
+    numPromptLogprobs: sample === 0 ? numPromptLogprobs : null,
+    mayReadCache: numPromptLogprobs === null || sample > 0,
     sampling: {
       temperature: params.temperature,
       topK: params.top_k,
@@ -83,8 +91,104 @@ export function toEngineRequests(
       minP: params.min_p,
       seed: params.seed ?? defaultSeed,
       sample,
+      numLogprobs: numTop(params.logprobs, vocabSize),
     },
   }));
+}
+
+function stopRule({ params, promptTokenIds }: PreparedRequest, limits: ModelLimits): StopRule {
+  const [eosTokenId = null, ...otherEos] = params.ignore_eos ? [] : limits.eosTokenIds;
+  const room = limits.maxModelLen - promptTokenIds.length;
+  return {
+    eosTokenId,
+    stopTokenIds: [...params.stop_token_ids, ...otherEos],
+    minTokens: params.min_tokens,
+    maxTokens: Math.min(room, params.max_tokens ?? room, limits.maxOutputTokens ?? room),
+  };
+}
+
+/** Null where the logits stay as they are. */
+function logitRules({ params, badWords }: PreparedRequest, limits: ModelLimits): LogitRules | null {
+  const rules: LogitRules = {
+    repetitionPenalty: params.repetition_penalty,
+    frequencyPenalty: params.frequency_penalty,
+    presencePenalty: params.presence_penalty,
+    biases: Object.entries(params.logit_bias).map(([id, bias]) => [Number(id), bias] as const),
+    allowedTokenIds: params.allowed_token_ids,
+    minTokens: params.min_tokens,
+    endTokenIds: endTokenIds(params, limits),
+    badWords,
+  };
+  const isPenalised =
+    rules.repetitionPenalty !== 1 || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0;
+  const isNeeded =
+    isPenalised ||
+    rules.biases.length + badWords.length + rules.minTokens > 0 ||
+    rules.allowedTokenIds !== null;
+  return isNeeded ? rules : null;
+}
+
+/** What may not come before min_tokens; ignored end tokens would end nothing, but are no text either. */
+function endTokenIds(params: SamplingParams, limits: ModelLimits): number[] {
+  return [...new Set([...limits.eosTokenIds, ...params.stop_token_ids])];
+}
+
+function numTop(asked: number | null, vocabSize: number): number | null {
+  if (asked === null) return null;
+  return asked === -1 ? vocabSize : Math.min(asked, vocabSize);
+}
+
+function truncate(ids: readonly number[], params: SamplingParams, maxModelLen: number): readonly number[] {
+  const { truncate_prompt_tokens: wanted, max_tokens } = params;
+  if (wanted === null) return ids;
+  if (wanted > maxModelLen) {
+    throw new InvalidRequestError(
+      `truncate_prompt_tokens must be at most the model's context of ${maxModelLen} tokens, got ${wanted}`,
+      { param: 'truncate_prompt_tokens' },
+    );
+  }
+  return ids.slice(-(wanted === -1 ? Math.max(1, maxModelLen - (max_tokens ?? 1)) : wanted));
+}
+
+async function tokeniseWords(words: readonly string[], tokenizer: Tokenizer | null): Promise<number[][]> {
+  if (tokenizer === null) return [];
+  const forms = [...new Set(words.flatMap((word) => [word, ` ${word.trimStart()}`]))];
+  const tokenised = forms.map((form) => tokenizer.encode(form, { addSpecialTokens: false }));
+  return (await Promise.all(tokenised)).filter((ids) => ids.length > 0);
+}
+
+function checkTextFields(params: SamplingParams, tokenizer: Tokenizer | null): void {
+  if (tokenizer !== null) return;
+  const instead = { stop: ': use stop_token_ids', bad_words: ': use logit_bias' };
+  for (const [param, hint] of Object.entries(instead)) {
+    const words = param === 'stop' ? params.stop : params.bad_words;
+    if (words.length === 0) continue;
+    throw new InvalidRequestError(`${param} needs a tokenizer, and this server runs without one${hint}`, {
+      param,
+    });
+  }
+}
+
+function checkLogprobs(param: string, asked: number | null, { maxLogprobs, vocabSize }: ModelLimits): void {
+  const wanted = asked === -1 ? vocabSize : (asked ?? 0);
+  if (maxLogprobs === -1 || wanted <= maxLogprobs) return;
+  const all = asked === -1 ? ` (the whole vocabulary, ${vocabSize})` : '';
+  throw new InvalidRequestError(
+    `${param} must be at most ${maxLogprobs}, got ${asked}${all}; --max-logprobs sets the limit`,
+    { param },
+  );
+}
+
+/** While the answer is short, min_tokens forbids the end tokens: something else must be allowed. */
+function checkChoice(params: SamplingParams, limits: ModelLimits): void {
+  const { allowed_token_ids: allowed, min_tokens } = params;
+  if (allowed === null || min_tokens === 0) return;
+  const ends = endTokenIds(params, limits);
+  if (!allowed.every((id) => ends.includes(id))) return;
+  throw new InvalidRequestError(
+    `allowed_token_ids has nothing but end and stop tokens, and min_tokens is ${min_tokens}: no token could be sampled`,
+    { param: 'allowed_token_ids' },
+  );
 }
 
 async function tokenise(prompt: Prompt, tokenizer: Tokenizer | null): Promise<readonly number[]> {

@@ -1,9 +1,11 @@
 // Tokens of one sample become text: detokenised as they come, searched for stop strings, held back where a stop
 // string might be growing. The inference engine has one a sample.
 
+import type { Logprobs } from '../ops/ops.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
-import type { DecodeStream } from '../tokenizer/tokenizer.ts';
+import type { DecodeStream, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { describeLogprobs, type PositionLogprobs } from './token-logprobs.ts';
 
 export type FinishReason = 'stop' | 'length';
 
@@ -15,6 +17,10 @@ export interface OutputDelta {
   readonly tokenIds: readonly number[];
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
+  /** One entry a token; null where nobody asked. */
+  readonly logprobs: readonly PositionLogprobs[] | null;
+  /** One entry a token of the prompt, null for the first of them; only with the first delta of the first sample. */
+  readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
   readonly stop_reason: number | string | null;
@@ -26,6 +32,12 @@ interface Scan {
   readonly stop: string | null;
 }
 
+/** What of a request its output depends on. */
+export interface OutputRequest {
+  readonly params: SamplingParams;
+  readonly promptTokenIds: readonly number[];
+}
+
 export class OutputProcessor {
   readonly #index: number;
   readonly #params: SamplingParams;
@@ -33,18 +45,29 @@ export class OutputProcessor {
   readonly #decoder: DecodeStream | null;
   /** Characters that may be the beginning of a stop string. */
   readonly #numHeldBack: number;
+  readonly #tokenizer: Tokenizer | null;
   #heldBack = '';
+  #numTokens = 0;
 
-  constructor(index: number, params: SamplingParams, decoder: DecodeStream | null) {
+  /** @param tokenizer null makes no text. */
+  constructor(index: number, request: OutputRequest, tokenizer: Tokenizer | null) {
+    const { params, promptTokenIds } = request;
     this.#index = index;
     this.#params = params;
-    this.#decoder = decoder;
+    this.#tokenizer = tokenizer;
+    const options = {
+      skipSpecialTokens: params.skip_special_tokens,
+      spacesBetweenSpecialTokens: params.spaces_between_special_tokens,
+      promptTokenIds,
+    };
+    this.#decoder = params.detokenize ? (tokenizer?.decodeStream(options) ?? null) : null;
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
   /** The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends. */
   process(output: TokenOutput): OutputDelta {
     const { finish } = output;
+    this.#numTokens += 1;
     const added = this.#decode(output);
     const scan = this.#scan(added, finish !== null);
     if (scan.stop !== null) return this.#delta(scan.text, output, 'stop', scan.stop);
@@ -60,12 +83,12 @@ export class OutputProcessor {
     return finish === null ? text : text + this.#decoder.flush();
   }
 
-  /** A match may begin in what was held back and end in what was added, never before. */
+  /** A match may begin in what was held back but must end in what was added: what came before was searched, or too early. */
   #scan(added: string, isLast: boolean): Scan {
     const text = this.#heldBack + added;
-    const { stop: stops, include_stop_str_in_output: isIncluded } = this.#params;
-    for (const stop of stops) {
-      const start = text.indexOf(stop);
+    const { stop: stops, include_stop_str_in_output: isIncluded, min_tokens } = this.#params;
+    for (const stop of this.#numTokens < min_tokens ? [] : stops) {
+      const start = text.indexOf(stop, Math.max(0, this.#heldBack.length - stop.length + 1));
       if (start >= 0) return { text: text.slice(0, isIncluded ? start + stop.length : start), stop };
     }
     const numReady = isLast ? text.length : Math.max(0, text.length - this.#numHeldBack);
@@ -75,10 +98,21 @@ export class OutputProcessor {
 
   #delta(
     text: string,
-    { tokenId, numCachedTokens }: TokenOutput,
+    output: TokenOutput,
     finish_reason: FinishReason | null,
     stop_reason: number | string | null,
   ): OutputDelta {
-    return { index: this.#index, text, tokenIds: [tokenId], numCachedTokens, finish_reason, stop_reason };
+    const { tokenId, numCachedTokens, logprobs, promptLogprobs: prompt } = output;
+    const describe = (rows: Logprobs): PositionLogprobs[] => describeLogprobs(rows, this.#tokenizer);
+    return {
+      index: this.#index,
+      text,
+      tokenIds: [tokenId],
+      numCachedTokens,
+      logprobs: logprobs === null ? null : describe(logprobs),
+      promptLogprobs: prompt === null ? null : [null, ...prompt.flatMap(describe)],
+      finish_reason,
+      stop_reason,
+    };
   }
 }

@@ -1,17 +1,20 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
+import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { modelFolder } from '../models/model-folder.ts';
+import { type BeamSearchInput, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import {
   resolveSamplingParams,
   type SamplingInput,
   type SamplingParams,
 } from '../sampling/sampling-params.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
+import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
-import { normalisePrompts, type PromptsInput } from './prompts.ts';
+import { type NormalisedPrompt, normalisePrompts, type PromptsInput } from './prompts.ts';
 import { OutputCollector, type RequestOutput } from './request-output.ts';
 
 /** What the protocol gives a program that names no max_tokens. */
@@ -70,11 +73,7 @@ export class LLM {
     const normalised = normalisePrompts(prompts);
     const params = resolveAll(samplingParams, normalised.length, engine);
     const jobs = await Promise.all(
-      normalised.map(({ text, tokenIds }, index) => {
-        const prompt: Prompt =
-          tokenIds === null ? { text: text ?? '', addSpecialTokens: true } : { tokenIds };
-        return this.#prepare(engine, text, prompt, params[index]!);
-      }),
+      normalised.map((prompt, index) => this.#prepare(engine, prompt.text, toPrompt(prompt), params[index]!)),
     );
     return this.#run(engine, jobs, options);
   }
@@ -101,6 +100,23 @@ export class LLM {
       }),
     );
     return this.#run(engine, jobs, options);
+  }
+
+  /**
+   * The most probable continuations of each prompt, found by beam search.
+   * @returns one list of sequences a prompt, in the order of the prompts, the best sequence first.
+   * @throws InvalidRequestError before anything runs, where a prompt or a field is wrong.
+   */
+  async beamSearch(prompts: PromptsInput, params: BeamSearchInput): Promise<BeamSearchOutput[]> {
+    const engine = await this.#engine;
+    const resolved = resolveBeamSearchParams(params, engine.limits);
+    const prepared = await Promise.all(
+      normalisePrompts(prompts).map((prompt) => prepareBeamSearch(engine, toPrompt(prompt), resolved)),
+    );
+    const found = prepared.map(async (promptTokenIds) => ({
+      sequences: await describeBeams(engine, await beamSearch(engine, promptTokenIds, resolved)),
+    }));
+    return Promise.all(found);
   }
 
   /** Ends the engine; calls in flight are rejected. */
@@ -158,8 +174,12 @@ async function complete(
     request_id: requestId,
     prompt: text,
     prompt_token_ids: prepared.promptTokenIds,
-    outputs: collector.finish(),
+    ...collector.finish(),
   };
+}
+
+function toPrompt({ text, tokenIds }: NormalisedPrompt): Prompt {
+  return tokenIds === null ? { text: text ?? '', addSpecialTokens: true } : { tokenIds };
 }
 
 /** One complete set a prompt. Fields that a given set leaves out take the protocol's defaults, not the model's. */

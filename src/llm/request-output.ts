@@ -1,6 +1,19 @@
 // What `LLM` gives back for one prompt.
 
-import type { FinishReason, OutputDelta } from '../engine/inference-engine.ts';
+import type { FinishReason, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+
+/** How probable a token was. */
+export interface Logprob {
+  /** Natural logarithm, of the model's own distribution before penalties and temperature. */
+  readonly logprob: number;
+  /** 1 is the most probable. */
+  readonly rank: number;
+  /** Null without a tokenizer. */
+  readonly decoded_token: string | null;
+}
+
+/** By token id: the token that stands at a place first, then the most probable ones. */
+export type TokenLogprobs = ReadonlyMap<number, Logprob>;
 
 /** One of the n samples of a prompt. */
 export interface CompletionOutput {
@@ -8,6 +21,10 @@ export interface CompletionOutput {
   readonly text: string;
   /** With the end or stop token, where one ended it. */
   readonly token_ids: readonly number[];
+  /** Sum over the tokens; null where no logprobs were asked for. */
+  readonly cumulative_logprob: number | null;
+  /** One entry a token; null where none were asked for. */
+  readonly logprobs: readonly TokenLogprobs[] | null;
   readonly finish_reason: FinishReason;
   /** The stop string or stop token that ended it; null for the end token and for length. */
   readonly stop_reason: number | string | null;
@@ -18,42 +35,78 @@ export interface RequestOutput {
   /** Null where the prompt was given as token ids. */
   readonly prompt: string | null;
   readonly prompt_token_ids: readonly number[];
+  /** One entry a token of the prompt, null for the first; null where none were asked for. */
+  readonly prompt_logprobs: readonly (TokenLogprobs | null)[] | null;
   /** n entries, in order of their index. */
   readonly outputs: readonly CompletionOutput[];
+  /** Prompt tokens that came from the prefix cache. */
+  readonly num_cached_tokens: number;
+}
+
+/** One sample while it grows. */
+interface Growing {
+  text: string;
+  readonly tokenIds: number[];
+  readonly positions: PositionLogprobs[];
+  last: OutputDelta | null;
 }
 
 /** Collects the deltas of one request, sample by sample. */
 export class OutputCollector {
-  readonly #texts: string[];
-  readonly #tokenIds: number[][];
-  readonly #last: OutputDelta[] = [];
+  readonly #samples: readonly Growing[];
+  #promptLogprobs: OutputDelta['promptLogprobs'] = null;
 
   constructor(numSamples: number) {
-    this.#texts = Array.from({ length: numSamples }, () => '');
-    this.#tokenIds = Array.from({ length: numSamples }, () => []);
+    this.#samples = Array.from({ length: numSamples }, () => ({
+      text: '',
+      tokenIds: [],
+      positions: [],
+      last: null,
+    }));
   }
 
   add(delta: OutputDelta): void {
-    this.#texts[delta.index] += delta.text;
-    this.#tokenIds[delta.index]!.push(...delta.tokenIds);
-    this.#last[delta.index] = delta;
+    const sample = this.#samples[delta.index]!;
+    sample.text += delta.text;
+    sample.tokenIds.push(...delta.tokenIds);
+    sample.positions.push(...(delta.logprobs ?? []));
+    sample.last = delta;
+    this.#promptLogprobs ??= delta.promptLogprobs;
   }
 
   get numTokens(): number {
-    return this.#tokenIds.reduce((sum, ids) => sum + ids.length, 0);
+    return this.#samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
   }
 
   /** Every sample must have got its last delta. */
-  finish(): CompletionOutput[] {
-    return this.#last.map(({ index, finish_reason, stop_reason }) => {
-      if (finish_reason === null) throw new Error(`sample ${index} has not finished`);
-      return {
-        index,
-        text: this.#texts[index]!,
-        token_ids: this.#tokenIds[index]!,
-        finish_reason,
-        stop_reason,
-      };
-    });
+  finish(): Pick<RequestOutput, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
+    return {
+      prompt_logprobs:
+        this.#promptLogprobs?.map((one) => (one === null ? null : toTokenLogprobs(one))) ?? null,
+      outputs: this.#samples.map(completionOf),
+      num_cached_tokens: this.#samples[0]?.last?.numCachedTokens ?? 0,
+    };
   }
+}
+
+function completionOf({ text, tokenIds, positions, last }: Growing, index: number): CompletionOutput {
+  if (last === null || last.finish_reason === null) throw new Error(`sample ${index} has not finished`);
+  const hasLogprobs = last.logprobs !== null;
+  return {
+    index,
+    text,
+    token_ids: tokenIds,
+    cumulative_logprob: hasLogprobs ? positions.reduce((sum, { logprob }) => sum + logprob, 0) : null,
+    logprobs: hasLogprobs ? positions.map(toTokenLogprobs) : null,
+    finish_reason: last.finish_reason,
+    stop_reason: last.stop_reason,
+  };
+}
+
+export function toTokenLogprobs(position: PositionLogprobs): TokenLogprobs {
+  const map = new Map<number, Logprob>();
+  for (const { tokenId, logprob, rank, token } of [position, ...position.top]) {
+    if (!map.has(tokenId)) map.set(tokenId, { logprob, rank, decoded_token: token?.text ?? null });
+  }
+  return map;
 }

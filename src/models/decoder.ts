@@ -47,7 +47,12 @@ export class Decoder implements Model {
     const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
     const x = ops.embedding(inputs.tokenIds, parts.embedding);
     for (const layer of parts.layers) ops.scope(() => layer(x, step));
-    const wanted = ops.gatherRows(x, inputs.logitRows);
+    return x;
+  }
+
+  logits(hidden: Tensor, rows: Int32Array): Tensor {
+    const { ops, parts } = this;
+    const wanted = ops.gatherRows(hidden, rows);
     return ops.linear(ops.rmsNorm(wanted, parts.finalNorm, this.config.rmsNormEps, this.dtype), parts.head);
   }
 }

@@ -12,11 +12,20 @@ export interface GenerationConfig {
     readonly top_p?: number;
     readonly top_k?: number;
     readonly min_p?: number;
+    readonly repetition_penalty?: number;
     readonly max_tokens?: number;
   };
   readonly eosTokenIds: readonly number[];
-  /** Defaults that the file sets and svc cannot apply yet, as `field value`, for a warning at start. */
-  readonly notApplied: readonly string[];
+  /** No answer may be longer: a max_new_tokens that the user named, not one that the model brings. */
+  readonly maxOutputTokens: number | null;
+}
+
+/** Where sampling defaults come from. */
+export interface GenerationConfigOptions {
+  /** `auto`: the model's own file, which may be missing; `svc`: only its end tokens; else a folder. */
+  readonly source: string;
+  /** Fields that win over those of the file. */
+  readonly override: Readonly<Record<string, unknown>> | null;
 }
 
 const schema = z.object({
@@ -29,39 +38,64 @@ const schema = z.object({
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
 });
 
+type Fields = z.output<typeof schema>;
+
 /** What the library that writes these files would do anyway: such a value is no choice of the model's makers. */
-const LIBRARY_DEFAULTS: Readonly<Record<string, number>> = { temperature: 1, top_p: 1, top_k: 50, min_p: 0 };
+const LIBRARY_DEFAULTS: Fields = { temperature: 1, top_p: 1, top_k: 50, min_p: 0, repetition_penalty: 1 };
 
 /**
- * @param source `auto`: the model's own file, which may be missing; `svc`: only its end tokens; else a folder.
- * @throws ModelLoadError when the file is malformed; ConfigError when the folder named by the user has none.
+ * @throws ModelLoadError when the file is malformed.
+ * @throws ConfigError when the folder named by the user has none, or the override is wrong.
  */
-export function readGenerationConfig(folder: string, source: string): GenerationConfig {
+export function readGenerationConfig(folder: string, options: GenerationConfigOptions): GenerationConfig {
+  const { source } = options;
   const isNamed = source !== 'auto' && source !== 'svc';
-  const path = join(isNamed ? source : folder, 'generation_config.json');
+  const override = parseOverride(options.override ?? {});
+  const file = readFields(isNamed ? source : folder, isNamed);
+  const defaults = { ...(source === 'svc' ? {} : withoutLibraryDefaults(file)), ...override };
+  const { temperature, top_p, top_k, min_p, repetition_penalty, max_new_tokens: max_tokens } = defaults;
+  const eos = override.eos_token_id ?? file.eos_token_id ?? [];
+  return {
+    sampling: present({ temperature, top_p, top_k, min_p, repetition_penalty, max_tokens }),
+    eosTokenIds: [eos].flat(),
+    maxOutputTokens: override.max_new_tokens ?? (isNamed ? file.max_new_tokens : null) ?? null,
+  };
+}
+
+function readFields(folder: string, isNamed: boolean): Fields {
+  const path = join(folder, 'generation_config.json');
   const fields = readJsonIfPresent(path, schema);
   if (fields === null && isNamed) {
     throw new ConfigError(
-      `--generation-config ${source}: there is no ${path}; name a folder that holds generation_config.json, ` +
+      `--generation-config ${folder}: there is no ${path}; name a folder that holds generation_config.json, ` +
         'or auto, or svc',
       { param: 'generation-config' },
     );
   }
-  if (fields === null) return { sampling: {}, eosTokenIds: [], notApplied: [] };
-  const eosTokenIds = [fields.eos_token_id ?? []].flat();
-  if (source === 'svc') return { sampling: {}, eosTokenIds, notApplied: [] };
-  const { temperature, top_p, top_k, min_p, max_new_tokens: max_tokens, repetition_penalty } = fields;
-  const penalised = repetition_penalty && repetition_penalty !== 1;
-  return {
-    sampling: chosen({ temperature, top_p, top_k, min_p, max_tokens }),
-    eosTokenIds,
-    notApplied: penalised ? [`repetition_penalty ${repetition_penalty}`] : [],
-  };
+  return fields ?? {};
 }
 
-function chosen(fields: Record<string, number | null | undefined>): GenerationConfig['sampling'] {
-  const set = Object.entries(fields).filter(
-    ([field, value]) => value !== null && value !== undefined && value !== LIBRARY_DEFAULTS[field],
+function parseOverride(override: Readonly<Record<string, unknown>>): Fields {
+  const parsed = schema.strict().safeParse(override);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  const field = issue?.path.join('.') ?? '';
+  throw new ConfigError(
+    `--override-generation-config: ${field === '' ? '' : `${field}: `}${issue?.message ?? 'invalid'}; ` +
+      `its fields are ${Object.keys(schema.shape).join(', ')}`,
+    { param: 'override-generation-config' },
   );
-  return Object.fromEntries(set);
+}
+
+function withoutLibraryDefaults(fields: Fields): Fields {
+  const chosen = Object.entries(fields).filter(
+    ([field, value]) => value !== Object.entries(LIBRARY_DEFAULTS).find(([name]) => name === field)?.[1],
+  );
+  return Object.fromEntries(chosen);
+}
+
+function present(fields: Record<string, number | null | undefined>): GenerationConfig['sampling'] {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
+  );
 }

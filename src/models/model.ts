@@ -13,8 +13,6 @@ export interface ForwardInputs {
   /** [tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
-  /** Rows of the batch whose logits are wanted. */
-  readonly logitRows: Int32Array;
 }
 
 export interface Model {
@@ -23,6 +21,8 @@ export interface Model {
   /** Packed bytes that a decode step streams through the processor. */
   readonly weightBytes: number;
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
-  /** @returns f32 logits [logitRows, vocab], valid until the enclosing `ops.scope` ends. */
+  /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
+  /** @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long. */
+  logits(hidden: Tensor, rows: Int32Array): Tensor;
 }

@@ -80,6 +80,34 @@ export interface NativeBackend {
     maxBlocks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
   ): void;
+  restrictLogits(
+    ...rest: [...logits: TensorArgs, rows: Int32Array, starts: Int32Array, ids: Int32Array]
+  ): void;
+  editLogits(
+    ...rest: [
+      ...logits: TensorArgs,
+      rows: Int32Array,
+      starts: Int32Array,
+      ids: Int32Array,
+      biases: Float32Array,
+      counts: Int32Array,
+      repetition: Float32Array,
+      frequency: Float32Array,
+      presence: Float32Array,
+    ]
+  ): void;
+  logprobs(
+    ...rest: [
+      ...logits: TensorArgs,
+      numTop: number,
+      rows: Int32Array,
+      tokenIds: Int32Array,
+      logprobs: Float32Array,
+      ranks: Int32Array,
+      topIds: Int32Array,
+      topLogprobs: Float32Array,
+    ]
+  ): void;
   sample(
     ...rest: [
       ...logits: TensorArgs,

@@ -116,6 +116,42 @@ export interface SamplingRows {
   readonly uniform: Float64Array;
 }
 
+/** Ids listed row by row: those of rows[i] are ids[starts[i]] up to ids[starts[i + 1] - 1]. */
+export interface IdLists {
+  /** [n] rows of logits, each once. */
+  readonly rows: Int32Array;
+  /** [n + 1] */
+  readonly starts: Int32Array;
+  readonly ids: Int32Array;
+}
+
+/** Changes of single logits; an id may come twice in a row, its changes follow each other. */
+export interface LogitEdits extends IdLists {
+  /** One a listed id: added first; -Infinity forbids the token. */
+  readonly biases: Float32Array;
+  /** One a listed id: how often the answer has it; -1 is a token that no penalty touches. */
+  readonly counts: Int32Array;
+  /** [n] A count of 0 or more divides a positive logit by this and multiplies a negative one. */
+  readonly repetition: Float32Array;
+  /** [n] Taken off once a count. */
+  readonly frequency: Float32Array;
+  /** [n] Taken off once where the count is above 0. */
+  readonly presence: Float32Array;
+}
+
+/** Natural log-probabilities of chosen tokens and of the most probable ones, a row each. */
+export interface Logprobs {
+  /** [rows] The chosen tokens. */
+  readonly tokenIds: ArrayLike<number>;
+  readonly logprobs: ArrayLike<number>;
+  /** 1 is the most probable: one more than there are tokens with a larger logit. */
+  readonly ranks: ArrayLike<number>;
+  readonly numTop: number;
+  /** [rows, numTop] The most probable first, the lower id first among equals. */
+  readonly topIds: ArrayLike<number>;
+  readonly topLogprobs: ArrayLike<number>;
+}
+
 export interface Ops {
   readonly backend: 'cpu' | 'reference';
   /** What runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
@@ -177,6 +213,18 @@ export interface Ops {
 
   /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
   gatherRows(x: Tensor, rows: Int32Array): Tensor;
+
+  /** logits [rows, vocab] f32: in the given rows every token but the listed ones becomes -Infinity, in place. */
+  restrictLogits(logits: Tensor, allowed: IdLists): void;
+
+  /** logits [rows, vocab] f32, changed in place: bias, repetition, frequency, presence, each rounded to f32. */
+  editLogits(logits: Tensor, edits: LogitEdits): void;
+
+  /**
+   * Log-softmax of `rows` of logits [any, vocab] f32 at `tokenIds`, one a row, and at the `numTop` largest.
+   * numTop is at most vocab.
+   */
+  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs;
 
   /** logits [rows, vocab] f32 -> one token id a row. */
   sample(logits: Tensor, rows: SamplingRows): Int32Array;

@@ -2,7 +2,8 @@
 // The model runner is its only caller.
 
 import type { ForwardInputs } from '../models/model.ts';
-import type { SamplingRows } from '../ops/ops.ts';
+import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
+import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { ScheduledSequence, ScheduledStep } from '../scheduler/scheduled-step.ts';
 
@@ -16,7 +17,6 @@ export function buildForwardInputs(step: ScheduledStep, blockSize: number): Forw
   const queryStarts = new Int32Array(sequences.length + 1);
   const contextLengths = new Int32Array(sequences.length);
   const blockTables = new Int32Array(sequences.length * maxBlocks);
-  const logitRows: number[] = [];
   let row = 0;
   for (const [index, sequence] of sequences.entries()) {
     const { firstPosition, blocks } = sequence;
@@ -29,15 +29,13 @@ export function buildForwardInputs(step: ScheduledStep, blockSize: number): Forw
       slotMapping[row] = blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
     }
     queryStarts[index + 1] = row;
-    if (sequence.sampling !== null) logitRows.push(row - 1);
   }
   const batch = { numSequences: sequences.length, queryStarts, contextLengths, blockTables, maxBlocks };
-  return { tokenIds, positions, slotMapping, batch, logitRows: Int32Array.from(logitRows) };
+  return { tokenIds, positions, slotMapping, batch };
 }
 
-/** One row for each sequence of `step` that samples, in order. */
-export function buildSamplingRows(step: ScheduledStep): SamplingRows {
-  const sampled = step.sequences.filter((sequence) => sequence.sampling !== null);
+/** One row for each of `sampled`, sequences that all sample. */
+export function buildSamplingRows(sampled: readonly ScheduledSequence[]): SamplingRows {
   return {
     temperature: Float32Array.from(sampled, (sequence) => sequence.sampling!.temperature),
     topK: Int32Array.from(sampled, (sequence) => sequence.sampling!.topK),
@@ -51,4 +49,42 @@ export function buildSamplingRows(step: ScheduledStep): SamplingRows {
 function drawUniform(sequence: ScheduledSequence): number {
   const { seed, sample, temperature } = sequence.sampling!;
   return temperature === 0 ? 0 : uniform(seed, sample, sequence.firstPosition + sequence.tokenIds.length);
+}
+
+/** `edits[row]` of all rows that are changed, as the op wants them; null where no row is. */
+export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits | null {
+  const changed = entriesOf(edits, (one) => one.ids.length > 0);
+  if (changed.length === 0) return null;
+  return {
+    ...buildLists(changed.map(([row, { ids }]) => [row, ids])),
+    biases: Float32Array.from(changed.flatMap(([, { biases }]) => biases)),
+    counts: Int32Array.from(changed.flatMap(([, { counts }]) => counts)),
+    repetition: Float32Array.from(changed, ([, { repetition }]) => repetition),
+    frequency: Float32Array.from(changed, ([, { frequency }]) => frequency),
+    presence: Float32Array.from(changed, ([, { presence }]) => presence),
+  };
+}
+
+/** The tokens that restricted rows may sample; null where no row is restricted. */
+export function buildAllowedIds(edits: readonly (RowEdits | null)[]): IdLists | null {
+  const restricted = entriesOf(edits, ({ allowedTokenIds }) => allowedTokenIds !== null);
+  if (restricted.length === 0) return null;
+  return buildLists(restricted.map(([row, { allowedTokenIds }]) => [row, allowedTokenIds ?? []]));
+}
+
+function entriesOf(
+  edits: readonly (RowEdits | null)[],
+  isWanted: (edits: RowEdits) => boolean,
+): [row: number, edits: RowEdits][] {
+  return edits.flatMap((one, row) => (one !== null && isWanted(one) ? [[row, one]] : []));
+}
+
+function buildLists(lists: readonly (readonly [row: number, ids: readonly number[]])[]): IdLists {
+  const starts = new Int32Array(lists.length + 1);
+  for (const [index, [, ids]] of lists.entries()) starts[index + 1] = starts[index]! + ids.length;
+  return {
+    rows: Int32Array.from(lists, ([row]) => row),
+    starts,
+    ids: Int32Array.from(lists.flatMap(([, ids]) => ids)),
+  };
 }

@@ -1,9 +1,12 @@
-// Runs a scheduled step: inputs, forward pass, sampling. The engine core is its only caller; it owns the KV memory.
+// Runs a scheduled step: inputs, forward pass, log-probabilities, sampling. The engine core is its only caller; it
+// owns the KV memory.
 
 import type { Model } from '../models/model.ts';
-import type { KvCache, Ops } from '../ops/ops.ts';
-import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
-import { buildForwardInputs, buildSamplingRows } from './batch-inputs.ts';
+import type { KvCache, Ops, Tensor } from '../ops/ops.ts';
+import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import { buildForwardInputs } from './batch-inputs.ts';
+import { scorePrompts } from './prompt-scoring.ts';
+import { sampleRows } from './token-sampling.ts';
 
 export class ModelRunner {
   readonly #ops: Ops;
@@ -16,14 +19,36 @@ export class ModelRunner {
     this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize));
   }
 
-  /** @returns one token id for each sequence of `step` that samples, in order. */
-  run(step: ScheduledStep): Int32Array {
+  run(step: ScheduledStep): StepResult {
     const inputs = buildForwardInputs(step, this.#cache.shape.blockSize);
     return this.#ops.scope(() => {
-      const logits = this.#model.forward(inputs, this.#cache);
-      return inputs.logitRows.length === 0
-        ? new Int32Array(0)
-        : this.#ops.sample(logits, buildSamplingRows(step));
+      const hidden = this.#model.forward(inputs, this.#cache);
+      const { queryStarts } = inputs.batch;
+      const promptLogprobs = scorePrompts(this.#ops, this.#model, hidden, step, queryStarts);
+      return { ...this.#sample(step, hidden, queryStarts), promptLogprobs };
     });
+  }
+
+  #sample(
+    step: ScheduledStep,
+    hidden: Tensor,
+    queryStarts: Int32Array,
+  ): Pick<StepResult, 'tokenIds' | 'logprobs'> {
+    const sampled = [...step.sequences.entries()].filter(([, { sampling }]) => sampling !== null);
+    const tokenIds = new Array<number | null>(step.sequences.length).fill(null);
+    const logprobs: StepResult['logprobs'][number][] = tokenIds.map(() => null);
+    if (sampled.length === 0) return { tokenIds, logprobs };
+    // Each sequence samples from its last row.
+    const rows = Int32Array.from(sampled, ([index]) => queryStarts[index + 1]! - 1);
+    const result = sampleRows(
+      this.#ops,
+      this.#model.logits(hidden, rows),
+      sampled.map(([, sequence]) => sequence),
+    );
+    for (const [row, [index]] of sampled.entries()) {
+      tokenIds[index] = result.tokenIds[row]!;
+      logprobs[index] = result.logprobs[row]!;
+    }
+    return { tokenIds, logprobs };
   }
 }

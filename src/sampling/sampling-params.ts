@@ -9,6 +9,8 @@ const MAX_N = 16384;
 const text = z.string();
 const nonEmptyText = text.min(1, 'must not contain empty strings');
 const tokenIds = z.array(z.int().nonnegative());
+const penalty = z.number().min(-2).max(2);
+const numLogprobs = z.int().min(-1);
 
 /** The fields of sampling that svc serves, in the protocol's spelling; null and absent mean the default. */
 export const samplingFields = {
@@ -23,23 +25,28 @@ export const samplingFields = {
   include_stop_str_in_output: z.boolean().nullish(),
   ignore_eos: z.boolean().nullish(),
   max_tokens: z.int().min(1).nullish(),
+  min_tokens: z.int().min(0).nullish(),
+  presence_penalty: penalty.nullish(),
+  frequency_penalty: penalty.nullish(),
+  repetition_penalty: z.number().gt(0).nullish(),
+  logit_bias: z.record(z.string().regex(/^\d+$/, 'keys must be token ids'), z.number()).nullish(),
+  allowed_token_ids: tokenIds.min(1, 'must not be empty: leave it out to allow all tokens').nullish(),
+  bad_words: z.array(nonEmptyText).nullish(),
+  /** True asks for one; -1 for the whole vocabulary. */
+  logprobs: z.union([z.boolean(), numLogprobs]).nullish(),
+  prompt_logprobs: numLogprobs.nullish(),
+  truncate_prompt_tokens: z
+    .int()
+    .refine((value) => value === -1 || value >= 1, 'must be -1 or at least 1')
+    .nullish(),
+  detokenize: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
+  spaces_between_special_tokens: z.boolean().nullish(),
 } as const;
 
 /** Fields that the protocol defines and this version refuses, with the value that means "not used". */
 export const unavailableSamplingFields: Readonly<Record<string, readonly unknown[]>> = {
-  presence_penalty: [0],
-  frequency_penalty: [0],
-  repetition_penalty: [1],
-  logit_bias: [],
-  logprobs: [false],
-  prompt_logprobs: [],
-  min_tokens: [0],
-  allowed_token_ids: [],
-  bad_words: [],
   logprob_token_ids: [],
-  truncate_prompt_tokens: [],
-  spaces_between_special_tokens: [true],
   use_beam_search: [false],
   length_penalty: [1],
   best_of: [1],
@@ -56,6 +63,7 @@ export interface SamplingDefaults {
   readonly top_p?: number;
   readonly top_k?: number;
   readonly min_p?: number;
+  readonly repetition_penalty?: number;
   readonly max_tokens?: number;
 }
 
@@ -74,11 +82,34 @@ export interface SamplingParams {
   readonly ignore_eos: boolean;
   /** Null is all that fits into the context. */
   readonly max_tokens: number | null;
+  /** No end token, stop token or stop string counts before this many tokens. */
+  readonly min_tokens: number;
+  readonly presence_penalty: number;
+  readonly frequency_penalty: number;
+  readonly repetition_penalty: number;
+  /** By token id, each from -100 to 100. */
+  readonly logit_bias: Readonly<Record<string, number>>;
+  /** Null allows all. */
+  readonly allowed_token_ids: readonly number[] | null;
+  readonly bad_words: readonly string[];
+  /** Most probable tokens to report beside each sampled one, -1 for all; null reports nothing. */
+  readonly logprobs: number | null;
+  /** The same for the tokens of the prompt. */
+  readonly prompt_logprobs: number | null;
+  /** Keep this many tokens at the end of the prompt; -1 as many as leave room for the answer. */
+  readonly truncate_prompt_tokens: number | null;
+  /** False makes no text. */
+  readonly detokenize: boolean;
   readonly skip_special_tokens: boolean;
+  readonly spaces_between_special_tokens: boolean;
 }
 
 /** Greedy below this temperature: the division would only turn rounding into noise. */
 const GREEDY_BELOW = 1e-5;
+/** Biases beyond this are cut to it. */
+const MAX_BIAS = 100;
+
+type Given = z.output<typeof schema>;
 
 /**
  * Checks `input` and fills in what it leaves out.
@@ -90,29 +121,89 @@ export function resolveSamplingParams(input: SamplingInput, defaults: SamplingDe
   const parsed = schema.safeParse(input);
   if (!parsed.success) throw firstIssue(parsed.error, input);
   const given = parsed.data;
+  const params = {
+    ...drawing(given, defaults),
+    ...logitRules(given, defaults),
+    ...ending(given, defaults),
+    ...output(given),
+  };
+  checkTogether(params);
+  return params;
+}
+
+function drawing(given: Given, defaults: SamplingDefaults) {
   const temperature = given.temperature ?? defaults.temperature ?? 1;
   const greedy = temperature < GREEDY_BELOW;
-  const n = given.n ?? 1;
-  if (greedy && n > 1) {
-    throw new InvalidRequestError(
-      `n must be 1 with greedy sampling (temperature 0), got ${n}: all samples would be equal`,
-      { param: 'n' },
-    );
-  }
   return {
-    n,
+    n: given.n ?? 1,
     temperature: greedy ? 0 : temperature,
     top_p: greedy ? 1 : (given.top_p ?? defaults.top_p ?? 1),
     top_k: greedy ? 0 : Math.max(0, given.top_k ?? defaults.top_k ?? 0),
     min_p: greedy ? 0 : (given.min_p ?? defaults.min_p ?? 0),
     seed: given.seed === -1 ? null : (given.seed ?? null),
+  };
+}
+
+function logitRules(given: Given, defaults: SamplingDefaults) {
+  const biases = Object.entries(given.logit_bias ?? {}).map(([id, bias]) => [
+    id,
+    Math.max(-MAX_BIAS, Math.min(MAX_BIAS, bias)),
+  ]);
+  return {
+    presence_penalty: given.presence_penalty ?? 0,
+    frequency_penalty: given.frequency_penalty ?? 0,
+    repetition_penalty: given.repetition_penalty ?? defaults.repetition_penalty ?? 1,
+    logit_bias: Object.fromEntries(biases),
+    allowed_token_ids: given.allowed_token_ids ?? null,
+    bad_words: given.bad_words ?? [],
+  };
+}
+
+function ending(given: Given, defaults: SamplingDefaults) {
+  return {
     stop: typeof given.stop === 'string' ? [given.stop] : (given.stop ?? []),
     stop_token_ids: given.stop_token_ids ?? [],
     include_stop_str_in_output: given.include_stop_str_in_output ?? false,
     ignore_eos: given.ignore_eos ?? false,
+    min_tokens: given.min_tokens ?? 0,
     max_tokens: given.max_tokens ?? defaults.max_tokens ?? null,
-    skip_special_tokens: given.skip_special_tokens ?? true,
   };
+}
+
+function output(given: Given) {
+  return {
+    logprobs: typeof given.logprobs === 'boolean' ? (given.logprobs ? 1 : null) : (given.logprobs ?? null),
+    prompt_logprobs: given.prompt_logprobs ?? null,
+    truncate_prompt_tokens: given.truncate_prompt_tokens ?? null,
+    detokenize: given.detokenize ?? true,
+    skip_special_tokens: given.skip_special_tokens ?? true,
+    spaces_between_special_tokens: given.spaces_between_special_tokens ?? true,
+  };
+}
+
+/** Fields that are right alone and wrong together. */
+function checkTogether(params: SamplingParams): void {
+  const { n, temperature, min_tokens, max_tokens, stop, detokenize } = params;
+  if (temperature === 0 && n > 1) {
+    throw new InvalidRequestError(
+      `n must be 1 with greedy sampling (temperature 0), got ${n}: all samples would be equal`,
+      { param: 'n' },
+    );
+  }
+  if (max_tokens !== null && min_tokens > max_tokens) {
+    throw new InvalidRequestError(
+      `min_tokens must be at most max_tokens (${max_tokens}), got ${min_tokens}`,
+      {
+        param: 'min_tokens',
+      },
+    );
+  }
+  if (!detokenize && stop.length > 0) {
+    throw new InvalidRequestError(
+      'stop needs text to search in, and detokenize is false: use stop_token_ids',
+      { param: 'stop' },
+    );
+  }
 }
 
 /** @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter. */

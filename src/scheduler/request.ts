@@ -3,6 +3,8 @@
 
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash } from '../kv-cache/prefix-hash.ts';
+import type { Logprobs } from '../ops/ops.ts';
+import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
 
 export type RequestState = 'waiting' | 'running' | 'preempted' | 'finished';
 
@@ -22,6 +24,8 @@ export interface SequenceSampling {
   readonly seed: number;
   /** Which of the n samples of its request: part of the random stream's counter. */
   readonly sample: number;
+  /** Most probable tokens to report beside the sampled one; null reports nothing. */
+  readonly numLogprobs: number | null;
 }
 
 /** When a sequence ends. Stop strings are not here: they are found where text is made. */
@@ -29,6 +33,8 @@ export interface StopRule {
   /** The end token; null where it is ignored or unknown. */
   readonly eosTokenId: number | null;
   readonly stopTokenIds: readonly number[];
+  /** Before this many tokens only the length can end it. */
+  readonly minTokens: number;
   readonly maxTokens: number;
 }
 
@@ -37,6 +43,10 @@ export interface NewRequest {
   readonly id: number;
   readonly promptTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
+  /** Null leaves the logits as they are. */
+  readonly rules: LogitRules | null;
+  /** Most probable tokens to report beside each token of the prompt; null reports nothing. */
+  readonly numPromptLogprobs: number | null;
   readonly stop: StopRule;
   /** Lower is served earlier; 0 is usual. */
   readonly priority: number;
@@ -53,6 +63,12 @@ export class Request implements BlockTable {
   readonly promptLength: number;
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
+  readonly numPromptLogprobs: number | null;
+  /** Tokens of the prompt that are planned to be or have been compared with their logits. */
+  numPromptTokensScored = 1;
+  /** What came of that, in order, until it is given away. */
+  readonly promptLogprobs: Logprobs[] = [];
+  readonly #history: LogitHistory | null;
   /** The prompt, then what was sampled. */
   readonly tokens: number[];
   /** Tokens whose keys and values are in the cache; it catches up with `tokens.length`. */
@@ -71,6 +87,8 @@ export class Request implements BlockTable {
     this.promptLength = request.promptTokenIds.length;
     this.sampling = request.sampling;
     this.stop = request.stop;
+    this.numPromptLogprobs = request.numPromptLogprobs;
+    this.#history = request.rules === null ? null : new LogitHistory(request.rules, request.promptTokenIds);
     this.tokens = [...request.promptTokenIds];
     this.cacheSalt = request.cacheSalt;
     this.mayReadCache = request.mayReadCache;
@@ -93,6 +111,16 @@ export class Request implements BlockTable {
   startFrom(numCachedTokens: number): void {
     this.numComputedTokens = numCachedTokens;
     this.#numCachedTokens ??= numCachedTokens;
+  }
+
+  append(tokenId: number): void {
+    this.tokens.push(tokenId);
+    this.#history?.append(tokenId);
+  }
+
+  /** What the logits of the next token go through; null leaves them as they are. */
+  logitEdits(): RowEdits | null {
+    return this.#history?.edits(this.tokens, this.promptLength) ?? null;
   }
 
   moveTo(state: RequestState): void {

@@ -3,9 +3,10 @@
 // lets the computed ones catch up under one token budget. The engine core is its only caller.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
+import type { Logprobs } from '../ops/ops.ts';
 import { type NewRequest, Request } from './request.ts';
 import { compareUrgency, RequestQueue } from './request-queue.ts';
-import type { ScheduledSequence, ScheduledStep } from './scheduled-step.ts';
+import type { PromptScoring, ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
@@ -17,6 +18,10 @@ export interface SchedulerConfig extends KvCacheConfig {
 export interface TokenOutput {
   readonly requestId: number;
   readonly tokenId: number;
+  /** One row; null where nobody asked. */
+  readonly logprobs: Logprobs | null;
+  /** With the first token: the tokens of the prompt from the second on, in pieces; null where nobody asked. */
+  readonly promptLogprobs: readonly Logprobs[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
   /** Null while the request goes on. */
@@ -82,19 +87,27 @@ export class Scheduler {
     return { sequences, numTokens: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0) };
   }
 
-  /** Appends the sampled tokens, one for each sequence of `step` that asked for one, in order. */
-  update(step: ScheduledStep, sampledTokens: Int32Array): TokenOutput[] {
+  /** Appends the sampled tokens of `step`; gives each request that got one its token. */
+  update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
-    for (const sequence of step.sequences) {
-      if (sequence.sampling === null) continue;
-      const tokenId = sampledTokens[outputs.length]!;
-      const request = this.#requests.get(sequence.requestId)!;
-      request.tokens.push(tokenId);
-      const finish = checkStop(request);
-      if (finish !== null) this.#finish(request);
-      outputs.push({ requestId: request.id, tokenId, numCachedTokens: request.numCachedTokens, finish });
+    for (const [index, { requestId }] of step.sequences.entries()) {
+      const request = this.#requests.get(requestId)!;
+      request.promptLogprobs.push(...result.promptLogprobs[index]!);
+      const tokenId = result.tokenIds[index]!;
+      if (tokenId !== null) outputs.push(this.#append(request, tokenId, result.logprobs[index]!));
     }
     return outputs;
+  }
+
+  #append(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput {
+    request.append(tokenId);
+    const isFirst = request.numOutputTokens === 1;
+    const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
+    const promptLogprobs = wantsPrompt ? request.promptLogprobs.splice(0) : null;
+    const finish = checkStop(request);
+    if (finish !== null) this.#finish(request);
+    const { id: requestId, numCachedTokens } = request;
+    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run. */
@@ -170,6 +183,8 @@ export class Scheduler {
       firstPosition,
       blocks: request.blocks,
       sampling: reachesEnd ? request.sampling : null,
+      edits: reachesEnd ? request.logitEdits() : null,
+      promptScoring: scorePrompt(request, firstPosition),
     };
   }
 
@@ -190,4 +205,17 @@ export class Scheduler {
     request.moveTo('finished');
     this.#requests.delete(request.id);
   }
+}
+
+/** Plans the prompt tokens whose predecessors are computed now, each of them once in the life of a request. */
+function scorePrompt(request: Request, firstPosition: number): PromptScoring | null {
+  const { numPromptLogprobs, numPromptTokensScored: start, promptLength } = request;
+  const end = Math.min(promptLength, request.numComputedTokens + 1);
+  if (numPromptLogprobs === null || start >= end) return null;
+  request.numPromptTokensScored = end;
+  return {
+    firstToken: start - 1 - firstPosition,
+    tokenIds: request.tokens.slice(start, end),
+    numTop: numPromptLogprobs,
+  };
 }

@@ -11,9 +11,10 @@ export interface Finish {
 /** Checks in the protocol's order: end token, stop tokens, length. */
 export function checkStop(request: Request): Finish | null {
   const tokenId = request.tokens.at(-1)!;
-  const { eosTokenId, stopTokenIds, maxTokens } = request.stop;
-  if (tokenId === eosTokenId) return { reason: 'stop', stopTokenId: null };
-  if (stopTokenIds.includes(tokenId)) return { reason: 'stop', stopTokenId: tokenId };
+  const { eosTokenId, stopTokenIds, minTokens, maxTokens } = request.stop;
+  const mayStop = request.numOutputTokens >= minTokens;
+  if (mayStop && tokenId === eosTokenId) return { reason: 'stop', stopTokenId: null };
+  if (mayStop && stopTokenIds.includes(tokenId)) return { reason: 'stop', stopTokenId: tokenId };
   if (request.numOutputTokens >= maxTokens) return { reason: 'length', stopTokenId: null };
   return null;
 }

@@ -128,7 +128,16 @@ function deltas(
 
 function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
   for (let index = 0; index < n; index++) {
-    yield { index, text: '', tokenIds: [], numCachedTokens: 0, finish_reason: 'length', stop_reason: null };
+    yield {
+      index,
+      text: '',
+      tokenIds: [],
+      numCachedTokens: 0,
+      logprobs: null,
+      promptLogprobs: null,
+      finish_reason: 'length',
+      stop_reason: null,
+    };
   }
 }
 

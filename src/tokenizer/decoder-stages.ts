@@ -50,6 +50,18 @@ function buildStage(spec: Exclude<SimpleDecoderSpec, { type: 'Fuse' }>, isFused:
 /** The printable stand-ins of the 256 bytes in byte-level vocabularies: character -> byte. */
 const BYTE_OF_CHAR = byteLevelAlphabet();
 
+/** The bytes that a token of a byte-level vocabulary stands for; null where it is no such token. */
+export function byteLevelBytes(token: string): number[] | null {
+  const bytes = [...token].map((char) => BYTE_OF_CHAR.get(char));
+  return bytes.every((byte) => byte !== undefined) ? bytes : null;
+}
+
+/** The byte that `<0xE2>` stands for; null where `token` is none of these. */
+export function fallbackByte(token: string): number | null {
+  const match = BYTE_TOKEN.exec(token);
+  return match === null ? null : Number.parseInt(match[1] ?? '', 16);
+}
+
 function byteLevelAlphabet(): Map<string, number> {
   const alphabet = new Map<string, number>();
   let next = 256;
@@ -94,13 +106,13 @@ class ByteFallbackStage implements Stage {
   #isRunBroken = false;
 
   push(token: string, next: Sink): void {
-    const match = BYTE_TOKEN.exec(token);
-    if (match === null) {
+    const byte = fallbackByte(token);
+    if (byte === null) {
       this.end(next);
       next(token);
       return;
     }
-    this.#pending.push(Number.parseInt(match[1] ?? '', 16));
+    this.#pending.push(byte);
     if (!this.#isRunBroken && unfinishedTail(this.#pending) === this.#pending.length) return;
     const text = Buffer.from(this.#pending).toString('utf8');
     if (this.#isRunBroken || text.includes(REPLACEMENT)) this.#breakRun(next);

@@ -4,12 +4,15 @@ import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
-import type { DecodeStream, Tokenizer } from './tokenizer.ts';
+import { describeToken } from './token-bytes.ts';
+import type { DecodeStream, DecodeStreamOptions, TokenDescription, Tokenizer } from './tokenizer.ts';
 
 export interface HfTokenizerParts {
   readonly native: NativeTokenizer;
   /** The steps of tokenizer.json's decoder; null when it has none. */
   readonly decoder: readonly SimpleDecoderSpec[] | null;
+  /** Texts of all added tokens. */
+  readonly addedTokens: ReadonlySet<string>;
   /** Texts of the added tokens that are special. */
   readonly specialTokens: ReadonlySet<string>;
   /** Text of the primary end token; null if the model names none. */
@@ -22,6 +25,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #native: NativeTokenizer;
   readonly #decoder: readonly SimpleDecoderSpec[] | null;
   readonly #table: TokenTable;
+  readonly #descriptions = new Map<number, TokenDescription>();
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -31,7 +35,7 @@ export class HfTokenizer implements Tokenizer {
     this.#decoder = parts.decoder;
     // A pattern that does not compile is found here, not in a request.
     buildStages(parts.decoder);
-    this.#table = tokenTable(parts.native.getVocab(true), parts.specialTokens);
+    this.#table = tokenTable(parts.native.getVocab(true), parts);
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
   }
@@ -47,20 +51,30 @@ export class HfTokenizer implements Tokenizer {
     return stream.push(ids) + stream.flush();
   }
 
-  decodeStream(options: {
-    readonly skipSpecialTokens: boolean;
-    readonly promptTokenIds: readonly number[];
-  }): DecodeStream {
+  describe(id: number): TokenDescription {
+    const known = this.#descriptions.get(id);
+    if (known !== undefined) return known;
+    const description = describeToken(this.#table, this.#decoder, id);
+    this.#descriptions.set(id, description);
+    return description;
+  }
+
+  decodeStream(options: DecodeStreamOptions): DecodeStream {
     return new IncrementalDetokenizer(this.#table, this.#decoder, options);
   }
 }
 
-function tokenTable(vocab: Readonly<Record<string, number>>, specialTokens: ReadonlySet<string>): TokenTable {
+function tokenTable(
+  vocab: Readonly<Record<string, number>>,
+  { addedTokens, specialTokens }: Pick<HfTokenizerParts, 'addedTokens' | 'specialTokens'>,
+): TokenTable {
   const texts: (string | undefined)[] = [];
+  const addedIds = new Set<number>();
   const specialIds = new Set<number>();
   for (const [text, id] of Object.entries(vocab)) {
     texts[id] = text;
+    if (addedTokens.has(text)) addedIds.add(id);
     if (specialTokens.has(text)) specialIds.add(id);
   }
-  return { texts, specialIds };
+  return { texts, addedIds, specialIds };
 }

@@ -3,12 +3,14 @@
 
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages, type Sink, type Stage } from './decoder-stages.ts';
-import type { DecodeStream } from './tokenizer.ts';
+import type { DecodeStream, DecodeStreamOptions } from './tokenizer.ts';
 
 /** What a detokenizer knows of its vocabulary; shared by all sequences of a model. */
 export interface TokenTable {
   /** Text of each id as the vocabulary spells it; holes are ids that no token has. */
   readonly texts: readonly (string | undefined)[];
+  /** Tokens that were added to the vocabulary of the model, special or not. */
+  readonly addedIds: ReadonlySet<number>;
   readonly specialIds: ReadonlySet<number>;
 }
 
@@ -18,20 +20,19 @@ const CONTEXT = 32;
 export class IncrementalDetokenizer implements DecodeStream {
   readonly #table: TokenTable;
   readonly #skipSpecialTokens: boolean;
+  readonly #spacesBetweenAdded: boolean;
   readonly #stages: readonly Stage[];
   /** `#sinks[i]` feeds stage i; the last one collects text. */
   readonly #sinks: readonly Sink[];
   #text = '';
+  #isAfterAdded = false;
 
-  constructor(
-    table: TokenTable,
-    decoder: readonly SimpleDecoderSpec[] | null,
-    options: { readonly skipSpecialTokens: boolean; readonly promptTokenIds: readonly number[] },
-  ) {
+  constructor(table: TokenTable, decoder: readonly SimpleDecoderSpec[] | null, options: DecodeStreamOptions) {
     this.#table = table;
     this.#skipSpecialTokens = options.skipSpecialTokens;
+    this.#spacesBetweenAdded = options.spacesBetweenSpecialTokens ?? true;
     this.#stages = buildStages(decoder);
-    this.#sinks = chain(this.#stages, (piece) => {
+    this.#sinks = chainStages(this.#stages, (piece) => {
       this.#text += piece;
     });
     const prompt = options.promptTokenIds;
@@ -45,7 +46,12 @@ export class IncrementalDetokenizer implements DecodeStream {
     for (const id of ids) {
       if (this.#skipSpecialTokens && this.#table.specialIds.has(id)) continue;
       const token = this.#table.texts[id];
-      if (token !== undefined) feed(token);
+      if (token === undefined) continue;
+      const isAdded = this.#table.addedIds.has(id);
+      const isGlued = isAdded && this.#isAfterAdded && !this.#spacesBetweenAdded;
+      if (isGlued) this.#text += token;
+      else feed(token);
+      this.#isAfterAdded = isAdded;
     }
     return this.#take();
   }
@@ -64,7 +70,8 @@ export class IncrementalDetokenizer implements DecodeStream {
   }
 }
 
-function chain(stages: readonly Stage[], last: Sink): Sink[] {
+/** `result[i]` feeds stage i; what the last stage gives goes to `last`. */
+export function chainStages(stages: readonly Stage[], last: Sink): Sink[] {
   const sinks = [last];
   for (const stage of stages.toReversed()) {
     const next = sinks[0]!;

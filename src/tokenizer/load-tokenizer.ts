@@ -78,6 +78,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
     return new HfTokenizer({
       native: NativeTokenizer.fromString(text),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
+      addedTokens: new Set(file.added_tokens.map((token) => token.content)),
       specialTokens: new Set(specials),
       eosToken: config.eos_token ?? null,
     });

@@ -8,11 +8,25 @@ export interface Tokenizer {
   readonly eosTokenId: number | null;
   encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>;
   decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
+  /**
+   * A token by itself: its bytes, and the text that they are, U+FFFD where they are part of a character. A space that
+   * only the beginning of a text would lose is there. Ids that no token has are empty.
+   */
+  describe(id: number): TokenDescription;
   /** A decoder that takes ids as they come and never gives half a character. */
-  decodeStream(options: {
-    readonly skipSpecialTokens: boolean;
-    readonly promptTokenIds: readonly number[];
-  }): DecodeStream;
+  decodeStream(options: DecodeStreamOptions): DecodeStream;
+}
+
+export interface TokenDescription {
+  readonly text: string;
+  readonly bytes: Uint8Array;
+}
+
+export interface DecodeStreamOptions {
+  readonly skipSpecialTokens: boolean;
+  /** False puts nothing between two added tokens, whatever the decoder would put there; true by default. */
+  readonly spacesBetweenSpecialTokens?: boolean;
+  readonly promptTokenIds: readonly number[];
 }
 
 /** Incremental detokenisation of one sequence. */

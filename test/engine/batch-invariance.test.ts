@@ -10,6 +10,7 @@ import { EngineCore } from '../../src/engine/engine-core.ts';
 import { writeTinyModel } from '../../src/models/tiny-model.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 const DEVICES: readonly Device[] = probeNative() === null ? ['reference'] : ['cpu', 'reference'];
 const DTYPES = ['float32', 'bfloat16'] as const;
@@ -23,12 +24,12 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 function request(id: number, seed: number, promptLength: number, temperature: number): NewRequest {
-  return {
+  return newRequest({
     id,
     promptTokenIds: Array.from({ length: promptLength }, (_, index) => (seed * 131 + index * 17) % VOCAB),
-    sampling: { temperature, topK: 0, topP: 0.95, minP: 0, seed, sample: 0 },
-    stop: { eosTokenId: null, stopTokenIds: [], maxTokens: 12 },
-  };
+    sampling: { temperature, topP: 0.95, seed },
+    stop: { maxTokens: 12 },
+  });
 }
 
 async function start(device: Device, options: Partial<EngineConfig>): Promise<EngineCore> {

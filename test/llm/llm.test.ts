@@ -87,7 +87,7 @@ describe('LLM.generate', () => {
     ],
     [
       'a parameter of a later version',
-      () => llm.generate('a', Object.assign({ logprobs: 3 })),
+      () => llm.generate('a', Object.assign({ use_beam_search: true })),
       NotAvailableError,
     ],
   ])('refuses %s before anything runs, and goes on to work', async (_, attempt, errorClass) => {

@@ -27,7 +27,7 @@ export class ModelSession {
     const positions = Int32Array.from(ids, (_, row) => this.context + row);
     this.context += ids.length;
     return ops.scope(() => {
-      const logits = this.model.forward(
+      const hidden = this.model.forward(
         {
           tokenIds: Int32Array.from(ids),
           positions,
@@ -41,11 +41,11 @@ export class ModelSession {
             blockTables: blocks,
             maxBlocks: blocks.length,
           },
-          logitRows: Int32Array.from({ length: wanted }, (_, row) => ids.length - wanted + row),
         },
         this.cache,
       );
-      return ops.read(logits);
+      const rows = Int32Array.from({ length: wanted }, (_, row) => ids.length - wanted + row);
+      return ops.read(this.model.logits(hidden, rows));
     });
   }
 

@@ -86,6 +86,11 @@ class Backend : public Napi::ObjectWrap<Backend> {
   // sample.cc
   Napi::Value sample(const Info&);
 
+  // logits.cc
+  Napi::Value restrictLogits(const Info&);
+  Napi::Value editLogits(const Info&);
+  Napi::Value logprobs(const Info&);
+
   // probes.cc
   Napi::Value readBandwidth(const Info&);
   Napi::Value matrixPeak(const Info&);

@@ -4,15 +4,19 @@ import { ShapeError } from '../../errors.ts';
 import type { InstructionSet } from '../../native/instruction-sets.ts';
 import { chooseInstructionSet, chooseThreads, type Native, type NativeBackend } from '../../native/native.ts';
 import type { ComputeDType } from '../dtype.ts';
+import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionBatch,
   AttentionOptions,
   EmbeddingTable,
   GatedWeight,
+  IdLists,
   KvCache,
   KvCacheShape,
   LinearPart,
   LinearWeight,
+  LogitEdits,
+  Logprobs,
   Ops,
   SamplingRows,
   Tensor,
@@ -171,6 +175,45 @@ export class CpuOps implements Ops {
     const out = this.arena.allocate(rows.length, x.cols, x.dtype);
     this.guard(() => this.native.gatherRows(x.dtype === 'bf16', rows, ...place(input), ...place(out)));
     return out;
+  }
+
+  restrictLogits(logits: Tensor, allowed: IdLists): void {
+    const input = expectTensor('restrictLogits', 'logits', logits, { dtype: 'f32' });
+    checkIdLists('restrictLogits', logits, allowed);
+    const { rows, starts, ids } = allowed;
+    this.guard(() => this.native.restrictLogits(...place(input), rows, starts, ids));
+  }
+
+  editLogits(logits: Tensor, edits: LogitEdits): void {
+    const input = expectTensor('editLogits', 'logits', logits, { dtype: 'f32' });
+    checkEdits(logits, edits);
+    const { rows, starts, ids, biases, counts, repetition, frequency, presence } = edits;
+    this.guard(() =>
+      this.native.editLogits(
+        ...place(input),
+        rows,
+        starts,
+        ids,
+        biases,
+        counts,
+        repetition,
+        frequency,
+        presence,
+      ),
+    );
+  }
+
+  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs {
+    const input = expectTensor('logprobs', 'logits', logits, { dtype: 'f32' });
+    checkLogprobRows(logits, rows, tokenIds, numTop);
+    const values = new Float32Array(rows.length);
+    const ranks = new Int32Array(rows.length);
+    const topIds = new Int32Array(rows.length * numTop);
+    const topLogprobs = new Float32Array(rows.length * numTop);
+    this.guard(() =>
+      this.native.logprobs(...place(input), numTop, rows, tokenIds, values, ranks, topIds, topLogprobs),
+    );
+    return { tokenIds: tokenIds.slice(), logprobs: values, ranks, numTop, topIds, topLogprobs };
   }
 
   sample(logits: Tensor, rows: SamplingRows): Int32Array {

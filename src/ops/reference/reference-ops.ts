@@ -8,10 +8,13 @@ import type {
   AttentionOptions,
   EmbeddingTable,
   GatedWeight,
+  IdLists,
   KvCache,
   KvCacheShape,
   LinearPart,
   LinearWeight,
+  LogitEdits,
+  Logprobs,
   Ops,
   SamplingRows,
   Tensor,
@@ -23,6 +26,7 @@ import { embedding, HostEmbedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { HostKvCache, storeKv } from './kv-cache.ts';
 import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
+import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { rmsNorm, rmsNormHeads } from './norm.ts';
 import { readWeight } from './read-weight.ts';
 import { rope } from './rope.ts';
@@ -134,6 +138,18 @@ export class ReferenceOps implements Ops {
       out.data.set(input.row(from), to * x.cols);
     }
     return this.keep(out);
+  }
+
+  restrictLogits(logits: Tensor, allowed: IdLists): void {
+    restrictLogits(logits, allowed);
+  }
+
+  editLogits(logits: Tensor, edits: LogitEdits): void {
+    editLogits(logits, edits);
+  }
+
+  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs {
+    return logprobs(logits, rows, tokenIds, numTop);
   }
 
   sample(logits: Tensor, rows: SamplingRows): Int32Array {

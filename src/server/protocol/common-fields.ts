@@ -28,6 +28,8 @@ export const commonFields = {
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableSamplingFields,
+  logprobs: [false],
+  prompt_logprobs: [],
   structured_outputs: [],
   guided_json: [],
   guided_regex: [],

@@ -2,22 +2,38 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../../src/engine/output-processor.ts';
 import { resolveSamplingParams, type SamplingInput } from '../../../src/sampling/sampling-params.ts';
-import type { DecodeStream } from '../../../src/tokenizer/tokenizer.ts';
+import type { TokenOutput } from '../../../src/scheduler/scheduler.ts';
+import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
 
 /** Ids are code points: text in, the same text out. */
-const codePoints: DecodeStream = {
-  push: (ids) => String.fromCodePoint(...ids),
-  flush: () => '',
+const codePoints: Tokenizer = {
+  vocabSize: 0x110000,
+  eosTokenId: null,
+  encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
+  decode: async (ids) => String.fromCodePoint(...ids),
+  describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
+  decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };
+
+const requestOf = (input: SamplingInput) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
+
+const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput => ({
+  requestId: 0,
+  tokenId,
+  logprobs: null,
+  promptLogprobs: null,
+  numCachedTokens: 0,
+  finish,
+});
 
 /** Feeds `text` a character a step, the last one with `finish` length; stops where the processor does. */
 function run(text: string, input: SamplingInput): OutputDelta[] {
-  const processor = new OutputProcessor(0, resolveSamplingParams(input), codePoints);
+  const processor = new OutputProcessor(0, requestOf(input), codePoints);
   const deltas: OutputDelta[] = [];
   const ids = [...text].map((character) => character.codePointAt(0)!);
   for (const [index, tokenId] of ids.entries()) {
     const finish = index === ids.length - 1 ? ({ reason: 'length', stopTokenId: null } as const) : null;
-    deltas.push(processor.process({ requestId: 0, tokenId, numCachedTokens: 0, finish }));
+    deltas.push(processor.process(token(tokenId, finish)));
     if (deltas.at(-1)!.finish_reason !== null) break;
   }
   return deltas;
@@ -62,40 +78,65 @@ describe('OutputProcessor', () => {
   });
 
   it('leaves the end token out of the text and in the ids', () => {
-    const processor = new OutputProcessor(0, resolveSamplingParams({}), codePoints);
-    const delta = processor.process({
-      requestId: 0,
-      tokenId: 65,
-      numCachedTokens: 0,
-      finish: { reason: 'stop', stopTokenId: null },
-    });
+    const processor = new OutputProcessor(0, requestOf({}), codePoints);
+    const delta = processor.process(token(65, { reason: 'stop', stopTokenId: null }));
     expect(delta).toMatchObject({ text: '', tokenIds: [65], finish_reason: 'stop', stop_reason: null });
   });
 
   it('shows a stop token only where it was asked for', () => {
     const finish = { reason: 'stop', stopTokenId: 65 } as const;
-    const hidden = new OutputProcessor(0, resolveSamplingParams({}), codePoints);
-    expect(hidden.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish })).toMatchObject({
+    const hidden = new OutputProcessor(0, requestOf({}), codePoints);
+    expect(hidden.process(token(65, finish))).toMatchObject({
       text: '',
       stop_reason: 65,
     });
-    const shown = new OutputProcessor(
-      0,
-      resolveSamplingParams({ include_stop_str_in_output: true }),
-      codePoints,
-    );
-    expect(shown.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish }).text).toBe('A');
+    const shown = new OutputProcessor(0, requestOf({ include_stop_str_in_output: true }), codePoints);
+    expect(shown.process(token(65, finish)).text).toBe('A');
   });
 
   it('makes no text without a tokenizer', () => {
-    const processor = new OutputProcessor(2, resolveSamplingParams({}), null);
-    expect(processor.process({ requestId: 0, tokenId: 65, numCachedTokens: 0, finish: null })).toEqual({
+    const processor = new OutputProcessor(2, requestOf({}), null);
+    expect(processor.process(token(65))).toEqual({
       index: 2,
       text: '',
       tokenIds: [65],
       numCachedTokens: 0,
+      logprobs: null,
+      promptLogprobs: null,
       finish_reason: null,
       stop_reason: null,
     });
+  });
+
+  it('searches for stop strings only from min_tokens on, and never in text from before', () => {
+    expect(textOf(run('abab!', { stop: ['ab'], min_tokens: 3, max_tokens: 9 }))).toBe('ab');
+    expect(textOf(run('xxabxx', { stop: ['ab', 'long one'], min_tokens: 5, max_tokens: 9 }))).toBe('xxabxx');
+  });
+
+  it('makes no text where detokenize is false', () => {
+    expect(textOf(run('abc', { detokenize: false }))).toBe('');
+  });
+
+  it('gives log-probabilities with the text and bytes of each token, the prompt once', () => {
+    const rows = {
+      tokenIds: [65],
+      logprobs: [-0.5],
+      ranks: [2],
+      numTop: 1,
+      topIds: [233],
+      topLogprobs: [-0.25],
+    };
+    const processor = new OutputProcessor(0, requestOf({ logprobs: 1 }), codePoints);
+    const delta = processor.process({ ...token(65), logprobs: rows, promptLogprobs: [rows, rows] });
+    const position = {
+      tokenId: 65,
+      logprob: -0.5,
+      rank: 2,
+      token: { text: 'A', bytes: Buffer.from('A') },
+      top: [{ tokenId: 233, logprob: -0.25, rank: 1, token: { text: 'é', bytes: Buffer.from('é') } }],
+    };
+    expect(delta.logprobs).toEqual([position]);
+    expect(delta.promptLogprobs).toEqual([null, position, position]);
+    expect(processor.process(token(66))).toMatchObject({ logprobs: null, promptLogprobs: null });
   });
 });

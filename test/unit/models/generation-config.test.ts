@@ -7,6 +7,7 @@ import { sharedFixture } from '../../helpers/fixtures.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
+const AUTO = { source: 'auto', override: null };
 
 function folderWith(content: unknown): string {
   const folder = newFolder();
@@ -27,45 +28,84 @@ describe('readGenerationConfig', () => {
       eos_token_id: [1, 2],
       do_sample: false,
     });
-    expect(readGenerationConfig(folder, 'auto')).toEqual({
+    expect(readGenerationConfig(folder, AUTO)).toEqual({
       sampling: { temperature: 0.6, top_p: 0.9, top_k: 20, min_p: 0.05, max_tokens: 64 },
       eosTokenIds: [1, 2],
-      notApplied: [],
+      maxOutputTokens: null,
     });
   });
 
   it('passes over values that are the defaults of the library that wrote the file', () => {
     const folder = folderWith({ temperature: 1.0, top_p: 1.0, top_k: 50, min_p: 0, eos_token_id: 2 });
-    expect(readGenerationConfig(folder, 'auto').sampling).toEqual({});
+    expect(readGenerationConfig(folder, AUTO).sampling).toEqual({});
   });
 
   it('takes only the end tokens with svc', () => {
     const folder = folderWith({ temperature: 0.6, eos_token_id: 5 });
-    expect(readGenerationConfig(folder, 'svc')).toEqual({ sampling: {}, eosTokenIds: [5], notApplied: [] });
+    expect(readGenerationConfig(folder, { source: 'svc', override: null })).toEqual({
+      sampling: {},
+      eosTokenIds: [5],
+      maxOutputTokens: null,
+    });
   });
 
   it('reads from the folder that the user names, and from no other', () => {
     const named = folderWith({ top_k: 3 });
     const model = folderWith({ temperature: 0.6 });
-    expect(readGenerationConfig(model, named).sampling).toEqual({ top_k: 3 });
+    expect(readGenerationConfig(model, { source: named, override: null }).sampling).toEqual({ top_k: 3 });
     const missing = newFolder();
-    expect(() => readGenerationConfig(model, missing)).toThrow(ConfigError);
-    expect(() => readGenerationConfig(model, missing)).toThrow(`--generation-config ${missing}`);
+    expect(() => readGenerationConfig(model, { source: missing, override: null })).toThrow(ConfigError);
+    expect(() => readGenerationConfig(model, { source: missing, override: null })).toThrow(
+      `--generation-config ${missing}`,
+    );
   });
 
   it('is content without a file of the model', () => {
-    expect(readGenerationConfig(newFolder(), 'auto')).toEqual({
+    expect(readGenerationConfig(newFolder(), AUTO)).toEqual({
       sampling: {},
       eosTokenIds: [],
-      notApplied: [],
+      maxOutputTokens: null,
     });
   });
 
-  it('tells of a repetition penalty that it cannot apply', () => {
-    expect(readGenerationConfig(folderWith({ repetition_penalty: 1.05 }), 'auto').notApplied).toEqual([
-      'repetition_penalty 1.05',
-    ]);
-    expect(readGenerationConfig(folderWith({ repetition_penalty: 1 }), 'auto').notApplied).toEqual([]);
+  it('takes the repetition penalty of the model', () => {
+    expect(readGenerationConfig(folderWith({ repetition_penalty: 1.05 }), AUTO).sampling).toEqual({
+      repetition_penalty: 1.05,
+    });
+    expect(readGenerationConfig(folderWith({ repetition_penalty: 1 }), AUTO).sampling).toEqual({});
+  });
+
+  it('limits every answer by a max_new_tokens of the user, not by one of the model', () => {
+    const folder = folderWith({ max_new_tokens: 7 });
+    expect(readGenerationConfig(folder, AUTO).maxOutputTokens).toBeNull();
+    expect(readGenerationConfig(newFolder(), { source: folder, override: null })).toMatchObject({
+      sampling: { max_tokens: 7 },
+      maxOutputTokens: 7,
+    });
+    expect(readGenerationConfig(folder, { source: 'svc', override: { max_new_tokens: 3 } })).toMatchObject({
+      sampling: { max_tokens: 3 },
+      maxOutputTokens: 3,
+    });
+  });
+
+  it('lets an override win over the file, over svc, and take a default away', () => {
+    const folder = folderWith({ temperature: 0.6, top_p: 0.9 });
+    const override = { temperature: 0.2, top_p: null, top_k: 50 };
+    const options = { source: 'auto', override };
+    expect(readGenerationConfig(folder, options).sampling).toEqual({ temperature: 0.2, top_k: 50 });
+    expect(readGenerationConfig(folder, { source: 'svc', override }).sampling).toEqual({
+      temperature: 0.2,
+      top_k: 50,
+    });
+  });
+
+  it.each([
+    [{ temperature: 'hot' }, /--override-generation-config: temperature/],
+    [{ temprature: 1 }, /--override-generation-config: .*temprature.*its fields are temperature/],
+  ])('refuses the override %j', (override, message) => {
+    const attempt = () => readGenerationConfig(newFolder(), { source: 'auto', override });
+    expect(attempt).toThrow(ConfigError);
+    expect(attempt).toThrow(message);
   });
 
   it.each([
@@ -76,16 +116,16 @@ describe('readGenerationConfig', () => {
     ['{"top_p": 0.8\n"top_k": 1}', /generation_config\.json is not valid JSON/],
   ])('refuses %j', (content, message) => {
     const folder = folderWith(content);
-    expect(() => readGenerationConfig(folder, 'auto')).toThrow(ModelLoadError);
-    expect(() => readGenerationConfig(folder, 'auto')).toThrow(message);
+    expect(() => readGenerationConfig(folder, AUTO)).toThrow(ModelLoadError);
+    expect(() => readGenerationConfig(folder, AUTO)).toThrow(message);
   });
 
   const malformed = sharedFixture('configs/Qwen1.5-MoE-8x0.5B/generation_config.malformed.json');
   it.skipIf(malformed === null)('names a published file that is malformed (needs ../shared/fixtures)', () => {
     const folder = folderWith({});
     copyFileSync(malformed!, join(folder, 'generation_config.json'));
-    expect(() => readGenerationConfig(folder, 'auto')).toThrow(ModelLoadError);
-    expect(() => readGenerationConfig(folder, 'auto')).toThrow(
+    expect(() => readGenerationConfig(folder, AUTO)).toThrow(ModelLoadError);
+    expect(() => readGenerationConfig(folder, AUTO)).toThrow(
       `${folder}/generation_config.json is not valid JSON`,
     );
   });

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { NewRequest } from '../../../src/scheduler/request.ts';
-import type { ScheduledStep } from '../../../src/scheduler/scheduled-step.ts';
-import { Scheduler, type SchedulerConfig } from '../../../src/scheduler/scheduler.ts';
+import type { ScheduledSequence, ScheduledStep, StepResult } from '../../../src/scheduler/scheduled-step.ts';
+import { Scheduler, type SchedulerConfig, type TokenOutput } from '../../../src/scheduler/scheduler.ts';
+import { newRequest } from '../../helpers/new-request.ts';
 
 const CONFIG: SchedulerConfig = {
   maxNumSeqs: 4,
@@ -13,23 +14,32 @@ const CONFIG: SchedulerConfig = {
 };
 
 function request(id: number, promptLength: number, maxTokens: number): NewRequest {
-  return {
-    id,
-    promptTokenIds: Array.from({ length: promptLength }, (_, index) => ((id % 3) * 31 + index) % 97),
-    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0 },
-    stop: { eosTokenId: null, stopTokenIds: [], maxTokens },
-    priority: 0,
-    cacheSalt: null,
-    mayReadCache: true,
-  };
+  const promptTokenIds = Array.from({ length: promptLength }, (_, index) => ((id % 3) * 31 + index) % 97);
+  return newRequest({ id, promptTokenIds, stop: { maxTokens } });
 }
 
 /** The token that stands for "the model's answer": a function of what the step computes, as logits are. */
-function sampleStep(step: ScheduledStep): Int32Array {
-  const sampled = step.sequences.filter((sequence) => sequence.sampling !== null);
-  return Int32Array.from(
-    sampled,
-    ({ tokenIds, firstPosition }) => (tokenIds.at(-1)! * 7 + firstPosition + tokenIds.length) % 97,
+function sampleStep(step: ScheduledStep): StepResult {
+  return resultOf(
+    step,
+    ({ tokenIds, firstPosition }) => tokenIds.at(-1)! * 7 + firstPosition + tokenIds.length,
+  );
+}
+
+function resultOf(step: ScheduledStep, tokenOf: (sequence: ScheduledSequence) => number): StepResult {
+  return {
+    tokenIds: step.sequences.map((one) => (one.sampling === null ? null : tokenOf(one) % 97)),
+    logprobs: step.sequences.map(() => null),
+    promptLogprobs: step.sequences.map(() => []),
+  };
+}
+
+/** One step in which every sequence that samples gets token 5. */
+function stepWithFive(scheduler: Scheduler): TokenOutput[] {
+  const step = scheduler.schedule();
+  return scheduler.update(
+    step,
+    resultOf(step, () => 5),
   );
 }
 
@@ -83,7 +93,7 @@ describe('Scheduler', () => {
   it('lets running requests go on before new ones start', () => {
     const scheduler = new Scheduler(CONFIG);
     scheduler.add(request(1, 4, 8));
-    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    stepWithFive(scheduler);
     scheduler.add(request(2, 40, 8));
     const step = scheduler.schedule();
     expect(step.sequences.map(({ requestId, tokenIds }) => [requestId, tokenIds.length])).toEqual([
@@ -103,7 +113,7 @@ describe('Scheduler', () => {
     const scheduler = new Scheduler({ ...CONFIG, maxNumSeqs: 1 });
     scheduler.add(request(1, 20, 8));
     scheduler.add(request(2, 20, 8));
-    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    stepWithFive(scheduler);
     scheduler.abort(1);
     scheduler.abort(2);
     scheduler.abort(2);
@@ -126,7 +136,7 @@ describe('Scheduler', () => {
     const config = { ...CONFIG, maxNumSeqs: 2, numBlocks: 3 };
     const scheduler = new Scheduler(config);
     scheduler.add({ ...request(1, 16, 30), priority: 5 });
-    scheduler.update(scheduler.schedule(), Int32Array.of(5));
+    stepWithFive(scheduler);
     scheduler.add({ ...request(2, 16, 12), priority: 1 });
     scheduler.add({ ...request(3, 16, 12), priority: 0 });
     const order: number[] = [];
@@ -144,24 +154,24 @@ describe('Scheduler', () => {
   it.each([
     [
       'the end token',
-      { eosTokenId: 5, stopTokenIds: [], maxTokens: 9 },
+      { eosTokenId: 5, stopTokenIds: [], minTokens: 0, maxTokens: 9 },
       { reason: 'stop', stopTokenId: null },
     ],
     [
       'a stop token',
-      { eosTokenId: null, stopTokenIds: [4, 5], maxTokens: 9 },
+      { eosTokenId: null, stopTokenIds: [4, 5], minTokens: 0, maxTokens: 9 },
       { reason: 'stop', stopTokenId: 5 },
     ],
     [
       'the last token allowed',
-      { eosTokenId: null, stopTokenIds: [], maxTokens: 1 },
+      { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens: 1 },
       { reason: 'length', stopTokenId: null },
     ],
   ])('ends a request at %s', (_, stop, finish) => {
     const scheduler = new Scheduler(CONFIG);
     scheduler.add({ ...request(1, 3, 9), stop });
-    const outputs = scheduler.update(scheduler.schedule(), Int32Array.of(5));
-    expect(outputs).toEqual([{ requestId: 1, tokenId: 5, numCachedTokens: 0, finish }]);
+    const outputs = stepWithFive(scheduler);
+    expect(outputs).toMatchObject([{ requestId: 1, tokenId: 5, numCachedTokens: 0, finish }]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
   });
 

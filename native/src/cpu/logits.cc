@@ -1,0 +1,130 @@
+// A row is one thread's work from beginning to end, so nothing depends on how many rows there are.
+
+#include "cpu/logits.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace svc::cpu {
+namespace {
+
+/// Logits that are skipped together when none of them can be among the largest.
+constexpr int kSearchBlock = 256;
+
+float* rowOf(const Rows& logits, int row) { return reinterpret_cast<float*>(logits.data) + row * logits.stride; }
+
+float edited(float x, float bias, int count, float repetition, float frequency, float presence) {
+  x += bias;
+  if (count >= 0) x = x > 0 ? x / repetition : x * repetition;
+  if (count > 0) {
+    x -= static_cast<float>(count) * frequency;
+    x -= presence;
+  }
+  // A tiny repetition penalty would make infinities, which no softmax can tell apart.
+  return std::min(x, FLT_MAX);
+}
+
+struct Entry {
+  float value;
+  int32_t id;
+};
+
+/// The larger value first, the lower id first among equals.
+bool isBetter(const Entry& a, const Entry& b) { return a.value != b.value ? a.value > b.value : a.id < b.id; }
+
+/// Memory of one thread.
+struct Reader {
+  std::vector<float> weights;
+  std::vector<double> sums;
+  std::vector<Entry> top;
+
+  /// log of the sum of exp(x).
+  double normaliser(const KernelSet& set, const float* x, int vocab) {
+    weights.resize(vocab);
+    sums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
+    const float most = set.largest(x, vocab);
+    set.weigh(x, vocab, most, 1.0f, weights.data(), sums.data());
+    double total = 0;
+    for (const double sum : sums) total += sum;
+    return static_cast<double>(most) + std::log(total);
+  }
+
+  /// The `count` best entries in order. `top` is a heap whose first entry is the worst that is kept.
+  void findTop(const KernelSet& set, const float* x, int vocab, int count) {
+    top.clear();
+    for (int begin = 0; begin < vocab && count > 0; begin += kSearchBlock) {
+      const int end = std::min(begin + kSearchBlock, vocab);
+      const bool isFull = static_cast<int>(top.size()) == count;
+      if (isFull && !(set.largest(x + begin, end - begin) > top.front().value)) continue;
+      for (int id = begin; id < end; ++id) offer({x[id], id}, count);
+    }
+    std::sort_heap(top.begin(), top.end(), isBetter);
+  }
+
+  void offer(Entry entry, int count) {
+    if (static_cast<int>(top.size()) == count) {
+      // Ids come in ascending order: an equal value is never better.
+      if (!(entry.value > top.front().value)) return;
+      std::pop_heap(top.begin(), top.end(), isBetter);
+      top.back() = entry;
+    } else {
+      top.push_back(entry);
+    }
+    std::push_heap(top.begin(), top.end(), isBetter);
+  }
+};
+
+int32_t rankOf(const float* x, int vocab, float value) {
+  int32_t larger = 0;
+  for (int id = 0; id < vocab; ++id) larger += x[id] > value ? 1 : 0;
+  return larger + 1;
+}
+
+}  // namespace
+
+void runRestrict(ThreadPool& pool, Rows logits, int vocab, const IdLists& lists) {
+  pool.run(lists.count, [&](int index, int) {
+    float* x = rowOf(logits, lists.rows[index]);
+    const int32_t* ids = lists.ids + lists.starts[index];
+    const int count = lists.starts[index + 1] - lists.starts[index];
+    std::vector<float> kept(count);
+    for (int i = 0; i < count; ++i) kept[i] = x[ids[i]];
+    std::fill(x, x + vocab, -std::numeric_limits<float>::infinity());
+    for (int i = 0; i < count; ++i) x[ids[i]] = kept[i];
+  });
+}
+
+void runEdit(Rows logits, const LogitEdits& edits) {
+  const IdLists& lists = edits.lists;
+  for (int index = 0; index < lists.count; ++index) {
+    float* x = rowOf(logits, lists.rows[index]);
+    for (int at = lists.starts[index]; at < lists.starts[index + 1]; ++at) {
+      float& logit = x[lists.ids[at]];
+      logit = edited(logit, edits.biases[at], edits.counts[at], edits.repetition[index], edits.frequency[index],
+                     edits.presence[index]);
+    }
+  }
+}
+
+void runLogprobs(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const LogprobRows& job) {
+  std::vector<Reader> readers(pool.threads());
+  pool.run(job.count, [&](int index, int thread) {
+    Reader& reader = readers[thread];
+    const float* x = rowOf(logits, job.rows[index]);
+    const double normaliser = reader.normaliser(set, x, vocab);
+    const float value = x[job.tokenIds[index]];
+    job.logprobs[index] = static_cast<float>(value - normaliser);
+    job.ranks[index] = rankOf(x, vocab, value);
+    reader.findTop(set, x, vocab, job.numTop);
+    for (int place = 0; place < static_cast<int>(reader.top.size()); ++place) {
+      const int64_t at = int64_t{index} * job.numTop + place;
+      job.topIds[at] = reader.top[place].id;
+      job.topLogprobs[at] = static_cast<float>(reader.top[place].value - normaliser);
+    }
+  });
+}
+
+}  // namespace svc::cpu

@@ -1,0 +1,105 @@
+// Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
+// its best continuations; the prefix cache makes that cheap. `LLM` and the HTTP server call it.
+
+import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
+import { resolveSamplingParams } from '../sampling/sampling-params.ts';
+import type { InferenceEngine } from './inference-engine.ts';
+import type { Prompt } from './input-processor.ts';
+import type { PositionLogprobs } from './token-logprobs.ts';
+
+export interface Beam {
+  /** The prompt, then what was found; with the end token where one ended it. */
+  readonly tokenIds: readonly number[];
+  readonly promptLength: number;
+  /** One entry a found token. */
+  readonly logprobs: readonly PositionLogprobs[];
+  readonly cumulativeLogprob: number;
+  /** An end token ended it; else it was cut at the length that was asked for. */
+  readonly finishReason: 'stop' | 'length';
+}
+
+/**
+ * The prompt's tokens, checked.
+ * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model.
+ */
+export async function prepareBeamSearch(
+  engine: InferenceEngine,
+  prompt: Prompt,
+  params: BeamSearchParams,
+): Promise<readonly number[]> {
+  const { promptTokenIds } = await engine.prepare({ prompt, params: stepParams(params) });
+  return promptTokenIds;
+}
+
+/**
+ * The best `beam_width` sequences, the best first. A sequence that reaches the model's context ends there.
+ * @throws EngineDeadError when the engine ends first; the reason of `signal` when it is aborted.
+ */
+export async function beamSearch(
+  engine: InferenceEngine,
+  promptTokenIds: readonly number[],
+  params: BeamSearchParams,
+  signal?: AbortSignal,
+): Promise<Beam[]> {
+  const { beam_width, max_tokens, length_penalty } = params;
+  const endTokenIds = params.ignore_eos ? [] : engine.limits.eosTokenIds;
+  const start = { tokenIds: promptTokenIds, promptLength: promptTokenIds.length, logprobs: [] };
+  let live: Beam[] = [{ ...start, cumulativeLogprob: 0, finishReason: 'length' }];
+  const completed: Beam[] = [];
+  const room = engine.limits.maxModelLen - promptTokenIds.length;
+  for (let step = 0; step < Math.min(max_tokens, room) && live.length > 0; step += 1) {
+    const extended = await Promise.all(live.map((beam) => extend(engine, beam, params, endTokenIds, signal)));
+    const candidates = extended.flat();
+    completed.push(...candidates.filter(({ finishReason }) => finishReason === 'stop'));
+    live = candidates
+      .filter(({ finishReason }) => finishReason === 'length')
+      .sort((a, b) => b.cumulativeLogprob - a.cumulativeLogprob)
+      .slice(0, beam_width);
+  }
+  return [...completed, ...live]
+    .sort((a, b) => beamScore(b, length_penalty) - beamScore(a, length_penalty))
+    .slice(0, beam_width);
+}
+
+/** Sum of the log-probabilities over the number of tokens, prompt included and end token not, to a power. */
+export function beamScore(beam: Beam, lengthPenalty: number): number {
+  const length = beam.tokenIds.length - (beam.finishReason === 'stop' ? 1 : 0);
+  return beam.cumulativeLogprob / length ** lengthPenalty;
+}
+
+async function extend(
+  engine: InferenceEngine,
+  beam: Beam,
+  params: BeamSearchParams,
+  endTokenIds: readonly number[],
+  signal: AbortSignal | undefined,
+): Promise<Beam[]> {
+  const prompt = { tokenIds: beam.tokenIds };
+  const prepared = await engine.prepare({ prompt, params: stepParams(params) });
+  const beams: Beam[] = [];
+  for await (const { logprobs } of engine.generate(prepared, signal)) {
+    const position = logprobs![0]!;
+    beams.push(
+      ...position.top.map(
+        (candidate): Beam => ({
+          tokenIds: [...beam.tokenIds, candidate.tokenId],
+          promptLength: beam.promptLength,
+          logprobs: [...beam.logprobs, { ...candidate, top: position.top }],
+          cumulativeLogprob: beam.cumulativeLogprob + candidate.logprob,
+          finishReason: endTokenIds.includes(candidate.tokenId) ? 'stop' : 'length',
+        }),
+      ),
+    );
+  }
+  return beams;
+}
+
+function stepParams({ beam_width, temperature }: BeamSearchParams) {
+  return resolveSamplingParams({
+    max_tokens: 1,
+    logprobs: 2 * beam_width,
+    temperature,
+    ignore_eos: true,
+    detokenize: false,
+  });
+}

@@ -1,0 +1,212 @@
+// Restriction, biases, penalties and log-probabilities: the native kernels on every instruction set of this machine
+// against the reference, bit for bit where only single roundings are made.
+
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import { ShapeError } from '../../src/errors.ts';
+import { probeNative } from '../../src/native/native.ts';
+import { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
+import type { LogitEdits, Logprobs, Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+
+const native = probeNative();
+const isas = native?.instructionSets() ?? [];
+const reference = new ReferenceOps();
+const BAN = Number.NEGATIVE_INFINITY;
+
+const backends: readonly (readonly [string, Ops])[] = [
+  ['reference', reference],
+  ...isas.map((isa): [string, Ops] => [isa, new CpuOps(native!, { threads: 2, isa })]),
+];
+afterAll(() => {
+  for (const [, ops] of backends) ops.close();
+});
+
+/** Runs `body` on logits of these rows; gives them as they are afterwards. */
+function changed(
+  ops: Ops,
+  rows: readonly (readonly number[])[],
+  body: (logits: ReturnType<Ops['tensor']>) => void,
+) {
+  return ops.scope(() => {
+    const cols = rows[0]!.length;
+    const logits = ops.tensor(Float32Array.from(rows.flat()), rows.length, cols, 'f32');
+    body(logits);
+    return Array.from(rows, (_, row) => [...ops.read(logits).subarray(row * cols, (row + 1) * cols)]);
+  });
+}
+
+interface Entry {
+  readonly id: number;
+  readonly bias?: number;
+  readonly count?: number;
+}
+
+/** Edits of one row. */
+function editsOf(
+  row: number,
+  entries: readonly Entry[],
+  { repetition = 1, frequency = 0, presence = 0 },
+): LogitEdits {
+  return {
+    rows: Int32Array.of(row),
+    starts: Int32Array.of(0, entries.length),
+    ids: Int32Array.from(entries, ({ id }) => id),
+    biases: Float32Array.from(entries, ({ bias = 0 }) => bias),
+    counts: Int32Array.from(entries, ({ count = -1 }) => count),
+    repetition: Float32Array.of(repetition),
+    frequency: Float32Array.of(frequency),
+    presence: Float32Array.of(presence),
+  };
+}
+
+function readLogprobs(ops: Ops, row: readonly number[], token: number, numTop: number): Logprobs {
+  return ops.scope(() => {
+    const logits = ops.tensor(Float32Array.from([...row, ...row]), 2, row.length, 'f32');
+    return ops.logprobs(logits, Int32Array.of(1), Int32Array.of(token), numTop);
+  });
+}
+
+describe.each(backends)('on %s', (_, ops) => {
+  it('leaves only the allowed tokens of the rows that are restricted', () => {
+    const allowed = { rows: Int32Array.of(1), starts: Int32Array.of(0, 2), ids: Int32Array.of(2, 0) };
+    const rows = changed(
+      ops,
+      [
+        [1, 2, 3],
+        [4, 5, 6],
+        [7, 8, 9],
+      ],
+      (logits) => ops.restrictLogits(logits, allowed),
+    );
+    expect(rows).toEqual([
+      [1, 2, 3],
+      [4, BAN, 6],
+      [7, 8, 9],
+    ]);
+  });
+
+  it('adds the bias, then repetition, then frequency, then presence', () => {
+    const entries = [
+      { id: 0, bias: 1, count: 2 },
+      { id: 1, bias: -1, count: 0 },
+      { id: 2, count: 0 },
+      { id: 3, bias: 0.5 },
+    ];
+    const penalties = { repetition: 2, frequency: 0.5, presence: 0.25 };
+    const [row] = changed(ops, [[3, 0.5, 4, 1, 6]], (logits) =>
+      ops.editLogits(logits, editsOf(0, entries, penalties)),
+    );
+    // (3 + 1) / 2 - 2 * 0.5 - 0.25; (0.5 - 1) * 2; 4 / 2; 1 + 0.5; untouched.
+    expect(row).toEqual([0.75, -1, 2, 1.5, 6]);
+  });
+
+  it('keeps a forbidden token forbidden, whatever else is said about it', () => {
+    const entries = [
+      { id: 1, bias: BAN },
+      { id: 1, bias: 100, count: 3 },
+    ];
+    const penalties = { repetition: 0.5, frequency: -2, presence: -2 };
+    const [row] = changed(ops, [[1, 2]], (logits) => ops.editLogits(logits, editsOf(0, entries, penalties)));
+    expect(row).toEqual([1, BAN]);
+  });
+
+  it('gives the log-softmax, the rank and the most probable tokens, the lower id first among equals', () => {
+    const { logprobs, ranks, topIds, topLogprobs } = readLogprobs(ops, [1, 3, 2, 3, BAN].map(Number), 2, 5);
+    const total = Math.log(Math.exp(1) + 2 * Math.exp(3) + Math.exp(2));
+    expect(logprobs[0]).toBeCloseTo(2 - total, 5);
+    expect(ranks[0]).toBe(3);
+    expect([...Array.from(topIds)]).toEqual([1, 3, 2, 0, 4]);
+    expect(topLogprobs[0]).toBeCloseTo(3 - total, 5);
+    expect(topLogprobs[4]).toBe(BAN);
+  });
+
+  it('gives no top list where none was asked for', () => {
+    expect(readLogprobs(ops, [1, 2], 1, 0)).toMatchObject({ numTop: 0, topIds: new Int32Array(0) });
+  });
+
+  it('refuses rows, ids and counts that do not fit', () => {
+    const attempt = (body: (logits: ReturnType<Ops['tensor']>) => void) => () => changed(ops, [[1, 2]], body);
+    const lists = (row: number, id: number) => ({
+      rows: Int32Array.of(row),
+      starts: Int32Array.of(0, 1),
+      ids: Int32Array.of(id),
+    });
+    expect(attempt((logits) => ops.restrictLogits(logits, lists(1, 0)))).toThrow(ShapeError);
+    expect(attempt((logits) => ops.restrictLogits(logits, lists(0, 2)))).toThrow(ShapeError);
+    expect(attempt((logits) => ops.editLogits(logits, editsOf(0, [{ id: -1 }], {})))).toThrow(ShapeError);
+    expect(attempt((logits) => ops.logprobs(logits, Int32Array.of(0), Int32Array.of(0), 3))).toThrow(
+      ShapeError,
+    );
+    expect(attempt((logits) => ops.logprobs(logits, Int32Array.of(0), Int32Array.of(), 1))).toThrow(
+      ShapeError,
+    );
+  });
+});
+
+describe.skipIf(isas.length === 0).each(backends.slice(1))('%s against the reference', (_, ops) => {
+  /** Steps of 1/256: ties are common, and nothing is so small that the kernels take it for zero. */
+  const number = (min: number, max: number) =>
+    fc.integer({ min: min * 256, max: max * 256 }).map((steps) => steps / 256);
+  const logit = number(-40, 40);
+  const row = fc.array(logit, { minLength: 1, maxLength: 700 });
+
+  it('changes logits to the same bits', () => {
+    const entry = fc.record({
+      place: fc.nat(),
+      bias: fc.oneof(number(-100, 100), fc.constant(BAN)),
+      count: fc.integer({ min: -1, max: 50 }),
+    });
+    const penalties = fc.record({
+      repetition: number(1, 1000).map((value) => value / 100),
+      frequency: number(-2, 2),
+      presence: number(-2, 2),
+    });
+    fc.assert(
+      fc.property(row, fc.array(entry, { maxLength: 60 }), penalties, (values, entries, settings) => {
+        const placed = entries.map(({ place, ...rest }) => ({ ...rest, id: place % values.length }));
+        const edits = editsOf(1, placed, settings);
+        const run = (backend: Ops) =>
+          changed(backend, [values, values], (logits) => backend.editLogits(logits, edits));
+        expect(run(ops)).toEqual(run(reference));
+      }),
+    );
+  });
+
+  it('finds the same ranks and tokens, and the same log-probabilities but for the last bits', () => {
+    fc.assert(
+      fc.property(row, fc.nat(), fc.nat(), (values, token, top) => {
+        const id = token % values.length;
+        const numTop = top % (values.length + 1);
+        const got = readLogprobs(ops, values, id, numTop);
+        const expected = readLogprobs(reference, values, id, numTop);
+        expect([got.ranks, got.topIds]).toEqual([expected.ranks, expected.topIds]);
+        const difference = Array.from(got.topLogprobs, (value, i) =>
+          Math.abs(value - expected.topLogprobs[i]!),
+        );
+        expect(Math.max(0, ...difference, Math.abs(got.logprobs[0]! - expected.logprobs[0]!))).toBeLessThan(
+          2e-5,
+        );
+      }),
+    );
+  });
+
+  it('gives a row the same log-probabilities alone and among others', () => {
+    const vocab = 5003;
+    const values = Float32Array.from({ length: 9 * vocab }, (_, i) => 20 * Math.sin(i * i * 0.37));
+    const numTop = 20;
+    ops.scope(() => {
+      const all = ops.tensor(values, 9, vocab, 'f32');
+      const rows = Int32Array.from({ length: 9 }, (_, i) => i);
+      const tokens = rows.map((r) => (r * 611) % vocab);
+      const together = ops.logprobs(all, rows, tokens, numTop);
+      for (const r of rows) {
+        const alone = ops.logprobs(all, Int32Array.of(r), Int32Array.of(tokens[r]!), numTop);
+        expect(alone.logprobs[0]).toBe(together.logprobs[r]);
+        expect(Array.from(alone.topLogprobs)).toEqual(
+          Array.from(together.topLogprobs).slice(r * numTop, (r + 1) * numTop),
+        );
+      }
+    });
+  });
+});
