@@ -1,20 +1,24 @@
-// The law that everything else stands on: what a request gets back depends on the request alone.
+// The law that everything else stands on: what a request gets back, tokens and log-probabilities to the last bit,
+// depends on the request alone.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Device, ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { writeTinyModel } from '../../src/models/tiny-model.ts';
 import { probeNative } from '../../src/native/native.ts';
+import type { Logprobs } from '../../src/ops/ops.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
-const DEVICES: readonly Device[] = probeNative() === null ? ['reference'] : ['cpu', 'reference'];
+/** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
+const PATHS = ['reference', ...(probeNative()?.instructionSets() ?? [])];
 const DTYPES = ['float32', 'bfloat16'] as const;
 const VOCAB = 256;
+const MAX_TOKENS = 12;
 
 let folder: string;
 beforeAll(async () => {
@@ -22,96 +26,196 @@ beforeAll(async () => {
   await writeTinyModel(folder, { seed: 1 });
 });
 afterAll(() => rmSync(folder, { recursive: true }));
+afterEach(() => vi.unstubAllEnvs());
 
-function request(id: number, seed: number, promptLength: number, temperature: number): NewRequest {
-  return newRequest({
-    id,
-    promptTokenIds: Array.from({ length: promptLength }, (_, index) => (seed * 131 + index * 17) % VOCAB),
-    sampling: { temperature, topP: 0.95, seed },
-    stop: { maxTokens: 12 },
-  });
-}
-
-async function start(device: Device, options: Partial<EngineConfig>): Promise<EngineCore> {
-  const config = {
+async function start(path: string, options: Partial<EngineConfig>): Promise<EngineCore> {
+  if (path !== 'reference') vi.stubEnv('SVC_CPU_ISA', path);
+  const config: EngineConfig = {
     ...ENGINE_DEFAULTS,
     modelPath: folder,
     kvCacheMemoryBytes: 8 * 2 ** 20,
     ...options,
-    device,
+    device: path === 'reference' ? 'reference' : 'cpu',
   };
   return EngineCore.start(config, () => {});
 }
 
-/** Runs `requests`, all added before the first step; gives each one's tokens. */
-async function generate(
-  device: Device,
-  requests: readonly NewRequest[],
-  options: Partial<EngineConfig> = {},
-): Promise<Map<number, number[]>> {
-  const core = await start(device, options);
-  const tokens = new Map<number, number[]>(requests.map(({ id }) => [id, []]));
-  for (const one of requests) core.add(one);
-  while (core.hasUnfinished) {
-    for (const { requestId, tokenId } of core.step()) tokens.get(requestId)!.push(tokenId);
-  }
-  expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
-  core.close();
-  return tokens;
+/** Everything that a request gets back, in an order that does not depend on how it was cut into steps. */
+interface Answer {
+  readonly tokenIds: number[];
+  readonly numbers: number[];
+  readonly promptNumbers: number[];
 }
 
-describe.each(DEVICES)('on the %s backend', (device) => {
-  describe.each(DTYPES)('in %s', (dtype) => {
-    it('a request gets the same tokens alone, among 16 others and with prompt chunks of 7', async () => {
+/** Over all runs of a test, so that it can tell that there were hits. */
+let numCachedTokens = 0;
+
+/** Runs `requests`, each added before the step that `arrivals` names. */
+function generate(
+  core: EngineCore,
+  requests: readonly NewRequest[],
+  arrivals: readonly number[] = [],
+): Map<number, Answer> {
+  const answers = new Map(
+    requests.map(({ id }): [number, Answer] => [id, { tokenIds: [], numbers: [], promptNumbers: [] }]),
+  );
+  let numLeft = requests.length;
+  for (let step = 0; numLeft > 0 || core.hasUnfinished; step += 1) {
+    for (const [index, one] of requests.entries()) {
+      if ((arrivals[index] ?? 0) !== step) continue;
+      core.add(one);
+      numLeft -= 1;
+    }
+    if (!core.hasUnfinished) continue;
+    for (const output of core.step()) {
+      const answer = answers.get(output.requestId)!;
+      numCachedTokens += output.numCachedTokens;
+      answer.tokenIds.push(output.tokenId);
+      answer.numbers.push(...numbersOf(output.logprobs));
+      answer.promptNumbers.push(...(output.promptLogprobs ?? []).flatMap(numbersOf));
+    }
+  }
+  return answers;
+}
+
+function numbersOf(rows: Logprobs | null): number[] {
+  if (rows === null) return [];
+  const { numTop } = rows;
+  return Array.from(rows.tokenIds, (tokenId, row) => [
+    tokenId,
+    rows.logprobs[row]!,
+    rows.ranks[row]!,
+    ...Array.from(rows.topIds).slice(row * numTop, (row + 1) * numTop),
+    ...Array.from(rows.topLogprobs).slice(row * numTop, (row + 1) * numTop),
+  ]).flat();
+}
+
+/** The prompt is one of a few long texts, cut: prompts often begin alike. */
+const requestParts = fc.record({
+  text: fc.nat(2),
+  promptLength: fc.integer({ min: 1, max: 70 }),
+  temperature: fc.constantFrom<number>(0, 0.7, 1.3),
+  topK: fc.constantFrom(0, 40),
+  topP: fc.constantFrom<number>(1, 0.9),
+  minP: fc.constantFrom(0, 0.02),
+  seed: fc.nat(3),
+  sample: fc.nat(2),
+  numLogprobs: fc.constantFrom(null, 0, 5),
+  numPromptLogprobs: fc.constantFrom(null, null, 3),
+  rules: fc.option(
+    fc.record({
+      repetitionPenalty: fc.constantFrom(1, 1.3),
+      frequencyPenalty: fc.constantFrom(0, 0.5),
+      presencePenalty: fc.constantFrom(0, -0.5),
+      biases: fc.constantFrom([], [[7, 3] as const, [9, -50] as const]),
+      allowedTokenIds: fc.constantFrom(
+        null,
+        Array.from({ length: 50 }, (_, i) => 5 * i),
+      ),
+      minTokens: fc.nat(4),
+      endTokenIds: fc.constant([2, 3]),
+      badWords: fc.constantFrom([], [[4], [10, 20]]),
+    }),
+  ),
+});
+
+type RequestParts = typeof requestParts extends fc.Arbitrary<infer T> ? T : never;
+
+function requestOf(id: number, parts: RequestParts): NewRequest {
+  const { text, promptLength, numPromptLogprobs, rules, ...sampling } = parts;
+  return newRequest({
+    id,
+    promptTokenIds: Array.from({ length: promptLength }, (_, index) => (text * 131 + index * 17) % VOCAB),
+    sampling,
+    numPromptLogprobs,
+    mayReadCache: numPromptLogprobs === null,
+    rules,
+    stop: { stopTokenIds: [2, 3], minTokens: rules?.minTokens ?? 0, maxTokens: MAX_TOKENS },
+  });
+}
+
+const PLAIN: RequestParts = {
+  text: 0,
+  promptLength: 45,
+  temperature: 1,
+  topK: 0,
+  topP: 0.95,
+  minP: 0,
+  seed: 5,
+  sample: 0,
+  numLogprobs: 5,
+  numPromptLogprobs: 3,
+  rules: null,
+};
+
+describe.each(PATHS)('on %s', (path) => {
+  it.each(DTYPES)(
+    'a request in %s gets the same alone, among 16 others and in chunks of 7',
+    async (dtype) => {
+      const alone = await start(path, { dtype, enablePrefixCaching: false });
+      const chunked = await start(path, { dtype, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
+      const crowded = await start(path, { dtype });
       for (const temperature of [0, 1]) {
-        const one = request(99, 5, 45, temperature);
-        const others = Array.from({ length: 16 }, (_, index) => request(index, index + 10, 3 + 7 * index, 1));
-        const alone = (await generate(device, [one], { dtype })).get(99);
-        expect(alone).toHaveLength(12);
-        const among = await generate(device, [...others.slice(0, 9), one, ...others.slice(9)], { dtype });
-        expect(among.get(99)).toEqual(alone);
-        const chunked = await generate(device, [one], { dtype, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
-        expect(chunked.get(99)).toEqual(alone);
+        const one = requestOf(99, { ...PLAIN, temperature });
+        const others = Array.from({ length: 16 }, (_, id) =>
+          requestOf(id, { ...PLAIN, seed: id, promptLength: 3 + 7 * id, numPromptLogprobs: null }),
+        );
+        const expected = generate(alone, [one]).get(99)!;
+        expect(expected.tokenIds).toHaveLength(MAX_TOKENS);
+        expect(expected.promptNumbers).toHaveLength(44 * (3 + 2 * 3));
+        expect(generate(crowded, [...others.slice(0, 9), one, ...others.slice(9)]).get(99)).toEqual(expected);
+        expect(generate(chunked, [one]).get(99)).toEqual(expected);
       }
-    });
+      for (const core of [alone, chunked, crowded]) core.close();
+    },
+  );
+
+  it('a prompt that the cache already holds gets the same answer, and is not computed again', async () => {
+    const core = await start(path, {});
+    const one = requestOf(1, { ...PLAIN, numPromptLogprobs: null });
+    const first = generate(core, [one]).get(1);
+    core.add(one);
+    expect(core.step()[0]!.numCachedTokens).toBe(32);
+    core.abort(1);
+    expect(generate(core, [one]).get(1)).toEqual(first);
+    core.close();
   });
 
-  it('any mix of lengths, chunks, seats and too few blocks changes no token of any request', async () => {
+  it('any mix of arrivals, chunks, seats, prefixes, samples and rules changes nothing for any request', async () => {
+    const alone = await start(path, { enablePrefixCaching: false });
+    const bytesOfBlock = Math.ceil((8 * 2 ** 20) / alone.stats.numBlocks);
+    let numPreemptions = 0;
+    numCachedTokens = 0;
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.record({ seed: fc.nat(50), promptLength: fc.integer({ min: 1, max: 70 }) }), {
-          minLength: 2,
-          maxLength: 6,
-        }),
+        fc.array(fc.record({ parts: requestParts, arrival: fc.nat(6) }), { minLength: 2, maxLength: 9 }),
         fc.record({
           maxNumBatchedTokens: fc.integer({ min: 8, max: 80 }),
           maxNumSeqs: fc.integer({ min: 1, max: 8 }),
           maxModelLen: fc.constant(96),
-          numBlocks: fc.integer({ min: 6, max: 14 }),
           numThreads: fc.integer({ min: 1, max: 2 }),
         }),
-        async (shapes, { numBlocks, ...options }) => {
-          const requests = shapes.map(({ seed, promptLength }, id) => request(id, seed, promptLength, 1));
-          const bytesOfBlock = await blockBytes(device);
-          const together = await generate(device, requests, {
-            ...options,
-            kvCacheMemoryBytes: numBlocks * bytesOfBlock,
-          });
+        fc.integer({ min: 6, max: 14 }),
+        async (shapes, options, numBlocks) => {
+          const core = await start(path, { ...options, kvCacheMemoryBytes: numBlocks * bytesOfBlock });
+          const requests = shapes.map(({ parts }, id) => requestOf(id, parts));
+          const together = generate(
+            core,
+            requests,
+            shapes.map(({ arrival }) => arrival),
+          );
+          numPreemptions += core.stats.preemptions;
+          expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
+          core.close();
           for (const one of requests) {
-            expect(together.get(one.id)).toEqual((await generate(device, [one])).get(one.id));
+            expect(together.get(one.id)).toEqual(generate(alone, [one]).get(one.id));
           }
         },
       ),
-      { numRuns: device === 'cpu' ? 12 : 3 },
+      { numRuns: path === 'reference' ? 4 : 40, seed: 11 },
     );
+    alone.close();
+    expect(numCachedTokens).toBeGreaterThan(0);
+    if (path !== 'reference') expect(numPreemptions).toBeGreaterThan(0);
   });
 });
-
-/** KV bytes of one block, found from how many fit. */
-async function blockBytes(device: Device): Promise<number> {
-  const kvCacheMemoryBytes = 8 * 2 ** 20;
-  const core = await start(device, { kvCacheMemoryBytes });
-  const { numBlocks } = core.stats;
-  core.close();
-  return Math.ceil(kvCacheMemoryBytes / numBlocks);
-}
