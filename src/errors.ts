@@ -98,6 +98,12 @@ export class ShuttingDownError extends SvcError {
   override readonly type = 'ServiceUnavailableError';
 }
 
+/** The request has taken longer than the server lets any request take. */
+export class RequestTimeoutError extends SvcError {
+  override readonly status = 504;
+  override readonly type = 'RequestTimeoutError';
+}
+
 /** The engine thread has ended; nothing that it held will be answered. */
 export class EngineDeadError extends SvcError {
   override readonly status = 500;

@@ -1,6 +1,7 @@
 // svc serve: options -> port -> model -> engine -> answers, and the way back when a signal comes or the engine dies.
 
 import { readConfigFile } from '../config/config-file.ts';
+import { isDevMode } from '../config/environment.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
@@ -37,6 +38,9 @@ export async function serve(config: ServeConfig): Promise<void> {
     apiKeys: config.http.apiKeys,
     servedModelNames: await servedNames(config),
     logRequests: config.http.logRequests,
+    showsCachedTokens: config.http.showsCachedTokens,
+    requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
+    hasDevRoutes: isDevMode(),
     logger,
   });
   const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {

@@ -1,6 +1,7 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
 export type Device = 'auto' | 'cpu' | 'reference';
+export type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
 export interface EngineConfig {
@@ -15,6 +16,10 @@ export interface EngineConfig {
   readonly maxNumBatchedTokens: number;
   /** Requests that run at the same time. */
   readonly maxNumSeqs: number;
+  /** Requests that may wait beside those that run; a server turns away what comes beyond them. */
+  readonly maxQueuedRequests: number;
+  /** `priority`: requests may say that they come before or after others. */
+  readonly schedulingPolicy: SchedulingPolicy;
   /** Tokens a KV block. */
   readonly blockSize: number;
   /** Keep the blocks of finished requests for others that begin alike. */
@@ -42,6 +47,8 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   maxModelLen: null,
   maxNumBatchedTokens: 2048,
   maxNumSeqs: 256,
+  maxQueuedRequests: 4096,
+  schedulingPolicy: 'fcfs',
   blockSize: 16,
   enablePrefixCaching: true,
   kvCacheMemoryBytes: null,

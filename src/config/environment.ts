@@ -8,6 +8,10 @@ export interface EnvironmentVariable {
 export const ENVIRONMENT: readonly EnvironmentVariable[] = [
   { name: 'SVC_USE_ALT_MODEL_HUB', help: 'true: download models from the alternative hub' },
   { name: 'SVC_ALT_MODEL_HUB_ENDPOINT', help: 'address of the alternative hub, for mirrors' },
+  {
+    name: 'SVC_SERVER_DEV_MODE',
+    help: '1: adds routes for operators and tests, such as POST /reset_prefix_cache',
+  },
   { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
   {
     name: 'SVC_CPU_ISA',
@@ -20,6 +24,11 @@ export const ENVIRONMENT: readonly EnvironmentVariable[] = [
   { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded' },
   { name: 'XDG_CACHE_HOME', help: 'where the tiny model of svc serve is kept, in svc/; default ~/.cache' },
 ];
+
+/** Whether SVC_SERVER_DEV_MODE asks for the routes of operators and tests. */
+export function isDevMode(env: NodeJS.ProcessEnv = process.env): boolean {
+  return env.SVC_SERVER_DEV_MODE === '1';
+}
 
 /** Whether SVC_USE_ALT_MODEL_HUB asks for the alternative hub. */
 export function usesAlternativeHub(env: NodeJS.ProcessEnv = process.env): boolean {

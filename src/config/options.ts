@@ -94,6 +94,14 @@ export const OPTIONS = {
     help: 'do not log requests, which is the default',
     aliases: ['--disable-log-request'],
   }),
+  enablePromptTokensDetails: option(flag(), true, {
+    group: 'Server',
+    help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
+  }),
+  requestTimeout: option(seconds(), 0, {
+    group: 'Server',
+    help: 'how long a request may take, waiting included, before it is ended with an error (504); 0 is no limit',
+  }),
   shutdownTimeout: option(seconds(), DEFAULT_SHUTDOWN_TIMEOUT_SECONDS, {
     group: 'Server',
     help: 'how long running requests may take to finish after SIGTERM or SIGINT',
@@ -183,6 +191,14 @@ export const OPTIONS = {
     group: 'Scheduling',
     help: 'requests that run at the same time',
     isEngineOption: true,
+  }),
+  maxQueuedRequests: option(size(0), ENGINE_DEFAULTS.maxQueuedRequests, {
+    group: 'Scheduling',
+    help: 'requests that may wait beside those that run, each sample counted; clients beyond are told to come again (429)',
+  }),
+  schedulingPolicy: option(choice(['fcfs', 'priority']), ENGINE_DEFAULTS.schedulingPolicy, {
+    group: 'Scheduling',
+    help: 'fcfs: first come, first served; priority: requests may have a priority, and the lowest is served first',
   }),
 
   device: option(choice(['auto', 'cpu', 'reference', 'cuda']), ENGINE_DEFAULTS.device, {

@@ -18,6 +18,13 @@ export interface Beam {
   readonly finishReason: 'stop' | 'length';
 }
 
+/** Of the request that the beams belong to. */
+export interface BeamSearchRun {
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheSalt?: string | null | undefined;
+  readonly priority?: number | undefined;
+}
+
 /**
  * The prompt's tokens, checked.
  * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model.
@@ -33,13 +40,13 @@ export async function prepareBeamSearch(
 
 /**
  * The best `beam_width` sequences, the best first. A sequence that reaches the model's context ends there.
- * @throws EngineDeadError when the engine ends first; the reason of `signal` when it is aborted.
+ * @throws EngineDeadError when the engine ends first; the reason of `run.signal` when it is aborted.
  */
 export async function beamSearch(
   engine: InferenceEngine,
   promptTokenIds: readonly number[],
   params: BeamSearchParams,
-  signal?: AbortSignal,
+  run: BeamSearchRun = {},
 ): Promise<Beam[]> {
   const { beam_width, max_tokens, length_penalty } = params;
   const endTokenIds = params.ignore_eos ? [] : engine.limits.eosTokenIds;
@@ -48,7 +55,7 @@ export async function beamSearch(
   const completed: Beam[] = [];
   const room = engine.limits.maxModelLen - promptTokenIds.length;
   for (let step = 0; step < Math.min(max_tokens, room) && live.length > 0; step += 1) {
-    const extended = await Promise.all(live.map((beam) => extend(engine, beam, params, endTokenIds, signal)));
+    const extended = await Promise.all(live.map((beam) => extend(engine, beam, params, endTokenIds, run)));
     const candidates = extended.flat();
     completed.push(...candidates.filter(({ finishReason }) => finishReason === 'stop'));
     live = candidates
@@ -72,10 +79,10 @@ async function extend(
   beam: Beam,
   params: BeamSearchParams,
   endTokenIds: readonly number[],
-  signal: AbortSignal | undefined,
+  { signal, cacheSalt, priority }: BeamSearchRun,
 ): Promise<Beam[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare({ prompt, params: stepParams(params) });
+  const prepared = await engine.prepare({ prompt, params: stepParams(params), cacheSalt, priority });
   const beams: Beam[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal)) {
     const position = logprobs![0]!;

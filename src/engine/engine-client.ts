@@ -6,6 +6,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
+import { Calls } from './calls.ts';
 import {
   type EngineInfo,
   type EngineStats,
@@ -38,11 +39,11 @@ export class EngineClient {
   readonly #worker: Worker;
   readonly #exited: Promise<void>;
   readonly #listeners = new Map<number, RequestListener>();
-  readonly #statsCalls = new Map<number, { resolve(stats: EngineStats): void; reject(error: Error): void }>();
+  readonly #statsCalls = new Calls<EngineStats>();
+  readonly #resetCalls = new Calls<boolean>();
   readonly #reportDeath: (error: EngineDeadError) => void;
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
-  #nextStatsCall = 0;
 
   private constructor(config: EngineConfig) {
     const { port1, port2 } = new MessageChannel();
@@ -105,11 +106,13 @@ export class EngineClient {
 
   stats(): Promise<EngineStats> {
     this.#checkAlive();
-    const callId = this.#nextStatsCall++;
-    return new Promise((resolve, reject) => {
-      this.#statsCalls.set(callId, { resolve, reject });
-      this.#send({ type: 'stats', callId });
-    });
+    return this.#statsCalls.ask((callId) => this.#send({ type: 'stats', callId }));
+  }
+
+  /** False, and nothing is forgotten, while requests run. */
+  resetPrefixCache(): Promise<boolean> {
+    this.#checkAlive();
+    return this.#resetCalls.ask((callId) => this.#send({ type: 'resetPrefixCache', callId }));
   }
 
   /** Ends the engine thread; requests in flight get an EngineDeadError. */
@@ -155,10 +158,8 @@ export class EngineClient {
   #receive(message: FromEngine): void {
     if (message.type === 'outputs') for (const output of message.outputs) this.#deliver(output);
     if (message.type === 'failed') this.#die(unpackError(message.error));
-    if (message.type === 'stats') {
-      this.#statsCalls.get(message.callId)?.resolve(message.stats);
-      this.#statsCalls.delete(message.callId);
-    }
+    if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
+    if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);
   }
 
   #deliver(output: TokenOutput): void {
@@ -178,8 +179,8 @@ export class EngineClient {
     const listeners = [...this.#listeners.values()];
     this.#listeners.clear();
     for (const listener of listeners) listener.onDeath(error);
-    for (const call of this.#statsCalls.values()) call.reject(error);
-    this.#statsCalls.clear();
+    this.#statsCalls.rejectAll(error);
+    this.#resetCalls.rejectAll(error);
   }
 
   #checkAlive(): void {

@@ -70,6 +70,11 @@ export class EngineCore {
     this.#scheduler.abort(requestId);
   }
 
+  /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
+  resetPrefixCache(): boolean {
+    return this.#scheduler.resetPrefixCache();
+  }
+
   /** Computes one step; what it returns is each request's new token, if it got one. */
   step(): TokenOutput[] {
     const step = this.#scheduler.schedule();

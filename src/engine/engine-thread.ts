@@ -56,6 +56,13 @@ function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });
       break;
+    case 'resetPrefixCache':
+      send(outbox, {
+        type: 'prefixCacheReset',
+        callId: message.callId,
+        isReset: core.resetPrefixCache(),
+      });
+      break;
   }
 }
 

@@ -26,8 +26,6 @@ export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
-/** Sequences in flight, waiting ones included, before new requests are turned away. */
-const MAX_IN_FLIGHT = 16_384;
 const RETRY_AFTER_SECONDS = 1;
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
@@ -40,7 +38,7 @@ export class InferenceEngine {
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   readonly #client: EngineClient;
-  readonly #seed: number;
+  readonly #config: EngineConfig;
   #numRequests = 0;
   #nextId = 0;
 
@@ -49,14 +47,14 @@ export class InferenceEngine {
     loaded: { readonly tokenizer: Tokenizer | null; readonly chatTemplate: ChatTemplate | null },
     samplingDefaults: SamplingDefaults,
     limits: ModelLimits,
-    seed: number,
+    config: EngineConfig,
   ) {
     this.#client = client;
     this.tokenizer = loaded.tokenizer;
     this.chatTemplate = loaded.chatTemplate;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
-    this.#seed = seed;
+    this.#config = config;
   }
 
   /**
@@ -85,7 +83,7 @@ export class InferenceEngine {
       const { maxOutputTokens } = generation;
       const { maxLogprobs } = config;
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
-      return new InferenceEngine(client, loaded, generation.sampling, limits, config.seed);
+      return new InferenceEngine(client, loaded, generation.sampling, limits, config);
     } catch (error) {
       // Both sides read the same folder and may both refuse it: the first error is the one to show.
       await starting.then(
@@ -112,14 +110,8 @@ export class InferenceEngine {
   /**
    * Tokenises and checks a request.
    * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
-   * @throws OverloadedError when too many requests are in flight.
    */
-  async prepare(request: GenerationRequest): Promise<PreparedRequest> {
-    if (this.#client.numInFlight + request.params.n > MAX_IN_FLIGHT) {
-      throw new OverloadedError(`more than ${MAX_IN_FLIGHT} sequences are in flight; try again later`, {
-        retryAfter: RETRY_AFTER_SECONDS,
-      });
-    }
+  prepare(request: GenerationRequest): Promise<PreparedRequest> {
     return prepareRequest(request, this.tokenizer, this.limits);
   }
 
@@ -149,6 +141,31 @@ export class InferenceEngine {
       signal?.removeEventListener('abort', stopWaiting);
       this.#client.abort(ids);
     }
+  }
+
+  /** Whether requests may ask to be served earlier or later than others. */
+  get hasPriorities(): boolean {
+    return this.#config.schedulingPolicy === 'priority';
+  }
+
+  /**
+   * Asked before `numSequences` more are sent. What would come alone is always taken, however much it is.
+   * @throws OverloadedError where they would wait behind more than --max-queued-requests allows.
+   */
+  checkRoom(numSequences: number): void {
+    const { numInFlight } = this.#client;
+    const { maxNumSeqs, maxQueuedRequests } = this.#config;
+    if (numInFlight === 0 || numInFlight + numSequences <= maxNumSeqs + maxQueuedRequests) return;
+    throw new OverloadedError(
+      `The server is full: ${numInFlight} sequences run or wait, ${maxNumSeqs} may run (--max-num-seqs) and ` +
+        `${maxQueuedRequests} wait (--max-queued-requests); try again later`,
+      { retryAfter: RETRY_AFTER_SECONDS },
+    );
+  }
+
+  /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
+  resetPrefixCache(): Promise<boolean> {
+    return this.#client.resetPrefixCache();
   }
 
   stats(): Promise<EngineStats> {
@@ -188,7 +205,7 @@ export class InferenceEngine {
 
   /** A seed for a request that brings none: from the engine's seed and the order of arrival. */
   #drawSeed(): number {
-    return Math.floor(uniform(this.#seed, this.#numRequests++, 0) * 2 ** 53);
+    return Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
   }
 }
 

@@ -14,6 +14,10 @@ export type Prompt =
 export interface GenerationRequest {
   readonly prompt: Prompt;
   readonly params: SamplingParams;
+  /** Only requests of the same salt share cached blocks. */
+  readonly cacheSalt?: string | null | undefined;
+  /** Lower is served earlier; 0 where it is left out. */
+  readonly priority?: number | undefined;
 }
 
 /** A request that has passed every check: it can no longer be refused for what it says. */
@@ -22,6 +26,8 @@ export interface PreparedRequest {
   readonly params: SamplingParams;
   /** Each bad word as tokens, plain and behind a space. */
   readonly badWords: readonly (readonly number[])[];
+  readonly cacheSalt: string | null;
+  readonly priority: number;
 }
 
 /** What of the model the checks need. */
@@ -58,7 +64,9 @@ export async function prepareRequest(
   const promptTokenIds = truncate(all, params, limits.maxModelLen);
   checkLength(promptTokenIds.length, limits.maxModelLen);
   checkChoice(params, limits);
-  return { promptTokenIds, params, badWords: await tokeniseWords(params.bad_words, tokenizer) };
+  const badWords = await tokeniseWords(params.bad_words, tokenizer);
+  const { cacheSalt = null, priority = 0 } = request;
+  return { promptTokenIds, params, badWords, cacheSalt, priority };
 }
 
 /** One engine request for each of the n samples; `firstId` and the ids after it must be unused. */
@@ -72,8 +80,8 @@ export function toEngineRequests(
   const { vocabSize } = limits;
   const shared = {
     promptTokenIds,
-    priority: 0,
-    cacheSalt: null,
+    priority: request.priority,
+    cacheSalt: request.cacheSalt,
     stop: stopRule(request, limits),
     rules: logitRules(request, limits),
   };

@@ -34,6 +34,7 @@ export type ToEngine =
   | { readonly type: 'add'; readonly request: NewRequest }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'stats'; readonly callId: number }
+  | { readonly type: 'resetPrefixCache'; readonly callId: number }
   | { readonly type: 'close' };
 
 export type FromEngine =
@@ -41,6 +42,7 @@ export type FromEngine =
   | { readonly type: 'ready'; readonly info: EngineInfo }
   | { readonly type: 'outputs'; readonly outputs: readonly TokenOutput[] }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: EngineStats }
+  | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }
   | { readonly type: 'failed'; readonly error: PackedError };
 
 /** What the engine thread is started with. */

@@ -4,8 +4,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
 
-/** Everything below it needs a key; health checks and metrics stay open. */
-const GUARDED_PREFIX = '/v1';
+/** Everything below these needs a key; health checks and metrics stay open. */
+const GUARDED_PREFIXES = ['/v1', '/reset_prefix_cache'];
 const SCHEME = /^bearer /i;
 
 export interface Caller {
@@ -29,8 +29,7 @@ export class ApiKeys {
   /** @throws UnauthorizedError unless the caller shows one of the keys or needs none. */
   check(caller: Caller): void {
     if (this.#hashes.length === 0 || caller.method === 'OPTIONS') return;
-    const isGuarded = caller.url.startsWith(GUARDED_PREFIX) || caller.route?.startsWith(GUARDED_PREFIX);
-    if (!isGuarded) return;
+    if (!isGuarded(caller.url) && !isGuarded(caller.route ?? '')) return;
     if (caller.authorization === undefined) {
       throw new UnauthorizedError('No API key was given: send it in the header Authorization: Bearer <key>');
     }
@@ -46,6 +45,10 @@ export class ApiKeys {
     const hash = sha256(key);
     return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
   }
+}
+
+function isGuarded(path: string): boolean {
+  return GUARDED_PREFIXES.some((prefix) => path.startsWith(prefix));
 }
 
 function sha256(text: string): Buffer {

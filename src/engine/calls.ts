@@ -1,0 +1,25 @@
+// Questions to the engine thread that wait for their answer. The engine client has one set for each kind of question.
+
+export class Calls<T> {
+  readonly #waiting = new Map<number, { resolve(value: T): void; reject(error: Error): void }>();
+  #nextId = 0;
+
+  /** `send` asks under the id that it is given; whoever gets the answer calls `settle` with it. */
+  ask(send: (callId: number) => void): Promise<T> {
+    const callId = this.#nextId++;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(callId, { resolve, reject });
+      send(callId);
+    });
+  }
+
+  settle(callId: number, value: T): void {
+    this.#waiting.get(callId)?.resolve(value);
+    this.#waiting.delete(callId);
+  }
+
+  rejectAll(error: Error): void {
+    for (const call of this.#waiting.values()) call.reject(error);
+    this.#waiting.clear();
+  }
+}
