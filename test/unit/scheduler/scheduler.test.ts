@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Logprobs } from '../../../src/ops/ops.ts';
 import type { NewRequest } from '../../../src/scheduler/request.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from '../../../src/scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig, type TokenOutput } from '../../../src/scheduler/scheduler.ts';
@@ -215,4 +216,65 @@ describe('Scheduler', () => {
       { numRuns: 60 },
     );
   });
+
+  it('lets no end or stop token end an answer that is shorter than min_tokens', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, stop: { eosTokenId: 5, stopTokenIds: [5], minTokens: 3 } }));
+    const finishes = [1, 2, 3].map(() => stepWithFive(scheduler)[0]!.finish);
+    expect(finishes).toEqual([null, null, { reason: 'stop', stopTokenId: null }]);
+  });
+
+  it('ends an answer at its length even before min_tokens', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, stop: { minTokens: 3, maxTokens: 1 } }));
+    expect(stepWithFive(scheduler)[0]!.finish).toEqual({ reason: 'length', stopTokenId: null });
+  });
+
+  it('scores every prompt token but the first exactly once, in chunks and after preemptions', () => {
+    const config = { ...CONFIG, maxNumBatchedTokens: 10, numBlocks: 6 };
+    const scheduler = new Scheduler(config);
+    for (const id of [0, 1, 2]) {
+      scheduler.add({ ...request(id, 37, 25), numPromptLogprobs: 2, mayReadCache: false });
+    }
+    const scored = new Map<number, number[]>();
+    while (scheduler.hasUnfinished) {
+      const step = scheduler.schedule();
+      for (const { requestId, promptScoring, tokenIds, firstPosition } of step.sequences) {
+        if (promptScoring === null) continue;
+        const soFar = scored.get(requestId) ?? [];
+        // The row that is read stands directly before the next token to be scored.
+        expect(firstPosition + promptScoring.firstToken).toBe(soFar.length);
+        expect(promptScoring.firstToken).toBeGreaterThanOrEqual(0);
+        expect(promptScoring.firstToken + promptScoring.tokenIds.length).toBeLessThanOrEqual(tokenIds.length);
+        scored.set(requestId, [...soFar, ...promptScoring.tokenIds]);
+      }
+      scheduler.update(step, sampleStep(step));
+    }
+    expect(scheduler.stats.preemptions).toBeGreaterThan(0);
+    for (const id of [0, 1, 2]) expect(scored.get(id)).toEqual(request(id, 37, 25).promptTokenIds.slice(1));
+  });
+
+  it('hands the log-probabilities of the prompt over with the first token, all pieces in order', () => {
+    const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens: 4 });
+    scheduler.add({ ...request(1, 10, 2), numPromptLogprobs: 0 });
+    const given: (readonly Logprobs[] | null)[] = [];
+    while (scheduler.hasUnfinished) {
+      const step = scheduler.schedule();
+      const pieces = step.sequences.map(({ promptScoring }) =>
+        promptScoring === null ? [] : [rowsOf(promptScoring.tokenIds)],
+      );
+      const outputs = scheduler.update(step, { ...sampleStep(step), promptLogprobs: pieces });
+      given.push(...outputs.map(({ promptLogprobs }) => promptLogprobs));
+    }
+    expect(given).toHaveLength(2);
+    expect(given[0]!.flatMap(({ tokenIds }) => Array.from(tokenIds))).toEqual(
+      request(1, 10, 2).promptTokenIds.slice(1),
+    );
+    expect(given[1]).toBeNull();
+  });
 });
+
+function rowsOf(tokenIds: readonly number[]): Logprobs {
+  const zeros = tokenIds.map(() => 0);
+  return { tokenIds, logprobs: zeros, ranks: zeros, numTop: 0, topIds: [], topLogprobs: [] };
+}
