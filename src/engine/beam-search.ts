@@ -38,33 +38,42 @@ export async function prepareBeamSearch(
   return promptTokenIds;
 }
 
+/** A beam and one token more, not yet copied together: most of these are dropped. */
+interface Candidate {
+  readonly beam: Beam;
+  readonly next: PositionLogprobs;
+  readonly cumulativeLogprob: number;
+}
+
 /**
  * The best `beam_width` sequences, the best first. A sequence that reaches the model's context ends there.
- * @throws EngineDeadError when the engine ends first; the reason of `run.signal` when it is aborted.
+ * @throws EngineDeadError when the engine ends first; the reason of `signal` when it is aborted.
  */
 export async function beamSearch(
   engine: InferenceEngine,
   promptTokenIds: readonly number[],
   params: BeamSearchParams,
-  run: BeamSearchRun = {},
+  signal?: AbortSignal,
 ): Promise<Beam[]> {
   const { beam_width, max_tokens, length_penalty } = params;
   const endTokenIds = params.ignore_eos ? [] : engine.limits.eosTokenIds;
+  const isEnd = ({ next }: Candidate): boolean => endTokenIds.includes(next.tokenId);
   const start = { tokenIds: promptTokenIds, promptLength: promptTokenIds.length, logprobs: [] };
   let live: Beam[] = [{ ...start, cumulativeLogprob: 0, finishReason: 'length' }];
   const completed: Beam[] = [];
   const room = engine.limits.maxModelLen - promptTokenIds.length;
   for (let step = 0; step < Math.min(max_tokens, room) && live.length > 0; step += 1) {
-    const extended = await Promise.all(live.map((beam) => extend(engine, beam, params, endTokenIds, run)));
-    const candidates = extended.flat();
-    completed.push(...candidates.filter(({ finishReason }) => finishReason === 'stop'));
+    const asked = live.map((beam) => candidatesOf(engine, beam, params, signal));
+    const candidates = (await Promise.all(asked)).flat();
+    completed.push(...candidates.filter(isEnd).map((candidate) => extend(candidate, 'stop')));
     live = candidates
-      .filter(({ finishReason }) => finishReason === 'length')
-      .sort((a, b) => b.cumulativeLogprob - a.cumulativeLogprob)
-      .slice(0, beam_width);
+      .filter((candidate) => !isEnd(candidate))
+      .sort((x, y) => y.cumulativeLogprob - x.cumulativeLogprob)
+      .slice(0, beam_width)
+      .map((candidate) => extend(candidate, 'length'));
   }
   return [...completed, ...live]
-    .sort((a, b) => beamScore(b, length_penalty) - beamScore(a, length_penalty))
+    .sort((x, y) => beamScore(y, length_penalty) - beamScore(x, length_penalty))
     .slice(0, beam_width);
 }
 
@@ -74,31 +83,33 @@ export function beamScore(beam: Beam, lengthPenalty: number): number {
   return beam.cumulativeLogprob / length ** lengthPenalty;
 }
 
-async function extend(
+async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  endTokenIds: readonly number[],
-  { signal, cacheSalt, priority }: BeamSearchRun,
-): Promise<Beam[]> {
-  const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare({ prompt, params: stepParams(params), cacheSalt, priority });
-  const beams: Beam[] = [];
+  signal: AbortSignal | undefined,
+): Promise<Candidate[]> {
+  const prepared = await engine.prepare({ prompt: { tokenIds: beam.tokenIds }, params: stepParams(params) });
+  const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal)) {
-    const position = logprobs![0]!;
-    beams.push(
-      ...position.top.map(
-        (candidate): Beam => ({
-          tokenIds: [...beam.tokenIds, candidate.tokenId],
-          promptLength: beam.promptLength,
-          logprobs: [...beam.logprobs, { ...candidate, top: position.top }],
-          cumulativeLogprob: beam.cumulativeLogprob + candidate.logprob,
-          finishReason: endTokenIds.includes(candidate.tokenId) ? 'stop' : 'length',
-        }),
-      ),
-    );
+    for (const { top } of logprobs ?? []) {
+      for (const next of top) {
+        const cumulativeLogprob = beam.cumulativeLogprob + next.logprob;
+        candidates.push({ beam, next: { ...next, top }, cumulativeLogprob });
+      }
+    }
   }
-  return beams;
+  return candidates;
+}
+
+function extend({ beam, next, cumulativeLogprob }: Candidate, finishReason: Beam['finishReason']): Beam {
+  return {
+    tokenIds: [...beam.tokenIds, next.tokenId],
+    promptLength: beam.promptLength,
+    logprobs: [...beam.logprobs, next],
+    cumulativeLogprob,
+    finishReason,
+  };
 }
 
 function stepParams({ beam_width, temperature }: BeamSearchParams) {

@@ -145,7 +145,7 @@ function drawing(given: Given, defaults: SamplingDefaults) {
 }
 
 function logitRules(given: Given, defaults: SamplingDefaults) {
-  const biases = Object.entries(given.logit_bias ?? {}).map(([id, bias]) => [
+  const biases = Object.entries(given.logit_bias ?? {}).map(([id, bias]): [string, number] => [
     id,
     Math.max(-MAX_BIAS, Math.min(MAX_BIAS, bias)),
   ]);
