@@ -47,13 +47,13 @@ interface Candidate {
 
 /**
  * The best `beam_width` sequences, the best first. A sequence that reaches the model's context ends there.
- * @throws EngineDeadError when the engine ends first; the reason of `signal` when it is aborted.
+ * @throws EngineDeadError when the engine ends first; the reason of `run.signal` when it is aborted.
  */
 export async function beamSearch(
   engine: InferenceEngine,
   promptTokenIds: readonly number[],
   params: BeamSearchParams,
-  signal?: AbortSignal,
+  run: BeamSearchRun = {},
 ): Promise<Beam[]> {
   const { beam_width, max_tokens, length_penalty } = params;
   const endTokenIds = params.ignore_eos ? [] : engine.limits.eosTokenIds;
@@ -63,7 +63,7 @@ export async function beamSearch(
   const completed: Beam[] = [];
   const room = engine.limits.maxModelLen - promptTokenIds.length;
   for (let step = 0; step < Math.min(max_tokens, room) && live.length > 0; step += 1) {
-    const asked = live.map((beam) => candidatesOf(engine, beam, params, signal));
+    const asked = live.map((beam) => candidatesOf(engine, beam, params, run));
     const candidates = (await Promise.all(asked)).flat();
     completed.push(...candidates.filter(isEnd).map((candidate) => extend(candidate, 'stop')));
     live = candidates
@@ -87,9 +87,10 @@ async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  signal: AbortSignal | undefined,
+  { signal, cacheSalt, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
-  const prepared = await engine.prepare({ prompt: { tokenIds: beam.tokenIds }, params: stepParams(params) });
+  const prompt = { tokenIds: beam.tokenIds };
+  const prepared = await engine.prepare({ prompt, params: stepParams(params), cacheSalt, priority });
   const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal)) {
     for (const { top } of logprobs ?? []) {

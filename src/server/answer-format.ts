@@ -27,9 +27,9 @@ export function chunkHead(object: string, { id, created, model }: AnswerHead): s
   return `data: ${fields.slice(0, -1)},"choices":`;
 }
 
-/** Chunks name only what they set, so the details stay out. */
-export function usageJson({ prompt_tokens, total_tokens, completion_tokens }: Usage): string {
-  return JSON.stringify({ prompt_tokens, total_tokens, completion_tokens });
+/** Chunks name only what they set. */
+export function usageJson({ prompt_tokens_details: details, ...counts }: Usage): string {
+  return JSON.stringify(details === null ? counts : { ...counts, prompt_tokens_details: details });
 }
 
 /** With include_usage every chunk has the field: null until the usage is known. */

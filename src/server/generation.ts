@@ -1,33 +1,49 @@
 // Runs the prompts of one HTTP request through the engine: to the end for a whole answer, or delta by delta into an
 // event stream. Both generation routes use it; what the bytes look like is their format's affair.
 
-import type { InferenceEngine, OutputDelta, PreparedRequest } from '../engine/inference-engine.ts';
+import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import type { SseStream } from '../http/sse.ts';
+import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { AnswerFormat } from './answer-format.ts';
-import { type FinishReason, usageOf } from './protocol/usage.ts';
+import { type Usage, usageOf } from './protocol/usage.ts';
+import { collectSamples, deltasOf, searchSamples } from './samples.ts';
+
+export type { Sample } from './samples.ts';
 
 /** Samples of one request over all its prompts. */
 const MAX_CHOICES = 16_384;
 
+/** What an answer repeats of its prompt. */
+export interface Echo {
+  readonly text: string;
+  /** Special tokens of the prompt are no part of the text. */
+  readonly skipsSpecialTokens: boolean;
+}
+
 /** A checked request: nothing of it can be refused any more. */
 export interface Generation {
   readonly prompts: readonly PreparedRequest[];
-  /** Text that each answer begins with, one a prompt: the echo, or nothing. */
-  readonly echoes: readonly string[];
+  /** One a prompt, null where nothing is to be repeated. */
+  readonly echoes: readonly (Echo | null)[];
   /** The echo alone was asked for: nothing is generated. */
   readonly isEchoOnly: boolean;
+  /** Null samples. */
+  readonly beamSearch: BeamSearchParams | null;
   readonly returnTokenIds: boolean;
+  readonly returnPromptLogprobs: boolean;
+  /** Logprobs spell tokens as their ids. */
+  readonly areTokensIds: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
+  /** Usage tells of the prefix cache. */
+  readonly showsCachedTokens: boolean;
 }
 
-/** One choice of a whole answer. */
-export interface Sample {
-  readonly text: string;
-  readonly tokenIds: readonly number[];
-  readonly finish_reason: FinishReason;
-  readonly stop_reason: number | string | null;
+/** What streaming one prompt has cost. */
+interface PromptCost {
+  readonly completionTokens: number;
+  readonly cachedTokens: number;
 }
 
 /** @throws InvalidRequestError where the prompts and samples together are too many. */
@@ -39,6 +55,11 @@ export function checkChoices(numPrompts: number, n: number): void {
   );
 }
 
+/** Sequences that the request brings to the engine. */
+export function numSequences({ prompts }: Generation): number {
+  return prompts.reduce((sum, { params }) => sum + params.n, 0);
+}
+
 /** The whole answer; choices are in the order of the prompts, the samples of a prompt together. */
 export async function generateBody(
   engine: InferenceEngine,
@@ -46,10 +67,21 @@ export async function generateBody(
   format: AnswerFormat,
   signal: AbortSignal,
 ): Promise<object> {
-  const runs = generation.prompts.map((_, prompt) => collect(engine, generation, prompt, signal));
-  const samples = (await Promise.all(runs)).flat();
-  const completionTokens = samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-  return format.body(samples, usageOf(promptTokensOf(generation), completionTokens));
+  const runs = generation.prompts.map(({ params }, prompt) =>
+    generation.beamSearch === null
+      ? collectSamples(
+          deltasOf(engine, generation, prompt, signal),
+          params.n,
+          generation.echoes[prompt]?.text ?? '',
+        )
+      : searchSamples(engine, generation, prompt, signal),
+  );
+  const perPrompt = await Promise.all(runs);
+  const costs = perPrompt.map((samples) => ({
+    completionTokens: samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
+    cachedTokens: samples[0]?.numCachedTokens ?? 0,
+  }));
+  return format.body(perPrompt.flat(), totalUsage(generation, costs));
 }
 
 /** Writes every event but the last; rejects where an error event is to end the stream. */
@@ -63,35 +95,10 @@ export async function generateEvents(
   const runs = generation.prompts.map((_, prompt) =>
     streamPrompt(engine, generation, prompt, format, sse, signal),
   );
-  const completionTokens = (await Promise.all(runs)).reduce((sum, tokens) => sum + tokens, 0);
-  if (!generation.includeUsage) return;
-  sse.write(format.usageEvent(usageOf(promptTokensOf(generation), completionTokens)));
+  const costs = await Promise.all(runs);
+  if (generation.includeUsage) sse.write(format.usageEvent(totalUsage(generation, costs)));
 }
 
-async function collect(
-  engine: InferenceEngine,
-  generation: Generation,
-  prompt: number,
-  signal: AbortSignal,
-): Promise<Sample[]> {
-  const { params } = generation.prompts[prompt]!;
-  const texts = Array.from({ length: params.n }, () => [generation.echoes[prompt] ?? '']);
-  const tokenIds = Array.from({ length: params.n }, (): number[] => []);
-  const ends: Pick<Sample, 'finish_reason' | 'stop_reason'>[] = [];
-  for await (const delta of deltas(engine, generation, prompt, signal)) {
-    const { index, finish_reason, stop_reason } = delta;
-    texts[index]!.push(delta.text);
-    tokenIds[index]!.push(...delta.tokenIds);
-    if (finish_reason !== null) ends[index] = { finish_reason, stop_reason };
-  }
-  return texts.map((pieces, index) => ({
-    text: pieces.join(''),
-    tokenIds: tokenIds[index]!,
-    ...ends[index]!,
-  }));
-}
-
-/** Completion tokens of the prompt's samples. */
 async function streamPrompt(
   engine: InferenceEngine,
   generation: Generation,
@@ -99,48 +106,38 @@ async function streamPrompt(
   format: AnswerFormat,
   sse: SseStream,
   signal: AbortSignal,
-): Promise<number> {
+): Promise<PromptCost> {
   const { params, promptTokenIds } = generation.prompts[prompt]!;
+  const { returnTokenIds, continuousUsage, showsCachedTokens } = generation;
   const numTokens = new Array<number>(params.n).fill(0);
   const hasBegun = new Array<boolean>(params.n).fill(false);
-  for await (const delta of deltas(engine, generation, prompt, signal)) {
-    const { index } = delta;
-    numTokens[index]! += delta.tokenIds.length;
+  let cachedTokens = 0;
+  for await (const delta of deltasOf(engine, generation, prompt, signal)) {
+    const { index, numCachedTokens, tokenIds, logprobs } = delta;
+    numTokens[index]! += tokenIds.length;
+    if (index === 0) cachedTokens = numCachedTokens;
     // Half a character, or the beginning of what may become a stop string: nothing to show yet.
-    if (delta.text === '' && delta.finish_reason === null && !generation.returnTokenIds) continue;
-    const usage = generation.continuousUsage ? usageOf(promptTokenIds.length, numTokens[index]!) : null;
+    const isShown = delta.text !== '' || delta.finish_reason !== null || returnTokenIds || logprobs !== null;
+    if (!isShown) continue;
+    const cached = showsCachedTokens ? numCachedTokens : null;
+    const usage = continuousUsage ? usageOf(promptTokenIds.length, numTokens[index]!, cached) : null;
     const events = format.events(prompt * params.n + index, delta, !hasBegun[index], usage);
     hasBegun[index] = true;
     if (!sse.write(events)) await sse.drained();
   }
-  return numTokens.reduce((sum, tokens) => sum + tokens, 0);
+  return { completionTokens: numTokens.reduce((sum, tokens) => sum + tokens, 0), cachedTokens };
 }
 
-function deltas(
-  engine: InferenceEngine,
-  generation: Generation,
-  prompt: number,
-  signal: AbortSignal,
-): AsyncIterable<OutputDelta> | Iterable<OutputDelta> {
-  const request = generation.prompts[prompt]!;
-  return generation.isEchoOnly ? echoOnly(request.params.n) : engine.generate(request, signal);
-}
-
-function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
-  for (let index = 0; index < n; index++) {
-    yield {
-      index,
-      text: '',
-      tokenIds: [],
-      numCachedTokens: 0,
-      logprobs: null,
-      promptLogprobs: null,
-      finish_reason: 'length',
-      stop_reason: null,
-    };
-  }
-}
-
-function promptTokensOf(generation: Generation): number {
-  return generation.prompts.reduce((sum, { promptTokenIds }) => sum + promptTokenIds.length, 0);
+function totalUsage(
+  { prompts, showsCachedTokens, beamSearch }: Generation,
+  costs: readonly PromptCost[],
+): Usage {
+  const promptTokens = prompts.reduce((sum, { promptTokenIds }) => sum + promptTokenIds.length, 0);
+  const completionTokens = costs.reduce((sum, cost) => sum + cost.completionTokens, 0);
+  const cachedTokens = costs.reduce((sum, cost) => sum + cost.cachedTokens, 0);
+  return usageOf(
+    promptTokens,
+    completionTokens,
+    showsCachedTokens && beamSearch === null ? cachedTokens : null,
+  );
 }

@@ -15,6 +15,9 @@ export interface ContextOptions {
   readonly version: string;
   readonly logRequests: boolean;
   readonly writeTimeoutMs: number | undefined;
+  /** 0 is no limit. */
+  readonly requestTimeoutMs: number;
+  readonly showsCachedTokens: boolean;
   readonly logger: FastifyBaseLogger | undefined;
 }
 

@@ -8,6 +8,7 @@ import { ConfigError, ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
 import { chatCompletionsRoute } from './routes/chat-completions.ts';
 import { completionsRoute } from './routes/completions.ts';
+import { devRoutes } from './routes/dev.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext } from './server-context.ts';
@@ -27,6 +28,12 @@ export interface ServerOptions extends HttpAppOptions {
   readonly logRequests?: boolean | undefined;
   /** A stream whose reader takes nothing for this long is cut off. */
   readonly writeTimeoutMs?: number | undefined;
+  /** A request that takes longer ends with an error; 0 is no limit. */
+  readonly requestTimeoutMs?: number | undefined;
+  /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
+  readonly showsCachedTokens?: boolean | undefined;
+  /** Adds the routes of operators and tests. */
+  readonly hasDevRoutes?: boolean | undefined;
 }
 
 export class Server {
@@ -57,12 +64,15 @@ export class Server {
       version: options.version,
       logRequests: options.logRequests ?? false,
       writeTimeoutMs: options.writeTimeoutMs,
+      requestTimeoutMs: options.requestTimeoutMs ?? 0,
+      showsCachedTokens: options.showsCachedTokens ?? true,
       logger: options.logger,
     });
     modelsRoute(app, context);
     completionsRoute(app, context);
     chatCompletionsRoute(app, context);
     statusRoutes(app, context);
+    if (options.hasDevRoutes) devRoutes(app, context);
     try {
       await app.listen({
         host: options.host,

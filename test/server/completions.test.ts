@@ -42,7 +42,12 @@ describe('POST /v1/completions', () => {
       ],
       service_tier: null,
       system_fingerprint: null,
-      usage: { prompt_tokens: 2, total_tokens: 14, completion_tokens: 12, prompt_tokens_details: null },
+      usage: {
+        prompt_tokens: 2,
+        total_tokens: 14,
+        completion_tokens: 12,
+        prompt_tokens_details: { cached_tokens: 0 },
+      },
       kv_transfer_params: null,
     });
   });

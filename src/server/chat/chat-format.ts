@@ -3,8 +3,10 @@
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import { type AnswerFormat, type AnswerHead, chunkHead, usageField, usageJson } from '../answer-format.ts';
 import type { Generation, Sample } from '../generation.ts';
-import type { ChatChoice, ChatCompletionResponse } from '../protocol/chat-completion.ts';
+import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
+import { promptLogprobs } from '../protocol/logprobs.ts';
 import type { Usage } from '../protocol/usage.ts';
+import { chatLogprobs } from './chat-logprobs.ts';
 
 export class ChatFormat implements AnswerFormat {
   readonly #head: AnswerHead;
@@ -26,7 +28,9 @@ export class ChatFormat implements AnswerFormat {
     const ids = returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${JSON.stringify(delta.stop_reason)}`;
     const tail = `"finish_reason":${JSON.stringify(delta.finish_reason)}${stop}${ids}`;
-    const chunk = this.#chunk(choice, `{"content":${JSON.stringify(delta.text)}}`, tail, usage);
+    const logprobs = JSON.stringify(this.#logprobs(delta));
+    const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
+    const chunk = this.#chunk(choice, content, tail, usage);
     return isFirst ? this.#opening(choice, usage) + chunk : chunk;
   }
 
@@ -35,7 +39,8 @@ export class ChatFormat implements AnswerFormat {
   }
 
   body(samples: readonly Sample[], usage: Usage): ChatCompletionResponse {
-    const { returnTokenIds, prompts } = this.#generation;
+    const { returnTokenIds, returnPromptLogprobs, prompts } = this.#generation;
+    const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
       id: this.#head.id,
       object: 'chat.completion',
@@ -45,7 +50,7 @@ export class ChatFormat implements AnswerFormat {
       service_tier: null,
       system_fingerprint: null,
       usage,
-      prompt_logprobs: null,
+      prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,
     };
@@ -56,18 +61,24 @@ export class ChatFormat implements AnswerFormat {
     const { prompts, returnTokenIds, echoes } = this.#generation;
     const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';
     const unfinished = '"finish_reason":null';
-    const delta = `{"role":${JSON.stringify(this.#role)},"content":""}`;
+    const delta = `{"role":${JSON.stringify(this.#role)},"content":""},"logprobs":null`;
     const role = this.#chunk(choice, delta, unfinished, usage, extra);
-    const echo = echoes[0] ?? '';
+    const echo = echoes[0]?.text ?? '';
     if (echo === '') return role;
-    return role + this.#chunk(choice, `{"content":${JSON.stringify(echo)}}`, unfinished, usage);
+    return (
+      role + this.#chunk(choice, `{"content":${JSON.stringify(echo)}},"logprobs":null`, unfinished, usage)
+    );
   }
 
   #chunk(choice: number, delta: string, tail: string, usage: Usage | null, extra = ''): string {
     return (
-      `${this.#chunkHead}[{"index":${choice},"delta":${delta},"logprobs":null,${tail}}]` +
+      `${this.#chunkHead}[{"index":${choice},"delta":${delta},${tail}}]` +
       `${extra}${usageField(usage, this.#generation)}}\n\n`
     );
+  }
+
+  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>): ChatLogprobs | null {
+    return logprobs === null ? null : chatLogprobs(logprobs, this.#generation.areTokensIds);
   }
 
   #choice(sample: Sample, index: number): ChatChoice {
@@ -83,7 +94,7 @@ export class ChatFormat implements AnswerFormat {
         tool_calls: [],
         reasoning: null,
       },
-      logprobs: null,
+      logprobs: this.#logprobs(sample),
       finish_reason: sample.finish_reason,
       stop_reason: sample.stop_reason,
       token_ids: this.#generation.returnTokenIds ? sample.tokenIds : null,

@@ -3,6 +3,7 @@
 
 import { z } from 'zod';
 import { commonFields, unavailableFields } from './common-fields.ts';
+import type { PromptLogprobs } from './logprobs.ts';
 import type { FinishReason, Usage } from './usage.ts';
 
 const contentPart = z.looseObject({ type: z.string() });
@@ -18,6 +19,9 @@ export const chatCompletionSchema = z.looseObject({
   ...commonFields,
   messages: z.array(message).min(1),
   max_completion_tokens: z.int().min(1).nullish(),
+  logprobs: z.boolean().nullish(),
+  /** Most probable tokens beside each token; -1 for the whole vocabulary. */
+  top_logprobs: z.int().min(-1).nullish(),
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
   chat_template_kwargs: z.record(z.string(), z.unknown()).nullish(),
@@ -33,7 +37,6 @@ export type RequestMessage = z.output<typeof message>;
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableFields,
-  top_logprobs: [0],
   tools: [],
   tool_choice: ['none'],
   functions: [],
@@ -63,10 +66,21 @@ export interface ChatMessageBody {
   readonly reasoning: null;
 }
 
+export interface ChatTokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  /** Null without a tokenizer. */
+  readonly bytes: readonly number[] | null;
+}
+
+export interface ChatLogprobs {
+  readonly content: readonly (ChatTokenLogprob & { readonly top_logprobs: readonly ChatTokenLogprob[] })[];
+}
+
 export interface ChatChoice {
   readonly index: number;
   readonly message: ChatMessageBody;
-  readonly logprobs: null;
+  readonly logprobs: ChatLogprobs | null;
   readonly finish_reason: FinishReason;
   readonly stop_reason: number | string | null;
   readonly token_ids: readonly number[] | null;
@@ -82,7 +96,7 @@ export interface ChatCompletionResponse {
   readonly service_tier: null;
   readonly system_fingerprint: null;
   readonly usage: Usage;
-  readonly prompt_logprobs: null;
+  readonly prompt_logprobs: PromptLogprobs | null;
   readonly prompt_token_ids: readonly number[] | null;
   readonly kv_transfer_params: null;
 }

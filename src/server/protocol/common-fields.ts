@@ -9,9 +9,15 @@ const streamOptions = z.looseObject({
   continuous_usage_stats: z.boolean().nullish(),
 });
 
+// How logprobs are asked for is each endpoint's own; `detokenize` is no field of the protocol.
+const { logprobs: _, detokenize: __, ...sharedSamplingFields } = samplingFields;
+const { use_beam_search: ___, length_penalty: ____, ...unavailableSampling } = unavailableSamplingFields;
+
 /** Served by both endpoints; null and absent mean the default. */
 export const commonFields = {
-  ...samplingFields,
+  ...sharedSamplingFields,
+  use_beam_search: z.boolean().nullish(),
+  length_penalty: z.number().nullish(),
   model: z.string().nullish(),
   stream: z.boolean().nullish(),
   stream_options: streamOptions.nullish(),
@@ -22,21 +28,20 @@ export const commonFields = {
     .regex(/^[\x21-\x7e]{1,256}$/, 'must be 1 to 256 printable ASCII characters without spaces')
     .nullish(),
   return_token_ids: z.boolean().nullish(),
+  return_tokens_as_token_ids: z.boolean().nullish(),
+  priority: z.int().nullish(),
+  cache_salt: z.string().min(1, 'must not be empty').nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
 } as const;
 
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
-  ...unavailableSamplingFields,
-  logprobs: [false],
-  prompt_logprobs: [],
+  ...unavailableSampling,
   structured_outputs: [],
   guided_json: [],
   guided_regex: [],
   guided_choice: [],
   guided_grammar: [],
-  priority: [0],
-  cache_salt: [],
   kv_transfer_params: [],
   svc_xargs: [],
   vllm_xargs: [],
@@ -46,7 +51,7 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   stream_interval: [1],
 };
 
-/** Harmless: they say who asks, how the answer is billed, or how logprobs would be spelled. */
+/** Harmless: they say who asks, or how the answer is billed. */
 export const ignoredFields: ReadonlySet<string> = new Set([
   'user',
   'metadata',
@@ -55,5 +60,4 @@ export const ignoredFields: ReadonlySet<string> = new Set([
   'prompt_cache_key',
   'prompt_cache_retention',
   'session_id',
-  'return_tokens_as_token_ids',
 ]);

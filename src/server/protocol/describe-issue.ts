@@ -70,6 +70,8 @@ function ruleOf(issue: Issue): string {
       return `must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`;
     case 'invalid_union':
       return unionRule(issue);
+    case 'invalid_key':
+      return `is not accepted: ${issue.issues[0]?.message ?? 'wrong key'}`;
     default:
       return `is not accepted: ${issue.message}`;
   }

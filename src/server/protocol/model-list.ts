@@ -19,7 +19,7 @@ export interface ModelPermission {
   readonly created: number;
   readonly allow_create_engine: false;
   readonly allow_sampling: true;
-  readonly allow_logprobs: boolean;
+  readonly allow_logprobs: true;
   readonly allow_search_indices: false;
   readonly allow_view: true;
   readonly allow_fine_tuning: false;

@@ -3,11 +3,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
-import { resolveSamplingParams, type SamplingParams } from '../../sampling/sampling-params.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import { ChatFormat } from '../chat/chat-format.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
 import { toChatMessages } from '../chat/messages.ts';
+import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Generation } from '../generation.ts';
 import {
   type ChatCompletionRequest,
@@ -16,16 +16,15 @@ import {
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
 import { parseBody } from '../protocol/parse-body.ts';
+import { type ReadSampling, readSampling, renamed } from '../sampling-fields.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {
   answerGeneration,
   answerHead,
-  checkCommonFields,
-  type FieldTables,
   type GenerationJob,
   logRequest,
-  usageFields,
+  reportFields,
 } from './generation-route.ts';
 
 const TABLES: FieldTables = {
@@ -48,21 +47,31 @@ async function readChat(
   const body = parseBody(chatCompletionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
   const template = templateOf(engine);
-  const params = samplingOf(body, engine);
+  const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(1, params.n);
   const messages = toChatMessages(body.messages);
   const text = renderPrompt(template, messages, body);
   const addSpecialTokens = body.add_special_tokens ?? false;
-  const prompt = await engine.prepare({ prompt: { text, addSpecialTokens }, params }).catch(blameMessages);
+  const prompt = await engine
+    .prepare({
+      prompt: { text, addSpecialTokens },
+      params,
+      cacheSalt: body.cache_salt ?? null,
+      priority: body.priority ?? 0,
+    })
+    .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
   const role = answeringRole(body, messages);
   const last = messages.at(-1);
   const generation: Generation = {
     prompts: [prompt],
-    echoes: [body.echo && last?.role === role ? (last.content ?? '') : ''],
+    echoes: [
+      body.echo && last?.role === role ? { text: last.content ?? '', skipsSpecialTokens: true } : null,
+    ],
     isEchoOnly: false,
+    beamSearch,
     returnTokenIds: body.return_token_ids ?? false,
-    ...usageFields(body),
+    ...reportFields(context, body),
   };
   const head = answerHead(context, engine, request, body, 'chatcmpl');
   logRequest(context, request, head, generation);
@@ -86,11 +95,20 @@ function templateOf(engine: InferenceEngine): ChatTemplate {
 }
 
 /** Without a limit the answer may fill the context. */
-function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): SamplingParams {
+function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): ReadSampling {
   const max_tokens = requestedTokens(body);
   const field = body.max_completion_tokens == null ? 'max_tokens' : 'max_completion_tokens';
   checkMaxTokens(max_tokens ?? 0, field, engine.info.maxModelLen);
-  return resolveSamplingParams({ ...body, max_tokens }, engine.samplingDefaults);
+  const numTop = body.top_logprobs ?? 0;
+  if (numTop !== 0 && !body.logprobs) {
+    throw new InvalidRequestError(
+      `top_logprobs needs logprobs to be true, got top_logprobs ${numTop} without it`,
+      {
+        param: 'top_logprobs',
+      },
+    );
+  }
+  return readSampling(body, { max_tokens, logprobs: body.logprobs ? numTop : null }, engine);
 }
 
 function requestedTokens(body: ChatCompletionRequest): number | null {
@@ -98,9 +116,11 @@ function requestedTokens(body: ChatCompletionRequest): number | null {
 }
 
 /** A chat has no prompt of its own: what is wrong with it is wrong with the messages. */
-function blameMessages(error: unknown): never {
-  if (!(error instanceof InvalidRequestError) || error.param !== 'prompt') throw error;
-  throw new InvalidRequestError(error.message, { param: 'messages', cause: error });
+function blameFields(error: unknown): never {
+  if (error instanceof InvalidRequestError && error.param === 'prompt') {
+    throw new InvalidRequestError(error.message, { param: 'messages', cause: error });
+  }
+  throw renamed({ logprobs: 'top_logprobs' }, error);
 }
 
 /** A message that is gone on with keeps its speaker. */

@@ -3,25 +3,25 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
-import { resolveSamplingParams, type SamplingParams } from '../../sampling/sampling-params.ts';
 import { CompletionFormat } from '../completion-format.ts';
-import { checkChoices, type Generation } from '../generation.ts';
+import { checkCommonFields, type FieldTables } from '../field-checks.ts';
+import { checkChoices, type Echo, type Generation } from '../generation.ts';
 import {
   type CompletionRequest,
   completionSchema,
   unavailableCompletionFields,
 } from '../protocol/completion.ts';
 import { parseBody } from '../protocol/parse-body.ts';
+import type { PromptInput } from '../protocol/prompt.ts';
+import { type ReadSampling, readSampling } from '../sampling-fields.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {
   answerGeneration,
   answerHead,
-  checkCommonFields,
-  type FieldTables,
   type GenerationJob,
   logRequest,
-  usageFields,
+  reportFields,
 } from './generation-route.ts';
 
 const DEFAULT_MAX_TOKENS = 16;
@@ -44,31 +44,35 @@ async function readCompletion(
 ): Promise<GenerationJob> {
   const body = parseBody(completionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
-  const params = samplingOf(body, engine);
+  const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(body.prompt.length, params.n);
+  const addSpecialTokens = body.add_special_tokens ?? true;
+  const shared = { params, cacheSalt: body.cache_salt ?? null, priority: body.priority ?? 0 };
   const prompts = await Promise.all(
-    body.prompt.map((prompt) => {
-      const addSpecialTokens = body.add_special_tokens ?? true;
-      return engine.prepare({
+    body.prompt.map((prompt) =>
+      engine.prepare({
         prompt: 'text' in prompt ? { text: prompt.text, addSpecialTokens } : prompt,
-        params,
-      });
-    }),
+        ...shared,
+      }),
+    ),
   );
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
+  const isEchoOnly = body.max_tokens === 0;
   const generation: Generation = {
     prompts,
-    echoes: await echoesOf(body, prompts, engine),
-    isEchoOnly: body.max_tokens === 0,
+    echoes: await Promise.all(body.prompt.map((prompt, at) => echoOf(body, prompt, prompts[at]!, engine))),
+    isEchoOnly,
+    beamSearch: isEchoOnly ? null : beamSearch,
     returnTokenIds: body.return_token_ids ?? engine.tokenizer === null,
-    ...usageFields(body),
+    ...reportFields(context, body),
   };
   const head = answerHead(context, engine, request, body, 'cmpl');
   logRequest(context, request, head, generation);
-  return { isStream: body.stream ?? false, generation, format: new CompletionFormat(head, generation) };
+  const format = new CompletionFormat(head, generation, engine.tokenizer);
+  return { isStream: body.stream ?? false, generation, format };
 }
 
-function samplingOf(body: CompletionRequest, engine: InferenceEngine): SamplingParams {
+function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampling {
   if (body.max_tokens === 0 && !body.echo) {
     throw new InvalidRequestError('max_tokens must be at least 1, got 0 (0 is possible with echo)', {
       param: 'max_tokens',
@@ -76,7 +80,10 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): SamplingP
   }
   checkMaxTokens(body.max_tokens ?? 0, 'max_tokens', engine.info.maxModelLen);
   const max_tokens = body.max_tokens ?? engine.samplingDefaults.max_tokens ?? DEFAULT_MAX_TOKENS;
-  return resolveSamplingParams({ ...body, max_tokens: Math.max(1, max_tokens) }, engine.samplingDefaults);
+  const { logprobs } = body;
+  // The echoed tokens have log-probabilities like the others.
+  const prompt_logprobs = body.prompt_logprobs ?? (body.echo ? logprobs : null);
+  return readSampling(body, { max_tokens: Math.max(1, max_tokens), logprobs, prompt_logprobs }, engine);
 }
 
 /** The protocol's own default counts as asked for; one that the model brings is cut to what is left. */
@@ -85,17 +92,18 @@ function requestedTokens(body: CompletionRequest, engine: InferenceEngine): numb
   return body.max_tokens ?? fallback;
 }
 
-async function echoesOf(
+/** A text as it came; of ids, and of a text that was cut, what the model has seen. */
+async function echoOf(
   body: CompletionRequest,
-  prompts: readonly PreparedRequest[],
-  engine: InferenceEngine,
-): Promise<string[]> {
-  if (!body.echo) return prompts.map(() => '');
+  prompt: PromptInput,
+  { promptTokenIds }: PreparedRequest,
+  { tokenizer }: InferenceEngine,
+): Promise<Echo | null> {
+  if (!body.echo) return null;
+  if ('text' in prompt && body.truncate_prompt_tokens == null) {
+    return { text: prompt.text, skipsSpecialTokens: true };
+  }
   const skipSpecialTokens = body.skip_special_tokens ?? true;
-  return Promise.all(
-    body.prompt.map(async (prompt) => {
-      if ('text' in prompt) return prompt.text;
-      return (await engine.tokenizer?.decode(prompt.tokenIds, { skipSpecialTokens })) ?? '';
-    }),
-  );
+  const text = (await tokenizer?.decode(promptTokenIds, { skipSpecialTokens })) ?? '';
+  return { text, skipsSpecialTokens: skipSpecialTokens };
 }

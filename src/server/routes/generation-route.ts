@@ -1,16 +1,15 @@
-// The course of a generation request that both endpoints share: checks of their common fields, then the answer in one
-// piece or as events, and what happens when it fails on the way.
+// The course of a generation request that both endpoints share: room, deadline, the answer in one piece or as events,
+// and what happens when it fails on the way.
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
-import { InvalidRequestError, NotAvailableError } from '../../errors.ts';
+import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
-import { refuseUnavailable } from '../../sampling/sampling-params.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
-import { type Generation, generateBody, generateEvents } from '../generation.ts';
+import type { CommonBody } from '../field-checks.ts';
+import { type Generation, generateBody, generateEvents, numSequences } from '../generation.ts';
 import { ClientGoneError } from '../in-flight.ts';
-import { ignoredFields } from '../protocol/common-fields.ts';
 import type { ServerContext } from '../server-context.ts';
 
 /** A request that has passed every check. */
@@ -18,28 +17,6 @@ export interface GenerationJob {
   readonly isStream: boolean;
   readonly generation: Generation;
   readonly format: AnswerFormat;
-}
-
-/** What an endpoint knows of fields beyond those that it serves. */
-export interface FieldTables {
-  readonly served: object;
-  readonly unavailable: Readonly<Record<string, readonly unknown[]>>;
-  readonly ignored: ReadonlySet<string>;
-}
-
-/** Fields that every generation request may have. */
-export interface CommonBody extends Record<string, unknown> {
-  readonly model?: string | null | undefined;
-  readonly stream?: boolean | null | undefined;
-  readonly stream_options?:
-    | {
-        readonly include_usage?: boolean | null | undefined;
-        readonly continuous_usage_stats?: boolean | null | undefined;
-      }
-    | null
-    | undefined;
-  readonly request_id?: string | null | undefined;
-  readonly response_format?: { readonly type: string } | null | undefined;
 }
 
 /** Answers one request; `read` turns its body into a job. */
@@ -50,11 +27,16 @@ export async function answerGeneration(
   read: (engine: InferenceEngine) => Promise<GenerationJob>,
 ): Promise<unknown> {
   const { engine } = context;
+  // A full server does not read what it cannot take.
+  engine.checkRoom(1);
   const controller = context.inFlight.open(reply);
   const { signal } = controller;
+  const deadline = startDeadline(context, controller);
   try {
     const job = await read(engine);
     signal.throwIfAborted();
+    // From here to the engine nothing waits, so that no other request takes the room in between.
+    engine.checkRoom(numSequences(job.generation));
     if (!job.isStream) return await generateBody(engine, job.generation, job.format, signal);
     await stream(context, engine, job, request, reply, controller);
   } catch (error) {
@@ -62,8 +44,22 @@ export async function answerGeneration(
     controller.abort(error);
     if (!(error instanceof ClientGoneError)) throw error;
     reply.hijack();
+  } finally {
+    clearTimeout(deadline);
   }
   return undefined;
+}
+
+/** Ends the request with an error when it has taken too long. */
+function startDeadline({ options }: ServerContext, controller: AbortController): NodeJS.Timeout | undefined {
+  const { requestTimeoutMs } = options;
+  if (requestTimeoutMs === 0) return undefined;
+  return setTimeout(() => {
+    const error = new RequestTimeoutError(
+      `The request took longer than the ${requestTimeoutMs / 1000} seconds that this server gives to one (--request-timeout)`,
+    );
+    controller.abort(error);
+  }, requestTimeoutMs);
 }
 
 /** Nothing thrown in here can become a status any more: it becomes an event. */
@@ -87,38 +83,20 @@ async function stream(
   }
 }
 
-/** @throws NotFoundError, NotAvailableError or InvalidRequestError for what both endpoints refuse alike. */
-export function checkCommonFields(
-  context: ServerContext,
-  engine: InferenceEngine,
+/** What the answer is to tell beside its text. */
+export function reportFields(
+  { options }: ServerContext,
   body: CommonBody,
-  tables: FieldTables,
-): void {
-  context.checkModel(body.model, engine);
-  refuseUnavailable(body, tables.unavailable);
-  const format = body.response_format?.type;
-  if (format !== undefined && format !== 'text') {
-    throw new NotAvailableError(
-      `response_format of type ${JSON.stringify(format)} is not available yet in this version of svc; use "text"`,
-      { param: 'response_format' },
-    );
-  }
-  if (body.stream_options && !body.stream) {
-    throw new InvalidRequestError('stream_options is only for streams: set stream to true or leave it out', {
-      param: 'stream_options',
-    });
-  }
-  const { served, unavailable, ignored } = tables;
-  const isKnown = (field: string): boolean =>
-    field in served || field in unavailable || ignored.has(field) || ignoredFields.has(field);
-  context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
-}
-
-/** Which usage a stream is to carry. */
-export function usageFields(body: CommonBody): Pick<Generation, 'includeUsage' | 'continuousUsage'> {
+): Pick<
+  Generation,
+  'includeUsage' | 'continuousUsage' | 'showsCachedTokens' | 'returnPromptLogprobs' | 'areTokensIds'
+> {
   return {
     includeUsage: body.stream_options?.include_usage ?? false,
     continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+    showsCachedTokens: options.showsCachedTokens,
+    returnPromptLogprobs: body.prompt_logprobs != null,
+    areTokensIds: body.return_tokens_as_token_ids ?? false,
   };
 }
 

@@ -37,7 +37,7 @@ function card(name: string, created: number, engine: InferenceEngine): ModelCard
         created,
         allow_create_engine: false,
         allow_sampling: true,
-        allow_logprobs: false,
+        allow_logprobs: true,
         allow_search_indices: false,
         allow_view: true,
         allow_fine_tuning: false,

@@ -1,0 +1,96 @@
+// Log-probabilities of a completion's choice in the protocol's four parallel lists. The completion format has one
+// writer a choice, because offsets go on from chunk to chunk.
+
+import type { PositionLogprobs, PreparedRequest } from '../engine/inference-engine.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { Echo } from './generation.ts';
+import type { CompletionLogprobs } from './protocol/completion.ts';
+import { finiteLogprob, tokenText } from './protocol/logprobs.ts';
+import { countCharacters, TextOffsets } from './text-offsets.ts';
+
+export interface CompletionLogprobsOptions {
+  readonly tokenizer: Tokenizer | null;
+  readonly prompt: PreparedRequest;
+  /** Null where the answer does not repeat the prompt. */
+  readonly echo: Echo | null;
+  readonly areTokensIds: boolean;
+}
+
+/** What is known of a token: where it stands, which it is, and the log-probabilities of its place. */
+interface Entry {
+  readonly offset: number;
+  readonly token: string;
+  readonly position: PositionLogprobs | null;
+}
+
+export class CompletionLogprobsWriter {
+  readonly #options: CompletionLogprobsOptions;
+  readonly #offsets: TextOffsets;
+
+  constructor(options: CompletionLogprobsOptions) {
+    const { tokenizer, prompt, echo } = options;
+    const { skip_special_tokens, spaces_between_special_tokens } = prompt.params;
+    this.#options = options;
+    const decoding = {
+      skipSpecialTokens: skip_special_tokens,
+      spacesBetweenSpecialTokens: spaces_between_special_tokens,
+      promptTokenIds: prompt.promptTokenIds,
+    };
+    this.#offsets = new TextOffsets(tokenizer, decoding, countCharacters(echo?.text ?? ''));
+  }
+
+  /** The tokens of the prompt, the first of which has no log-probability. */
+  prompt(positions: readonly (PositionLogprobs | null)[]): CompletionLogprobs {
+    const { tokenizer, prompt, echo } = this.#options;
+    const skipSpecialTokens = echo?.skipsSpecialTokens ?? true;
+    const offsets = new TextOffsets(tokenizer, { skipSpecialTokens, promptTokenIds: [] }, 0);
+    const entries = prompt.promptTokenIds.map((id, at): Entry => {
+      const position = positions[at] ?? null;
+      return { offset: offsets.next(id), token: this.#text(id), position };
+    });
+    return this.#lists(entries);
+  }
+
+  /** The next tokens of the answer. */
+  next(positions: readonly PositionLogprobs[]): CompletionLogprobs {
+    const entries = positions.map((position): Entry => {
+      const { tokenId } = position;
+      return { offset: this.#offsets.next(tokenId), token: this.#text(tokenId), position };
+    });
+    return this.#lists(entries);
+  }
+
+  #lists(entries: readonly Entry[]): CompletionLogprobs {
+    return {
+      text_offset: entries.map(({ offset }) => offset),
+      token_logprobs: entries.map(({ position }) => position && finiteLogprob(position.logprob)),
+      tokens: entries.map(({ token }) => token),
+      top_logprobs: entries.map(({ position }) => position && this.#byText(position)),
+    };
+  }
+
+  /** The most probable ones, and the token itself where it is none of them; of equal texts the more probable. */
+  #byText(position: PositionLogprobs): Record<string, number> {
+    const byText = new Map<string, number>();
+    for (const one of [...position.top, position]) {
+      const text = tokenText(one, this.#options.areTokensIds);
+      if (!byText.has(text)) byText.set(text, finiteLogprob(one.logprob));
+    }
+    return Object.fromEntries(byText);
+  }
+
+  #text(tokenId: number): string {
+    const token = this.#options.tokenizer?.describe(tokenId) ?? null;
+    return tokenText({ tokenId, token }, this.#options.areTokensIds);
+  }
+}
+
+/** Two runs of tokens, one behind the other. */
+export function joinLogprobs(first: CompletionLogprobs, second: CompletionLogprobs): CompletionLogprobs {
+  return {
+    text_offset: [...first.text_offset, ...second.text_offset],
+    token_logprobs: [...first.token_logprobs, ...second.token_logprobs],
+    tokens: [...first.tokens, ...second.tokens],
+    top_logprobs: [...first.top_logprobs, ...second.top_logprobs],
+  };
+}

@@ -1,0 +1,95 @@
+// Checks of the fields that both generation endpoints have: what is not served, what contradicts something else. The
+// routes call it before they read a body further.
+
+import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { refuseUnavailable } from '../sampling/sampling-params.ts';
+import { ignoredFields } from './protocol/common-fields.ts';
+import type { ServerContext } from './server-context.ts';
+
+type Maybe<T> = T | null | undefined;
+
+/** What an endpoint knows of fields beyond those that it serves. */
+export interface FieldTables {
+  readonly served: object;
+  readonly unavailable: Readonly<Record<string, readonly unknown[]>>;
+  readonly ignored: ReadonlySet<string>;
+}
+
+/** Fields that every generation request may have. */
+export interface CommonBody extends Record<string, unknown> {
+  readonly model?: Maybe<string>;
+  readonly stream?: Maybe<boolean>;
+  readonly stream_options?: Maybe<{
+    readonly include_usage?: Maybe<boolean>;
+    readonly continuous_usage_stats?: Maybe<boolean>;
+  }>;
+  readonly request_id?: Maybe<string>;
+  readonly response_format?: Maybe<{ readonly type: string }>;
+  readonly prompt_logprobs?: Maybe<number>;
+  readonly return_tokens_as_token_ids?: Maybe<boolean>;
+  readonly use_beam_search?: Maybe<boolean>;
+  readonly length_penalty?: Maybe<number>;
+  readonly priority?: Maybe<number>;
+}
+
+/** @throws NotFoundError, NotAvailableError or InvalidRequestError for what both endpoints refuse alike. */
+export function checkCommonFields(
+  context: ServerContext,
+  engine: InferenceEngine,
+  body: CommonBody,
+  tables: FieldTables,
+): void {
+  context.checkModel(body.model, engine);
+  refuseUnavailable(body, tables.unavailable);
+  checkResponseFormat(body);
+  checkStream(body);
+  checkPriority(body, engine);
+  if (!body.use_beam_search && (body.length_penalty ?? 1) !== 1) {
+    throw new InvalidRequestError('length_penalty is only for beam search: set use_beam_search to true', {
+      param: 'length_penalty',
+    });
+  }
+  const { served, unavailable, ignored } = tables;
+  const isKnown = (field: string): boolean =>
+    field in served || field in unavailable || ignored.has(field) || ignoredFields.has(field);
+  context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
+}
+
+function checkResponseFormat(body: CommonBody): void {
+  const format = body.response_format?.type;
+  if (format === undefined || format === 'text') return;
+  throw new NotAvailableError(
+    `response_format of type ${JSON.stringify(format)} is not available yet in this version of svc; use "text"`,
+    { param: 'response_format' },
+  );
+}
+
+function checkStream(body: CommonBody): void {
+  if (body.stream_options && !body.stream) {
+    throw new InvalidRequestError('stream_options is only for streams: set stream to true or leave it out', {
+      param: 'stream_options',
+    });
+  }
+  if (!body.stream) return;
+  if ((body.prompt_logprobs ?? 0) !== 0) {
+    throw new InvalidRequestError('prompt_logprobs cannot be streamed: set stream to false', {
+      param: 'prompt_logprobs',
+    });
+  }
+  if (body.use_beam_search) {
+    throw new InvalidRequestError(
+      'use_beam_search cannot be streamed, because the best beam is known at the end only: set stream to false',
+      { param: 'use_beam_search' },
+    );
+  }
+}
+
+function checkPriority({ priority }: CommonBody, engine: InferenceEngine): void {
+  if ((priority ?? 0) === 0 || engine.hasPriorities) return;
+  throw new InvalidRequestError(
+    `priority must be 0 on this server, which serves requests in the order of their arrival, got ${priority}; ` +
+      'started with --scheduling-policy priority it would take others',
+    { param: 'priority' },
+  );
+}

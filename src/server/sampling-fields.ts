@@ -1,0 +1,115 @@
+// What a request asks of sampling, or of beam search in its place. Both generation routes read their bodies with it.
+
+import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { InvalidRequestError } from '../errors.ts';
+import { type BeamSearchParams, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
+import {
+  resolveSamplingParams,
+  type SamplingInput,
+  type SamplingParams,
+  samplingFields,
+} from '../sampling/sampling-params.ts';
+
+export interface ReadSampling {
+  readonly params: SamplingParams;
+  /** Null samples. */
+  readonly beamSearch: BeamSearchParams | null;
+}
+
+/** Sampling fields of a body, as the endpoint's schema has checked them, and those of beam search. */
+export type SamplingBody = SamplingInput & {
+  readonly stream?: boolean | null | undefined;
+  readonly use_beam_search?: boolean | null | undefined;
+  readonly length_penalty?: number | null | undefined;
+};
+
+/** Of no use to beam search, with the values that ask for nothing. */
+const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
+  top_p: [1],
+  top_k: [0, -1],
+  min_p: [0],
+  stop: [],
+  stop_token_ids: [],
+  min_tokens: [0],
+  presence_penalty: [0],
+  frequency_penalty: [0],
+  repetition_penalty: [1],
+  logit_bias: [],
+  allowed_token_ids: [],
+  bad_words: [],
+  logprobs: [],
+  prompt_logprobs: [],
+};
+
+/**
+ * @param own fields that the endpoint reads in its own way; they win over those of the body.
+ * @throws InvalidRequestError naming the field, the rule and the value.
+ */
+export function readSampling(
+  body: SamplingBody,
+  own: Pick<SamplingInput, 'max_tokens' | 'logprobs' | 'prompt_logprobs'>,
+  engine: InferenceEngine,
+): ReadSampling {
+  const given: SamplingInput = { ...pickSampling(body), ...own, detokenize: true };
+  if (body.use_beam_search) return readBeamSearch(body, given, engine);
+  // A stream has no place for the prompt's: 0 asks for next to nothing, and what asks for more is refused.
+  const prompt_logprobs = body.stream && body.prompt_logprobs === 0 ? null : given.prompt_logprobs;
+  return {
+    params: resolveSamplingParams({ ...given, prompt_logprobs }, engine.samplingDefaults),
+    beamSearch: null,
+  };
+}
+
+function readBeamSearch(body: SamplingBody, given: SamplingInput, engine: InferenceEngine): ReadSampling {
+  for (const [field, neutral] of Object.entries(NOT_FOR_BEAMS)) checkNotForBeams(field, given, neutral);
+  const { n, max_tokens, ignore_eos, include_stop_str_in_output } = given;
+  const { maxModelLen, maxOutputTokens } = engine.limits;
+  const beamSearch = renaming({ beam_width: 'n' }, () =>
+    resolveBeamSearchParams(
+      {
+        beam_width: n ?? 1,
+        max_tokens: Math.min(max_tokens ?? maxModelLen, maxOutputTokens ?? maxModelLen),
+        ignore_eos,
+        temperature: given.temperature ?? 1,
+        length_penalty: body.length_penalty,
+        include_stop_str_in_output,
+      },
+      engine.limits,
+    ),
+  );
+  const { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens } = given;
+  const texts = { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens };
+  const params = resolveSamplingParams({ n, max_tokens, ignore_eos, include_stop_str_in_output, ...texts });
+  return { params, beamSearch };
+}
+
+function checkNotForBeams(field: string, given: SamplingInput, neutral: readonly unknown[]): void {
+  const value: unknown = Reflect.get(given, field);
+  if (value === null || value === undefined || neutral.includes(value)) return;
+  if (typeof value === 'object' && Object.keys(value).length === 0) return;
+  throw new InvalidRequestError(`${field} has no effect on beam search: leave it out or use_beam_search`, {
+    param: field,
+  });
+}
+
+/** Runs `read`; an error about a field that the request has under another name gets that name. */
+export function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw renamed(names, error);
+  }
+}
+
+export function renamed(names: Readonly<Record<string, string>>, error: unknown): unknown {
+  if (!(error instanceof InvalidRequestError) || error.param === null) return error;
+  const param = names[error.param];
+  if (param === undefined) return error;
+  return new InvalidRequestError(error.message.replaceAll(error.param, param), { param, cause: error });
+}
+
+/** The body holds much that sampling knows nothing of. */
+function pickSampling(body: SamplingBody): SamplingInput {
+  const isSampling = ([field]: [string, unknown]): boolean => field in samplingFields;
+  return Object.fromEntries(Object.entries(body).filter(isSampling));
+}
