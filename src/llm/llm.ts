@@ -113,10 +113,17 @@ export class LLM {
     const prepared = await Promise.all(
       normalisePrompts(prompts).map((prompt) => prepareBeamSearch(engine, toPrompt(prompt), resolved)),
     );
-    const found = prepared.map(async (promptTokenIds) => ({
-      sequences: await describeBeams(engine, await beamSearch(engine, promptTokenIds, resolved)),
-    }));
-    return Promise.all(found);
+    const failure = new AbortController();
+    const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
+      const beams = await beamSearch(engine, promptTokenIds, resolved, failure.signal);
+      return { sequences: await describeBeams(engine, beams) };
+    };
+    try {
+      return await Promise.all(prepared.map(search));
+    } catch (error) {
+      failure.abort(error);
+      throw error;
+    }
   }
 
   /** Ends the engine; calls in flight are rejected. */
