@@ -115,7 +115,7 @@ export class LLM {
     );
     const failure = new AbortController();
     const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
-      const beams = await beamSearch(engine, promptTokenIds, resolved, failure.signal);
+      const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: failure.signal });
       return { sequences: await describeBeams(engine, beams) };
     };
     try {
