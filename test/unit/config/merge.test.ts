@@ -32,6 +32,8 @@ describe('options', () => {
       apiKeys: [],
       servedModelNames: [],
       logRequests: false,
+      requestTimeoutSeconds: 0,
+      showsCachedTokens: true,
     });
     expect(config.shutdownTimeoutSeconds).toBe(30);
   });
