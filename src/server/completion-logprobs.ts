@@ -1,7 +1,7 @@
 // Log-probabilities of a completion's choice in the protocol's four parallel lists. The completion format has one
 // writer a choice, because offsets go on from chunk to chunk.
 
-import type { PositionLogprobs, PreparedRequest } from '../engine/inference-engine.ts';
+import type { PositionLogprobs, PreparedRequest, TokenLogprob } from '../engine/inference-engine.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { Echo } from './generation.ts';
 import type { CompletionLogprobs } from './protocol/completion.ts';
@@ -69,13 +69,15 @@ export class CompletionLogprobsWriter {
     };
   }
 
-  /** The most probable ones, and the token itself where it is none of them; of equal texts the more probable. */
+  /** The most probable ones and the token itself; of equal texts the token's own, then the more probable. */
   #byText(position: PositionLogprobs): Record<string, number> {
     const byText = new Map<string, number>();
-    for (const one of [...position.top, position]) {
-      const text = tokenText(one, this.#options.areTokensIds);
+    const textOf = (one: TokenLogprob): string => tokenText(one, this.#options.areTokensIds);
+    for (const one of position.top) {
+      const text = textOf(one);
       if (!byText.has(text)) byText.set(text, finiteLogprob(one.logprob));
     }
+    byText.set(textOf(position), finiteLogprob(position.logprob));
     return Object.fromEntries(byText);
   }
 

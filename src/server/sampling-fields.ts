@@ -105,7 +105,9 @@ export function renamed(names: Readonly<Record<string, string>>, error: unknown)
   if (!(error instanceof InvalidRequestError) || error.param === null) return error;
   const param = names[error.param];
   if (param === undefined) return error;
-  return new InvalidRequestError(error.message.replaceAll(error.param, param), { param, cause: error });
+  const { message, param: own } = error;
+  const told = message.startsWith(own) ? `${param}${message.slice(own.length)}` : message;
+  return new InvalidRequestError(told, { param, cause: error });
 }
 
 /** The body holds much that sampling knows nothing of. */

@@ -1,23 +1,28 @@
 // Where each token stands in the text of an answer: tokens may end within a character or be no text at all, so that
 // lengths of tokens say nothing. The completion format has one a choice.
 
-import type { DecodeStreamOptions, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { DecodeStream, DecodeStreamOptions, Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export class TextOffsets {
-  readonly #decoder: ReturnType<Tokenizer['decodeStream']> | null;
+  readonly #tokenizer: Tokenizer | null;
+  readonly #decoder: DecodeStream | null;
   #offset: number;
 
   /** @param start characters (code points) before the first token. */
   constructor(tokenizer: Tokenizer | null, options: DecodeStreamOptions, start: number) {
+    this.#tokenizer = tokenizer;
     this.#decoder = tokenizer?.decodeStream(options) ?? null;
     this.#offset = start;
   }
 
   /** Characters before the token, which follows those of the calls before. */
   next(tokenId: number): number {
-    const offset = this.#offset;
-    this.#offset += countCharacters(this.#decoder?.push([tokenId]) ?? '');
-    return offset;
+    const before = this.#offset;
+    const added = this.#decoder?.push([tokenId]) ?? '';
+    this.#offset += countCharacters(added);
+    // Bytes that have turned out to be no character come out in front of the token that has shown it.
+    const own = this.#tokenizer?.describe(tokenId).text ?? '';
+    return added.endsWith(own) ? Math.max(before, this.#offset - countCharacters(own)) : before;
   }
 }
 
