@@ -127,8 +127,12 @@ export class InferenceEngine {
     signal?.throwIfAborted();
     const queue = new OutputQueue();
     const ids = this.#submit(request, queue);
-    const stopWaiting = (): void => queue.fail(toError(signal?.reason));
-    signal?.addEventListener('abort', stopWaiting, { once: true });
+    // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
+    const stop = (): void => {
+      this.#client.abort(ids);
+      queue.fail(toError(signal?.reason));
+    };
+    signal?.addEventListener('abort', stop, { once: true });
     try {
       let unfinished = ids.length;
       while (unfinished > 0) {
@@ -138,7 +142,7 @@ export class InferenceEngine {
         }
       }
     } finally {
-      signal?.removeEventListener('abort', stopWaiting);
+      signal?.removeEventListener('abort', stop);
       this.#client.abort(ids);
     }
   }

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeTinyModel } from '../../src/models/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { freePort } from '../helpers/serve-process.ts';
@@ -88,6 +88,22 @@ describe('svc serve', () => {
     const { cli, url } = await serve();
     expect(cli.stderr).toMatch(/No model was named: this one has random weights/);
     expect(await (await fetch(`${url}/v1/models`)).text()).toMatch(/"svc-tiny"/);
+  });
+
+  it('holds requests to --request-timeout and --scheduling-policy, and opens the routes of its mode', async () => {
+    vi.stubEnv('SVC_SERVER_DEV_MODE', '1');
+    const { url } = await serve(model(), '--request-timeout', '0.5', '--scheduling-policy', 'priority');
+    vi.unstubAllEnvs();
+    const post = (path: string, body: object) =>
+      fetch(`${url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+    const slow = await post('/v1/completions', { prompt: 'Once', max_tokens: ENDLESS, ignore_eos: true });
+    expect(slow.status).toBe(504);
+    expect((await post('/v1/completions', { prompt: 'Once', max_tokens: 1, priority: -1 })).status).toBe(200);
+    expect(await (await post('/reset_prefix_cache', {})).json()).toBe(true);
   });
 
   it('on SIGTERM finishes the streams that run, takes no others and exits with 0', async () => {

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -137,6 +138,26 @@ describe('a request that takes longer than --request-timeout', () => {
     expect(choices[0]!.finish_reason).toBe('length');
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect((await fetch(`${svc.url}/health`)).status).toBe(200);
+  });
+});
+
+describe('a stream that nobody reads', () => {
+  it('holds no blocks once it has taken longer than --request-timeout', async () => {
+    const svc = await startTestServer({
+      model: LONG_CONTEXT,
+      engine: { maxLogprobs: -1 },
+      server: { requestTimeoutMs: 2500 },
+    });
+    const body = JSON.stringify({ ...ENDLESS, stream: true, n: 4, logprobs: -1 });
+    const socket = connect(svc.server.port, '127.0.0.1');
+    socket.pause();
+    const head = 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
+    socket.write(`${head}Content-Length: ${body.length}\r\n\r\n${body}`);
+    await eventually(async () => (await svc.engine.stats()).running === 4);
+    await eventually(() => isIdle(svc.engine), 5000);
+    expect(svc.server.numInFlight).toBe(1);
+    socket.destroy();
+    await svc.close();
   });
 });
 
