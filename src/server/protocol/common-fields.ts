@@ -10,8 +10,12 @@ const streamOptions = z.looseObject({
 });
 
 // How logprobs are asked for is each endpoint's own; `detokenize` is no field of the protocol.
-const { logprobs: _, detokenize: __, ...sharedSamplingFields } = samplingFields;
-const { use_beam_search: ___, length_penalty: ____, ...unavailableSampling } = unavailableSamplingFields;
+const { logprobs: _logprobs, detokenize: _detokenize, ...sharedSamplingFields } = samplingFields;
+const {
+  use_beam_search: _beams,
+  length_penalty: _penalty,
+  ...unavailableSampling
+} = unavailableSamplingFields;
 
 /** Served by both endpoints; null and absent mean the default. */
 export const commonFields = {
