@@ -54,6 +54,9 @@ struct KvLayout {
   size_t valueTileBytes;
 };
 
+/// A window that every context fits into.
+constexpr int kNoWindow = 1 << 30;
+
 struct AttentionJob {
   KvLayout kv;
   const char* layer;  // block 0 of the layer
@@ -62,7 +65,7 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;
-  int window;
+  int window;  // at most kNoWindow
   char* out;
   size_t outStride;  // bytes
 };
