@@ -120,6 +120,8 @@ constexpr int kWeighBlock = 256;
 
 struct KernelSet {
   const char* name;
+  /// Panels that a product of few rows takes at once: tasks are whole multiples of it.
+  int panelsAtOnce;
   /// By DType, F32 and Bf16.
   void (*linear[2])(const LinearJob&, Range rows, Range panels);
   void (*gated[2])(const GatedJob&, Range rows, Range outPanels);

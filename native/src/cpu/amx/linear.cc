@@ -243,7 +243,9 @@ void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
 void gatedOnTiles(const GatedJob& job, Range rows, Range outPanels) {
   product({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
           [&](int row, int taken, int panel, int count, const float* sums) {
-            storeGated<uint16_t>(job, row, taken, panel / 2, count / 2, sums);
+            for (int p = 0; p < count; p += 2) {
+              storeGated<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
+            }
           });
 }
 
@@ -270,6 +272,7 @@ double peakOfTiles(int64_t loops) {
 }  // namespace
 
 void addLinear(KernelSet& set) {
+  set.panelsAtOnce = 4;
   set.linear[1] = &linearOnTiles;
   set.gated[1] = &gatedOnTiles;
   set.peak = &peakOfTiles;

@@ -4,10 +4,8 @@ struct V16 {
   __m512 lanes;
 };
 
-/// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kRowsOf4 = 6;
-/// Panels at a time when there are many rows.
-constexpr int kManyPanels = 2;
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kManyPanels = 2;
 
 inline __mmask16 lanesBelow(int count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);

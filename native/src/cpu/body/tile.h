@@ -6,11 +6,13 @@
 /// Bytes of a panel that are fetched ahead of their use.
 constexpr int kPrefetchBytes = 2048;
 /// Steps that row tiles of a block take in turn, so that the panels' part is still in the first-level cache.
-constexpr int kChunkSteps = 64;
+constexpr int kChunkSteps = 32;
 /// Rows of a block: up to here a product is bound by reading weights, and passes over them once.
 constexpr int kBlockRows = 16;
 /// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
-constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kManyPanels == 2 ? kRowsOf2 : kRowsOf4;
+constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
+/// Panels that are taken at once at most: more of them were slower, each being a stream of its own from memory.
+constexpr int kMostPanels = 2;
 
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels.
 template <class Dot, int R, int P>
@@ -54,17 +56,10 @@ template <class Dot>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
                       bool resume, float* sums) {
   while (count > 0) {
-    int taken = 1;
-    SumTile tile;
-    if (count >= 4 && rows <= kRowsOf4) {
-      taken = 4;
-      tile = chooseTile<Dot, 4>(rows, std::make_integer_sequence<int, kRowsOf4>());
-    } else if (count >= 2 && rows <= kRowsOf2) {
-      taken = 2;
-      tile = chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>());
-    } else {
-      tile = chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
-    }
+    const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
+    const int taken = isPair ? 2 : 1;
+    const SumTile tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
+                                : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
     tile(x, xStride, panels, steps, resume, sums);
     count -= taken;
     panels += taken;
@@ -72,18 +67,17 @@ inline void sumPanels(int rows, const char* x, size_t xStride, const char* const
   }
 }
 
-/// How rows are cut into tiles: few rows take many panels at a time.
+/// How rows are cut into tiles.
 struct Cut {
   int rows;
   int panels;
 };
 constexpr Cut cutFor(int rows) {
-  if (rows <= kRowsOf4) return {rows, 4};
+  if (rows == 1) return {1, 1};
   if (rows <= kRowsOf2) return {rows, 2};
   const int tiles = (rows + kManyRows - 1) / kManyRows;
   return {(rows + tiles - 1) / tiles, kManyPanels};
 }
-constexpr int kMostPanels = 4;
 
 /// Sums of `rows` rows, at most `kBlockRows`, against `count` panels; tiles of cut.rows rows stand one behind the
 /// other, each [count, tile's rows, 16].

@@ -4,10 +4,8 @@ struct V16 {
   float lane[16];
 };
 
-/// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kRowsOf4 = 1;
-/// Panels at a time when there are many rows.
-constexpr int kManyPanels = 1;
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) {
   V16 r;
