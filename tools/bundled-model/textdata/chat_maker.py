@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from textdata.corpus import is_ascii, plain
+from textdata.fact_tables import CAPITALS
 from textdata.facts import make_fact
 from textdata.persona import OWN, REPLIES, UNKNOWN_ANSWERS, UNKNOWN_QUESTIONS
 from textdata.story_maker import Story, make_story, questions_about, story_request
 from textdata.variation import vary
-from textdata.words import NAMES_HE, NAMES_SHE, PEOPLE_HE
+from textdata.words import ANIMALS, NAMES_HE, NAMES_SHE, PEOPLE_HE, TRAITS
 
 Turn = tuple[str, str]
 
@@ -26,6 +27,9 @@ BRIEF_SYSTEMS = [
     "You are a helpful assistant. Answer briefly.",
 ]
 PIRATE_SYSTEMS = ["You are a pirate.", "Talk like a pirate.", "You are a friendly pirate.", "Answer like a pirate."]
+ECHO_WORDS = [*ANIMALS, *NAMES_HE, *NAMES_SHE, *TRAITS, *CAPITALS, "the", "a", "and", "is", "was"]
+# The first messages of most people come first in OWN.
+OWN_WEIGHTS = [5, 5, 3, *[1] * (len(OWN) - 3)]
 POLITE_SYSTEMS = ["You are a very polite butler.", "Be very polite.", "You are a polite butler."]
 
 
@@ -43,8 +47,8 @@ class ChatMaker:
 
     def small_talk(self) -> Turn:
         rng = self.rng
-        if rng.random() < 0.55:
-            questions, answers = rng.choice(OWN)
+        if rng.random() < 0.65:
+            questions, answers = rng.choices(OWN, OWN_WEIGHTS)[0]
             return vary(rng.choice(questions), rng), rng.choice(answers)
         questions, answers = rng.choice(self.public)
         return rng.choice(questions), rng.choice(answers)
@@ -82,6 +86,31 @@ class ChatMaker:
                 (vary(rng.choice(["What is my name?", "Do you know my name?", "Do you remember my name?"]), rng), f"Your name is {name}.")
             )
         return turns
+
+    def echo(self) -> Turn:
+        """Something to say again: what teaches the model to look back at the words of the user."""
+        rng = self.rng
+        phrase = rng.choice(rng.choice(self.public)[0]) if rng.random() < 0.5 else " ".join(rng.choices(ECHO_WORDS, k=rng.randint(1, 6)))
+        ask, answer = rng.choice(
+            [
+                ("Repeat after me: {}", "{}"),
+                ("Repeat: {}", "{}"),
+                ("Say this: {}", "{}"),
+                ("Please say {}", "{}"),
+                ("Say {}", "{}"),
+                ("Write: {}", "{}"),
+                ("Can you repeat this? {}", "{}"),
+                ("What did I say? {}", "You said: {}"),
+                ("I like {}. What do I like?", "You like {}."),
+            ]
+        )
+        return ask.format(phrase), answer.format(phrase)
+
+    def greeting_for(self) -> Turn:
+        name = self.rng.choice(NAMES_HE + NAMES_SHE)
+        ask = self.rng.choice(["Say hello to {}.", "Please greet {}.", "This is my friend {}.", "Wish {} a happy birthday."])
+        answer = {"W": f"Happy birthday, {name}!", "T": f"Hello, {name}! Nice to meet you."}.get(ask[0], f"Hello, {name}!")
+        return ask.format(name), answer
 
     def any_turn(self) -> Turn:
         makers: list[Callable[[], Turn]] = [self.small_talk, self.fact, self.unknown, lambda: self.story()[0]]
@@ -131,10 +160,11 @@ class ChatMaker:
             lambda: document(self.story_and_questions(), self.maybe_system()),
             lambda: document(self.introduction(), self.maybe_system()),
             lambda: document(self.several(), self.maybe_system()),
+            lambda: document([self.echo() if rng.random() < 0.8 else self.greeting_for()]),
             self.in_style,
             self.completion,
         ]
-        return rng.choices(kinds, [18, 22, 3, 16, 9, 3, 14, 7, 8])[0]()
+        return rng.choices(kinds, [22, 30, 3, 9, 6, 4, 16, 7, 8, 5])[0]()
 
     def maybe_system(self) -> str | None:
         return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None

@@ -33,12 +33,30 @@ def is_ascii(text: str) -> bool:
     return all(ord(char) < 128 for char in text)
 
 
-def african_stories(folder: Path) -> Iterator[str]:
+def usable_records(folder: Path) -> Iterator[dict]:
+    """The stories of African Storybook and StoryWeaver that are used, with title, author and licence."""
     for line in (folder / "stories_ccby.jsonl").read_text().rstrip("\n").split("\n"):
-        story = json.loads(line)
-        text = plain(story["text"])
+        record = json.loads(line)
+        text = plain(record["text"])
         if is_ascii(text) and len(text) > 150:
-            yield f"{plain(story['title'])}\n{text}" if is_ascii(plain(story["title"])) else text
+            yield record
+
+
+def picture_books(folder: Path) -> Iterator[str]:
+    for record in usable_records(folder):
+        title, text = plain(record["title"]), plain(record["text"])
+        yield f"{title}\n{text}" if is_ascii(title) else text
+
+
+def attribution(folder: Path) -> str:
+    """The credits that CC-BY asks for, one line a story."""
+    lines = [
+        f"- {plain(record['title'])}, {plain(record['author'])} ({record['source']}, {record['license']})"
+        for record in usable_records(folder)
+    ]
+    return (
+        "# Stories under CC-BY in the training text\n\nShortened to plain text; otherwise unchanged.\n\n" + "\n".join(sorted(lines)) + "\n"
+    )
 
 
 def tiny_stories(folder: Path) -> Iterator[str]:
@@ -82,7 +100,7 @@ def usable_paragraph(paragraph: str) -> bool:
 
 
 def stories(folder: Path) -> Iterator[str]:
-    for text in [*african_stories(folder), *tiny_stories(folder)]:
+    for text in [*picture_books(folder), *tiny_stories(folder)]:
         if is_ascii(text):
             yield text
 
