@@ -1,5 +1,6 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
+import { setMaxListeners } from 'node:events';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
@@ -128,6 +129,8 @@ export class LLM {
     const outputs = new Array<RequestOutput>(jobs.length);
     const progress = await startProgress(jobs.length, options.useProgressBar ?? true);
     const failure = new AbortController();
+    // One listener for each prompt that runs, by intention.
+    setMaxListeners(0, failure.signal);
     const queue = jobs.entries();
     const work = async (): Promise<void> => {
       for (const [index, job] of queue)
