@@ -6,6 +6,7 @@ import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { engineSection } from './engine.ts';
 import { goldenSection } from './goldens.ts';
+import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { formatSection, type Section } from './report.ts';
@@ -14,6 +15,7 @@ import { serveSection } from './serve.ts';
 const SECTIONS = {
   goldens: goldenSection,
   kernels: kernelSection,
+  attention: attentionSection,
   engine: engineSection,
   serve: serveSection,
 } as const;

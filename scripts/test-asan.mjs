@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const addon = join(root, 'native', 'build-asan', 'svc.node');
+const addon = join(root, 'native', 'build', 'asan', 'svc.node');
 
 run('make', ['--silent', '-C', 'native', '-j2', 'SANITIZE=1', 'WERROR=-Werror']);
 // The C++ library must be there before the sanitizer looks for the function that throws.

@@ -82,7 +82,7 @@ struct AttentionTask {
 
 /// Softmax state of up to `rows` query rows: largest score, sums of weights by lane, weighted values.
 struct AttentionState {
-  float* largest;  // [rows]
+  float* largest;  // [rows], of scores times log2(e)
   float* sums;     // [rows, 16]
   float* values;   // [rows, valueDims]
 };
@@ -101,9 +101,9 @@ constexpr int kKvTile = 64;
 /// Tokens whose softmax states are computed apart and then merged in order: what threads may divide among them.
 constexpr int kKvPartition = 512;
 /// Query rows (tokens times heads of the group) that a task aims at.
-constexpr int kTaskRows = 64;
+constexpr int kTaskRows = 72;
 /// Query rows whose scores are computed together.
-constexpr int kScoreRows = 8;
+constexpr int kScoreRows = 12;
 
 struct AttentionKernels {
   /// Rounds the task's queries to the cache's format.

@@ -3,8 +3,8 @@
 //
 // The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
 
-/// Bytes of a panel that are fetched ahead of their use.
-constexpr int kPrefetchBytes = 2048;
+/// How far ahead of their use panels of weights are fetched, in bytes.
+constexpr int kFetchAhead = 2048;
 /// Steps that row tiles of a block take in turn, so that the panels' part is still in the first-level cache.
 constexpr int kChunkSteps = 32;
 /// Rows of a block: up to here a product is bound by reading weights, and passes over them once.
@@ -14,10 +14,11 @@ constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
 /// Panels that are taken at once at most: more of them were slower, each being a stream of its own from memory.
 constexpr int kMostPanels = 2;
 
-/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels.
+/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels;
+/// what lies `ahead` bytes behind each step is fetched.
 template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
-                                       bool resume, float* sums) {
+                                       bool resume, int ahead, float* sums) {
   V16 sum[P][R];
   for (int p = 0; p < P; ++p) {
     for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(0.0f);
@@ -28,7 +29,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     typename Dot::Weight w[P];
     for (int p = 0; p < P; ++p) {
       w[p] = Dot::weight(panel[p]);
-      __builtin_prefetch(panel[p] + kPrefetchBytes);
+      __builtin_prefetch(panel[p] + ahead);
       panel[p] += kStepBytes;
     }
     for (int r = 0; r < R; ++r) {
@@ -43,7 +44,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
 }
 
 using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, bool resume,
-                         float* sums);
+                         int ahead, float* sums);
 
 template <class Dot, int P, int... R>
 constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
@@ -54,13 +55,13 @@ constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
 template <class Dot>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-                      bool resume, float* sums) {
+                      bool resume, int ahead, float* sums) {
   while (count > 0) {
     const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
     const int taken = isPair ? 2 : 1;
     const SumTile tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
                                 : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
-    tile(x, xStride, panels, steps, resume, sums);
+    tile(x, xStride, panels, steps, resume, ahead, sums);
     count -= taken;
     panels += taken;
     sums += taken * rows * kLanes;
@@ -90,7 +91,7 @@ void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* cons
     for (int p = 0; p < count; ++p) parts[p] = panels[p] + begin * kStepBytes;
     for (int row = 0; row < rows; row += cut.rows) {
       sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count,
-                     smaller(chunk, steps - begin), begin > 0, sums + row * count * kLanes);
+                     smaller(chunk, steps - begin), begin > 0, kFetchAhead, sums + row * count * kLanes);
     }
   }
 }

@@ -72,11 +72,13 @@ inline V16 nearest(V16 a) {
   }
   return a;
 }
-/// 2^a of whole a in [-126, 127].
-inline V16 powerOf2(V16 a) {
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) {
   for (int i = 0; i < 16; ++i) {
-    const int32_t bits = (static_cast<int32_t>(a.lane[i]) + 127) << 23;
-    __builtin_memcpy(&a.lane[i], &bits, 4);
+    const int32_t bits = (static_cast<int32_t>(n.lane[i]) + 127) << 23;
+    float power;
+    __builtin_memcpy(&power, &bits, 4);
+    a.lane[i] *= power;
   }
   return a;
 }
