@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../../src/errors.ts';
 import type { DownloadProgress } from '../../../src/hub/download.ts';
-import { resolveModel } from '../../../src/hub/model-hub.ts';
+import { resolveModel } from '../../../src/hub/resolve-model.ts';
 import { COMMIT, FakeHub } from '../../helpers/fake-hub.ts';
 
 const WEIGHTS = randomBytes(300_000);
