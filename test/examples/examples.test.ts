@@ -19,13 +19,19 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 async function runExample(name: string, ...args: string[]): Promise<string> {
-  const { stdout } = await run(process.execPath, ['--import', 'tsx', `examples/${name}`, ...args], { timeout: 60_000 });
+  const { stdout } = await run(process.execPath, ['--import', 'tsx', `examples/${name}`, ...args], {
+    timeout: 60_000,
+  });
   return stdout;
 }
 
 describe('examples', () => {
   it('are all run here', () => {
-    expect(readdirSync('examples').toSorted()).toEqual(['offline-chat.ts', 'offline.ts', 'streaming-client.ts']);
+    expect(readdirSync('examples').toSorted()).toEqual([
+      'offline-chat.ts',
+      'offline.ts',
+      'streaming-client.ts',
+    ]);
   });
 
   it('offline.ts completes its prompts', async () => {
