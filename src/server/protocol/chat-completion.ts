@@ -5,6 +5,9 @@ import { z } from 'zod';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { FinishReason, Usage } from './usage.ts';
 
+/** Rendering them is work of the main thread, about 10 microseconds each. */
+const MAX_MESSAGES = 4096;
+
 const contentPart = z.looseObject({ type: z.string() });
 
 const message = z.looseObject({
@@ -16,7 +19,7 @@ const message = z.looseObject({
 
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,
-  messages: z.array(message).min(1),
+  messages: z.array(message).min(1).max(MAX_MESSAGES),
   max_completion_tokens: z.int().min(1).nullish(),
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
