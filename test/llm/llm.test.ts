@@ -20,6 +20,15 @@ afterAll(async () => {
 const GREEDY = { temperature: 0, max_tokens: 8, ignore_eos: true };
 
 describe('LLM.generate', () => {
+  it.each([
+    ['{"max_token": 5}', 'there is no sampling parameter max_token; did you mean max_tokens?'],
+    ['{"constructor": 1}', 'there is no sampling parameter constructor'],
+    ['[null]', 'sampling parameters must be an object such as { temperature: 0 }, got null'],
+    ['5', 'sampling parameters must be an object such as { temperature: 0 }, got 5'],
+  ])('refuses the sampling parameters %s', async (json, message) => {
+    await expect(llm.generate('abc', JSON.parse(json))).rejects.toThrow(message);
+  });
+
   it('gives outputs in the order of the prompts, however long each takes', async () => {
     const prompts = Array.from({ length: 20 }, (_, index) => `prompt number ${index}`);
     const params = prompts.map((_, index) => ({ ...GREEDY, max_tokens: 1 + ((index * 7) % 20) }));
