@@ -45,6 +45,7 @@ export async function serve(config: ServeConfig): Promise<void> {
   });
   if (engine !== null) {
     server.serve(engine);
+    for (const notice of engine.notices) logger.warn(notice);
     if (logger.isLevelEnabled('info')) {
       process.stderr.write(startReport(config, engine.info, server.port, process.uptime()));
     }

@@ -12,7 +12,10 @@ export function startReport(config: ServeConfig, info: EngineInfo, port: number,
     ['dtype', info.dtype],
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
     ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens`],
-    ['concurrency', `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`],
+    [
+      'concurrency',
+      `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,
+    ],
     ['address', `${address}/v1${host === null ? ' (all interfaces)' : ''}`],
     ['api keys', apiKeys.length === 0 ? 'none: everybody may use the server' : `${apiKeys.length}`],
   ];
