@@ -38,6 +38,8 @@ export class InferenceEngine {
   /** From generation_config.json: what a request that leaves these fields out gets. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
+  /** What the model's makers chose and svc cannot do yet, for a warning at start. */
+  readonly notices: readonly string[];
   readonly #client: EngineClient;
   readonly #seed: number;
   #numRequests = 0;
@@ -56,6 +58,9 @@ export class InferenceEngine {
     this.samplingDefaults = generation.sampling;
     const { maxModelLen, vocabSize } = client.info;
     this.limits = { maxModelLen, vocabSize, eosTokenIds };
+    this.notices = generation.notApplied.map(
+      (field) => `generation_config.json asks for ${field}, which is not available yet and not applied`,
+    );
     this.#seed = seed;
   }
 

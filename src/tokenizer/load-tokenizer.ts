@@ -38,7 +38,7 @@ type TokenizerConfig = z.output<typeof tokenizerConfig>;
 const tokenizerFile = z.object({
   model: z.looseObject({}),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
-  decoder: z.unknown(),
+  decoder: z.unknown().optional(),
 });
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
