@@ -37,6 +37,12 @@ describe('loading a tokenizer', () => {
     expect(chatTemplate).toBeNull();
   });
 
+  it('takes a tokenizer.json that has no decoder at all', async () => {
+    const { decoder: _, ...file } = Object.fromEntries(Object.entries(byteLevelTokenizer()));
+    await write('tokenizer.json', file);
+    expect((await loadTokenizer(folder)).tokenizer.vocabSize).toBe(259);
+  });
+
   it.each([
     ['a text', '<|end|>'],
     ['an object', { content: '<|end|>', special: true }],
