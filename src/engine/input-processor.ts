@@ -47,7 +47,7 @@ export async function prepareRequest(
       },
     );
   }
-  const promptTokenIds = await tokenise(request.prompt, tokenizer);
+  const promptTokenIds = await tokenise(request.prompt, tokenizer, limits.maxModelLen);
   checkIds(promptTokenIds, limits.vocabSize, 'prompt');
   checkIds(params.stop_token_ids, limits.vocabSize, 'stop_token_ids');
   checkLength(promptTokenIds.length, limits.maxModelLen);
@@ -84,13 +84,20 @@ export function toEngineRequests(
   }));
 }
 
-async function tokenise(prompt: Prompt, tokenizer: Tokenizer | null): Promise<readonly number[]> {
+async function tokenise(
+  prompt: Prompt,
+  tokenizer: Tokenizer | null,
+  maxModelLen: number,
+): Promise<readonly number[]> {
   if ('tokenIds' in prompt) return prompt.tokenIds;
   if (tokenizer === null) {
     throw new InvalidRequestError('the prompt must be token ids: the model is served without a tokenizer', {
       param: 'prompt',
     });
   }
+  // Megabytes of text would keep a core busy for seconds, only to be refused.
+  const minTokens = tokenizer.minTokens(prompt.text);
+  if (minTokens >= maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen);
   return tokenizer.encode(prompt.text, { addSpecialTokens: prompt.addSpecialTokens });
 }
 
@@ -107,11 +114,13 @@ function checkLength(numTokens: number, maxModelLen: number): void {
   if (numTokens === 0) {
     throw new InvalidRequestError('the prompt has no tokens; give at least one', { param: 'prompt' });
   }
-  if (numTokens >= maxModelLen) {
-    throw new InvalidRequestError(
-      `the prompt has ${numTokens} tokens, the model's context is ${maxModelLen}: ` +
-        `at most ${maxModelLen - 1} leave room for an answer`,
-      { param: 'prompt' },
-    );
-  }
+  if (numTokens >= maxModelLen) throw tooLong(String(numTokens), maxModelLen);
+}
+
+function tooLong(numTokens: string, maxModelLen: number): InvalidRequestError {
+  return new InvalidRequestError(
+    `the prompt has ${numTokens} tokens, the model's context is ${maxModelLen}: ` +
+      `at most ${maxModelLen - 1} leave room for an answer`,
+    { param: 'prompt' },
+  );
 }

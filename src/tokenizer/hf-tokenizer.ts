@@ -12,6 +12,8 @@ export interface HfTokenizerParts {
   readonly decoder: readonly SimpleDecoderSpec[] | null;
   /** Texts of the added tokens that are special. */
   readonly specialTokens: ReadonlySet<string>;
+  /** UTF-16 units of text that one token can stand for at most; null where that is not known. */
+  readonly tokenReach: number | null;
   /** Text of the primary end token; null if the model names none. */
   readonly eosToken: string | null;
 }
@@ -22,6 +24,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #native: NativeTokenizer;
   readonly #decoder: readonly SimpleDecoderSpec[] | null;
   readonly #table: TokenTable;
+  readonly #tokenReach: number | null;
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -32,8 +35,13 @@ export class HfTokenizer implements Tokenizer {
     // A pattern that does not compile is found here, not in a request.
     buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts.specialTokens);
+    this.#tokenReach = parts.tokenReach;
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
+  }
+
+  minTokens(text: string): number {
+    return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
   }
 
   async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {

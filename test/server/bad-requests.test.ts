@@ -339,3 +339,14 @@ it('a chat of more messages than anyone can have had is refused', async () => {
     message: expect.stringMatching(/^messages must have at most 4096/),
   });
 });
+
+it('megabytes of text are refused without being tokenised', async () => {
+  const prompt = 'hello wo'.repeat(1e6);
+  const before = performance.now();
+  expect(await refusal({ prompt })).toMatchObject({
+    status: 400,
+    param: 'prompt',
+    message: expect.stringMatching(/^the prompt has at least \d+ tokens/),
+  });
+  expect(performance.now() - before).toBeLessThan(2000);
+});
