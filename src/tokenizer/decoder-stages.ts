@@ -48,7 +48,8 @@ function buildStage(spec: Exclude<SimpleDecoderSpec, { type: 'Fuse' }>, isFused:
 }
 
 /** The printable stand-ins of the 256 bytes in byte-level vocabularies: character -> byte. */
-const BYTE_OF_CHAR = byteLevelAlphabet();
+/** The characters that stand for bytes in byte-level vocabularies. */
+export const BYTE_OF_CHAR: ReadonlyMap<string, number> = byteLevelAlphabet();
 
 function byteLevelAlphabet(): Map<string, number> {
   const alphabet = new Map<string, number>();

@@ -2,6 +2,7 @@
 // far too long for a model is refused without being tokenised.
 
 import { z } from 'zod';
+import { BYTE_OF_CHAR } from './decoder-stages.ts';
 
 /** The steps that decide whether text can vanish or shrink on its way into tokens. */
 const step = z.looseObject({ type: z.string() });
@@ -23,6 +24,12 @@ const COMPOSED = 4;
 /** Pre-tokenizers that only cut; others drop spaces. */
 const CUTTING = new Set(['ByteLevel', 'Metaspace', 'Digits']);
 
+/** The tokens of single bytes in vocabularies of the sentencepiece style. */
+const FALLBACK_BYTES = Array.from(
+  { length: 256 },
+  (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
+);
+
 /**
  * UTF-16 units of text that a token can stand for at most.
  * @param json tokenizer.json
@@ -35,10 +42,9 @@ export function tokenReach(json: unknown, longestToken: number): number | null {
   const { normalizer, pre_tokenizer: preTokenizer, model, added_tokens: added } = parsed.data;
   if (added.some(({ lstrip, rstrip }) => lstrip || rstrip)) return null;
   const steps = [...flatten(normalizer, 'normalizers'), ...flatten(preTokenizer, 'pretokenizers')];
-  const knowsEveryByte =
-    steps.some(({ type }) => type === 'ByteLevel') ||
-    (model.byte_fallback === true && hasByteTokens(model.vocab));
-  if (model.type !== 'BPE' || !knowsEveryByte) return null;
+  const isByteLevel = steps.some(({ type }) => type === 'ByteLevel');
+  const bytes = isByteLevel ? BYTE_OF_CHAR.keys() : model.byte_fallback ? FALLBACK_BYTES : null;
+  if (model.type !== 'BPE' || bytes === null || !hasAll(model.vocab, bytes)) return null;
   const shrinking = flatten(normalizer, 'normalizers').map(shrinkage);
   const isCutOnly = flatten(preTokenizer, 'pretokenizers').every(cutsOnly);
   const factor = shrinking.reduce<number | null>(
@@ -48,12 +54,10 @@ export function tokenReach(json: unknown, longestToken: number): number | null {
   return factor === null || !isCutOnly ? null : factor * longestToken;
 }
 
-/** Without its token a byte becomes an unknown, and any number of those in a row may become one. */
-function hasByteTokens(vocab: unknown): boolean {
+/** Without its token a byte is dropped or becomes an unknown, and any number of those in a row may become one. */
+function hasAll(vocab: unknown, tokens: Iterable<string>): boolean {
   if (typeof vocab !== 'object' || vocab === null) return false;
-  return Array.from({ length: 256 }, (_, byte) => byte.toString(16).toUpperCase().padStart(2, '0')).every(
-    (hex) => Object.hasOwn(vocab, `<0x${hex}>`),
-  );
+  return [...tokens].every((token) => Object.hasOwn(vocab, token));
 }
 
 type Step = z.output<typeof step>;

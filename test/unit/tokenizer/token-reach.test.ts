@@ -27,6 +27,7 @@ describe('the text that a token can stand for', () => {
   it.each([
     ['a word model with one unknown token', wordTokenizer(['hello'], null)],
     ['a byte fallback without byte tokens', { model: { type: 'BPE', byte_fallback: true, vocab: { a: 0 } } }],
+    ['a byte-level vocabulary that lacks bytes', withParts({ model: { type: 'BPE', vocab: { a: 0 } } })],
     ['a normalizer that strips', withParts({ normalizer: { type: 'Strip' } })],
     [
       'a replacement by nothing',
