@@ -74,6 +74,7 @@ export class EngineClient {
     client.#port.on('message', (message: FromEngine) => client.#receive(message));
     client.#worker.on('error', (error) => client.#die(error));
     client.#worker.on('exit', () => client.#die(new Error('the engine thread has ended')));
+    client.#holdProcess();
     return client;
   }
 
@@ -94,13 +95,16 @@ export class EngineClient {
   add(request: NewRequest, listener: RequestListener): void {
     this.#checkAlive();
     this.#listeners.set(request.id, listener);
+    this.#holdProcess();
     this.#send({ type: 'add', request });
   }
 
   /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */
   abort(requestIds: readonly number[]): void {
     const inFlight = requestIds.filter((id) => this.#listeners.delete(id));
-    if (inFlight.length > 0 && this.isAlive) this.#send({ type: 'abort', requestIds: inFlight });
+    if (inFlight.length === 0 || !this.isAlive) return;
+    this.#holdProcess();
+    this.#send({ type: 'abort', requestIds: inFlight });
   }
 
   stats(): Promise<EngineStats> {
@@ -108,6 +112,7 @@ export class EngineClient {
     const callId = this.#nextStatsCall++;
     return new Promise((resolve, reject) => {
       this.#statsCalls.set(callId, { resolve, reject });
+      this.#holdProcess();
       this.#send({ type: 'stats', callId });
     });
   }
@@ -119,6 +124,7 @@ export class EngineClient {
       this.#send({ type: 'close' });
       this.#failAll(new EngineDeadError('the engine has been closed'));
     }
+    this.#worker.ref();
     const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_DEADLINE_MS);
     await this.#exited;
     clearTimeout(timer);
@@ -159,6 +165,7 @@ export class EngineClient {
       this.#statsCalls.get(message.callId)?.resolve(message.stats);
       this.#statsCalls.delete(message.callId);
     }
+    this.#holdProcess();
   }
 
   #deliver(output: TokenOutput): void {
@@ -180,6 +187,15 @@ export class EngineClient {
     for (const listener of listeners) listener.onDeath(error);
     for (const call of this.#statsCalls.values()) call.reject(error);
     this.#statsCalls.clear();
+  }
+
+  /** Only work that somebody waits for keeps the process: a program that forgets close() ends all the same. */
+  #holdProcess(): void {
+    const isAwaited = this.#listeners.size + this.#statsCalls.size > 0;
+    for (const handle of [this.#worker, this.#port]) {
+      if (isAwaited) handle.ref();
+      else handle.unref();
+    }
   }
 
   #checkAlive(): void {

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
@@ -141,4 +142,17 @@ describe('a new LLM', () => {
     await other.close();
     await outcome;
   });
+});
+
+it('a program that forgets close() ends when its work is done', () => {
+  const source = `
+    import { LLM } from './src/index.ts';
+    const llm = new LLM({ model: ${JSON.stringify(folder)} });
+    const [output] = await llm.generate('abc', { max_tokens: 3, ignore_eos: true });
+    console.log(output.outputs[0].token_ids.length);`;
+  const program = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', source], {
+    timeout: 20_000,
+    encoding: 'utf8',
+  });
+  expect([program.status, program.stdout, program.stderr]).toEqual([0, '3\n', '']);
 });
