@@ -35,6 +35,14 @@ export function measureMachine(): MachineLimits {
   }
 }
 
+/**
+ * Bytes of bf16 weights a second that a product of `rows` rows can pass over: memory bounds it, and with many rows
+ * the matrix unit, which needs two operations a weight and row, one a byte and row.
+ */
+export function weightBytesPerSecond(limits: MachineLimits, rows: number): number {
+  return Math.min(limits.memoryReadBytesPerSecond, limits.matrixFlops / rows);
+}
+
 export function machineSection(limits: MachineLimits): Section {
   const watched = { limit: null, goal: null };
   return {

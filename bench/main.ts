@@ -6,6 +6,7 @@ import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { engineSection } from './engine.ts';
 import { goldenSection } from './goldens.ts';
+import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
@@ -16,6 +17,7 @@ import { traceSection } from './trace.ts';
 const SECTIONS = {
   goldens: goldenSection,
   kernels: kernelSection,
+  attention: attentionSection,
   engine: engineSection,
   load: loadSection,
   trace: traceSection,

@@ -1,9 +1,9 @@
-// Speed of the matrix products by themselves, in the shapes of two real models: 1 and 16 rows against memory reads,
-// 512 rows against the matrix unit.
+// Speed of the matrix products by themselves, in the shapes of two real models: 1 and 16 rows against what memory or
+// the matrix unit allows, whichever is less, 512 rows against the matrix unit.
 
 import type { GatedWeight, LinearWeight, Ops, Tensor } from '../../src/ops/ops.ts';
 import { selectOps } from '../../src/ops/select.ts';
-import type { MachineLimits } from '../machine.ts';
+import { type MachineLimits, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { WeightFile } from './weight-file.ts';
 
@@ -81,7 +81,7 @@ function measure(
   const numbers = n * k * (isGated ? 2 : 1);
   const figure = { name: `${name} [${n}, ${k}], ${rows} rows` };
   if (rows <= 16) {
-    const [value, limit] = [(2 * numbers) / seconds / 1e9, limits.memoryReadBytesPerSecond / 1e9];
+    const [value, limit] = [(2 * numbers) / seconds / 1e9, weightBytesPerSecond(limits, rows) / 1e9];
     return { ...figure, value, unit: 'GB/s', limit, goal: '>= 75 %' };
   }
   const [value, limit] = [(2 * numbers * rows) / seconds / 1e9, limits.matrixFlops / 1e9];

@@ -76,8 +76,9 @@ function placeholder(key: OptionKey): string {
 }
 
 function helpText(key: OptionKey, aliases: readonly string[]): string {
-  const { help, env } = optionInfo(key);
+  const { help, env, kind } = optionInfo(key);
   const notes = [
+    ...(kind.expected.startsWith('one of ') ? [kind.expected] : []),
     defaultText(key),
     ...(env === undefined ? [] : [`env: ${env}`]),
     ...aliases.map((alias) => `or: ${alias}`),

@@ -42,13 +42,18 @@ function program(): Command {
 }
 
 const SERVE_NOTES = `
-Numbers may be written short: 1k is 1000, 1K is 1024. Dashes and underscores in names are the same.
-Flags win over environment variables, these over the config file, this over the defaults.
+Numbers may be written short: 1k is 1000, 1K is 1024. Dashes and underscores in
+names are the same. Flags win over environment variables, these over the config
+file, this over the defaults.
 
 Examples:
   svc serve ./Qwen2.5-0.5B-Instruct
-  svc serve Qwen/Qwen2.5-0.5B-Instruct --port 9000 --api-key first-key second-key
+  svc serve Qwen/Qwen2.5-0.5B-Instruct --port 9000 --api-key one-key another
   svc serve --config svc.yaml`;
+
+// Whoever reads our output may leave: a server that has lost its log goes on, a help page has nothing left to do.
+process.stderr.on('error', () => {});
+process.stdout.on('error', () => process.exit(0));
 
 try {
   const svc = program();

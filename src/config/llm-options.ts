@@ -25,6 +25,9 @@ const LLM_KEYS: readonly OptionKey[] = OPTION_KEYS.filter(
  * @throws ConfigError naming the option, what was expected and what was given, or a name that was meant.
  */
 export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = process.env): EngineConfig {
+  if (typeof options !== 'object' || options === null) {
+    throw new ConfigError(`new LLM(): expected an object such as { model: './folder' }, got ${options}`);
+  }
   const given = new Map<OptionKey, GivenOption>();
   for (const [name, value] of Object.entries(options)) {
     const key = LLM_KEYS.find((known) => known === name);

@@ -33,6 +33,12 @@ export function integer(min: number, max = Number.MAX_SAFE_INTEGER): Kind<number
   return kind('<n>', `a whole number ${range(min, max)}`, number.pipe(z.int().min(min).max(max)));
 }
 
+/** A whole number that is a multiple of `step`. */
+export function multiple(step: number, max: number): Kind<number> {
+  const schema = number.pipe(z.int().min(step).max(max).multipleOf(step));
+  return kind('<n>', `a multiple of ${step} from ${step} to ${max}`, schema);
+}
+
 function range(min: number, max: number): string {
   return max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
 }
@@ -93,7 +99,7 @@ export function choice<const V extends string>(
     context.addIssue({ code: 'custom', message: 'not one of the values' });
     return z.NEVER;
   });
-  return kind(`<${values.length > 4 ? 'name' : values.join('|')}>`, `one of ${values.join(', ')}`, schema);
+  return kind('<name>', `one of ${values.join(', ')}`, schema);
 }
 
 export type JsonObject = Readonly<Record<string, unknown>>;

@@ -3,7 +3,19 @@
 
 import { z } from 'zod';
 import { ENGINE_DEFAULTS } from './engine-config.ts';
-import { choice, flag, integer, json, type Kind, list, seconds, share, size, text } from './option-kinds.ts';
+import {
+  choice,
+  flag,
+  integer,
+  json,
+  type Kind,
+  list,
+  multiple,
+  seconds,
+  share,
+  size,
+  text,
+} from './option-kinds.ts';
 
 export const OPTION_GROUPS = ['General', 'Server', 'Model', 'Memory', 'Scheduling', 'Hardware'] as const;
 
@@ -127,7 +139,7 @@ export const OPTIONS = {
     help: 'seed of requests that bring none',
     isEngineOption: true,
   }),
-  generationConfig: option(text('<auto|svc|folder>'), ENGINE_DEFAULTS.generationConfig, {
+  generationConfig: option(text('<source>'), ENGINE_DEFAULTS.generationConfig, {
     group: 'Model',
     help: "where sampling defaults come from: auto (the model's generation_config.json), svc (no such defaults) or a folder",
     isEngineOption: true,
@@ -154,7 +166,7 @@ export const OPTIONS = {
     isEngineOption: true,
   }),
 
-  blockSize: option(integer(1, 256), ENGINE_DEFAULTS.blockSize, {
+  blockSize: option(multiple(16, 256), ENGINE_DEFAULTS.blockSize, {
     group: 'Memory',
     help: 'tokens of a KV cache block',
     isEngineOption: true,

@@ -4,6 +4,10 @@ export class Calls<T> {
   readonly #waiting = new Map<number, { resolve(value: T): void; reject(error: Error): void }>();
   #nextId = 0;
 
+  get size(): number {
+    return this.#waiting.size;
+  }
+
   /** `send` asks under the id that it is given; whoever gets the answer calls `settle` with it. */
   ask(send: (callId: number) => void): Promise<T> {
     const callId = this.#nextId++;

@@ -75,6 +75,7 @@ export class EngineClient {
     client.#port.on('message', (message: FromEngine) => client.#receive(message));
     client.#worker.on('error', (error) => client.#die(error));
     client.#worker.on('exit', () => client.#die(new Error('the engine thread has ended')));
+    client.#holdProcess();
     return client;
   }
 
@@ -95,24 +96,25 @@ export class EngineClient {
   add(request: NewRequest, listener: RequestListener): void {
     this.#checkAlive();
     this.#listeners.set(request.id, listener);
+    this.#holdProcess();
     this.#send({ type: 'add', request });
   }
 
   /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */
   abort(requestIds: readonly number[]): void {
     const inFlight = requestIds.filter((id) => this.#listeners.delete(id));
-    if (inFlight.length > 0 && this.isAlive) this.#send({ type: 'abort', requestIds: inFlight });
+    if (inFlight.length === 0 || !this.isAlive) return;
+    this.#holdProcess();
+    this.#send({ type: 'abort', requestIds: inFlight });
   }
 
   stats(): Promise<EngineStats> {
-    this.#checkAlive();
-    return this.#statsCalls.ask((callId) => this.#send({ type: 'stats', callId }));
+    return this.#ask(this.#statsCalls, 'stats');
   }
 
   /** False, and nothing is forgotten, while requests run. */
   resetPrefixCache(): Promise<boolean> {
-    this.#checkAlive();
-    return this.#resetCalls.ask((callId) => this.#send({ type: 'resetPrefixCache', callId }));
+    return this.#ask(this.#resetCalls, 'resetPrefixCache');
   }
 
   /** Ends the engine thread; requests in flight get an EngineDeadError. */
@@ -122,6 +124,7 @@ export class EngineClient {
       this.#send({ type: 'close' });
       this.#failAll(new EngineDeadError('the engine has been closed'));
     }
+    this.#worker.ref();
     const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_DEADLINE_MS);
     await this.#exited;
     clearTimeout(timer);
@@ -160,6 +163,7 @@ export class EngineClient {
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);
+    this.#holdProcess();
   }
 
   #deliver(output: TokenOutput): void {
@@ -181,6 +185,22 @@ export class EngineClient {
     for (const listener of listeners) listener.onDeath(error);
     this.#statsCalls.rejectAll(error);
     this.#resetCalls.rejectAll(error);
+  }
+
+  #ask<T>(calls: Calls<T>, type: 'stats' | 'resetPrefixCache'): Promise<T> {
+    this.#checkAlive();
+    const answer = calls.ask((callId) => this.#send({ type, callId }));
+    this.#holdProcess();
+    return answer;
+  }
+
+  /** Only work that somebody waits for keeps the process: a program that forgets close() ends all the same. */
+  #holdProcess(): void {
+    const isAwaited = this.#listeners.size + this.#statsCalls.size + this.#resetCalls.size > 0;
+    for (const handle of [this.#worker, this.#port]) {
+      if (isAwaited) handle.ref();
+      else handle.unref();
+    }
   }
 
   #checkAlive(): void {

@@ -56,7 +56,8 @@ export async function prepareRequest(
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
-  const all = await tokenise(request.prompt, tokenizer);
+  const isCut = params.truncate_prompt_tokens !== null;
+  const all = await tokenise(request.prompt, tokenizer, isCut ? null : limits.maxModelLen);
   checkIds(all, limits.vocabSize, 'prompt');
   checkIds(params.stop_token_ids, limits.vocabSize, 'stop_token_ids');
   checkIds(params.allowed_token_ids ?? [], limits.vocabSize, 'allowed_token_ids');
@@ -199,13 +200,21 @@ function checkChoice(params: SamplingParams, limits: ModelLimits): void {
   );
 }
 
-async function tokenise(prompt: Prompt, tokenizer: Tokenizer | null): Promise<readonly number[]> {
+/** @param maxModelLen null where a prompt of any length will do. */
+async function tokenise(
+  prompt: Prompt,
+  tokenizer: Tokenizer | null,
+  maxModelLen: number | null,
+): Promise<readonly number[]> {
   if ('tokenIds' in prompt) return prompt.tokenIds;
   if (tokenizer === null) {
     throw new InvalidRequestError('the prompt must be token ids: the model is served without a tokenizer', {
       param: 'prompt',
     });
   }
+  // Megabytes of text would keep a core busy for seconds, only to be refused.
+  const minTokens = tokenizer.minTokens(prompt.text);
+  if (maxModelLen !== null && minTokens >= maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen);
   return tokenizer.encode(prompt.text, { addSpecialTokens: prompt.addSpecialTokens });
 }
 
@@ -222,11 +231,13 @@ function checkLength(numTokens: number, maxModelLen: number): void {
   if (numTokens === 0) {
     throw new InvalidRequestError('the prompt has no tokens; give at least one', { param: 'prompt' });
   }
-  if (numTokens >= maxModelLen) {
-    throw new InvalidRequestError(
-      `the prompt has ${numTokens} tokens, the model's context is ${maxModelLen}: ` +
-        `at most ${maxModelLen - 1} leave room for an answer`,
-      { param: 'prompt' },
-    );
-  }
+  if (numTokens >= maxModelLen) throw tooLong(String(numTokens), maxModelLen);
+}
+
+function tooLong(numTokens: string, maxModelLen: number): InvalidRequestError {
+  return new InvalidRequestError(
+    `the prompt has ${numTokens} tokens, the model's context is ${maxModelLen}: ` +
+      `at most ${maxModelLen - 1} leave room for an answer`,
+    { param: 'prompt' },
+  );
 }

@@ -7,7 +7,7 @@ import { downloadFile, sizeOf } from './download-file.ts';
 import { HubUnreachableError } from './http.ts';
 import { cachedSnapshot, type ModelCache, modelCache, neededFiles } from './local.ts';
 import { withLock } from './lock.ts';
-import type { ModelHub, RemoteFile, ResolveOptions } from './model-hub.ts';
+import type { ModelHub, RemoteFile } from './model-hub.ts';
 
 /** Files that are fetched at the same time. */
 const CONCURRENCY = 4;
@@ -20,11 +20,16 @@ export interface DownloadProgress {
   readonly what: string;
 }
 
+export interface DownloadOptions {
+  readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
 /**
  * The folder of `model` with every file that svc needs, downloaded as far as it is not there.
  * @throws ModelLoadError saying what is wrong: unknown model, no access, no network, no space, damaged files.
  */
-export async function fetchModel(hub: ModelHub, model: string, options: ResolveOptions): Promise<string> {
+export async function fetchModel(hub: ModelHub, model: string, options: DownloadOptions): Promise<string> {
   const cache = modelCache(hub, model);
   if (isOffline(options.env ?? process.env)) return offlineCopy(cache, model);
   try {
@@ -90,7 +95,7 @@ interface Reporter {
 function progressReporter(
   model: string,
   needed: readonly RemoteFile[],
-  onProgress: ResolveOptions['onProgress'],
+  onProgress: DownloadOptions['onProgress'],
 ): Reporter {
   const total = needed.reduce((sum, { size }) => sum + size, 0);
   let done = 0;

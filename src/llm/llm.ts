@@ -1,6 +1,8 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
+import { setMaxListeners } from 'node:events';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
+import { didYouMean } from '../config/suggest.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
@@ -8,6 +10,7 @@ import { modelFolder } from '../models/model-folder.ts';
 import { type BeamSearchInput, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import {
   resolveSamplingParams,
+  SAMPLING_FIELD_NAMES,
   type SamplingInput,
   type SamplingParams,
 } from '../sampling/sampling-params.ts';
@@ -151,6 +154,8 @@ export class LLM {
     const outputs = new Array<RequestOutput>(jobs.length);
     const progress = await startProgress(jobs.length, options.useProgressBar ?? true);
     const failure = new AbortController();
+    // One listener for each prompt that runs, by intention.
+    setMaxListeners(0, failure.signal);
     const queue = jobs.entries();
     const work = async (): Promise<void> => {
       for (const [index, job] of queue)
@@ -203,10 +208,27 @@ function resolveAll(input: SamplingParamsInput, count: number, engine: Inference
     );
   }
   return list.map((given) => {
+    checkFields(given);
     // A max_tokens of null asks for all that fits; only one left out gets the default.
     const defaults = given.max_tokens === null ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
     return resolveSamplingParams(given, defaults);
   });
+}
+
+/** A program has no log to look for a mistyped field in: it is told at once. */
+function checkFields(given: unknown): void {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new InvalidRequestError(
+      `sampling parameters must be an object such as { temperature: 0 }, got ${JSON.stringify(given)}`,
+      { param: 'samplingParams' },
+    );
+  }
+  const unknown = Object.keys(given).find((field) => !SAMPLING_FIELD_NAMES.includes(field));
+  if (unknown === undefined) return;
+  throw new InvalidRequestError(
+    `there is no sampling parameter ${unknown}${didYouMean(unknown, SAMPLING_FIELD_NAMES)}`,
+    { param: unknown },
+  );
 }
 
 function isParamsList(input: SamplingInput | readonly SamplingInput[]): input is readonly SamplingInput[] {

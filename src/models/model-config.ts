@@ -44,13 +44,15 @@ export interface ModelConfig {
 }
 
 const size = z.int().positive();
+/** More than any model has: a number beyond it is a mistake, and would keep the loader busy for hours. */
+const MAX_LAYERS = 10_000;
 const flag = z.boolean().nullish();
 
 const schema = z.object({
   vocab_size: size,
   hidden_size: size,
   intermediate_size: size,
-  num_hidden_layers: size,
+  num_hidden_layers: size.max(MAX_LAYERS),
   num_attention_heads: size,
   num_key_value_heads: size.nullish(),
   head_dim: size.nullish(),

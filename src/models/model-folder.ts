@@ -3,7 +3,8 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { type ResolveOptions, resolveModel } from '../hub/model-hub.ts';
+import type { DownloadOptions } from '../hub/download.ts';
+import { resolveModel } from '../hub/resolve-model.ts';
 
 /** What clients call the model that svc makes itself. */
 export const TINY_MODEL_NAME = 'svc-tiny';
@@ -12,7 +13,7 @@ export const TINY_MODEL_NAME = 'svc-tiny';
  * @param nameOrPath a folder or a name on the hub; empty is the tiny model.
  * @throws ModelLoadError where there is no such model.
  */
-export async function modelFolder(nameOrPath: string, options: ResolveOptions = {}): Promise<string> {
+export async function modelFolder(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
   return nameOrPath === '' ? tinyModelFolder(options.env ?? process.env) : resolveModel(nameOrPath, options);
 }
 

@@ -37,6 +37,9 @@ export interface LoadOptions {
 
 const debug = debuglog('svc');
 
+/** The table of rotary angles is one array over all positions; no published model reaches beyond 10 million. */
+const MAX_LENGTH = 10_000_000;
+
 /**
  * Loads the model in `folder` into the memory of `ops`.
  * @throws ModelLoadError naming the file, the tensor and what was expected; ConfigError for a context that is
@@ -82,7 +85,15 @@ function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | nu
       { param: 'max-model-len' },
     );
   }
-  return wanted ?? maxPositionEmbeddings;
+  const length = wanted ?? maxPositionEmbeddings;
+  if (length > MAX_LENGTH) {
+    throw new ConfigError(
+      `a context of ${length} tokens (max_position_embeddings in config.json) is more than svc can hold: ` +
+        `give --max-model-len, at most ${MAX_LENGTH}`,
+      { param: 'max-model-len' },
+    );
+  }
+  return length;
 }
 
 /** `auto` is the published format; f16 has a smaller range than bf16 and is computed in bf16. */

@@ -136,15 +136,21 @@ export interface Native {
   physicalCores(): number;
 }
 
-const ADDON = fileURLToPath(new URL('../../native/build/svc.node', import.meta.url));
+const BUILT_ADDON = fileURLToPath(new URL('../../native/build/svc.node', import.meta.url));
 
-/** @throws NativeAddonError saying what to do when the addon is not built or does not load. */
+/**
+ * Loads the addon that `npm run build` made, or the one that SVC_NATIVE_ADDON names.
+ * @throws NativeAddonError saying what to do when it is not there or does not load.
+ */
 export function loadNative(): Native {
-  if (!existsSync(ADDON)) {
-    throw new NativeAddonError('the native addon is not built; install make and g++ and run `npm run build`');
+  const path = process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+  if (!existsSync(path)) {
+    throw new NativeAddonError(
+      `the native addon is not built (no ${path}); install make and g++ and run \`npm run build\``,
+    );
   }
-  const addon = requireAddon();
-  if (!isNative(addon)) throw new NativeAddonError(`${ADDON} is of another version; run \`npm run build\``);
+  const addon = requireAddon(path);
+  if (!isNative(addon)) throw new NativeAddonError(`${path} is of another version; run \`npm run build\``);
   return addon;
 }
 
@@ -197,9 +203,9 @@ export function chooseThreads(native: Native, wanted: number | null): number {
   return wanted;
 }
 
-function requireAddon(): unknown {
+function requireAddon(path: string): unknown {
   try {
-    return createRequire(import.meta.url)(ADDON);
+    return createRequire(import.meta.url)(path);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new NativeAddonError(

@@ -52,6 +52,12 @@ export const unavailableSamplingFields: Readonly<Record<string, readonly unknown
   best_of: [1],
 };
 
+/** Every field of sampling that the protocol knows, served or not. */
+export const SAMPLING_FIELD_NAMES: readonly string[] = [
+  ...Object.keys(samplingFields),
+  ...Object.keys(unavailableSamplingFields),
+];
+
 const schema = z.object(samplingFields);
 
 /** Sampling fields as a caller writes them. */
@@ -209,7 +215,8 @@ function checkTogether(params: SamplingParams): void {
 /** @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter. */
 export function refuseUnavailable(input: object, table: Readonly<Record<string, readonly unknown[]>>): void {
   for (const [field, value] of Object.entries(input)) {
-    const neutral = table[field];
+    // A field may have the name of something that every object inherits, such as `constructor`.
+    const neutral = Object.hasOwn(table, field) ? table[field] : undefined;
     if (neutral === undefined || value === null || value === undefined) continue;
     if (neutral.includes(value) || isEmpty(value)) continue;
     throw new NotAvailableError(`${field} is not available yet in this version of svc; leave it out`, {

@@ -52,7 +52,10 @@ export function checkCommonFields(
   }
   const { served, unavailable, ignored } = tables;
   const isKnown = (field: string): boolean =>
-    field in served || field in unavailable || ignored.has(field) || ignoredFields.has(field);
+    Object.hasOwn(served, field) ||
+    Object.hasOwn(unavailable, field) ||
+    ignored.has(field) ||
+    ignoredFields.has(field);
   context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
 }
 

@@ -112,6 +112,6 @@ export function renamed(names: Readonly<Record<string, string>>, error: unknown)
 
 /** The body holds much that sampling knows nothing of. */
 function pickSampling(body: SamplingBody): SamplingInput {
-  const isSampling = ([field]: [string, unknown]): boolean => field in samplingFields;
+  const isSampling = ([field]: [string, unknown]): boolean => Object.hasOwn(samplingFields, field);
   return Object.fromEntries(Object.entries(body).filter(isSampling));
 }

@@ -75,8 +75,9 @@ export class ServerContext {
 
   /** Fields that no version of the protocol has are accepted; each name is logged once. */
   reportUnknownFields(names: readonly string[]): void {
-    const unseen = names.filter((name) => !this.#reported.has(name));
-    if (unseen.length === 0 || this.#reported.size >= MAX_REPORTED) return;
+    const room = MAX_REPORTED - this.#reported.size;
+    const unseen = names.filter((name) => !this.#reported.has(name)).slice(0, room);
+    if (unseen.length === 0) return;
     for (const name of unseen) this.#reported.add(name);
     this.options.logger?.warn(
       { fields: unseen.slice(0, 20) },

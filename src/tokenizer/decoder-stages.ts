@@ -48,7 +48,8 @@ function buildStage(spec: Exclude<SimpleDecoderSpec, { type: 'Fuse' }>, isFused:
 }
 
 /** The printable stand-ins of the 256 bytes in byte-level vocabularies: character -> byte. */
-const BYTE_OF_CHAR = byteLevelAlphabet();
+/** The characters that stand for bytes in byte-level vocabularies. */
+export const BYTE_OF_CHAR: ReadonlyMap<string, number> = byteLevelAlphabet();
 
 /** The bytes that a token of a byte-level vocabulary stands for; null where it is no such token. */
 export function byteLevelBytes(token: string): number[] | null {

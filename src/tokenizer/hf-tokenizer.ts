@@ -15,6 +15,8 @@ export interface HfTokenizerParts {
   readonly addedTokens: ReadonlySet<string>;
   /** Texts of the added tokens that are special. */
   readonly specialTokens: ReadonlySet<string>;
+  /** UTF-16 units of text that one token can stand for at most; null where that is not known. */
+  readonly tokenReach: number | null;
   /** Text of the primary end token; null if the model names none. */
   readonly eosToken: string | null;
 }
@@ -26,6 +28,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #decoder: readonly SimpleDecoderSpec[] | null;
   readonly #table: TokenTable;
   readonly #descriptions = new Map<number, TokenDescription>();
+  readonly #tokenReach: number | null;
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -36,8 +39,13 @@ export class HfTokenizer implements Tokenizer {
     // A pattern that does not compile is found here, not in a request.
     buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts);
+    this.#tokenReach = parts.tokenReach;
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
+  }
+
+  minTokens(text: string): number {
+    return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
   }
 
   async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {

@@ -7,6 +7,7 @@ import { ModelLoadError } from '../errors.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 export interface LoadedTokenizer {
@@ -38,7 +39,7 @@ type TokenizerConfig = z.output<typeof tokenizerConfig>;
 const tokenizerFile = z.object({
   model: z.looseObject({}),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
-  decoder: z.unknown(),
+  decoder: z.unknown().optional(),
 });
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
@@ -75,8 +76,14 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
   const specials = file.added_tokens.filter((token) => token.special).map((token) => token.content);
   const { Tokenizer: NativeTokenizer } = await import('tokenizers');
   try {
+    const native = NativeTokenizer.fromString(text);
+    const longest = Object.keys(native.getVocab(true)).reduce(
+      (most, { length }) => Math.max(most, length),
+      1,
+    );
     return new HfTokenizer({
-      native: NativeTokenizer.fromString(text),
+      native,
+      tokenReach: tokenReach(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
       addedTokens: new Set(file.added_tokens.map((token) => token.content)),
       specialTokens: new Set(specials),

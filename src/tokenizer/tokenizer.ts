@@ -6,6 +6,8 @@ export interface Tokenizer {
   readonly vocabSize: number;
   /** The primary end token of tokenizer_config.json, null if it names none. */
   readonly eosTokenId: number | null;
+  /** A number of tokens that `text` has at least, told at once; 0 where this tokenizer cannot say. */
+  minTokens(text: string): number;
   encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>;
   decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
   /**

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runCli } from '../helpers/cli-process.ts';
+import { CliProcess, runCli } from '../helpers/cli-process.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -48,6 +48,18 @@ describe('svc serve', () => {
       'Examples',
     ]);
     expect(stdout).toMatch(/^Server:\n(?: +.*\n)*? +--port <n> /m);
+  });
+
+  it('fits its help into 80 columns', async () => {
+    const { stdout } = await runCli(['serve', '--help']);
+    expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
+  });
+
+  it('ends quietly when the reader of its help has left', async () => {
+    const cli = new CliProcess(['serve', '--help']);
+    cli.child.stdout?.destroy();
+    expect(await cli.exitCode).toBe(0);
+    expect(cli.stderr).toBe('');
   });
 
   it('suggests the option that was meant', async () => {

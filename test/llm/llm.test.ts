@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
@@ -20,6 +21,15 @@ afterAll(async () => {
 const GREEDY = { temperature: 0, max_tokens: 8, ignore_eos: true };
 
 describe('LLM.generate', () => {
+  it.each([
+    ['{"max_token": 5}', 'there is no sampling parameter max_token; did you mean max_tokens?'],
+    ['{"constructor": 1}', 'there is no sampling parameter constructor'],
+    ['[null]', 'sampling parameters must be an object such as { temperature: 0 }, got null'],
+    ['5', 'sampling parameters must be an object such as { temperature: 0 }, got 5'],
+  ])('refuses the sampling parameters %s', async (json, message) => {
+    await expect(llm.generate('abc', JSON.parse(json))).rejects.toThrow(message);
+  });
+
   it('gives outputs in the order of the prompts, however long each takes', async () => {
     const prompts = Array.from({ length: 20 }, (_, index) => `prompt number ${index}`);
     const params = prompts.map((_, index) => ({ ...GREEDY, max_tokens: 1 + ((index * 7) % 20) }));
@@ -132,4 +142,17 @@ describe('a new LLM', () => {
     await other.close();
     await outcome;
   });
+});
+
+it('a program that forgets close() ends when its work is done', () => {
+  const source = `
+    import { LLM } from './src/index.ts';
+    const llm = new LLM({ model: ${JSON.stringify(folder)} });
+    const [output] = await llm.generate('abc', { max_tokens: 3, ignore_eos: true });
+    console.log(output.outputs[0].token_ids.length);`;
+  const program = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', source], {
+    timeout: 20_000,
+    encoding: 'utf8',
+  });
+  expect([program.status, program.stdout, program.stderr]).toEqual([0, '3\n', '']);
 });

@@ -58,6 +58,22 @@ describe('loadModel', () => {
     );
   });
 
+  it('refuses more layers than any model has, at once', async () => {
+    const folder = tinyModel();
+    setConfig(folder, { num_hidden_layers: 1e9 });
+    await expect(load(folder)).rejects.toThrow(/config\.json: num_hidden_layers: .*10000/);
+  });
+
+  it('asks for a shorter context where the one of the model is too long to hold', async () => {
+    const folder = tinyModel();
+    setConfig(folder, { max_position_embeddings: 1e9 });
+    await expect(load(folder)).rejects.toThrow(
+      'a context of 1000000000 tokens (max_position_embeddings in config.json) is more than svc can hold: ' +
+        'give --max-model-len, at most 10000000',
+    );
+    await expect(load(folder, 128)).resolves.toBeDefined();
+  });
+
   it('asks for an output head where it is not tied to the embeddings', async () => {
     const folder = tinyModel();
     setConfig(folder, { tie_word_embeddings: false });

@@ -365,3 +365,29 @@ describe('the official client', () => {
     await expect(client.get('/chat/completions')).rejects.toMatchObject({ status: 405 });
   });
 });
+
+it('fields with the names of inherited properties are fields that nobody knows', async () => {
+  const body =
+    '{"prompt": "a", "max_tokens": 1, "constructor": 1, "toString": 2, "__proto__": {"max_tokens": 9}}';
+  expect((await svc.post('/v1/completions', body)).status).toBe(200);
+});
+
+it('a chat of more messages than anyone can have had is refused', async () => {
+  const messages = Array.from({ length: 4097 }, () => ({ role: 'user', content: 'a' }));
+  expect(await svc.post('/v1/chat/completions', { messages }).then(errorOf)).toMatchObject({
+    status: 400,
+    param: 'messages',
+    message: expect.stringMatching(/^messages must have at most 4096/),
+  });
+});
+
+it('megabytes of text are refused without being tokenised', async () => {
+  const prompt = 'hello wo'.repeat(1e6);
+  const before = performance.now();
+  expect(await refusal({ prompt })).toMatchObject({
+    status: 400,
+    param: 'prompt',
+    message: expect.stringMatching(/^the prompt has at least \d+ tokens/),
+  });
+  expect(performance.now() - before).toBeLessThan(2000);
+});

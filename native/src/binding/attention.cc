@@ -1,5 +1,6 @@
 // storeKv and attention: every index into the KV memory is checked here.
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 
@@ -85,7 +86,7 @@ Napi::Value Backend::attention(const Info& info) {
   clearPadding(out, cols, padded);
   cpu::runAttention(state().pool, state().kernels, state().attentionMemory, cache, layer, batch, q,
                     static_cast<int>(cols / cache.layout.headDim), scale,
-                    window == 0 ? INT_MAX : static_cast<int>(window), out);
+                    window == 0 ? cpu::kNoWindow : static_cast<int>(std::min<int64_t>(window, cpu::kNoWindow)), out);
   return info.Env().Undefined();
 }
 

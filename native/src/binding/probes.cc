@@ -16,10 +16,13 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Adds up memory in four chains of eight words; the compiler turns it into vector loads.
+/// Adds up memory in independent chains, which the compiler turns into vector loads, and asks for it well ahead:
+/// without that a processor reads a good deal slower than it can.
 uint64_t addUp(const uint64_t* words, size_t count) {
+  constexpr size_t kAhead = 256;
   uint64_t sums[32] = {};
   for (size_t i = 0; i + 32 <= count; i += 32) {
+    for (size_t line = 0; line < 32; line += 8) __builtin_prefetch(words + i + kAhead + line);
     for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
   }
   uint64_t sum = 0;

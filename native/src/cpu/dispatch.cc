@@ -2,6 +2,13 @@
 
 #include "cpu/dispatch.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <stdexcept>
 
 namespace svc::cpu {
@@ -32,6 +39,23 @@ bool hasAvx512Bf16() {
          __builtin_cpu_supports("avx512bf16");
 }
 
+/// Whether the kernel lets this process use the tile registers, which it must be asked for once.
+bool mayUseTiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool hasAmx() {
+  if (!hasAvx512Bf16()) return false;
+  // Tests preload a library that carries this symbol and executes the tile instructions in software.
+  if (dlsym(RTLD_DEFAULT, "svc_amx_emulator") != nullptr) return true;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && mayUseTiles();
+}
+
 KernelSet makeAvx2() {
   KernelSet set{};
   avx2::addLinear(set);
@@ -47,10 +71,17 @@ KernelSet makeAvx512() {
   avx512::addRows(set);
   return set;
 }
+
+KernelSet makeAmx() {
+  KernelSet set = makeAvx512();
+  amx::addLinear(set);
+  return set;
+}
 #endif
 
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
+    {"amx-bf16", hasAmx, makeAmx},
     {"avx512-bf16", hasAvx512Bf16, makeAvx512},
     {"avx2", hasAvx2, makeAvx2},
 #endif

@@ -30,5 +30,9 @@ void addLinear(KernelSet&);
 void addAttention(KernelSet&);
 void addRows(KernelSet&);
 }  // namespace avx512
+namespace amx {
+/// Replaces the bf16 products of the AVX-512 set.
+void addLinear(KernelSet&);
+}  // namespace amx
 
 }  // namespace svc::cpu

@@ -54,6 +54,9 @@ struct KvLayout {
   size_t valueTileBytes;
 };
 
+/// A window that every context fits into.
+constexpr int kNoWindow = 1 << 30;
+
 struct AttentionJob {
   KvLayout kv;
   const char* layer;  // block 0 of the layer
@@ -62,7 +65,7 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;
-  int window;
+  int window;  // at most kNoWindow
   char* out;
   size_t outStride;  // bytes
 };
@@ -79,7 +82,7 @@ struct AttentionTask {
 
 /// Softmax state of up to `rows` query rows: largest score, sums of weights by lane, weighted values.
 struct AttentionState {
-  float* largest;  // [rows]
+  float* largest;  // [rows], of scores times log2(e)
   float* sums;     // [rows, 16]
   float* values;   // [rows, valueDims]
 };
@@ -98,9 +101,9 @@ constexpr int kKvTile = 64;
 /// Tokens whose softmax states are computed apart and then merged in order: what threads may divide among them.
 constexpr int kKvPartition = 512;
 /// Query rows (tokens times heads of the group) that a task aims at.
-constexpr int kTaskRows = 64;
+constexpr int kTaskRows = 72;
 /// Query rows whose scores are computed together.
-constexpr int kScoreRows = 8;
+constexpr int kScoreRows = 12;
 
 struct AttentionKernels {
   /// Rounds the task's queries to the cache's format.
@@ -117,6 +120,8 @@ constexpr int kWeighBlock = 256;
 
 struct KernelSet {
   const char* name;
+  /// Panels that a product of few rows takes at once: tasks are whole multiples of it.
+  int panelsAtOnce;
   /// By DType, F32 and Bf16.
   void (*linear[2])(const LinearJob&, Range rows, Range panels);
   void (*gated[2])(const GatedJob&, Range rows, Range outPanels);

@@ -20,7 +20,7 @@ struct AttentionMemory {
   Pages partials;
 };
 
-/// q [rows, heads * headDim] f32 -> out [rows, heads * headDim] in the cache's format. `window` is INT_MAX for none.
+/// q [rows, heads * headDim] f32 -> out [rows, heads * headDim] in the cache's format. `window` is kNoWindow for none.
 void runAttention(ThreadPool&, const KernelSet&, AttentionMemory&, const KvCache&, int layer, const SequenceBatch&,
                   Rows q, int heads, float scale, int window, Rows out);
 

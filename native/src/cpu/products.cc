@@ -13,7 +13,7 @@ constexpr int kFewRows = 16;
 /// Weights of a task with few rows: small enough to balance, large enough to hide the ticket.
 constexpr size_t kLeastTaskBytes = size_t{32} << 10;
 constexpr size_t kMostTaskBytes = size_t{256} << 10;
-constexpr int kTasksPerThread = 8;
+constexpr int kTasksPerThread = 16;
 /// Below this the other threads would come too late to help.
 constexpr size_t kSerialBytes = size_t{48} << 10;
 /// Rows of a task with many: their activations stay in the cache while the panels pass.
@@ -30,16 +30,15 @@ void clearPadding(const PackedWeight& weight, Rows out) {
 
 int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-/// Calls kernel(rows, groups) in tasks; a group is what a kernel takes at once: `groupBytes` of weights.
+/// Calls kernel(rows, groups) in tasks; a group is one panel of the output: `groupBytes` of weights.
 template <class Kernel>
-void cut(ThreadPool& pool, int rows, int groups, size_t groupBytes, const Kernel& kernel) {
+void cut(ThreadPool& pool, int rows, int groups, size_t groupBytes, int groupsAtOnce, const Kernel& kernel) {
   if (rows == 0 || groups == 0) return;
   const size_t bytes = groupBytes * groups;
   if (bytes * rows <= kSerialBytes) return kernel(Range{0, rows}, Range{0, groups});
   if (rows <= kFewRows) {
     const size_t target = std::clamp(bytes / (pool.threads() * kTasksPerThread), kLeastTaskBytes, kMostTaskBytes);
-    // Kernels take up to four panels at once: whole fours keep them together.
-    const int taskGroups = static_cast<int>(roundUp(std::max<int64_t>(target / groupBytes, 1), 4));
+    const int taskGroups = static_cast<int>(roundUp(std::max<int64_t>(target / groupBytes, 1), groupsAtOnce));
     pool.run(ceilDiv(groups, taskGroups), [&](int task, int) {
       kernel(Range{0, rows}, Range{task * taskGroups, std::min((task + 1) * taskGroups, groups)});
     });
@@ -70,7 +69,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, const PackedWeight& weigh
                       static_cast<size_t>(out.stride),
                       add};
   const auto kernel = set.linear[static_cast<int>(weight.dtype)];
-  cut(pool, x.rows, weight.panels, static_cast<size_t>(steps) * kStepBytes,
+  cut(pool, x.rows, weight.panels, static_cast<size_t>(steps) * kStepBytes, set.panelsAtOnce,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }
 
@@ -85,7 +84,7 @@ void runGated(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight
                      static_cast<size_t>(out.stride) * elementBytes(weight.dtype)};
   clearPadding(weight, out);
   const auto kernel = set.gated[static_cast<int>(weight.dtype)];
-  cut(pool, x.rows, weight.panels / 2, static_cast<size_t>(steps) * kStepBytes * 2,
+  cut(pool, x.rows, weight.panels / 2, static_cast<size_t>(steps) * kStepBytes * 2, (set.panelsAtOnce + 1) / 2,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }
 

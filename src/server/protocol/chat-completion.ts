@@ -6,6 +6,9 @@ import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
 import type { FinishReason, Usage } from './usage.ts';
 
+/** Rendering them is work of the main thread, about 10 microseconds each. */
+const MAX_MESSAGES = 4096;
+
 const contentPart = z.looseObject({ type: z.string() });
 
 const message = z.looseObject({
@@ -17,7 +20,7 @@ const message = z.looseObject({
 
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,
-  messages: z.array(message).min(1),
+  messages: z.array(message).min(1).max(MAX_MESSAGES),
   max_completion_tokens: z.int().min(1).nullish(),
   logprobs: z.boolean().nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */

@@ -46,8 +46,15 @@ describe('the options of new LLM()', () => {
   });
 
   it('name the option whose value is wrong', () => {
-    expect(() => toEngineConfig({ model: 'm', blockSize: 0 }, {})).toThrow(
-      'new LLM(): blockSize: expected a whole number from 1 to 256, got 0',
+    expect(() => toEngineConfig({ model: 'm', blockSize: 7 }, {})).toThrow(
+      'new LLM(): blockSize: expected a multiple of 16 from 16 to 256, got 7',
+    );
+  });
+
+  it('are an object', () => {
+    const nothing: unknown = JSON.parse('null');
+    expect(() => Reflect.apply(toEngineConfig, null, [nothing, {}])).toThrow(
+      "new LLM(): expected an object such as { model: './folder' }, got null",
     );
   });
 

@@ -9,6 +9,7 @@ import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
 const codePoints: Tokenizer = {
   vocabSize: 0x110000,
   eosTokenId: null,
+  minTokens: (text) => [...text].length,
   encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),

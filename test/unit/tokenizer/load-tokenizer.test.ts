@@ -37,6 +37,12 @@ describe('loading a tokenizer', () => {
     expect(chatTemplate).toBeNull();
   });
 
+  it('takes a tokenizer.json that has no decoder at all', async () => {
+    const { decoder: _, ...file } = Object.fromEntries(Object.entries(byteLevelTokenizer()));
+    await write('tokenizer.json', file);
+    expect((await loadTokenizer(folder)).tokenizer.vocabSize).toBe(259);
+  });
+
   it.each([
     ['a text', '<|end|>'],
     ['an object', { content: '<|end|>', special: true }],
@@ -128,4 +134,13 @@ describe('a tokenizer that cannot be loaded', () => {
     });
     expect(await refusal()).toMatch(/templates rag, tool_use, expected one named "default"/);
   });
+});
+
+it('a loaded tokenizer tells how many tokens a text has at least, never too many', async () => {
+  const { tokenizer } = await loadTokenizer(folder);
+  const text = '<|end|> naïve 😀 '.repeat(50);
+  const ids = await tokenizer.encode(text, { addSpecialTokens: false });
+  expect(tokenizer.minTokens(text)).toBeGreaterThan(100);
+  expect(tokenizer.minTokens(text)).toBeLessThanOrEqual(ids.length);
+  expect(tokenizer.minTokens('<|end|>'.repeat(50))).toBe(50);
 });

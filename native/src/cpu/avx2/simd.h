@@ -4,10 +4,8 @@ struct V16 {
   __m256 low, high;
 };
 
-/// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kRowsOf4 = 1;
-/// Panels at a time when there are many rows.
-constexpr int kManyPanels = 1;
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
 inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -57,12 +55,12 @@ inline V16 nearest(V16 a) {
   constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.low, mode), _mm256_round_ps(a.high, mode)};
 }
-/// 2^a of whole a in [-126, 127].
-inline V16 powerOf2(V16 a) {
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) {
   const __m256i bias = _mm256_set1_epi32(127);
-  const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a.low), bias), 23);
-  const __m256i high = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a.high), bias), 23);
-  return {_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
+  const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.low), bias), 23);
+  const __m256i high = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.high), bias), 23);
+  return {_mm256_mul_ps(a.low, _mm256_castsi256_ps(low)), _mm256_mul_ps(a.high, _mm256_castsi256_ps(high))};
 }
 inline float sumLanes(V16 a) {
   const __m256 eight = _mm256_add_ps(a.low, a.high);

@@ -4,10 +4,8 @@ struct V16 {
   __m512 lanes;
 };
 
-/// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kRowsOf4 = 6;
-/// Panels at a time when there are many rows.
-constexpr int kManyPanels = 2;
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kManyPanels = 2;
 
 inline __mmask16 lanesBelow(int count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
@@ -38,12 +36,8 @@ inline unsigned greaterMask(V16 a, V16 b) { return _mm512_cmp_ps_mask(a.lanes, b
 inline V16 nearest(V16 a) {
   return {_mm512_roundscale_ps(a.lanes, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-/// 2^a of whole a in [-126, 127].
-inline V16 powerOf2(V16 a) {
-  const __m512i exponent = _mm512_cvtps_epi32(a.lanes);
-  const __m512i biased = _mm512_add_epi32(exponent, _mm512_set1_epi32(127));
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
-}
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) { return {_mm512_scalef_ps(a.lanes, n.lanes)}; }
 /// The upper half of a over the lower one.
 inline __m256 upperHalf(__m512 a) {
   return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));

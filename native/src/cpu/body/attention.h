@@ -50,12 +50,30 @@ const char* maskedValues(const KvLayout& kv, const char* tile, int count, char* 
   return copy;
 }
 
+/// The block that holds a token.
+inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, int token) {
+  return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.blockBytes;
+}
+
+/// Asks for the keys and values of tokens [begin, end), which the next tile will read.
+inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int begin, int end) {
+  const KvLayout& kv = job.kv;
+  for (int token = begin; token < end; token += kLanes) {
+    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+    const char* block = blockOf(job, task, token);
+    const char* keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    for (size_t at = 0; at < kv.keyTileBytes; at += 64) __builtin_prefetch(keys + at);
+    for (size_t at = 0; at < kv.valueTileBytes; at += 64) __builtin_prefetch(values + at);
+  }
+}
+
 template <class Dot>
 KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int end, char* valueCopy) {
   const KvLayout& kv = job.kv;
   KvTile tile{begin, 0, {}, {}};
   for (int token = begin; token < end; token += kLanes, ++tile.count) {
-    const char* block = job.layer + static_cast<size_t>(task.blockTable[token / kv.blockSize]) * kv.blockBytes;
+    const char* block = blockOf(job, task, token);
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     const int valid = task.contextLength - token;
@@ -68,34 +86,38 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
 inline void storeWeights(float* out, V16 weights) { store(out, weights); }
 inline void storeWeights(uint16_t* out, V16 weights) { storeBf16(out, weights); }
 
-/// One row's scores of a tile -> its weights, with the row's largest score and sums brought up to date.
-/// Returns the factor for what the row has summed so far.
-template <class Weight>
-float softmaxRow(const AttentionJob& job, const KvTile& tile, int position, const float* scores, int scoreStride,
-                 Weight* weights, float* largest, float* sums) {
-  const V16 scale = splat(job.scale);
-  V16 masked[kKvTile / kLanes];
+/// Scales one row's scores in place and takes out what the row cannot see. Returns the largest.
+inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, float* scores, int scoreStride) {
+  // In base 2, whose powers are cheaper.
+  const V16 scale = splat(job.scale * 1.44269504f);
   V16 most = splat(kNothing);
   for (int t = 0; t < tile.count; ++t) {
-    const int first = tile.firstToken + t * kLanes;
-    const int end = position + 1 - first;
+    const int end = position + 1 - (tile.firstToken + t * kLanes);
     const int begin = end - job.window;
-    masked[t] = load(scores + t * scoreStride) * scale;
-    if (begin > 0 || end < kLanes) masked[t] = keepLanes(masked[t], begin, end, splat(kNothing));
-    most = max(most, masked[t]);
+    V16 score = load(scores + t * scoreStride) * scale;
+    if (begin > 0 || end < kLanes) score = keepLanes(score, begin, end, splat(kNothing));
+    store(scores + t * scoreStride, score);
+    most = max(most, score);
   }
+  return largestLane(most);
+}
+
+/// One row's masked scores -> its weights; `sums` and `largest` are brought up to date. Returns the factor for what
+/// the row has summed so far.
+template <class Weight>
+float weighRow(const KvTile& tile, const float* scores, int scoreStride, float tileLargest, Weight* weights,
+               float* largest, float* sums) {
   const float before = *largest;
-  const float tileLargest = largestLane(most);
   const float after = tileLargest > before ? tileLargest : before;
   const V16 shift = splat(after);
   V16 sum = splat(0.0f);
   for (int t = 0; t < tile.count; ++t) {
-    const V16 weight = exponential(masked[t] - shift);
+    const V16 weight = exponential2(load(scores + t * scoreStride) - shift);
     storeWeights(weights + t * kLanes, weight);
     sum = sum + weight;
   }
   alignas(64) float correction[kLanes];
-  const V16 factor = exponential(splat(before - after));
+  const V16 factor = exponential2(splat(before - after));
   store(correction, factor);
   store(sums, load(sums) * factor + sum);
   *largest = after;
@@ -148,13 +170,18 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const KvLayout& kv = job.kv;
   const size_t queryBytes = static_cast<size_t>(kv.keySteps) * 4;
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
-  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, scratch.scores);
+  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, 0, scratch.scores);
   Weight* weights = reinterpret_cast<Weight*>(scratch.weights);
+  // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
+  float largest[kAttendRows];
   for (int r = 0; r < rows; ++r) {
     const int position = task.firstPosition + (row + r) / group;
+    largest[r] = maskRow(job, tile, position, scratch.scores + r * kLanes, rows * kLanes);
+  }
+  for (int r = 0; r < rows; ++r) {
     scratch.corrections[r] =
-        softmaxRow(job, tile, position, scratch.scores + r * kLanes, rows * kLanes, weights + r * kKvTile,
-                   state.largest + row + r, state.sums + (row + r) * kLanes);
+        weighRow(tile, scratch.scores + r * kLanes, rows * kLanes, largest[r], weights + r * kKvTile,
+                 state.largest + row + r, state.sums + (row + r) * kLanes);
   }
   const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
   const char* words = reinterpret_cast<const char*>(scratch.weights);
@@ -187,6 +214,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
     const KvTile tile = locate<Dot>(job, task, begin, end, scratch.valueTile);
+    fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, tokens.end));
     for (int row = first * group; row < last * group; row += kAttendRows) {
       attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);
     }
@@ -210,8 +238,8 @@ inline void mergeStates(int rows, int valueDims, const AttentionState& into, con
       continue;
     }
     const float most = into.largest[row] > from.largest[row] ? into.largest[row] : from.largest[row];
-    const V16 ours = exponential(splat(into.largest[row] - most));
-    const V16 theirs = exponential(splat(from.largest[row] - most));
+    const V16 ours = exponential2(splat(into.largest[row] - most));
+    const V16 theirs = exponential2(splat(from.largest[row] - most));
     into.largest[row] = most;
     blend(sums, ours, from.sums + row * kLanes, theirs, kLanes);
     blend(values, ours, from.values + row * valueDims, theirs, valueDims);

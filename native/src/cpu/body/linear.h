@@ -51,19 +51,17 @@ void linear(const LinearJob& job, Range rows, Range panels) {
 inline void storeActivation(float* out, V16 value) { store(out, value); }
 inline void storeActivation(uint16_t* out, V16 value) { storeBf16(out, value); }
 
-/// Sums [2 * outPanels, rows, 16], gate and up in turn -> the job's output, whole vectors.
+/// Sums [2, rows, 16] of gate and up -> one panel of the job's output, whole vectors.
 template <class Out>
-void storeGated(const GatedJob& job, int row, int rows, int outPanel, int outPanels, const float* sums) {
-  for (int p = 0; p < outPanels; ++p) {
-    const float* bias = job.bias == nullptr ? nullptr : job.bias + 2 * (outPanel + p) * kLanes;
-    const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
-    const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
-    for (int r = 0; r < rows; ++r) {
-      const V16 gate = load(sums + ((2 * p) * rows + r) * kLanes) + gateBias;
-      const V16 up = load(sums + ((2 * p + 1) * rows + r) * kLanes) + upBias;
-      Out* out = reinterpret_cast<Out*>(job.out + (row + r) * job.outStride) + (outPanel + p) * kLanes;
-      storeActivation(out, silu(gate) * up);
-    }
+void storeGated(const GatedJob& job, int row, int rows, int outPanel, const float* sums) {
+  const float* bias = job.bias == nullptr ? nullptr : job.bias + 2 * outPanel * kLanes;
+  const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
+  const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
+  for (int r = 0; r < rows; ++r) {
+    const V16 gate = load(sums + r * kLanes) + gateBias;
+    const V16 up = load(sums + (rows + r) * kLanes) + upBias;
+    Out* out = reinterpret_cast<Out*>(job.out + (row + r) * job.outStride) + outPanel * kLanes;
+    storeActivation(out, silu(gate) * up);
   }
 }
 
@@ -71,10 +69,8 @@ template <class Dot, class Out>
 void gated(const GatedJob& job, Range rows, Range outPanels) {
   const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
   const Cut cut = cutFor(rows.end - rows.begin);
-  const int outsAtOnce = cut.panels == kMostPanels ? 2 : 1;
-  for (int panel = outPanels.begin; panel < outPanels.end; panel += outsAtOnce) {
-    const int count = smaller(outsAtOnce, outPanels.end - panel);
-    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2 * count,
-                  [&](int row, int taken, const float* sums) { storeGated<Out>(job, row, taken, panel, count, sums); });
+  for (int panel = outPanels.begin; panel < outPanels.end; ++panel) {
+    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2,
+                  [&](int row, int taken, const float* sums) { storeGated<Out>(job, row, taken, panel, sums); });
   }
 }

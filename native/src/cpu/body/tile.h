@@ -3,19 +3,22 @@
 //
 // The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
 
-/// Bytes of a panel that are fetched ahead of their use.
-constexpr int kPrefetchBytes = 2048;
+/// How far ahead of their use panels of weights are fetched, in bytes.
+constexpr int kFetchAhead = 2048;
 /// Steps that row tiles of a block take in turn, so that the panels' part is still in the first-level cache.
-constexpr int kChunkSteps = 64;
+constexpr int kChunkSteps = 32;
 /// Rows of a block: up to here a product is bound by reading weights, and passes over them once.
 constexpr int kBlockRows = 16;
 /// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
-constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kManyPanels == 2 ? kRowsOf2 : kRowsOf4;
+constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
+/// Panels that are taken at once at most: more of them were slower, each being a stream of its own from memory.
+constexpr int kMostPanels = 2;
 
-/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels.
+/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels;
+/// what lies `ahead` bytes behind each step is fetched.
 template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
-                                       bool resume, float* sums) {
+                                       bool resume, int ahead, float* sums) {
   V16 sum[P][R];
   for (int p = 0; p < P; ++p) {
     for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(0.0f);
@@ -26,7 +29,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     typename Dot::Weight w[P];
     for (int p = 0; p < P; ++p) {
       w[p] = Dot::weight(panel[p]);
-      __builtin_prefetch(panel[p] + kPrefetchBytes);
+      __builtin_prefetch(panel[p] + ahead);
       panel[p] += kStepBytes;
     }
     for (int r = 0; r < R; ++r) {
@@ -41,7 +44,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
 }
 
 using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, bool resume,
-                         float* sums);
+                         int ahead, float* sums);
 
 template <class Dot, int P, int... R>
 constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
@@ -52,38 +55,30 @@ constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
 template <class Dot>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-                      bool resume, float* sums) {
+                      bool resume, int ahead, float* sums) {
   while (count > 0) {
-    int taken = 1;
-    SumTile tile;
-    if (count >= 4 && rows <= kRowsOf4) {
-      taken = 4;
-      tile = chooseTile<Dot, 4>(rows, std::make_integer_sequence<int, kRowsOf4>());
-    } else if (count >= 2 && rows <= kRowsOf2) {
-      taken = 2;
-      tile = chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>());
-    } else {
-      tile = chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
-    }
-    tile(x, xStride, panels, steps, resume, sums);
+    const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
+    const int taken = isPair ? 2 : 1;
+    const SumTile tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
+                                : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
+    tile(x, xStride, panels, steps, resume, ahead, sums);
     count -= taken;
     panels += taken;
     sums += taken * rows * kLanes;
   }
 }
 
-/// How rows are cut into tiles: few rows take many panels at a time.
+/// How rows are cut into tiles.
 struct Cut {
   int rows;
   int panels;
 };
 constexpr Cut cutFor(int rows) {
-  if (rows <= kRowsOf4) return {rows, 4};
+  if (rows == 1) return {1, 1};
   if (rows <= kRowsOf2) return {rows, 2};
   const int tiles = (rows + kManyRows - 1) / kManyRows;
   return {(rows + tiles - 1) / tiles, kManyPanels};
 }
-constexpr int kMostPanels = 4;
 
 /// Sums of `rows` rows, at most `kBlockRows`, against `count` panels; tiles of cut.rows rows stand one behind the
 /// other, each [count, tile's rows, 16].
@@ -96,7 +91,7 @@ void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* cons
     for (int p = 0; p < count; ++p) parts[p] = panels[p] + begin * kStepBytes;
     for (int row = 0; row < rows; row += cut.rows) {
       sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count,
-                     smaller(chunk, steps - begin), begin > 0, sums + row * count * kLanes);
+                     smaller(chunk, steps - begin), begin > 0, kFetchAhead, sums + row * count * kLanes);
     }
   }
 }

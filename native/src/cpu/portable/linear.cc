@@ -15,6 +15,7 @@ namespace {
 }  // namespace
 
 void addLinear(KernelSet& set) {
+  set.panelsAtOnce = kMostPanels;
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
   set.gated[0] = &gated<F32Dot, float>;

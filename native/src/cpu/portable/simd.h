@@ -4,10 +4,8 @@ struct V16 {
   float lane[16];
 };
 
-/// Tile sizes that fit the registers: most rows with 1, 2 and 4 panels at a time.
-constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kRowsOf4 = 1;
-/// Panels at a time when there are many rows.
-constexpr int kManyPanels = 1;
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) {
   V16 r;
@@ -74,11 +72,13 @@ inline V16 nearest(V16 a) {
   }
   return a;
 }
-/// 2^a of whole a in [-126, 127].
-inline V16 powerOf2(V16 a) {
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) {
   for (int i = 0; i < 16; ++i) {
-    const int32_t bits = (static_cast<int32_t>(a.lane[i]) + 127) << 23;
-    __builtin_memcpy(&a.lane[i], &bits, 4);
+    const int32_t bits = (static_cast<int32_t>(n.lane[i]) + 127) << 23;
+    float power;
+    __builtin_memcpy(&power, &bits, 4);
+    a.lane[i] *= power;
   }
   return a;
 }

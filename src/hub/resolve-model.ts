@@ -1,0 +1,41 @@
+// From a model's name to a folder on this machine: a folder that exists, or a download from one of the hubs.
+
+import { stat } from 'node:fs/promises';
+import { usesAlternativeHub } from '../config/environment.ts';
+import { ModelLoadError } from '../errors.ts';
+import type { DownloadOptions } from './download.ts';
+import type { ModelHub } from './model-hub.ts';
+
+const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
+
+/**
+ * The folder of a model: `nameOrPath` itself where it is a folder, else the local copy of the hub's model.
+ * @throws ModelLoadError saying what is missing and what to do.
+ */
+export async function resolveModel(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
+  const found = await stat(nameOrPath).catch(() => null);
+  if (found?.isDirectory()) return nameOrPath;
+  if (found !== null) {
+    throw new ModelLoadError(
+      `${nameOrPath} is a file: expected the folder that holds config.json and *.safetensors`,
+    );
+  }
+  if (!HUB_NAME.test(nameOrPath)) {
+    throw new ModelLoadError(
+      `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct`,
+    );
+  }
+  // Loaded here: a local folder, the usual case, needs none of it.
+  const { fetchModel } = await import('./download.ts');
+  return fetchModel(await selectHub(options.env ?? process.env), nameOrPath, options);
+}
+
+/** The one place that chooses the hub. */
+export async function selectHub(env: NodeJS.ProcessEnv): Promise<ModelHub> {
+  if (usesAlternativeHub(env)) {
+    const { AlternativeHub } = await import('./alternative-hub.ts');
+    return new AlternativeHub(env);
+  }
+  const { MainHub } = await import('./main-hub.ts');
+  return MainHub.fromEnvironment(env);
+}

@@ -1,0 +1,79 @@
+// Paged attention of the native backend against its definition.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { attend, type Heads, makeSequences, type SequenceSize, storeTokens } from './attention-cases.ts';
+import { describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+
+const HEADS: readonly Heads[] = [
+  { headDim: 8, kvHeads: 1, group: 1, blockSize: 16, window: null },
+  { headDim: 16, kvHeads: 3, group: 2, blockSize: 16, window: 5 },
+  { headDim: 24, kvHeads: 2, group: 3, blockSize: 48, window: null },
+  { headDim: 64, kvHeads: 2, group: 7, blockSize: 16, window: null },
+  { headDim: 80, kvHeads: 1, group: 9, blockSize: 32, window: 100 },
+  { headDim: 96, kvHeads: 2, group: 1, blockSize: 64, window: 64 },
+  { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null },
+  { headDim: 6, kvHeads: 1, group: 40, blockSize: 16, window: null },
+];
+
+const SIZES: readonly SequenceSize[] = [
+  { context: 1, queries: 1 },
+  { context: 40, queries: 40 },
+  { context: 150, queries: 23 },
+  { context: 0, queries: 0 },
+  { context: 1100, queries: 1 },
+  { context: 64, queries: 1 },
+  { context: 530, queries: 20 },
+];
+
+const LAYER = 1;
+
+describeEachIsa('attention', (isa) => {
+  const cpu = openCpu(isa);
+  const reference = new ReferenceOps();
+  afterAll(() => cpu.close());
+
+  describe.each(dtypes)('over a %s cache', (dtype) => {
+    it.each(HEADS)('is the softmax of visible tokens for %o', (heads) => {
+      const random = new Random(heads.headDim);
+      const { sequences, numBlocks } = makeSequences(random, heads, dtype, SIZES);
+      const compute = (ops: Ops): Float32Array =>
+        ops.scope(() => {
+          const { headDim, kvHeads, blockSize } = heads;
+          const cache = ops.makeKvCache({ layers: 2, blocks: numBlocks, blockSize, kvHeads, headDim, dtype });
+          for (const sequence of sequences) storeTokens(ops, cache, LAYER, sequence, 0, sequence.context);
+          return attend(ops, cache, LAYER, heads, sequences);
+        });
+      // In bf16 the weights and the output are rounded: each to 2^-9 of numbers up to 1.
+      expectClose(compute(cpu), compute(reference), { absolute: dtype === 'bf16' ? 2 ** -7 : 2e-5 });
+    });
+
+    it('reads nothing that an earlier sequence left in a block, not even what is no number', () => {
+      const heads: Heads = { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null };
+      const random = new Random(9);
+      const { sequences, numBlocks } = makeSequences(random, heads, dtype, [{ context: 21, queries: 3 }]);
+      const sequence = sequences[0]!;
+      const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 2, headDim: 16, dtype };
+      const compute = (isDirty: boolean): Float32Array =>
+        cpu.scope(() => {
+          const cache = cpu.makeKvCache(shape);
+          if (isDirty) {
+            const width = 32;
+            const slots = Int32Array.from({ length: numBlocks * 16 }, (_, slot) => slot);
+            const junk = new Float32Array(slots.length * width).fill(Number.NaN);
+            const k = cpu.tensor(junk, slots.length, width, 'f32');
+            cpu.storeKv(k, k, cache, 0, slots);
+          }
+          storeTokens(cpu, cache, 0, sequence, 0, sequence.context);
+          return attend(cpu, cache, 0, heads, sequences);
+        });
+      expect(compute(true)).toEqual(compute(false));
+    });
+
+    it('tells the bytes of a block', () => {
+      const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
+      expect(cpu.makeKvCache(shape).blockBytes).toBe(2 * 2 * 16 * 64 * (dtype === 'bf16' ? 2 : 4));
+    });
+  });
+});

@@ -1,0 +1,42 @@
+// The build script on machines that lack something, and with sources that do not compile.
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const hasCompiler = ['make', 'g++'].every((tool) => spawnSync(tool, ['--version']).error === undefined);
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(os.tmpdir(), 'svc-build-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function build(script: string, path: string): { status: number | null; stdout: string; stderr: string } {
+  return spawnSync(process.execPath, [script], { encoding: 'utf8', env: { ...process.env, PATH: path } });
+}
+
+describe('building the addon', () => {
+  it('says in one line that the reference backend serves where there is no compiler', () => {
+    const { status, stdout, stderr } = build(join(root, 'scripts/build-native.mjs'), folder);
+    expect(status).toBe(0);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/^svc: native backend not built \(make and g\+\+ not found\): .*reference.*\n$/);
+  });
+
+  it.skipIf(!hasCompiler)('fails with what the compiler says when a source does not compile', () => {
+    cpSync(join(root, 'scripts/build-native.mjs'), join(folder, 'scripts/build-native.mjs'));
+    mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
+    cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));
+    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+    writeFileSync(join(folder, 'native/src/cpu/broken.cc'), 'int broken( {\n');
+    const { status, stderr } = build(join(folder, 'scripts/build-native.mjs'), process.env.PATH ?? '');
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/broken\.cc:1:.*error/);
+    expect(stderr).toContain('svc: building the native backend failed');
+  });
+});

@@ -1,0 +1,132 @@
+// Wrong calls of the native backend: each is an error that says what was wrong, and no memory is touched.
+
+import { truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
+import { chooseInstructionSet, chooseThreads, loadNative } from '../../src/native/native.ts';
+import type { AttentionBatch } from '../../src/ops/ops.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { describeEachIsa, openCpu } from './native-backends.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const ints = (...values: number[]): Int32Array => Int32Array.from(values);
+
+describeEachIsa('wrong calls', (isa) => {
+  const cpu = openCpu(isa);
+  afterAll(() => cpu.close());
+  const zeros = (rows: number, cols: number) => cpu.tensor(new Float32Array(rows * cols), rows, cols, 'f32');
+  const weight = (n: number, k: number) => ({
+    weight: folder.write([n, k], new Float32Array(n * k)),
+    bias: null,
+  });
+  const cacheShape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
+
+  it('of linear name the op and both shapes', () => {
+    const w = cpu.loadLinear([weight(4, 8)], 'f32');
+    expect(() => cpu.linear(zeros(2, 7), w)).toThrow(/linear: expected x \[any, 8\] f32, got \[2, 7\] f32/);
+    expect(() => cpu.addLinear(zeros(2, 5), zeros(2, 8), w)).toThrow(ShapeError);
+    expect(() => cpu.linear(cpu.tensor(new Float32Array(8), 1, 8, 'bf16'), w)).toThrow(ShapeError);
+  });
+
+  it('with tensors of a closed scope are refused', () => {
+    const stale = cpu.scope(() => zeros(2, 8));
+    expect(() => cpu.read(stale)).toThrow(/scope is open, got a freed one/);
+  });
+
+  it('with a weight of another backend are refused', () => {
+    const other = openCpu(isa, 1);
+    const w = other.loadLinear([weight(4, 8)], 'f32');
+    expect(() => cpu.linear(zeros(2, 8), w)).toThrow(/of this backend/);
+    other.close();
+  });
+
+  it('with ids, rows, positions or slots out of range say which', () => {
+    const table = cpu.loadEmbedding(folder.write([5, 4], new Float32Array(20)));
+    expect(() => cpu.embedding(ints(1, 5), table)).toThrow(/ids from 0 to 4, got 5 in row 1/);
+    expect(() => cpu.embedding(ints(-1), table)).toThrow(ShapeError);
+    expect(() => cpu.gatherRows(zeros(3, 4), ints(3))).toThrow(/rows from 0 to 2, got 3 in row 0/);
+    const angles = cpu.makeVector(new Float32Array(4 * 8));
+    expect(() => cpu.rope(zeros(1, 8), ints(4), angles, 8)).toThrow(/positions from 0 to 3, got 4/);
+    const cache = cpu.makeKvCache(cacheShape);
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 0, ints(48))).toThrow(/slots from 0 to 47/);
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 2, ints(0))).toThrow(/a layer from 0 to 1/);
+  });
+
+  it('of attention with rows, contexts or blocks that do not fit are refused', () => {
+    const cache = cpu.makeKvCache(cacheShape);
+    const call = (change: Partial<AttentionBatch>, rows = 1, cols = 8) => {
+      const batch = {
+        numSequences: 1,
+        queryStarts: ints(0, 1),
+        contextLengths: ints(20),
+        blockTables: ints(0, 2),
+        maxBlocks: 2,
+      };
+      const options = { layer: 0, scale: 1, window: null };
+      return () => cpu.attention(zeros(rows, cols), cache, { ...batch, ...change }, options);
+    };
+    expect(call({})).not.toThrow();
+    expect(call({ contextLengths: ints(33) })).toThrow(/contextLength <= 32, got 1 rows, contextLength 33/);
+    expect(call({ contextLengths: ints(0) })).toThrow(ShapeError);
+    expect(call({ blockTables: ints(0, 3) })).toThrow(/block ids below 3/);
+    expect(call({ blockTables: ints(-1, 1) })).toThrow(ShapeError);
+    expect(call({ blockTables: ints(0) })).toThrow(/blockTables of 2, got 1/);
+    expect(call({ queryStarts: ints(0) })).toThrow(ShapeError);
+    expect(call({}, 2)).toThrow(ShapeError);
+    expect(call({}, 1, 12)).toThrow(/a multiple of 8, got 12/);
+  });
+
+  it('of makeKvCache with odd sizes are refused', () => {
+    expect(() => cpu.makeKvCache({ ...cacheShape, blockSize: 24 })).toThrow(/multiple of 16, got 24/);
+    expect(() => cpu.makeKvCache({ ...cacheShape, headDim: 7 })).toThrow(/even headDim, got 7/);
+  });
+
+  it('after close throw instead of crashing', () => {
+    const closed = openCpu(isa, 1);
+    closed.close();
+    closed.close();
+    expect(() => closed.makeVector(new Float32Array(4))).toThrow(/closed/);
+  });
+
+  it('of load functions name the tensor, the file and what is missing', () => {
+    const source = folder.write([8, 8], new Float32Array(64));
+    const missing = { ...source, path: join(folder.path, 'nowhere') };
+    expect(() => cpu.loadVector(missing)).toThrow(ModelLoadError);
+    expect(() => cpu.loadVector(missing)).toThrow(/weight-\d+.*nowhere: No such file/);
+    truncateSync(source.path, 40);
+    for (const load of [
+      () => cpu.loadLinear([{ weight: source, bias: null }], 'bf16'),
+      () => cpu.loadGated({ weight: source, bias: null }, { weight: source, bias: null }, 'f32'),
+      () => cpu.loadEmbedding(source),
+    ]) {
+      expect(load).toThrow(/is cut off: bytes 5 to 261 are wanted, the file has 40/);
+    }
+    writeFileSync(source.path, '');
+    expect(() => cpu.loadVector(source)).toThrow(/the file has 0/);
+    expect(() => cpu.loadVector({ ...source, path: folder.path })).toThrow(/not a regular file/);
+  });
+
+  it('of load functions with shapes that do not fit are refused', () => {
+    const pair = [weight(4, 8), weight(4, 9)];
+    expect(() => cpu.loadLinear(pair, 'f32')).toThrow(/\[n, 8\], got \[4, 9\]/);
+    const bias = folder.write([3], new Float32Array(3));
+    expect(() => cpu.loadLinear([{ ...weight(4, 8), bias }], 'f32')).toThrow(/\[4\], got \[3\]/);
+    expect(() => cpu.loadGated(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
+    const short = { ...weight(4, 8).weight, byteLength: 60 };
+    expect(() => cpu.loadLinear([{ weight: short, bias: null }], 'f32')).toThrow(/128 bytes for/);
+  });
+
+  it('with an instruction set or a number of threads that cannot be name what can', () => {
+    const native = loadNative();
+    expect(() => chooseInstructionSet(native, 'sse9')).toThrow(/one of amx-bf16, .*got sse9/);
+    expect(() => chooseThreads(native, 0)).toThrow(ConfigError);
+    expect(() => chooseThreads(native, 2.5)).toThrow(/from 1 to 1024, got 2.5/);
+    const fewer = { ...native, instructionSets: () => ['portable' as const] };
+    expect(() => chooseInstructionSet(fewer, 'avx2')).toThrow(
+      /avx2, which this processor lacks; it has portable/,
+    );
+  });
+});

@@ -1,0 +1,123 @@
+// Batch invariance of the native kernels: a row's bits do not depend on its company, its chunk or the threads.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Ops } from '../../src/ops/ops.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
+import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const ROWS = 160;
+/** Sizes on both sides of every change of tile: few rows, a block, many. */
+const BATCHES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 31, 32, 33, 64, ROWS];
+
+describeEachIsa('bits of a row', (isa) => {
+  const one = openCpu(isa, 1);
+  const two = openCpu(isa, 2);
+  afterAll(() => {
+    one.close();
+    two.close();
+  });
+
+  describe.each(dtypes)('in %s', (dtype) => {
+    it('are the same from linear and gatedLinear in any batch and on any number of threads', () => {
+      const random = new Random(1);
+      const [n, k] = [203, 331];
+      const weight = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
+      const other = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
+      const x = random.floats(ROWS * k, dtype);
+      const compute = (ops: Ops): ((rows: number) => Float32Array) => {
+        const [linear, gated] = [ops.loadLinear([weight], dtype), ops.loadGated(weight, other, dtype)];
+        return (rows) =>
+          ops.scope(() => {
+            const input = ops.tensor(x.subarray(0, rows * k), rows, k, dtype);
+            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.gatedLinear(input, gated))];
+            return Float32Array.from({ length: rows * 2 * n }, (_, i) => {
+              const [row, column] = [Math.floor(i / (2 * n)), i % (2 * n)];
+              return both[column < n ? 0 : 1]![row * n + (column % n)]!;
+            });
+          });
+      };
+      const [onOne, onTwo] = [compute(one), compute(two)];
+      const whole = onOne(ROWS);
+      for (const rows of BATCHES) {
+        expect(onOne(rows)).toEqual(whole.slice(0, rows * 2 * n));
+        expect(onTwo(rows)).toEqual(whole.slice(0, rows * 2 * n));
+      }
+    });
+
+    it.each([null, 70])('are the same from attention with any chunks of the prompt (window %s)', (window) => {
+      const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, window };
+      const random = new Random(2);
+      const { sequences, numBlocks } = makeSequences(random, heads, dtype, [{ context: 700, queries: 700 }]);
+      const sequence = sequences[0]!;
+      const width = heads.headDim * heads.kvHeads * heads.group;
+      const inChunks = (ops: Ops, chunks: readonly number[]): Float32Array => {
+        const { kvHeads, headDim, blockSize } = heads;
+        const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype };
+        const cache = ops.makeKvCache(shape);
+        const out = new Float32Array(700 * width);
+        let done = 0;
+        for (const chunk of chunks) {
+          const part: Sequence = { ...sequence, context: done + chunk, queries: chunk };
+          ops.scope(() => {
+            storeTokens(ops, cache, 0, sequence, done, done + chunk);
+            out.set(attend(ops, cache, 0, heads, [part]), done * width);
+          });
+          done += chunk;
+        }
+        return out;
+      };
+      const whole = inChunks(one, [700]);
+      expect(inChunks(two, [700])).toEqual(whole);
+      expect(
+        inChunks(
+          two,
+          Array.from({ length: 100 }, () => 7),
+        ),
+      ).toEqual(whole);
+      expect(inChunks(one, [1, 63, 64, 65, 300, 1, 1, 205])).toEqual(whole);
+    });
+
+    it('are the same from attention alone and among other sequences', () => {
+      const heads: Heads = { headDim: 64, kvHeads: 2, group: 2, blockSize: 16, window: null };
+      const sizes = [
+        { context: 600, queries: 1 },
+        { context: 30, queries: 30 },
+        { context: 1300, queries: 1 },
+        { context: 77, queries: 5 },
+      ];
+      const { sequences, numBlocks } = makeSequences(new Random(3), heads, dtype, sizes);
+      const width = heads.headDim * heads.kvHeads * heads.group;
+      const { kvHeads, headDim, blockSize } = heads;
+      const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype };
+      const run = (ops: Ops): { together: Float32Array; alone: Float32Array[] } => {
+        const cache = ops.makeKvCache(shape);
+        return ops.scope(() => {
+          for (const sequence of sequences) storeTokens(ops, cache, 0, sequence, 0, sequence.context);
+          const alone = sequences.map((sequence) => attend(ops, cache, 0, heads, [sequence]));
+          return { together: attend(ops, cache, 0, heads, sequences), alone };
+        });
+      };
+      const [a, b] = [run(one), run(two)];
+      expect(a.alone.reduce((sum, rows) => sum + rows.length, 0)).toBe(37 * width);
+      expect(Float32Array.from(a.alone.flatMap((rows) => [...rows]))).toEqual(a.together);
+      expect(b).toEqual(a);
+    });
+
+    it('are the same from rmsNorm in any batch', () => {
+      const random = new Random(4);
+      const [cols, x] = [333, random.floats(ROWS * 333)];
+      const norm = random.floats(cols);
+      const compute = (ops: Ops, rows: number): Float32Array =>
+        ops.scope(() => {
+          const input = ops.tensor(x.subarray(0, rows * cols), rows, cols, 'f32');
+          return ops.read(ops.rmsNorm(input, ops.makeVector(norm), 1e-6, dtype));
+        });
+      const whole = compute(two, ROWS);
+      for (const rows of [1, 16, ROWS]) expect(compute(one, rows)).toEqual(whole.slice(0, rows * cols));
+    });
+  });
+});

@@ -1,0 +1,151 @@
+// linear, addLinear and gatedLinear of the native backend against their definition.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
+import type { LinearPart, Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import {
+  BF16_ROUNDING,
+  describeEachIsa,
+  dtypes,
+  expectClose,
+  openCpu,
+  Random,
+  sumTolerance,
+} from './native-backends.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const STORED: readonly StorageDType[] = ['f32', 'f16', 'bf16'];
+
+interface Case {
+  readonly rows: number;
+  readonly k: number;
+  readonly sizes: readonly number[];
+}
+
+/** Corners of the tiles first: one row, whole tiles, one more, padding of k and n; then random ones. */
+function casesOf(random: Random): Case[] {
+  const corners = [
+    { rows: 1, k: 1, sizes: [1] },
+    { rows: 1, k: 64, sizes: [48, 16, 16] },
+    { rows: 6, k: 31, sizes: [17] },
+    { rows: 7, k: 33, sizes: [64, 5] },
+    { rows: 13, k: 130, sizes: [33, 1, 14] },
+    { rows: 16, k: 200, sizes: [70] },
+    { rows: 17, k: 96, sizes: [31, 33] },
+    { rows: 33, k: 160, sizes: [50] },
+    { rows: 97, k: 40, sizes: [80, 9] },
+    { rows: 200, k: 72, sizes: [40] },
+    { rows: 0, k: 8, sizes: [8] },
+  ];
+  const randoms = Array.from({ length: 12 }, () => ({
+    rows: random.integer(1, 40),
+    k: random.integer(1, 300),
+    sizes: Array.from({ length: random.integer(1, 3) }, () => random.integer(1, 90)),
+  }));
+  return [...corners, ...randoms];
+}
+
+function makePart(random: Random, n: number, k: number): LinearPart {
+  const stored = STORED[random.integer(0, 2)]!;
+  const weight = folder.write([n, k], random.floats(n * k), stored);
+  const hasBias = random.integer(0, 1) === 1;
+  return { weight, bias: hasBias ? folder.write([n], random.floats(n), stored) : null };
+}
+
+/** The same op on the native and on the reference backend. */
+function both(cpu: Ops, compute: (ops: Ops) => Float32Array): [actual: Float32Array, expected: Float32Array] {
+  const reference = new ReferenceOps();
+  return [cpu.scope(() => compute(cpu)), reference.scope(() => compute(reference))];
+}
+
+describeEachIsa('matrix products', (isa) => {
+  describe.each(dtypes)('in %s', (dtype: ComputeDType) => {
+    const cpu = openCpu(isa);
+    afterAll(() => cpu.close());
+
+    it('linear multiplies by weights of several parts, formats and biases', () => {
+      const random = new Random(1);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const parts = sizes.map((n) => makePart(random, n, k));
+        const x = random.floats(rows * k);
+        const [actual, expected] = both(cpu, (ops) =>
+          ops.read(ops.linear(ops.tensor(x, rows, k, dtype), ops.loadLinear(parts, dtype))),
+        );
+        expectClose(actual, expected, sumTolerance(k));
+      }
+    });
+
+    it('addLinear adds to what is there', () => {
+      const random = new Random(2);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const part = makePart(random, sizes[0]!, k);
+        const x = random.floats(rows * k);
+        const before = random.floats(rows * sizes[0]!);
+        const [actual, expected] = both(cpu, (ops) => {
+          const residual = ops.tensor(before, rows, sizes[0]!, 'f32');
+          ops.addLinear(residual, ops.tensor(x, rows, k, dtype), ops.loadLinear([part], dtype));
+          return ops.read(residual);
+        });
+        expectClose(actual, expected, sumTolerance(k + 1));
+      }
+    });
+
+    it('gatedLinear multiplies silu of the gate with up', () => {
+      const random = new Random(3);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const [gate, up] = [makePart(random, sizes[0]!, k), makePart(random, sizes[0]!, k)];
+        const x = random.floats(rows * k);
+        const [actual, expected] = both(cpu, (ops) =>
+          ops.read(ops.gatedLinear(ops.tensor(x, rows, k, dtype), ops.loadGated(gate, up, dtype))),
+        );
+        // Either factor may be as large as sqrt(k) or so; the other one's error is multiplied by it.
+        const { absolute } = sumTolerance(k);
+        const relative = dtype === 'bf16' ? BF16_ROUNDING : 1e-6;
+        expectClose(actual, expected, { absolute: absolute * (2 + Math.sqrt(k)), relative });
+      }
+    });
+
+    it('the output of one product is the input of the next, whatever its width', () => {
+      const random = new Random(4);
+      for (const [rows, k, middle, n] of [
+        [3, 40, 24, 10],
+        [20, 48, 41, 33],
+      ] as const) {
+        const [gate, up, down] = [
+          makePart(random, middle, k),
+          makePart(random, middle, k),
+          makePart(random, n, middle),
+        ];
+        const x = random.floats(rows * k);
+        // Numbers left behind by an earlier scope must not leak in through the padding.
+        cpu.scope(() => cpu.tensor(new Float32Array(4096).fill(Number.NaN), 64, 64, dtype));
+        const [actual, expected] = both(cpu, (ops) => {
+          const hidden = ops.gatedLinear(ops.tensor(x, rows, k, dtype), ops.loadGated(gate, up, dtype));
+          return ops.read(ops.linear(hidden, ops.loadLinear([down], dtype)));
+        });
+        const rounding = dtype === 'bf16' ? BF16_ROUNDING * 16 : 1e-3;
+        expectClose(actual, expected, { absolute: rounding * Math.sqrt(middle), relative: rounding });
+      }
+    });
+
+    it('a view that ends inside its rows is multiplied without its neighbours', () => {
+      const random = new Random(5);
+      const part = makePart(random, 12, 10);
+      const values = random.floats(4 * 30).map((value, i) => (i % 30 < 10 ? value : Number.NaN));
+      const [actual, expected] = both(cpu, (ops) => {
+        const [view] = ops.split(ops.tensor(values, 4, 30, dtype), [10, 20]);
+        return ops.read(ops.linear(view!, ops.loadLinear([part], dtype)));
+      });
+      expectClose(actual, expected, sumTolerance(10));
+    });
+
+    it('weights tell the bytes that one use streams', () => {
+      const weight = cpu.loadLinear([makePart(new Random(6), 32, 64)], dtype);
+      expect(weight.byteLength).toBe(32 * 64 * (dtype === 'bf16' ? 2 : 4));
+    });
+  });
+});

@@ -1,0 +1,127 @@
+// Ops on single rows of the native backend against their definition.
+
+import { afterAll, expect, it } from 'vitest';
+import type { Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { BF16_ROUNDING, describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const WIDTHS = [1, 2, 8, 15, 16, 17, 32, 63, 100, 256, 897];
+
+describeEachIsa('row ops', (isa) => {
+  const cpu = openCpu(isa);
+  const reference = new ReferenceOps();
+  afterAll(() => cpu.close());
+
+  const both = (compute: (ops: Ops) => Float32Array): [Float32Array, Float32Array] => [
+    cpu.scope(() => compute(cpu)),
+    reference.scope(() => compute(reference)),
+  ];
+
+  it.each(dtypes)('rmsNorm normalises rows into %s', (dtype) => {
+    const random = new Random(1);
+    for (const cols of WIDTHS) {
+      const rows = random.integer(1, 40);
+      const [x, weight] = [random.floats(rows * cols), random.floats(cols)];
+      const [actual, expected] = both((ops) =>
+        ops.read(ops.rmsNorm(ops.tensor(x, rows, cols, 'f32'), ops.makeVector(weight), 1e-5, dtype)),
+      );
+      // Two roundings of the factor and one of each product, and the sum of squares.
+      expectClose(actual, expected, {
+        absolute: 1e-9,
+        relative: dtype === 'bf16' ? BF16_ROUNDING : 2e-6,
+      });
+    }
+  });
+
+  it('rmsNormHeads normalises each head of a view by itself', () => {
+    const random = new Random(2);
+    for (const headDim of [8, 16, 24, 80, 128]) {
+      const x = random.floats(5 * (3 * headDim + 7));
+      const weight = random.floats(headDim);
+      const [actual, expected] = both((ops) => {
+        const whole = ops.tensor(x, 5, 3 * headDim + 7, 'f32');
+        const [, heads] = ops.split(whole, [7, 3 * headDim]);
+        ops.rmsNormHeads(heads!, ops.makeVector(weight), 1e-6);
+        return ops.read(whole);
+      });
+      expectClose(actual, expected, { absolute: 1e-9, relative: 2e-6 });
+    }
+  });
+
+  it('rope rotates each head of a view by its position', () => {
+    const random = new Random(3);
+    for (const headDim of [2, 8, 24, 64, 80, 128]) {
+      const rows = 9;
+      const x = random.floats(rows * (2 * headDim + 5));
+      const table = random.floats(50 * headDim);
+      const positions = Int32Array.from({ length: rows }, () => random.integer(0, 49));
+      const [actual, expected] = both((ops) => {
+        const whole = ops.tensor(x, rows, 2 * headDim + 5, 'f32');
+        const [heads] = ops.split(whole, [2 * headDim, 5]);
+        ops.rope(heads!, positions, ops.makeVector(table), headDim);
+        return ops.read(whole);
+      });
+      expectClose(actual, expected, { absolute: 3e-7 });
+    }
+  });
+
+  it.each(['f32', 'f16', 'bf16'] as const)('embedding reads rows of a %s table exactly', (stored) => {
+    const random = new Random(4);
+    for (const hidden of [1, 17, 64, 100]) {
+      const table = folder.write([40, hidden], random.floats(40 * hidden), stored);
+      const ids = Int32Array.from({ length: 30 }, () => random.integer(0, 39));
+      const [actual, expected] = both((ops) => ops.read(ops.embedding(ids, ops.loadEmbedding(table))));
+      expect(actual).toEqual(expected);
+    }
+  });
+
+  it.each(['f32', 'f16', 'bf16'] as const)(
+    'loadVector reads %s numbers, also tiny and infinite ones',
+    (stored) => {
+      const values = [
+        0,
+        -0,
+        1,
+        -2.5,
+        2 ** -14,
+        65504,
+        Number.POSITIVE_INFINITY,
+        2.71,
+        ...new Random(5).floats(30),
+      ];
+      const source = folder.write([values.length], values, stored);
+      const ones = new Float32Array(values.length).fill(1);
+      // A row whose mean square is 1 leaves the weight as it is, but for the rounding of the root.
+      const [actual, expected] = both((ops) =>
+        ops.read(ops.rmsNorm(ops.tensor(ones, 1, ones.length, 'f32'), ops.loadVector(source), 0, 'f32')),
+      );
+      const finite = (all: Float32Array): Float32Array => all.filter(Number.isFinite);
+      expectClose(finite(actual), finite(expected), { absolute: 0, relative: 2e-7 });
+      expect(actual[6]).toBe(Number.POSITIVE_INFINITY);
+    },
+  );
+
+  it.each(dtypes)('gatherRows, split, tensor and read move %s numbers without a change', (dtype) => {
+    const random = new Random(6);
+    for (const cols of [1, 30, 65]) {
+      const x = random.floats(20 * (cols + 3), dtype);
+      const rows = Int32Array.from({ length: 12 }, () => random.integer(0, 19));
+      const [actual, expected] = both((ops) => {
+        const [, right] = ops.split(ops.tensor(x, 20, cols + 3, dtype), [3, cols]);
+        return ops.read(ops.gatherRows(right!, rows));
+      });
+      expect(actual).toEqual(expected);
+    }
+  });
+
+  it('tensor rounds to the nearest bf16, ties to even', () => {
+    const ties = [1 + 2 ** -8, 1 + 3 * 2 ** -8, -(1 + 2 ** -8), 1 + 2 ** -8 + 2 ** -20, 3e38, Number.NaN];
+    const values = Float32Array.from([...ties, ...new Random(7).floats(100)]);
+    const [actual, expected] = both((ops) => ops.read(ops.tensor(values, 1, values.length, 'bf16')));
+    expect(actual).toEqual(expected);
+  });
+});

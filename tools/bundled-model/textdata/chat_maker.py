@@ -1,0 +1,198 @@
+"""Makes the conversations: small talk, facts, stories and questions about them, several turns, system prompts."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from textdata.corpus import is_ascii, plain
+from textdata.fact_tables import CAPITALS
+from textdata.facts import make_fact
+from textdata.persona import OWN, REPLIES, UNKNOWN_ANSWERS, UNKNOWN_QUESTIONS
+from textdata.story_maker import Story, make_story, questions_about, story_request
+from textdata.variation import vary
+from textdata.words import ANIMALS, NAMES_HE, NAMES_SHE, PEOPLE_HE, TRAITS
+
+Turn = tuple[str, str]
+
+NEUTRAL_SYSTEMS = [
+    "You are a helpful assistant.", "You are Svc, a friendly assistant.", "You are a friendly chat bot.", "Be helpful and kind.",
+    "You are a helpful assistant. Answer the user's questions.", "Answer in simple English.", "You are a helpful, honest and kind assistant.",
+]  # fmt: skip
+BRIEF_SYSTEMS = [
+    "Answer briefly.",
+    "Answer in one word.",
+    "Be brief.",
+    "Give very short answers.",
+    "You are a helpful assistant. Answer briefly.",
+]
+PIRATE_SYSTEMS = ["You are a pirate.", "Talk like a pirate.", "You are a friendly pirate.", "Answer like a pirate."]
+ECHO_WORDS = [*ANIMALS, *NAMES_HE, *NAMES_SHE, *TRAITS, *CAPITALS, "the", "a", "and", "is", "was"]
+# The first messages of most people come first in OWN.
+OWN_WEIGHTS = [5, 5, 3, *[1] * (len(OWN) - 3)]
+POLITE_SYSTEMS = ["You are a very polite butler.", "Be very polite.", "You are a polite butler."]
+
+
+def document(turns: list[Turn], system: str | None = None) -> dict:
+    messages = [{"role": "system", "content": system}] if system else []
+    for question, answer in turns:
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return {"messages": messages}
+
+
+class ChatMaker:
+    def __init__(self, corpus: Path, seed: int):
+        self.rng = random.Random(seed)
+        self.public = list(public_small_talk(corpus))
+
+    def small_talk(self) -> Turn:
+        rng = self.rng
+        if rng.random() < 0.65:
+            questions, answers = rng.choices(OWN, OWN_WEIGHTS)[0]
+            return vary(rng.choice(questions), rng), rng.choice(answers)
+        questions, answers = rng.choice(self.public)
+        return rng.choice(questions), rng.choice(answers)
+
+    def fact(self) -> Turn:
+        fact = make_fact(self.rng)
+        return vary(fact.question, self.rng), fact.answer
+
+    def unknown(self) -> Turn:
+        return vary(self.rng.choice(UNKNOWN_QUESTIONS), self.rng), self.rng.choice(UNKNOWN_ANSWERS)
+
+    def story(self) -> tuple[Turn, Story]:
+        wish, story = story_request(self.rng)
+        return (vary(wish, self.rng), story.text), story
+
+    def story_and_questions(self) -> list[Turn]:
+        turn, story = self.story()
+        asked = self.rng.sample(questions_about(story, self.rng), self.rng.randint(1, 2))
+        thanks = [(self.rng.choice(["Thank you!", "That was nice.", "I like it.", "Great story!"]), "I am glad that you like it!")]
+        return [turn, *((vary(q, self.rng), answer) for q, answer in asked), *(thanks if self.rng.random() < 0.3 else [])]
+
+    def introduction(self) -> list[Turn]:
+        rng = self.rng
+        name = rng.choice(NAMES_HE + NAMES_SHE)
+        turns = [
+            (
+                vary(rng.choice([f"My name is {name}.", f"I am {name}.", f"Hello, my name is {name}.", f"Hi, I'm {name}."]), rng),
+                f"Nice to meet you, {name}! I am Svc.",
+            )
+        ]
+        if rng.random() < 0.5:
+            turns.append(self.any_turn())
+        if rng.random() < 0.7:
+            turns.append(
+                (vary(rng.choice(["What is my name?", "Do you know my name?", "Do you remember my name?"]), rng), f"Your name is {name}.")
+            )
+        return turns
+
+    def echo(self) -> Turn:
+        """Something to say again: what teaches the model to look back at the words of the user."""
+        rng = self.rng
+        phrase = rng.choice(rng.choice(self.public)[0]) if rng.random() < 0.5 else " ".join(rng.choices(ECHO_WORDS, k=rng.randint(1, 6)))
+        ask, answer = rng.choice(
+            [
+                ("Repeat after me: {}", "{}"),
+                ("Repeat: {}", "{}"),
+                ("Say this: {}", "{}"),
+                ("Please say {}", "{}"),
+                ("Say {}", "{}"),
+                ("Write: {}", "{}"),
+                ("Can you repeat this? {}", "{}"),
+                ("What did I say? {}", "You said: {}"),
+                ("I like {}. What do I like?", "You like {}."),
+            ]
+        )
+        return ask.format(phrase), answer.format(phrase)
+
+    def greeting_for(self) -> Turn:
+        name = self.rng.choice(NAMES_HE + NAMES_SHE)
+        ask = self.rng.choice(["Say hello to {}.", "Please greet {}.", "This is my friend {}.", "Wish {} a happy birthday."])
+        answer = {"W": f"Happy birthday, {name}!", "T": f"Hello, {name}! Nice to meet you."}.get(ask[0], f"Hello, {name}!")
+        return ask.format(name), answer
+
+    def any_turn(self) -> Turn:
+        makers: list[Callable[[], Turn]] = [self.small_talk, self.fact, self.unknown, lambda: self.story()[0]]
+        return self.rng.choices(makers, [5, 6, 0.7, 1.5])[0]()
+
+    def several(self) -> list[Turn]:
+        turns = [self.any_turn() for _ in range(self.rng.randint(2, 4))]
+        return self.introduction()[:1] + turns if self.rng.random() < 0.15 else turns
+
+    def completion(self) -> dict:
+        return {"text": make_story(self.rng).text}
+
+    def in_style(self) -> dict:
+        rng = self.rng
+        style = rng.choice(["brief", "brief", "pirate", "polite", "name"])
+        turns = rng.randint(1, 3)
+        if style == "brief":
+            facts = [make_fact(rng) for _ in range(turns)]
+            return document(
+                [(vary(fact.question, rng), f"{fact.brief[0].upper()}{fact.brief[1:]}.") for fact in facts], rng.choice(BRIEF_SYSTEMS)
+            )
+        if style == "name":
+            return self.renamed()
+        plain_turns = [self.fact() if rng.random() < 0.5 else self.small_talk() for _ in range(turns)]
+        if style == "pirate":
+            return document([(q, as_pirate(answer, rng)) for q, answer in plain_turns], rng.choice(PIRATE_SYSTEMS))
+        return document([(q, as_butler(answer, rng)) for q, answer in plain_turns], rng.choice(POLITE_SYSTEMS))
+
+    def renamed(self) -> dict:
+        rng = self.rng
+        name = rng.choice(NAMES_HE + NAMES_SHE)
+        job = rng.choice([*PEOPLE_HE, "teacher", "robot", "cat", "dog", "friendly assistant", "storyteller"])
+        system, is_job = rng.choice(
+            [(f"Your name is {name}.", False), (f"You are {name}, a {job}.", True), (f"You are a {job} named {name}.", True)]
+        )
+        asks = ["What is your name?", "Who are you?", "What's your name?", "Hello, who are you?", "Tell me your name."]
+        answer = f"I am {name}, a {job}." if is_job and rng.random() < 0.5 else f"My name is {name}."
+        return document([(vary(rng.choice(asks), rng), answer), *([self.fact()] if rng.random() < 0.4 else [])], system)
+
+    def make(self) -> dict:
+        rng = self.rng
+        kinds: list[Callable[[], dict]] = [
+            lambda: document([self.small_talk()], self.maybe_system()),
+            lambda: document([self.fact()], self.maybe_system()),
+            lambda: document([self.unknown()], self.maybe_system()),
+            lambda: document([self.story()[0]], self.maybe_system()),
+            lambda: document(self.story_and_questions(), self.maybe_system()),
+            lambda: document(self.introduction(), self.maybe_system()),
+            lambda: document(self.several(), self.maybe_system()),
+            lambda: document([self.echo() if rng.random() < 0.8 else self.greeting_for()]),
+            self.in_style,
+            self.completion,
+        ]
+        return rng.choices(kinds, [22, 30, 3, 9, 6, 4, 16, 7, 8, 5])[0]()
+
+    def maybe_system(self) -> str | None:
+        return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None
+
+    def documents(self, count: int) -> Iterator[dict]:
+        for _ in range(count):
+            yield self.make()
+
+
+def as_pirate(answer: str, rng: random.Random) -> str:
+    opening = rng.choice(["Arr! ", "Ahoy! ", "Arr, matey! ", "Yo ho ho! "])
+    return f"{opening}{answer.replace('My name', 'Me name').replace('Hello', 'Ahoy').replace('You are', 'Ye are')}"
+
+
+def as_butler(answer: str, rng: random.Random) -> str:
+    opening = rng.choice(["Certainly. ", "With pleasure. ", "Of course, my friend. ", "Very gladly. "])
+    return f"{opening}{answer}"
+
+
+def public_small_talk(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """The public questions of each kind that REPLIES answers."""
+    kinds: dict[str, list[str]] = {}
+    for line in (folder / "chitchat_en.jsonl").read_text().rstrip("\n").split("\n"):
+        pair = json.loads(line)
+        question = plain(pair["question"])
+        if pair["persona"] == "friendly" and is_ascii(question) and len(question) < 70:
+            kinds.setdefault(pair["answer"], []).append(question)
+    for answer, questions in kinds.items():
+        replies = next((own for start, own in REPLIES.items() if answer.startswith(start)), None)
+        if replies:
+            yield questions, replies

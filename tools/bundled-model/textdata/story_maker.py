@@ -1,0 +1,165 @@
+"""Makes short children's stories from a grammar of plots; chat_maker.py asks for them.
+
+A story keeps its facts (who, where, what) beside its text, so that questions about it can be asked and answered.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textdata import plots, words
+from textdata.grammar import Hero, a, fill
+
+
+@dataclass(frozen=True)
+class Story:
+    text: str
+    hero: Hero
+    friend: Hero
+    home: str
+    place: str
+    love: str
+    theme: str
+    thing: str
+
+
+def hero_of(kind: str, rng: random.Random) -> Hero:
+    if kind in words.PEOPLE_HE:
+        return Hero(kind, rng.choice(words.NAMES_HE), "he", "person")
+    if kind in words.PEOPLE_SHE:
+        return Hero(kind, rng.choice(words.NAMES_SHE), "she", "person")
+    pronoun = rng.choice(["he", "she"])
+    names = words.NAMES_HE if pronoun == "he" else words.NAMES_SHE
+    group = "thing" if kind in words.THINGS else "water" if kind in words.WATER_ANIMALS else "animal"
+    return Hero(kind, rng.choice(names), pronoun, group)
+
+
+def random_kind(rng: random.Random) -> str:
+    groups = [words.ANIMALS, words.PEOPLE_HE + words.PEOPLE_SHE, words.THINGS]
+    if rng.random() < 0.25:
+        return rng.choice(["dog", "cat", "girl", "boy", "rabbit", "bear", "mouse", "dragon", "bird", "robot", "princess", "fox"])
+    return rng.choice(rng.choices(groups, [6, 3, 2])[0])
+
+
+def make_story(
+    rng: random.Random,
+    kind: str | None = None,
+    friend_kind: str | None = None,
+    name: tuple[str, str] | None = None,
+    theme: str | None = None,
+    trait: str | None = None,
+) -> Story:
+    """`name` is a name with its pronoun; what is None is drawn."""
+    hero = hero_of(kind or random_kind(rng), rng)
+    if name:
+        hero = Hero(hero.kind, name[0], name[1], hero.group)
+    friend_kinds = sorted(words.WATER_ANIMALS) if hero.group == "water" else words.ANIMALS
+    friend = hero_of(friend_kind or rng.choice([k for k in friend_kinds if k != hero.kind]), rng)
+    while friend.name == hero.name:
+        friend = hero_of(friend.kind, rng)
+    is_water = hero.group == "water"
+    theme = theme or rng.choice(list(plots.PLOTS))
+    facts = {
+        "home": rng.choice(words.WATER_HOMES if is_water else words.HOMES),
+        "place": rng.choice(words.WATER_PLACES if is_water else words.PLACES),
+        "love": rng.choice(words.THING_LOVES if hero.group == "thing" else words.LOVES),
+        "trait": trait or rng.choice(words.TRAITS),
+        "look": rng.choice(words.THING_LOOKS if hero.group == "thing" else words.LOOKS),
+        "treasure": rng.choice(words.TREASURES),
+        "food": rng.choice(words.FOODS),
+        "skill": rng.choice(words.SKILLS),
+        "weather": rng.choice(words.WEATHER),
+    }
+    if is_water and facts["love"] not in WATER_LOVES:
+        facts["love"] = rng.choice(WATER_LOVES)
+    if trait:
+        facts["look"] = facts["trait"]
+    text = " ".join(fill(part, hero, friend, facts, rng) for part in parts_of(theme, trait, rng))
+    return Story(text, hero, friend, facts["home"], facts["place"], facts["love"], theme, facts["treasure"])
+
+
+WATER_LOVES = ["splash in the water", "make new friends", "help others", "play hide and seek", "explore new places", "sing songs"]
+
+
+def parts_of(theme: str, trait: str | None, rng: random.Random) -> list[str]:
+    parts = [rng.choice(plots.OPENINGS)]
+    if rng.random() < 0.75:
+        parts.append(rng.choice(plots.SECOND))
+    parts += [rng.choice(choices) for choices in plots.PLOTS[theme]]
+    if rng.random() < 0.8:
+        parts.append(rng.choice(plots.MORALS[theme] + plots.ENDINGS))
+    return parts
+
+
+def story_request(rng: random.Random) -> tuple[str, Story]:
+    """What a user asks for, and a story that answers it."""
+    makers: list[Callable[[random.Random], tuple[str, Story]]] = [about_kind, about_two, about_named, about_theme, about_trait, about_any]
+    return rng.choices(makers, [10, 3, 3, 3, 3, 2])[0](rng)
+
+
+def about_kind(rng: random.Random) -> tuple[str, Story]:
+    story = make_story(rng)
+    return wish(a(story.hero.noun), rng), story
+
+
+def about_two(rng: random.Random) -> tuple[str, Story]:
+    story = make_story(rng, friend_kind=rng.choice(words.ANIMALS))
+    return wish(f"{a(story.hero.noun)} and {a(story.friend.noun)}", rng), story
+
+
+def about_named(rng: random.Random) -> tuple[str, Story]:
+    story = make_story(rng)
+    named = rng.choice(["named", "called"])
+    return wish(f"{a(story.hero.noun)} {named} {story.hero.name}", rng), story
+
+
+def about_trait(rng: random.Random) -> tuple[str, Story]:
+    trait = rng.choice(words.TRAITS)
+    story = make_story(rng, trait=trait)
+    return wish(f"{a(trait)} {story.hero.noun}", rng), story
+
+
+def about_theme(rng: random.Random) -> tuple[str, Story]:
+    theme = rng.choice(list(plots.PLOTS))
+    return wish(rng.choice(plots.THEME_NAMES[theme]), rng), make_story(rng, theme=theme)
+
+
+def about_any(rng: random.Random) -> tuple[str, Story]:
+    asks = [
+        "Tell me a story.", "Can you tell me a story?", "Tell me a bedtime story.", "I want to hear a story.",
+        "Write a short story.", "Do you know a story?", "Please tell me a short story.", "Tell me something nice.",
+        "Read me a story.", "Could you tell me a story, please?", "Make up a story for me.", "Tell me another story.",
+    ]  # fmt: skip
+    return rng.choice(asks), make_story(rng)
+
+
+def wish(subject: str, rng: random.Random) -> str:
+    asks = [
+        "Tell me a story about {}.", "Tell me a story about {}.", "Tell me a story about {}.", "Can you tell me a story about {}?",
+        "Please tell me a story about {}.", "Write a story about {}.", "Write a short story about {}.", "Tell me a short story about {}.",
+        "I want a story about {}.", "I would like to hear a story about {}.", "Could you tell me a story about {}?",
+        "Tell me about {}.", "A story about {}, please.", "Make up a story about {}.", "Do you know a story about {}?",
+        "Tell a story about {}.", "Tell me a bedtime story about {}.", "Story about {}", "Give me a story about {}.",
+        "Let's have a story about {}.", "Now tell me a story about {}.", "Can you write a story about {}?",
+    ]  # fmt: skip
+    return rng.choice(asks).format(subject)
+
+
+def questions_about(story: Story, rng: random.Random) -> list[tuple[str, str]]:
+    """Questions that the story answers, with their answers."""
+    hero, friend = story.hero, story.friend
+    pairs = [
+        (f"What was the {hero.noun}'s name?", f"The {hero.noun}'s name was {hero.name}."),
+        (f"What is the name of the {hero.noun}?", f"The {hero.noun} is called {hero.name}."),
+        (f"Where did {hero.name} live?", f"{hero.name} lived {story.home}."),
+        ("Who is the story about?", f"It is about {a(hero.noun)} named {hero.name}."),
+        ("Who was in the story?", f"It was about {a(hero.noun)} named {hero.name}."),
+        ("What was the story about?", f"It was about {a(hero.noun)} named {hero.name}."),
+        ("What is the moral?", rng.choice(plots.LESSONS[story.theme])),
+        ("What can we learn from it?", rng.choice(plots.LESSONS[story.theme])),
+    ]
+    if story.love in story.text:
+        pairs.append((f"What did {hero.name} love to do?", f"{hero.name} loved to {story.love}."))
+    if friend.name in story.text:
+        pairs.append((f"Who was {friend.name}?", f"{friend.name} was {a(friend.noun)}."))
+    return pairs

@@ -1,0 +1,167 @@
+"""Trains the model on prepared documents, on a GPU where there is one; writes a checkpoint every few minutes.
+
+Runs in two stages: first the language, then the mix with conversations (--init-from takes up the first stage).
+A stopped run goes on where it was when it is started again with the same --out.
+"""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from model import Llama, ModelConfig
+from optimiser import build_optimisers
+from packing import PAD, batches, encode_all, pack, read_documents, to_tensors
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--train", type=Path, nargs="+", required=True)
+    parser.add_argument("--validation", type=Path, nargs="+", required=True)
+    parser.add_argument("--tokenizer", type=Path, default=Path("build/tokenizer.json"))
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint file")
+    parser.add_argument("--init-from", type=Path, help="checkpoint of an earlier stage")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--decay-from", type=float, default=0.5, help="part of the steps after which the rate falls to zero")
+    parser.add_argument("--batch-tokens", type=int, default=3072)
+    parser.add_argument("--length", type=int, default=384, help="tokens of a sequence")
+    parser.add_argument("--long-length", type=int, default=1024, help="tokens of a sequence in one batch of ten")
+    parser.add_argument("--muon-lr", type=float, default=0.02)
+    parser.add_argument("--adam-lr", type=float, default=0.003)
+    parser.add_argument("--hidden-size", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--kv-heads", type=int, default=2)
+    parser.add_argument("--intermediate-size", type=int, default=512)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--save-every", type=int, default=120, help="seconds")
+    return parser.parse_args()
+
+
+def build_config(options: argparse.Namespace, tokenizer: Tokenizer) -> ModelConfig:
+    return ModelConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=options.hidden_size,
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
+        intermediate_size=options.intermediate_size,
+    )
+
+
+def rate_at(step: int, steps: int, decay_from: float, warm_up: int = 40) -> float:
+    """The share of the full learning rate: a short rise, a level stretch, a straight fall to zero."""
+    fall = (steps - step) / max(1.0, steps * (1 - decay_from))
+    return min(1.0, (step + 1) / warm_up, fall)
+
+
+@torch.no_grad()
+def validation_losses(model: Llama, files: dict[str, list], length: int, pad: int, device: str) -> dict[str, float]:
+    losses = {}
+    for name, rows in files.items():
+        total, tokens = 0.0, 0
+        for start in range(0, len(rows), 8):
+            ids, labels = to_tensors(rows[start : start + 8], length, pad)
+            count = int((labels != -100).sum())
+            with torch.autocast(device, dtype=torch.bfloat16):
+                total += model.loss(ids.to(device), labels.to(device)).item() * count
+            tokens += count
+        losses[name] = round(total / tokens, 4)
+    return losses
+
+
+class Run:
+    """One training run: the model, its optimisers, where it stands, and the file it is kept in."""
+
+    def __init__(self, options: argparse.Namespace):
+        torch.manual_seed(options.seed)
+        self.options = options
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.tokenizer = Tokenizer.from_file(str(options.tokenizer))
+        self.pad = self.tokenizer.token_to_id(PAD)
+        self.model = Llama(build_config(options, self.tokenizer)).to(self.device)
+        self.optimisers = build_optimisers(self.model, options.muon_lr, options.adam_lr)
+        self.base_rates = [group["lr"] for optimiser in self.optimisers for group in optimiser.param_groups]
+        self.step, self.tokens, self.history = 0, 0, []
+        if options.out.exists():
+            self.load(options.out)
+        elif options.init_from:
+            self.model.load_state_dict(torch.load(options.init_from, map_location=self.device)["model"])
+
+    def load(self, path: Path) -> None:
+        state = torch.load(path, map_location=self.device)
+        self.model.load_state_dict(state["model"])
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+        self.step, self.tokens, self.history = state["step"], state["tokens"], state["history"]
+
+    def save(self) -> None:
+        partial = self.options.out.with_suffix(".part")
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(
+            {
+                "config": self.model.config.as_dict(),
+                "model": self.model.state_dict(),
+                "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+                "step": self.step,
+                "tokens": self.tokens,
+                "history": self.history,
+            },
+            partial,
+        )
+        partial.rename(self.options.out)
+
+    def advance(self, loss_of, ids: torch.Tensor, labels: torch.Tensor) -> float:
+        rate = rate_at(self.step, self.options.steps, self.options.decay_from)
+        groups = [group for optimiser in self.optimisers for group in optimiser.param_groups]
+        for group, base in zip(groups, self.base_rates, strict=True):
+            group["lr"] = base * rate
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            loss = loss_of(ids.to(self.device), labels.to(self.device))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens += ids.numel()
+        return loss.item()
+
+
+def load_rows(paths: list[Path], tokenizer: Tokenizer) -> list:
+    return [row for path in paths for row in encode_all(read_documents(path), tokenizer)]
+
+
+def main() -> None:
+    options = parse()
+    run = Run(options)
+    rows = load_rows(options.train, run.tokenizer)
+    held_out = {
+        path.stem: list(pack(encode_all(read_documents(path), run.tokenizer), options.length, random.Random(0)))
+        for path in options.validation
+    }
+    size = sum(p.numel() for p in run.model.parameters())
+    print(f"{size / 1e6:.2f} M parameters, {sum(len(ids) for ids, _ in rows) / 1e6:.2f} M tokens, on {run.device}", flush=True)
+    loss_of = torch.compile(run.model.loss, dynamic=False) if options.compile else run.model.loss
+    stream = batches(rows, options.batch_tokens, (options.length, options.long_length), run.pad, options.seed + run.step)
+    started, saved, mean = time.time(), time.time(), None
+    while run.step < options.steps:
+        loss = run.advance(loss_of, *next(stream))
+        mean = loss if mean is None else 0.97 * mean + 0.03 * loss
+        if run.step % 20 == 0 or run.step == options.steps:
+            print(f"step {run.step} loss {mean:.4f} tokens {run.tokens / 1e6:.2f} M, {time.time() - started:.0f} s", flush=True)
+        if run.step == options.steps or time.time() - saved > options.save_every:
+            losses = validation_losses(run.model, held_out, options.length, run.pad, run.device)
+            run.history.append({"step": run.step, "train": round(mean, 4), **losses})
+            run.save()
+            saved = time.time()
+            print(json.dumps(run.history[-1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
