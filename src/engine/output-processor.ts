@@ -87,9 +87,15 @@ export class OutputProcessor {
   #scan(added: string, isLast: boolean): Scan {
     const text = this.#heldBack + added;
     const { stop: stops, include_stop_str_in_output: isIncluded, min_tokens } = this.#params;
+    // One token may complete several: the one that is complete first counts, however the text is cut into tokens.
+    let first: { readonly stop: string; readonly start: number; readonly end: number } | null = null;
     for (const stop of this.#numTokens < min_tokens ? [] : stops) {
       const start = text.indexOf(stop, Math.max(0, this.#heldBack.length - stop.length + 1));
-      if (start >= 0) return { text: text.slice(0, isIncluded ? start + stop.length : start), stop };
+      const end = start + stop.length;
+      if (start >= 0 && (first === null || end < first.end)) first = { stop, start, end };
+    }
+    if (first !== null) {
+      return { text: text.slice(0, isIncluded ? first.end : first.start), stop: first.stop };
     }
     const numReady = isLast ? text.length : Math.max(0, text.length - this.#numHeldBack);
     this.#heldBack = text.slice(numReady);

@@ -127,7 +127,10 @@ function nameLimit(error: FastifyError, bodyLimit: number): Error {
 
 function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const error = toSvcError(thrown);
-  if (error.status === 500) request.log.error({ err: thrown }, 'request failed');
+  // A client that leaves in the middle of its body is no fault of the server.
+  if (request.raw.destroyed && !request.raw.complete)
+    request.log.info('client left in the middle of its request');
+  else if (error.status === 500) request.log.error({ err: thrown }, 'request failed');
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
   reply.code(error.status).headers(errorHeaders(error)).send(errorBody(error));

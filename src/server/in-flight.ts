@@ -1,6 +1,7 @@
 // Which generation requests are being answered now, so that a client that leaves aborts its own and a shutdown waits
 // for all. The server context owns it; each generation route opens one entry a request.
 
+import { setMaxListeners } from 'node:events';
 import type { FastifyReply } from 'fastify';
 
 /** The reason of an abort that nobody is left to hear of. */
@@ -17,6 +18,8 @@ export class InFlight {
   /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
   open(reply: FastifyReply): AbortController {
     const controller = new AbortController();
+    // One listener for each prompt of the request, by intention.
+    setMaxListeners(0, controller.signal);
     const response = reply.raw;
     this.#controllers.add(controller);
     const close = (): void => {

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { connect } from 'node:net';
 import type { Worker } from 'node:worker_threads';
 import OpenAI from 'openai';
 import { pino } from 'pino';
@@ -154,4 +155,30 @@ describe('a server whose engine dies', () => {
     expect(await errorOf(late)).toMatchObject({ status: 500, type: 'InternalServerError' });
     await svc.close();
   });
+});
+
+it('a client that leaves in the middle of its body is no error of the server', async () => {
+  const lines: string[] = [];
+  const logger = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const svc = await startTestServer({ server: { logger } });
+  const socket = connect(svc.server.port, '127.0.0.1');
+  socket.write(
+    'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"pro',
+    () => setTimeout(() => socket.destroy(), 100),
+  );
+  await eventually(() => lines.some((line) => line.includes('client left in the middle')));
+  expect(lines.filter((line) => JSON.parse(line).level >= pino.levels.values.error!)).toEqual([]);
+  await svc.close();
+});
+
+it('a request of many prompts causes no warning of the runtime', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  const svc = await startTestServer();
+  const prompt = Array.from({ length: 20 }, () => 'abc');
+  expect((await svc.post('/v1/completions', { prompt, max_tokens: 2 })).status).toBe(200);
+  await svc.close();
+  process.off('warning', note);
+  expect(warnings).toEqual([]);
 });

@@ -53,6 +53,17 @@ describe('OutputProcessor', () => {
     expect(textOf(run('abc', { stop: 'b', include_stop_str_in_output: true }))).toBe('ab');
   });
 
+  it('stops at the first of several stop strings that one token brings, whatever their order', () => {
+    const wholeText: DecodeStream = { push: () => 'one two three', flush: () => '' };
+    const params = resolveSamplingParams({ stop: ['three', 'two'] });
+    const delta = new OutputProcessor(0, params, wholeText).process({
+      requestId: 0,
+      tokenId: 1,
+      finish: null,
+    });
+    expect(delta).toMatchObject({ text: 'one ', stop_reason: 'two' });
+  });
+
   it('gives out what it held back when the request ends by length', () => {
     expect(textOf(run('almost EN', { stop: ['END'] }))).toBe('almost EN');
   });
