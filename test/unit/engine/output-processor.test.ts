@@ -54,13 +54,12 @@ describe('OutputProcessor', () => {
   });
 
   it('stops at the first of several stop strings that one token brings, whatever their order', () => {
-    const wholeText: DecodeStream = { push: () => 'one two three', flush: () => '' };
-    const params = resolveSamplingParams({ stop: ['three', 'two'] });
-    const delta = new OutputProcessor(0, params, wholeText).process({
-      requestId: 0,
-      tokenId: 1,
-      finish: null,
-    });
+    const wholeText: Tokenizer = {
+      ...codePoints,
+      decodeStream: () => ({ push: () => 'one two three', flush: () => '' }),
+    };
+    const processor = new OutputProcessor(0, requestOf({ stop: ['three', 'two'] }), wholeText);
+    const delta = processor.process(token(1));
     expect(delta).toMatchObject({ text: 'one ', stop_reason: 'two' });
   });
 
