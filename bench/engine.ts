@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
 import { readModelConfig } from '../src/models/model-config.ts';
-import type { MachineLimits } from './machine.ts';
+import { type MachineLimits, measureMachine } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
@@ -21,13 +21,14 @@ const MODELS: readonly { readonly shape: RandomModelShape; readonly prefillGoal:
   { shape: 'llama-3.2-1b', prefillGoal: null },
 ];
 
-export async function engineSection(limits: MachineLimits): Promise<Section> {
+export async function engineSection(): Promise<Section> {
   const figures: Figure[] = [];
   for (const { shape, prefillGoal } of MODELS) {
     const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
     try {
       writeRandomModel(folder, shape);
-      figures.push(...(await measureModel(folder, shape, prefillGoal, limits)));
+      // Measured again beside each model: a shared machine's limits change within minutes.
+      figures.push(...(await measureModel(folder, shape, prefillGoal, measureMachine())));
     } finally {
       rmSync(folder, { recursive: true });
     }
@@ -37,7 +38,9 @@ export async function engineSection(limits: MachineLimits): Promise<Section> {
     figures,
     notes: [
       'Prefill limit: the matrix unit doing nothing but the multiply-adds of the linear layers. Decode: bytes of ' +
-        'weights a step divided by its time, against the speed of plain memory reads.',
+        'weights a step divided by its time, against the speed of plain memory reads at that moment. With 16 rows ' +
+        'each weight takes 32 operations: without AMX the multiply-adds, not the memory, set the pace (16 bf16 ' +
+        'operations a byte: 470 GFLOP/s are 29 GB/s).',
     ],
   };
 }

@@ -17,6 +17,10 @@ export const ENVIRONMENT: readonly EnvironmentVariable[] = [
     name: 'SVC_CPU_ISA',
     help: 'instruction set of the native kernels, instead of the best that the machine has',
   },
+  {
+    name: 'SVC_NATIVE_ADDON',
+    help: 'file of another build of the native addon, such as one with sanitizers',
+  },
   { name: 'HF_HOME', help: 'folder of downloaded models and of the token; default ~/.cache/huggingface' },
   { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },
   { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
