@@ -85,10 +85,15 @@ async function tryOnce(
   have: number,
   download: FileDownload,
 ): Promise<Fault | null> {
-  const stall = new AbortController();
-  const watchdog = setTimeout(() => stall.abort(new Error(`no data for ${STALL_MS / 1000} s`)), STALL_MS);
+  download.signal.throwIfAborted();
+  // One controller by hand: on Node 20 a signal of AbortSignal.any can be collected before it has done its work.
+  const attempt = new AbortController();
+  const { signal } = attempt;
+  const stop = (): void => attempt.abort(download.signal.reason);
+  download.signal.addEventListener('abort', stop, { once: true });
+  const stalled = new Error(`no data for ${STALL_MS / 1000} s`);
+  const watchdog = setTimeout(() => attempt.abort(stalled), STALL_MS);
   try {
-    const signal = AbortSignal.any([download.signal, stall.signal]);
     const headers = have > 0 ? { ...download.headers, range: `bytes=${have}-` } : download.headers;
     const response = await fetch(file.url, { headers, signal });
     refuseForGood(response, download);
@@ -110,6 +115,7 @@ async function tryOnce(
     return null;
   } finally {
     clearTimeout(watchdog);
+    download.signal.removeEventListener('abort', stop);
   }
 }
 
