@@ -95,7 +95,7 @@ async function tryOnce(
   const watchdog = setTimeout(() => attempt.abort(stalled), STALL_MS);
   try {
     const headers = have > 0 ? { ...download.headers, range: `bytes=${have}-` } : download.headers;
-    const response = await fetch(file.url, { headers, signal });
+    const response = await orAborted(fetch(file.url, { headers, signal }), signal);
     refuseForGood(response, download);
     if (!response.ok || response.body === null) {
       return { reason: new Error(`HTTP ${response.status}`), response };
@@ -105,18 +105,33 @@ async function tryOnce(
       await handle.truncate(0);
       download.onBytes(-have);
     }
-    for await (const chunk of response.body) {
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await orAborted(reader.read(), signal);
+      if (done) return null;
       watchdog.refresh();
-      await handle.appendFile(chunk).catch((error: unknown) => {
+      await handle.appendFile(value).catch((error: unknown) => {
         throw writeError(error, file.path);
       });
-      download.onBytes(chunk.byteLength);
+      download.onBytes(value.byteLength);
     }
-    return null;
   } finally {
     clearTimeout(watchdog);
     download.signal.removeEventListener('abort', stop);
   }
+}
+
+/** What `promise` gives, or the signal's reason: fetch on Node 20 does not always hear an abort while a body comes. */
+async function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  // Nobody may be left to hear of it.
+  promise.catch(() => {});
+  signal.throwIfAborted();
+  let stop = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
 function writeError(error: unknown, path: string): ModelLoadError {
