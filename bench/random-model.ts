@@ -4,8 +4,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { readModelConfig } from '../src/models/model-config.ts';
-import { publishedTensors } from '../src/models/published-tensors.ts';
-import { storedBytes, type TensorShape, writeSafetensors } from '../src/models/weights/safetensors-writer.ts';
+import { publishedTensors } from '../test/fixtures/published-tensors.ts';
+import { storedBytes, type TensorShape, writeSafetensors } from '../test/fixtures/safetensors-writer.ts';
 
 export type RandomModelShape = 'qwen2.5-0.5b' | 'llama-3.2-1b';
 

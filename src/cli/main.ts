@@ -25,7 +25,7 @@ function program(): Command {
     .description('serve one model over HTTP')
     .argument(
       '[model]',
-      'folder of a model, or its name on the hub; without it, a tiny model that svc makes itself',
+      'folder of a model, or its name on the hub; without it, the small chat model that svc brings along',
     )
     .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
     .addHelpText('after', SERVE_NOTES)

@@ -58,8 +58,8 @@ export async function serve(config: ServeConfig): Promise<void> {
 
 async function servedNames(config: ServeConfig): Promise<readonly string[]> {
   if (config.http.servedModelNames.length > 0) return config.http.servedModelNames;
-  const { TINY_MODEL_NAME } = await import('../models/model-folder.ts');
-  return [config.model ?? TINY_MODEL_NAME];
+  const { BUNDLED_MODEL_NAME } = await import('../models/model-folder.ts');
+  return [config.model ?? BUNDLED_MODEL_NAME];
 }
 
 async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {

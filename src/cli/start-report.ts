@@ -20,13 +20,11 @@ export function startReport(config: ServeConfig, info: EngineInfo, port: number,
     ['api keys', apiKeys.length === 0 ? 'none: everybody may use the server' : `${apiKeys.length}`],
   ];
   const lines = rows.map(([name, value]) => `  ${name.padEnd(12)} ${value}`);
-  const tiny =
+  const hint =
     config.model === null
-      ? [
-          '  No model was named: this one has random weights and only shows that everything works; its text means nothing.',
-        ]
+      ? ['  No model was named: this is the small chat model that svc brings along. It knows little.']
       : [];
-  return `${[`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...tiny].join('\n')}\n`;
+  return `${[`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint].join('\n')}\n`;
 }
 
 function printable(host: string | null): string {

@@ -26,7 +26,7 @@ export const ENVIRONMENT: readonly EnvironmentVariable[] = [
   { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
   { name: 'HF_TOKEN', help: 'token for gated and private models' },
   { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded' },
-  { name: 'XDG_CACHE_HOME', help: 'where the tiny model of svc serve is kept, in svc/; default ~/.cache' },
+  { name: 'XDG_CACHE_HOME', help: 'folder of caches where HF_HOME is not set; default ~/.cache' },
 ];
 
 /** Whether SVC_SERVER_DEV_MODE asks for the routes of operators and tests. */

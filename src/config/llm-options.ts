@@ -7,7 +7,7 @@ import { OPTION_KEYS, type OptionKey, optionInfo } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath'>> {
-  /** Folder of a model in the Hugging Face format, or its name on the hub; none is a tiny model that svc makes. */
+  /** Folder of a model in the Hugging Face format, or its name on the hub; none is the small chat model that svc brings. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
   readonly attentionBackend?: string | null;

@@ -67,7 +67,7 @@ export const OPTIONS = {
   model: optional(text('<model>'), {
     group: 'General',
     help: 'folder of a model, or its name on the hub; the same as the argument of svc serve',
-    defaultText: 'a tiny model that svc makes itself',
+    defaultText: 'the small chat model that svc brings along',
   }),
   config: optional(text('<file>'), {
     group: 'General',

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { freePort } from '../helpers/serve-process.ts';
 
@@ -84,10 +84,10 @@ describe('svc serve', () => {
     expect(await Promise.all(['one', 'two', 'three'].map(status))).toEqual([200, 200, 401]);
   });
 
-  it('without a model serves a tiny one that it makes, and says so', async () => {
+  it('without a model serves the one that svc brings along, and says so', async () => {
     const { cli, url } = await serve();
-    expect(cli.stderr).toMatch(/No model was named: this one has random weights/);
-    expect(await (await fetch(`${url}/v1/models`)).text()).toMatch(/"svc-tiny"/);
+    expect(cli.stderr).toMatch(/No model was named: this is the small chat model/);
+    expect(await (await fetch(`${url}/v1/models`)).text()).toMatch(/"svc-chat"/);
   });
 
   it('holds requests to --request-timeout and --scheduling-policy, and opens the routes of its mode', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess, runCli } from '../helpers/cli-process.ts';
 
 let folder: string;

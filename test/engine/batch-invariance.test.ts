@@ -8,10 +8,10 @@ import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { Logprobs } from '../../src/ops/ops.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */

@@ -6,7 +6,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { startServeProcess } from '../helpers/serve-process.ts';
 
 const run = promisify(execFile);

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BeamSearchInput, InvalidRequestError, LLM } from '../../src/index.ts';
 import { loadModel } from '../../src/models/registry.ts';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
-import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../../src/models/tiny-tokenizer.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
 import { ModelSession } from '../models/model-session.ts';
 
 const PROMPT = [0, 40, 41, 42, 99];

@@ -4,7 +4,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ConfigError, InvalidRequestError, LLM, ModelLoadError, NotAvailableError } from '../../src/index.ts';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 
 let folder: string;
 let llm: LLM;

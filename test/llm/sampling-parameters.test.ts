@@ -5,8 +5,8 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { InvalidRequestError, LLM, type SamplingInput } from '../../src/index.ts';
-import { writeTinyModel } from '../../src/models/tiny-model.ts';
-import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../../src/models/tiny-tokenizer.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
 
 let folder: string;
 let llm: LLM;

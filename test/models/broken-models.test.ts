@@ -6,8 +6,8 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import type { Model } from '../../src/models/model.ts';
 import { loadModel } from '../../src/models/registry.ts';
-import { type TinyModelOptions, writeTinyModel } from '../../src/models/tiny-model.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();

@@ -7,8 +7,8 @@ import OpenAI from 'openai';
 import { z } from 'zod';
 import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
-import { type TinyModelOptions, writeTinyModel } from '../../src/models/tiny-model.ts';
 import { type Server, type ServerOptions, startServer } from '../../src/server/server.ts';
+import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 
 export interface TestServer {
   readonly server: Server;

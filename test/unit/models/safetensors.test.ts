@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../../src/errors.ts';
 import { readSafetensors } from '../../../src/models/weights/safetensors.ts';
-import { writeSafetensors } from '../../../src/models/weights/safetensors-writer.ts';
+import { writeSafetensors } from '../../fixtures/safetensors-writer.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const newPath = temporaryFolders();
