@@ -273,7 +273,7 @@ def listing(rng: random.Random) -> Fact:
 
 
 MAKERS: list[tuple[Maker, float]] = [
-    (capital, 6), (addition, 9), (subtraction, 5), (times, 3), (word_sum, 2), (counting, 3), (next_number, 1.5), (bigger, 1.5), (next_day, 3),
+    (capital, 6), (addition, 16), (subtraction, 5), (times, 3), (word_sum, 2), (counting, 3), (next_number, 1.5), (bigger, 1.5), (next_day, 3),
     (opposite, 3), (sound, 2), (baby, 1), (legs, 1), (lives, 1.5), (eats, 1.5), (color, 3), (mix, 1), (rhyme, 2), (plural, 1), (past, 1),
     (spelling, 1), (language, 1), (continent, 1), (definition, 7), (how_to, 4), (common, 6), (listing, 3),
 ]  # fmt: skip

@@ -23,6 +23,9 @@ class Story:
     thing: str
 
 
+LOOKS = {"thing": words.THING_LOOKS, "person": words.PEOPLE_LOOKS}
+
+
 def hero_of(kind: str, rng: random.Random) -> Hero:
     if kind in words.PEOPLE_HE:
         return Hero(kind, rng.choice(words.NAMES_HE), "he", "person")
@@ -64,7 +67,7 @@ def make_story(
         "place": rng.choice(words.WATER_PLACES if is_water else words.PLACES),
         "love": rng.choice(words.THING_LOVES if hero.group == "thing" else words.LOVES),
         "trait": trait or rng.choice(words.TRAITS),
-        "look": rng.choice(words.THING_LOOKS if hero.group == "thing" else words.LOOKS),
+        "look": rng.choice(LOOKS.get(hero.group, words.LOOKS)),
         "treasure": rng.choice(words.TREASURES),
         "food": rng.choice(words.FOODS),
         "skill": rng.choice(words.SKILLS),

@@ -35,7 +35,8 @@ TRAITS = [
     "kind", "brave", "clever", "curious", "cheerful", "gentle", "friendly", "shy", "quiet", "playful", "hungry", "lazy",
     "funny", "lonely", "busy", "proud", "happy", "tiny", "silly", "helpful", "careful", "noisy", "sleepy", "polite",
 ]  # fmt: skip
-LOOKS = ["little", "small", "young", "big", "old", "little brown", "little white", "small gray", "fluffy", "tall", "round"]
+LOOKS = ["little", "small", "young", "big", "old", "fluffy", "tall", "round"]
+PEOPLE_LOOKS = ["little", "small", "young", "big", "old", "tall"]
 THING_LOOKS = ["little", "small", "old", "red", "blue", "yellow", "shiny", "tiny", "green", "new"]
 
 LOVES = [
