@@ -1,0 +1,73 @@
+// What a newcomer meets first: the model that svc brings along, through LLM and through a server that was told nothing.
+
+import { readFileSync } from 'node:fs';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { LLM } from '../../src/index.ts';
+import { type ServeProcess, startServeProcess } from '../helpers/serve-process.ts';
+
+const { cases } = z
+  .object({
+    cases: z.array(
+      z.object({
+        name: z.string(),
+        input_ids: z.array(z.int()),
+        greedy_ids: z.array(z.int()),
+        text: z.string(),
+      }),
+    ),
+  })
+  .parse(JSON.parse(readFileSync('test/fixtures/goldens/bundled-model.json', 'utf8')));
+
+describe('LLM without a model', () => {
+  it('continues prompts as the program that trained the model does, in float32', async () => {
+    const llm = new LLM({ dtype: 'float32' });
+    const outputs = await llm.generate(
+      cases.map(({ input_ids }) => input_ids),
+      cases.map(({ greedy_ids }) => ({ temperature: 0, max_tokens: greedy_ids.length })),
+    );
+    await llm.close();
+    expect(outputs.map(({ outputs: [first] }) => first?.token_ids)).toEqual(
+      cases.map((one) => one.greedy_ids),
+    );
+  });
+});
+
+describe('svc serve without a model', () => {
+  let server: ServeProcess;
+  let client: OpenAI;
+  beforeAll(async () => {
+    server = await startServeProcess([]);
+    client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused' });
+  });
+  afterAll(async () => {
+    expect(await server.stop()).toBe(0);
+  });
+
+  it('answers a greeting in whole sentences and ends by itself', async () => {
+    const greeting = cases.find(({ name }) => name === 'Hello, how are you?')!;
+    const answer = await client.chat.completions.create({
+      model: 'svc-chat',
+      messages: [{ role: 'user', content: greeting.name }],
+      temperature: 0,
+    });
+    expect(answer.choices[0]).toMatchObject({
+      finish_reason: 'stop',
+      message: { role: 'assistant', content: greeting.text },
+    });
+  });
+
+  it('ends its answers by itself at the sampling settings of its generation_config.json', async () => {
+    const questions = ['What is your name?', 'Tell me a story about a dog.', 'Thank you!', 'Who are you?'];
+    for (const [seed, content] of questions.entries()) {
+      const answer = await client.chat.completions.create({
+        model: 'svc-chat',
+        messages: [{ role: 'user', content }],
+        seed,
+      });
+      expect(answer.choices[0]?.finish_reason).toBe('stop');
+      expect(answer.choices[0]?.message.content).toMatch(/\w+ \w+/);
+    }
+  });
+});
