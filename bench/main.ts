@@ -1,8 +1,6 @@
 // npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure as a ratio
 // to them. With --save the tables go to bench/RESULTS.md.
 
-import { writeFileSync } from 'node:fs';
-import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { engineSection } from './engine.ts';
 import { goldenSection } from './goldens.ts';
@@ -11,6 +9,7 @@ import { kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { formatSection, type Section } from './report.ts';
+import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { traceSection } from './trace.ts';
 
@@ -43,18 +42,7 @@ for (const name of names) {
   // A shared machine's limits change within minutes: each section is held against those of its own time.
   printed.push(show(await SECTIONS[name](measureMachine())));
 }
-if (values.save) {
-  const head = [
-    '# Results',
-    '',
-    `\`npm run bench -- ${[...positionals, '--save'].join(' ')}\` on ${new Date().toISOString().slice(0, 10)}, ` +
-      `${os.cpus()[0]?.model.trim() ?? 'unknown processor'}, ${os.cpus().length} cores, Node ${process.versions.node}.`,
-    '',
-    'Machines are noisy: read the ratios, which come from one run, not the digits.',
-    '',
-  ];
-  writeFileSync('bench/RESULTS.md', [...head, ...printed].join('\n'));
-}
+if (values.save) saveResults(printed);
 
 function show(section: Section): string {
   const text = formatSection(section);

@@ -32,5 +32,7 @@ export function median(values: readonly number[]): number {
 }
 
 function round(value: number): string {
+  if (Number.isInteger(value)) return String(value);
+  if (Math.abs(value) < 1e-3) return value.toExponential(1);
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }

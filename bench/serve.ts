@@ -5,6 +5,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import type { GoldenModel } from '../test/models/golden-cases.ts';
 import { STORIES_260K } from './goldens.ts';
 import type { Figure, Section } from './report.ts';
 
@@ -12,6 +14,8 @@ const NUM_STREAMS = 32;
 const MAX_TOKENS = 64;
 const START_DEADLINE_MS = 60_000;
 const PROMPTS = ['Once upon a time', 'The little dog', 'Lily and Tom', 'One day, a big bird'];
+
+const tokenAnswer = z.object({ choices: z.array(z.object({ token_ids: z.array(z.int()) })) });
 
 interface StreamResult {
   readonly text: string;
@@ -23,7 +27,7 @@ export async function serveSection(): Promise<Section> {
   if (STORIES_260K === null)
     return { title: 'Server', figures: [], notes: ['The stories260K model is not here.'] };
   const startedAt = performance.now();
-  const server = await startServer(STORIES_260K);
+  const server = await startServer(STORIES_260K.folder);
   try {
     const firstByteMs = await waitForFirstByte(server.url, startedAt);
     const alone = await Promise.all(PROMPTS.map((prompt, index) => stream(server.url, prompt, index)));
@@ -38,6 +42,7 @@ export async function serveSection(): Promise<Section> {
       (result, index) => result.text === alone[index % alone.length]!.text,
     ).length;
     const figures: Figure[] = [
+      await compareTexts(server.url, STORIES_260K),
       {
         name: 'process start to first byte served',
         value: firstByteMs / 1000,
@@ -79,6 +84,22 @@ async function startServer(model: string): Promise<{ child: ChildProcess; url: s
   const args = ['dist/cli/main.js', 'serve', model, '--host', '127.0.0.1', '--port', String(port)];
   const child = spawn(process.execPath, args, { stdio: 'ignore' });
   return { child, url: `http://127.0.0.1:${port}` };
+}
+
+async function compareTexts(url: string, { cases }: GoldenModel): Promise<Figure> {
+  const answers = cases.map(async ({ ids, greedyIds }) => {
+    const max_tokens = greedyIds.length;
+    const body = { prompt: ids, max_tokens, temperature: 0, ignore_eos: true, return_token_ids: true };
+    const { choices } = tokenAnswer.parse(await (await post(url, body)).json());
+    return choices[0]?.token_ids.join() === greedyIds.join();
+  });
+  return {
+    name: 'greedy texts over HTTP equal to the golden file',
+    value: (await Promise.all(answers)).filter(Boolean).length,
+    unit: 'texts',
+    limit: cases.length,
+    goal: 'all',
+  };
 }
 
 /** Asks for one token until it comes. */

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Model } from '../../src/models/model.ts';
 import { loadModel } from '../../src/models/registry.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { cosine, largestDifference } from '../helpers/compare.ts';
 import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
@@ -13,21 +14,6 @@ function load(golden: GoldenModel, backend: Backend, dtype: 'float32' | 'bfloat1
   const loading = loadModel(golden.folder, ops, { dtype, maxModelLen: golden.maxModelLen });
   const session = (model: Model, tokens: number) => new ModelSession(ops, model, tokens);
   return { loading, session };
-}
-
-function largestDifference(a: Float32Array, b: Float32Array): number {
-  expect(a.length).toBe(b.length);
-  return a.reduce((largest, value, i) => Math.max(largest, Math.abs(value - b[i]!)), 0);
-}
-
-function cosine(a: Float32Array, b: Float32Array): number {
-  let [ab, aa, bb] = [0, 0, 0];
-  for (const [i, value] of a.entries()) {
-    ab += value * b[i]!;
-    aa += value * value;
-    bb += b[i]! * b[i]!;
-  }
-  return ab / Math.sqrt(aa * bb);
 }
 
 function testGolden(golden: GoldenModel, backend: Backend): void {

@@ -1,0 +1,28 @@
+// bench/RESULTS.md: the newest figures of each section, with the command and the machine; older ones are in git.
+
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+
+const FILE = 'bench/RESULTS.md';
+
+/** Writes `sections`, each a Markdown text under a heading of its own; those of earlier runs stay where they are not made anew. */
+export function saveResults(sections: readonly string[]): void {
+  const kept = existsSync(FILE) ? splitSections(readFileSync(FILE, 'utf8')) : new Map<string, string>();
+  for (const [key, text] of sections.flatMap((section) => [...splitSections(section)])) kept.set(key, text);
+  const cpus = os.cpus();
+  const head = [
+    '# Results',
+    '',
+    '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Last run on ' +
+      `${new Date().toISOString().slice(0, 10)}: ${cpus[0]?.model.trim() ?? 'unknown processor'}, ${cpus.length} cores, ` +
+      `Node ${process.versions.node}. Machines are noisy: read the ratios, not the digits.`,
+    '',
+  ];
+  writeFileSync(FILE, [...head, ...kept.values()].join('\n'));
+}
+
+/** By heading, up to a colon: what follows it, such as the instruction set, may change. */
+function splitSections(text: string): Map<string, string> {
+  const parts = text.split(/^(?=## )/m).filter((part) => part.startsWith('## '));
+  return new Map(parts.map((part) => [part.split(/[:\n]/, 1)[0] ?? '', `${part.trimEnd()}\n`]));
+}
