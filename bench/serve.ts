@@ -3,6 +3,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
@@ -11,11 +12,17 @@ import { STORIES_260K } from './goldens.ts';
 import type { Figure, Section } from './report.ts';
 
 const NUM_STREAMS = 32;
+const NUM_CPU_STREAMS = 64;
 const MAX_TOKENS = 64;
 const START_DEADLINE_MS = 60_000;
 const PROMPTS = ['Once upon a time', 'The little dog', 'Lily and Tom', 'One day, a big bird'];
 
 const tokenAnswer = z.object({ choices: z.array(z.object({ token_ids: z.array(z.int()) })) });
+
+interface BenchServer {
+  readonly child: ChildProcess;
+  readonly url: string;
+}
 
 interface StreamResult {
   readonly text: string;
@@ -72,6 +79,7 @@ export async function serveSection(): Promise<Section> {
         goal: null,
       },
     ];
+    figures.push(...(await measureCpu(server)));
     return { title: 'Server, stories260K', figures };
   } finally {
     server.child.kill('SIGTERM');
@@ -79,7 +87,7 @@ export async function serveSection(): Promise<Section> {
   }
 }
 
-async function startServer(model: string): Promise<{ child: ChildProcess; url: string }> {
+async function startServer(model: string): Promise<BenchServer> {
   const port = await freePort();
   const args = ['dist/cli/main.js', 'serve', model, '--host', '127.0.0.1', '--port', String(port)];
   const child = spawn(process.execPath, args, { stdio: 'ignore' });
@@ -100,6 +108,34 @@ async function compareTexts(url: string, { cases }: GoldenModel): Promise<Figure
     limit: cases.length,
     goal: 'all',
   };
+}
+
+/** CPU time of the server's main thread, and of all its other threads, with many streams open. */
+async function measureCpu({ child, url }: BenchServer): Promise<Figure[]> {
+  const before = cpuMicros(child.pid);
+  const prompts = Array.from({ length: NUM_CPU_STREAMS }, (_, index) => PROMPTS[index % PROMPTS.length]!);
+  const results = await Promise.all(prompts.map((prompt, index) => stream(url, prompt, index)));
+  const after = cpuMicros(child.pid);
+  const tokens = results.reduce((sum, { numTokens }) => sum + numTokens, 0);
+  const name = `${NUM_CPU_STREAMS} streams at once`;
+  const watched = { unit: 'us/token', limit: null, goal: null };
+  return [
+    { name: `${name}: CPU of the main thread`, value: (after.main - before.main) / tokens, ...watched },
+    {
+      name: `${name}: CPU of engine and kernel threads`,
+      value: (after.others - before.others) / tokens,
+      ...watched,
+    },
+  ];
+}
+
+/** The kernel counts each thread's time in nanoseconds; the main thread has the number of the process. */
+function cpuMicros(pid: number | undefined): { readonly main: number; readonly others: number } {
+  const micros = (thread: string): number =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]) / 1000;
+  const main = micros(String(pid));
+  const all = readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + micros(thread), 0);
+  return { main, others: all - main };
 }
 
 /** Asks for one token until it comes. */
