@@ -23,8 +23,9 @@ export function openCpu(isa: InstructionSet, threads = 2): CpuOps {
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */
 export function describeEachIsa(title: string, body: (isa: InstructionSet) => void): void {
-  if (isas.length === 0) describe.skip(`${title} (the native addon is not built)`, () => body('portable'));
-  else describe.each(isas)(`${title} on %s`, body);
+  const isBuilt = isas.length > 0;
+  const word = isBuilt ? '' : ' (the native addon is not built)';
+  describe.skipIf(!isBuilt).each(isBuilt ? isas : (['portable'] as const))(`${title} on %s${word}`, body);
 }
 
 /** A repeatable stream of numbers. */
