@@ -40,8 +40,16 @@ export interface NativeBackend {
     kvHeads: number,
     headDim: number,
     dtype: 'f32' | 'bf16',
+    /** Whether other processes of this host may be given the memory to read. */
+    isShared: boolean,
   ): number;
   kvBlockBytes(cache: number): number;
+  /** Opens the feed of a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
+  openFeed(cache: number): bigint;
+  /** See KvMemory. */
+  feedStep(sends: Int32Array): void;
+  /** See KvMemory. */
+  feedLayer(layer: number): void;
   weightBytes(weight: number): number;
   /** Makes at least `bytes` of the arena usable and returns how many are; what lies in it stays. */
   growArena(bytes: number): number;
@@ -128,7 +136,90 @@ export interface NativeBackend {
   forkJoinSeconds(repeats: number): number;
 }
 
+/** KV memory without a backend: what tests and instances without a model move. Pieces are [layer][block]. */
+export interface NativeKvMemory {
+  openFeed(): bigint;
+  /**
+   * Which blocks this step completes: entries `[sendId, firstIndex, count, block * count]` one after the other, where
+   * `firstIndex` is the place of the first block in the transfer.
+   */
+  feedStep(sends: Int32Array): void;
+  /** `layer` of all blocks of this step is stored; layers come in order, each step anew. */
+  feedLayer(layer: number): void;
+  write(layer: number, block: number, bytes: Uint8Array): void;
+  read(layer: number, block: number): Uint8Array;
+}
+
+export type NativeTransferEvent =
+  | { readonly type: 'linkUp'; readonly link: number }
+  | { readonly type: 'linkDown'; readonly link: number; readonly reason: string }
+  /** Everything of this send has been handed to the other side. */
+  | { readonly type: 'sent'; readonly send: number }
+  /** Nothing reads the blocks of this send any more. */
+  | { readonly type: 'sendClosed'; readonly send: number }
+  /** All pieces have come and are what was sent. */
+  | { readonly type: 'received'; readonly ticket: bigint }
+  /** A piece is not what was sent; the rest goes on. */
+  | { readonly type: 'corrupt'; readonly ticket: bigint }
+  /** Nothing writes into the area any more. */
+  | { readonly type: 'receiveClosed'; readonly ticket: bigint }
+  /** The blocks are filled, and were what was sent, or not. */
+  | { readonly type: 'loaded'; readonly load: number; readonly isIntact: boolean };
+
+export interface NativeTransferOptions {
+  /** Bytes of the receive memory. */
+  readonly receiveBytes: number;
+  /** Address of the TCP listener, port 0 for any; null for none. */
+  readonly tcp: { readonly host: string; readonly port: number } | null;
+  /** Whether to listen for instances of this host. */
+  readonly shm: boolean;
+}
+
+/**
+ * Moves pieces between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
+ * is called there when `takeEvents` has something to give. It does not keep the process alive.
+ */
+export interface NativeTransferEngine {
+  /** What peers connect to; null where not listened. The name of shm lies in the abstract namespace. */
+  readonly endpoints: { readonly shm: string | null; readonly tcp: string | null };
+  takeEvents(): NativeTransferEvent[];
+
+  /** Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp. @returns the link. */
+  connect(kind: 'shm' | 'tcp', address: string, sockets: number): number;
+  disconnect(link: number): void;
+
+  /** A transfer of `numBlocks` blocks, to be fed. `send` is the caller's number. */
+  openSend(send: number, numBlocks: number): void;
+  /** Sends blocks from index `firstBlock` on over `link`, what is fed now and what will be; again, from the beginning, where called again. */
+  grant(send: number, link: number, ticket: bigint, firstBlock: number): void;
+  /** `sendClosed` follows. */
+  closeSend(send: number): void;
+
+  /** Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of one behind each other. */
+  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void;
+  /** Pieces that have come so far. */
+  progress(ticket: bigint): number;
+  /** `receiveClosed` follows. */
+  closeReceive(ticket: bigint): void;
+  /** Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory; `loaded` follows. */
+  load(load: number, ticket: bigint, firstBlock: number, blocks: Int32Array): void;
+
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+  /** Ends the threads; nothing may be called after it. */
+  close(): void;
+}
+
 export interface Native {
+  readonly KvMemory: new (layers: number, blocks: number, pieceBytes: number) => NativeKvMemory;
+  /** `memory` is a token of openFeed. */
+  readonly TransferEngine: new (
+    memory: bigint,
+    options: NativeTransferOptions,
+    onEvents: () => void,
+  ) => NativeTransferEngine;
+  /** CRC-32C of bytes. */
+  crc32c(bytes: Uint8Array): number;
   readonly Backend: new (isa: InstructionSet, threads: number) => NativeBackend;
   /** What this processor can run, the best first. */
   instructionSets(): InstructionSet[];

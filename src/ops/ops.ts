@@ -82,6 +82,16 @@ export interface KvCache {
   readonly blockBytes: number;
 }
 
+/** Tells the transfer engine of this process which blocks a step has computed, from inside the step. */
+export interface KvFeed {
+  /** Lets one transfer engine adopt the KV memory. */
+  readonly token: bigint;
+  /** Which blocks this step completes: `[sendId, firstIndex, count, block * count]` one after the other. */
+  step(sends: Int32Array): void;
+  /** `layer` of all blocks of the step is stored; layers come in order. */
+  layer(layer: number): void;
+}
+
 /** The sequences of a step: which rows are whose, and where their keys and values lie. */
 export interface AttentionBatch {
   readonly numSequences: number;
@@ -165,7 +175,10 @@ export interface Ops {
   loadEmbedding(weight: TensorSource): EmbeddingTable;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
-  makeKvCache(shape: KvCacheShape): KvCache;
+  /** @param isShared whether its feed can be opened */
+  makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
+  /** @throws ConfigError where the backend cannot transfer its KV memory. */
+  openFeed(cache: KvCache): KvFeed;
   /** Frees weights, KV memory and threads. No op may be called after it. */
   close(): void;
 

@@ -1,0 +1,120 @@
+// What the engine knows of KV transfer: how a sequence's blocks come or go, and what engine thread and main thread
+// tell each other about it. Implementations live on the main thread; the engine thread sees plain data only.
+
+/** Part of a request to the engine thread. `transferId` is the connector's. */
+export type SequenceTransfer =
+  /** The blocks of the first `numTokens` tokens of the prompt leave as they are computed. */
+  | { readonly kind: 'send'; readonly transferId: number; readonly numTokens: number }
+  /** The blocks of the prompt come from elsewhere: the sequence holds blocks and waits. */
+  | { readonly kind: 'load'; readonly transferId: number };
+
+/** Engine thread -> connector. */
+export type TransferNotice =
+  /** `blocks` are the sequence's; those from index `firstBlock` on are to be filled. */
+  | {
+      readonly kind: 'load';
+      readonly transferId: number;
+      readonly firstBlock: number;
+      readonly blocks: readonly number[];
+    }
+  /** The sequence needs nothing (any more): it was aborted, or its blocks were all here. */
+  | { readonly kind: 'loadEnded'; readonly transferId: number };
+
+/** Connector -> engine thread. */
+export type TransferOrder =
+  /**
+   * The one answer to each `load`: the first `numTokens` tokens of the prompt are in its blocks and nothing writes into
+   * them any more. 0: none came.
+   */
+  | { readonly kind: 'loaded'; readonly transferId: number; readonly numTokens: number }
+  /** The blocks that were held for sending can be reused. */
+  | { readonly kind: 'release'; readonly transferId: number };
+
+export interface TransferRequest {
+  /** X-Request-Id as the proxy made it. */
+  readonly requestId: string;
+  /** Which prompt of the request. */
+  readonly promptIndex: number;
+  readonly promptTokenIds: readonly number[];
+  readonly numSamples: number;
+  /** Null is no limit. */
+  readonly maxTokens: number | null;
+  /** False where every token of the prompt must be computed here. */
+  readonly mayLoad: boolean;
+}
+
+/** One prompt's part in a transfer, from its arrival to its end. */
+export interface RequestTransfer {
+  /** One entry a sample. */
+  readonly sequences: readonly (SequenceTransfer | null)[];
+  /** Resolves when the answer of the request may leave; always within a deadline. */
+  answerable(): Promise<void>;
+  /** The request is over; what is not complete is cancelled, at the other instance too. */
+  end(isComplete: boolean): void;
+}
+
+export interface KvConnector {
+  /** Null for a request that has nothing to do with other instances. */
+  open(request: TransferRequest): RequestTransfer | null;
+  notice(notice: TransferNotice): void;
+  /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
+  cancel(requestId: string): void;
+  readonly stats: KvTransferStats;
+  /** Says goodbye to the peers and frees everything. */
+  close(): Promise<void>;
+}
+
+/** How a connector reaches the KV memory and the engine. */
+export interface ConnectorContext {
+  readonly geometry: KvGeometry;
+  /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
+  readonly memoryToken: bigint;
+  readonly order: (order: TransferOrder) => void;
+}
+
+/** Two instances can exchange blocks where all of this is equal. */
+export interface KvGeometry {
+  /** Fingerprint of the model's configuration and weights. */
+  readonly model: string;
+  /** The instruction set: its kernels' sums are equal only to their own. */
+  readonly kernels: string;
+  readonly dtype: string;
+  readonly blockSize: number;
+  readonly layers: number;
+  /** Bytes of one block of one layer. */
+  readonly pieceBytes: number;
+  readonly numBlocks: number;
+}
+
+/** Counters since the start, and gauges of now. */
+export interface KvTransferStats {
+  readonly send: {
+    /** Transfers delivered, given up because nobody came, and failed. */
+    readonly delivered: number;
+    readonly expired: number;
+    readonly cancelled: number;
+    readonly failed: number;
+    readonly bytes: number;
+    /** Now. */
+    readonly holding: number;
+  };
+  readonly receive: {
+    /** Transfers whose blocks came by way of the buffer or the pool, pushed or pulled. */
+    readonly pushed: number;
+    readonly pulled: number;
+    readonly viaBuffer: number;
+    readonly viaPool: number;
+    readonly loadedTokens: number;
+    /** Prompts that were computed here after all, by reason. */
+    readonly recomputed: Readonly<Record<RecomputeReason, number>>;
+    readonly corruptPieces: number;
+    readonly bytes: number;
+    /** Now. */
+    readonly areas: number;
+    readonly bufferUsedBytes: number;
+    readonly poolUsedBytes: number;
+  };
+  readonly peers: number;
+}
+
+export type RecomputeReason = 'peer_gone' | 'unknown' | 'no_room' | 'late' | 'corrupt' | 'mismatch';
