@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { freePort } from '../test/helpers/serve-process.ts';
+import { freePort } from '../test/helpers/svc-process.ts';
 import type { GoldenModel } from '../test/models/golden-cases.ts';
 import { STORIES_260K } from './goldens.ts';
 import type { Figure, Section } from './report.ts';

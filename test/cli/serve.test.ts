@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
-import { freePort } from '../helpers/serve-process.ts';
+import { freePort } from '../helpers/svc-process.ts';
 
 /** Of a stream that nobody waits for: long enough to be still running when it is broken off. */
 const ENDLESS = 4000;

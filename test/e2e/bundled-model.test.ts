@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { LLM } from '../../src/index.ts';
-import { type ServeProcess, startServeProcess } from '../helpers/serve-process.ts';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
 
 const { cases } = z
   .object({
@@ -35,7 +35,7 @@ describe('LLM without a model', () => {
 });
 
 describe('svc serve without a model', () => {
-  let server: ServeProcess;
+  let server: SvcProcess;
   let client: OpenAI;
   beforeAll(async () => {
     server = await startServeProcess([]);

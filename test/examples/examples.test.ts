@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { startServeProcess } from '../helpers/serve-process.ts';
+import { startServeProcess } from '../helpers/svc-process.ts';
 
 const run = promisify(execFile);
 

@@ -1,0 +1,87 @@
+// A real `svc` command in a process of its own, for tests that kill, signal or talk to it.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const START_DEADLINE_MS = 40_000;
+
+export interface SvcProcess {
+  readonly child: ChildProcess;
+  readonly port: number;
+  /** Without /v1. */
+  readonly url: string;
+  /** What it has written to stderr so far. */
+  readonly stderr: () => string;
+  /** SIGTERM, then the exit code. */
+  stop(): Promise<number | null>;
+}
+
+/** Starts `svc ...args` and does not wait; it is to listen on `port`. */
+export function spawnSvc(args: readonly string[], port: number, env: NodeJS.ProcessEnv = {}): SvcProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  return {
+    child,
+    port,
+    url: `http://127.0.0.1:${port}`,
+    stderr: () => stderr,
+    stop: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
+      const exited = once(child, 'exit');
+      child.kill('SIGTERM');
+      await exited;
+      return child.exitCode;
+    },
+  };
+}
+
+/** Starts `svc serve ...args` on a free port and waits until it answers /health. */
+export async function startServeProcess(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<SvcProcess> {
+  const port = await freePort();
+  const svc = spawnSvc(['serve', ...args, '--host', '127.0.0.1', '--port', String(port)], port, env);
+  await waitUntilReady(svc);
+  return svc;
+}
+
+/** Resolves when `isReady` is true of the process; ends it where that takes too long. */
+export async function waitUntilReady(
+  svc: SvcProcess,
+  isReady: (svc: SvcProcess) => Promise<boolean> = isHealthy,
+): Promise<void> {
+  const deadline = performance.now() + START_DEADLINE_MS;
+  while (performance.now() < deadline) {
+    if (svc.child.exitCode !== null)
+      throw new Error(`svc ended with code ${svc.child.exitCode}:\n${svc.stderr()}`);
+    if (await isReady(svc)) return;
+    await sleep(25);
+  }
+  svc.child.kill('SIGKILL');
+  throw new Error(`svc was not ready after ${START_DEADLINE_MS / 1000} s:\n${svc.stderr()}`);
+}
+
+async function isHealthy({ url }: SvcProcess): Promise<boolean> {
+  const response = await fetch(`${url}/health`).catch(() => null);
+  await response?.arrayBuffer();
+  return response?.status === 200;
+}
+
+/** A port that nobody listened on a moment ago. */
+export async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  if (address === null || typeof address === 'string') throw new Error('no port was given');
+  return address.port;
+}
