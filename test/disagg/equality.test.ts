@@ -1,0 +1,58 @@
+// The law of disaggregated serving: what comes through prefill and decode instances is, to the bit, what one plain
+// instance answers.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modelFolder } from '../../src/models/model-folder.ts';
+import { probeNative } from '../../src/native/native.ts';
+import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { startServeProcess } from '../helpers/svc-process.ts';
+import { answersOf, mixedRequests } from './mixed-requests.ts';
+
+const REQUESTS = mixedRequests(200, 7);
+const model = await modelFolder('');
+
+const SETUPS: readonly Omit<ClusterOptions, 'model'>[] = [
+  { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'shm' },
+  { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'tcp' },
+  { producers: 1, consumers: 1, sendType: 'PUT', transport: 'shm' },
+  { producers: 1, consumers: 1, sendType: 'PUT', transport: 'tcp' },
+  { producers: 1, consumers: 1, sendType: 'GET', transport: 'shm' },
+  { producers: 1, consumers: 1, sendType: 'GET', transport: 'tcp' },
+  { producers: 2, consumers: 3, sendType: 'PUT_ASYNC' },
+  { producers: 2, consumers: 3, sendType: 'PUT' },
+  { producers: 2, consumers: 3, sendType: 'GET' },
+];
+
+describe.skipIf(probeNative() === null)('200 mixed requests', () => {
+  let expected: unknown[];
+  beforeAll(async () => {
+    const plain = await startServeProcess([model, '--num-threads', '1']);
+    try {
+      expected = await answersOf(plain.url, REQUESTS, 16);
+    } finally {
+      await plain.stop();
+    }
+  });
+
+  describe.each(SETUPS)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
+    let cluster: Cluster;
+    beforeAll(async () => {
+      // Short chunks, so that prompts leave in pieces.
+      const serveArgs = ['--max-num-batched-tokens', '64'];
+      cluster = await Cluster.start({ model, serveArgs, proxyArgs: ['--prefill-threshold', '0'], ...setup });
+    });
+    afterAll(() => cluster?.stop());
+
+    it('get the bytes that one plain instance gives', async () => {
+      const answers = await answersOf(cluster.url, REQUESTS, 16);
+      for (const [index, answer] of answers.entries()) {
+        expect(answer, JSON.stringify(REQUESTS[index])).toEqual(expected[index]);
+      }
+      for (const { url } of cluster.consumers) {
+        const metrics = await readMetrics(url);
+        expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
+        expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
+      }
+    });
+  });
+});
