@@ -1,0 +1,48 @@
+// Turns the secret that instances and proxy share into ZeroMQ's CURVE keys: all have the same pair, whose public half
+// nobody else knows, so that who lacks the secret can neither connect nor listen in.
+
+import { createPrivateKey, createPublicKey, scryptSync } from 'node:crypto';
+
+export interface CurveKeys {
+  readonly publicKey: string;
+  readonly secretKey: string;
+}
+
+const SALT = 'svc kv transfer 1';
+/** What stands in front of a raw X25519 key in PKCS #8. */
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
+const Z85 = '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#';
+
+/** The key pair of a secret; slow on purpose (some 50 ms), so that secrets are not guessed from recorded traffic. */
+export function curveKeys(secret: string): CurveKeys {
+  const seed = scryptSync(secret, SALT, 32);
+  const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, seed]), format: 'der', type: 'pkcs8' });
+  const spki = createPublicKey(key).export({ format: 'der', type: 'spki' });
+  return { publicKey: z85(spki.subarray(-32)), secretKey: z85(seed) };
+}
+
+/** Options of a socket that binds; none without keys. */
+export function curveServer(keys: CurveKeys | null): { curveServer?: true; curveSecretKey?: string } {
+  return keys === null ? {} : { curveServer: true, curveSecretKey: keys.secretKey };
+}
+
+/** Options of a socket that connects; none without keys. */
+export function curveClient(keys: CurveKeys | null): {
+  curveServerKey?: string;
+  curvePublicKey?: string;
+  curveSecretKey?: string;
+} {
+  if (keys === null) return {};
+  return { curveServerKey: keys.publicKey, curvePublicKey: keys.publicKey, curveSecretKey: keys.secretKey };
+}
+
+/** Four bytes become five characters; ZeroMQ's text form of keys. */
+function z85(bytes: Uint8Array): string {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let text = '';
+  for (let at = 0; at < bytes.byteLength; at += 4) {
+    const word = view.getUint32(at);
+    for (const weight of [85 ** 4, 85 ** 3, 85 ** 2, 85, 1]) text += Z85[Math.floor(word / weight) % 85];
+  }
+  return text;
+}

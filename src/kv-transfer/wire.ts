@@ -1,0 +1,35 @@
+// Reads what other processes send: one bounded msgpack value, checked by a schema. Nothing that comes in makes it throw
+// or take more memory than the message has.
+
+import { decode } from '@msgpack/msgpack';
+import type { z } from 'zod';
+
+export type Read<T> =
+  | { readonly isValid: true; readonly message: T }
+  /** `why` names the field. */
+  | { readonly isValid: false; readonly why: string };
+
+/** Messages are flat maps of short texts and numbers. */
+const LIMITS = {
+  maxStrLength: 2048,
+  maxBinLength: 2048,
+  maxArrayLength: 64,
+  maxMapLength: 64,
+  maxExtLength: 16,
+};
+
+export function readMessage<T>(bytes: Uint8Array, maxBytes: number, schema: z.ZodType<T>): Read<T> {
+  if (bytes.byteLength > maxBytes) {
+    return { isValid: false, why: `${bytes.byteLength} bytes, at most ${maxBytes} are read` };
+  }
+  let value: unknown;
+  try {
+    value = decode(bytes, LIMITS);
+  } catch {
+    return { isValid: false, why: 'not one value of msgpack within the limits' };
+  }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return { isValid: true, message: parsed.data };
+  const issue = parsed.error.issues[0];
+  return { isValid: false, why: `${issue?.path.join('.') || 'message'}: ${issue?.message ?? 'invalid'}` };
+}
