@@ -2,6 +2,7 @@
 // to them. With --save the tables go to bench/RESULTS.md.
 
 import { parseArgs } from 'node:util';
+import { disaggregatedSection } from './disaggregated.ts';
 import { engineSection } from './engine.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
@@ -21,6 +22,7 @@ const SECTIONS = {
   load: loadSection,
   trace: traceSection,
   serve: serveSection,
+  disaggregated: disaggregatedSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;
