@@ -30,10 +30,7 @@ const ATTENTION_CONFIG: ReadonlyMap<string, readonly unknown[]> = new Map([
   ['flash_attn_max_num_splits_for_cuda_graph', [32]],
 ]);
 
-type Checked = Pick<
-  OptionValues,
-  'tensorParallelSize' | 'kvTransferConfig' | 'attentionBackend' | 'attentionConfig'
->;
+type Checked = Pick<OptionValues, 'tensorParallelSize' | 'attentionBackend' | 'attentionConfig'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -43,13 +40,6 @@ type Checked = Pick<
 export function checkAvailable(values: Checked): void {
   if (values.tensorParallelSize > 1) {
     throw notAvailable('tensor-parallel-size', values.tensorParallelSize, 'use 1');
-  }
-  if (values.kvTransferConfig !== null && Object.keys(values.kvTransferConfig).length > 0) {
-    throw notAvailable(
-      'kv-transfer-config',
-      null,
-      'leave it out to serve prefill and decode in one instance',
-    );
   }
   checkAttention(values.attentionBackend, values.attentionConfig);
 }
@@ -110,9 +100,9 @@ function checkBackendName(name: unknown): void {
 }
 
 function notAvailable(option: string, value: unknown, instead: string): NotAvailableError {
-  const shown = value === null ? '' : ` ${typeof value === 'string' ? value : JSON.stringify(value)}`;
+  const shown = typeof value === 'string' ? value : JSON.stringify(value);
   return new NotAvailableError(
-    `--${option}${shown} is not available yet in this version of svc: ${instead}`,
+    `--${option} ${shown} is not available yet in this version of svc: ${instead}`,
     {
       param: option,
     },

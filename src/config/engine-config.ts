@@ -1,5 +1,7 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
+import type { KvTransferConfig } from './kv-transfer-config.ts';
+
 export type Device = 'auto' | 'cpu' | 'reference';
 export type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
@@ -39,6 +41,8 @@ export interface EngineConfig {
   readonly overrideGenerationConfig: Readonly<Record<string, unknown>> | null;
   /** Most log-probabilities a token that a request may ask for; -1 is no limit. */
   readonly maxLogprobs: number;
+  /** How this instance exchanges KV blocks with others; null is not at all. */
+  readonly kvTransfer: KvTransferConfig | null;
 }
 
 export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
@@ -59,4 +63,5 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   generationConfig: 'auto',
   overrideGenerationConfig: null,
   maxLogprobs: 20,
+  kvTransfer: null,
 };

@@ -12,6 +12,10 @@ export const ENVIRONMENT: readonly EnvironmentVariable[] = [
     name: 'SVC_SERVER_DEV_MODE',
     help: '1: adds routes for operators and tests, such as POST /reset_prefix_cache',
   },
+  {
+    name: 'SVC_HOST_IP',
+    help: 'address that instances with --kv-transfer-config listen on and tell each other where kv_ip is not given; default 127.0.0.1',
+  },
   { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
   {
     name: 'SVC_CPU_ISA',

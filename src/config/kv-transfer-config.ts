@@ -1,5 +1,12 @@
 // What --kv-transfer-config asks for, checked: the roles, addresses and sizes of an instance that exchanges KV blocks.
 
+import { randomUUID } from 'node:crypto';
+import { isIP } from 'node:net';
+import { totalmem } from 'node:os';
+import { constrainedMemory } from 'node:process';
+import { ConfigError } from '../errors.ts';
+import { configFault, type KvTransferFields, readKvTransferFields } from './kv-transfer-fields.ts';
+
 export type KvRole = 'kv_producer' | 'kv_consumer' | 'kv_both';
 export type SendType = 'PUT' | 'GET' | 'PUT_ASYNC';
 export type TransportChoice = 'auto' | 'shm' | 'tcp';
@@ -22,4 +29,134 @@ export interface KvTransferConfig {
   readonly httpPort: number | null;
   /** Shared by all instances and the proxy; null lets everybody who reaches the ports join. */
   readonly secret: string | null;
+}
+
+/** What the fields are checked against. */
+export interface KvTransferSurroundings {
+  /** --port. */
+  readonly port: number;
+  /** --kv-transfer-secret. */
+  readonly secret: string | null;
+  readonly env?: NodeJS.ProcessEnv;
+  /** Of this machine, in bytes. */
+  readonly memoryBytes?: number;
+}
+
+const DEFAULT_IP = '127.0.0.1';
+const DEFAULT_PORT = 14579;
+const DEFAULT_BUFFER_BYTES = 1e9;
+const DEFAULT_POOL_GIB = 32;
+const GIB = 2 ** 30;
+/** The smallest region that the pool can divide. */
+const MIN_POOL_BYTES = 512;
+const MIN_SECRET_LENGTH = 16;
+
+/**
+ * Reads the JSON of --kv-transfer-config; null where it asks for nothing.
+ * @throws ConfigError naming the field, what is wrong with it and the fix.
+ * @throws NotAvailableError for what the protocol knows and this version does not serve.
+ */
+export function parseKvTransferConfig(
+  json: Readonly<Record<string, unknown>> | null,
+  surroundings: KvTransferSurroundings,
+): KvTransferConfig | null {
+  const fields = readKvTransferFields(json ?? {});
+  if (fields === null) return null;
+  const memoryBytes = surroundings.memoryBytes ?? Math.min(totalmem(), constrainedMemory() || Infinity);
+  return {
+    connector: 'P2pNcclConnector',
+    role: fields.kv_role,
+    engineId: fields.engine_id ?? randomUUID(),
+    ip: ownIp(fields, surroundings.env ?? process.env),
+    port: fields.kv_port ?? DEFAULT_PORT,
+    bufferBytes: bufferBytes(fields, memoryBytes),
+    poolBytes: poolBytes(fields.extra.mem_pool_size_gb, memoryBytes),
+    sendType: fields.extra.send_type ?? 'PUT_ASYNC',
+    transport: fields.extra.transport ?? 'auto',
+    ...proxyAndPort(fields, surroundings.port),
+    secret: checkKvTransferSecret(surroundings.secret),
+  };
+}
+
+/**
+ * The secret as it was given; the message does not repeat it.
+ * @throws ConfigError when it is too short.
+ */
+export function checkKvTransferSecret(secret: string | null): string | null {
+  if (secret !== null && secret.length < MIN_SECRET_LENGTH) {
+    throw new ConfigError(
+      `--kv-transfer-secret must have at least ${MIN_SECRET_LENGTH} characters, got ${secret.length}: use for example the output of openssl rand -hex 16`,
+      { param: 'kv-transfer-secret' },
+    );
+  }
+  return secret;
+}
+
+/** Loopback, unless the configuration or SVC_HOST_IP says otherwise. */
+function ownIp({ kv_ip }: KvTransferFields, env: NodeJS.ProcessEnv): string {
+  const fromEnv = env.SVC_HOST_IP || null;
+  const ip = kv_ip ?? fromEnv ?? DEFAULT_IP;
+  const name = kv_ip === null && fromEnv !== null ? 'SVC_HOST_IP' : 'kv_ip';
+  if (isIP(ip) === 0) throw configFault(name, `${ip} is no IP address: give that of one interface`);
+  if (ip === '0.0.0.0' || ip === '::') {
+    throw configFault(name, `${ip} is no address that peers can reach: give the address of one interface`);
+  }
+  return ip;
+}
+
+function bufferBytes({ kv_buffer_size, kv_role }: KvTransferFields, memoryBytes: number): number {
+  const bytes = kv_buffer_size ?? DEFAULT_BUFFER_BYTES;
+  if (kv_role !== 'kv_producer' && bytes > memoryBytes) {
+    const most = Math.floor(memoryBytes);
+    throw configFault(
+      'kv_buffer_size',
+      `${bytes} bytes are more than this machine has: give at most ${most}`,
+    );
+  }
+  return Math.floor(bytes);
+}
+
+/** A given size is rounded up to a power of two; the default is at most half of the memory. */
+function poolBytes(gib: number | null, memoryBytes: number): number {
+  if (gib === null) return Math.min(DEFAULT_POOL_GIB * GIB, 2 ** Math.floor(Math.log2(memoryBytes / 2)));
+  if (gib === 0) return 0;
+  if (gib * GIB > memoryBytes) {
+    const most = (memoryBytes / GIB).toFixed(1);
+    throw configFault(
+      'kv_connector_extra_config.mem_pool_size_gb',
+      `${gib} GiB are more than this machine has: give at most ${most}, or 0 for no pool`,
+    );
+  }
+  return Math.max(MIN_POOL_BYTES, 2 ** Math.ceil(Math.log2(gib * GIB)));
+}
+
+function proxyAndPort(
+  { extra }: KvTransferFields,
+  port: number,
+): Pick<KvTransferConfig, 'proxy' | 'httpPort'> {
+  const { proxy_ip, proxy_port, http_port } = extra;
+  const at = 'kv_connector_extra_config';
+  if (http_port !== null && http_port !== port) {
+    throw configFault(`${at}.http_port`, `${http_port} differs from --port ${port}: give both the same port`);
+  }
+  if (proxy_ip === null && proxy_port === null) return { proxy: null, httpPort: http_port };
+  if (proxy_port === null) {
+    throw configFault(
+      `${at}.proxy_port`,
+      `is missing beside proxy_ip ${proxy_ip}: add "proxy_port": "30001"`,
+    );
+  }
+  if (proxy_ip === null) {
+    throw configFault(
+      `${at}.proxy_ip`,
+      `is missing beside proxy_port ${proxy_port}: add the address of the proxy`,
+    );
+  }
+  if (http_port === null) {
+    throw configFault(
+      `${at}.http_port`,
+      `is missing, and the proxy must be told: add "http_port": "${port || 20001}" and --port the same`,
+    );
+  }
+  return { proxy: { ip: proxy_ip, port: proxy_port }, httpPort: http_port };
 }

@@ -1,12 +1,12 @@
 // The options of `new LLM({ ... })`: the engine's options of the one table, in camelCase.
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
 import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
-import { OPTION_KEYS, type OptionKey, optionInfo } from './options.ts';
+import { OPTION_KEYS, type OptionKey, type OptionValues, optionInfo } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath'>> {
+export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer'>> {
   /** Folder of a model in the Hugging Face format, or its name on the hub; none is the small chat model that svc brings. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
@@ -39,5 +39,15 @@ export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = pro
     if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
   }
   const merged = mergeOptions(environmentOptions(env), given);
+  refuseKvTransfer(merged.values);
   return engineConfig(merged.values.model ?? '', merged);
+}
+
+/** Only requests that come through a proxy carry what a transfer needs. */
+function refuseKvTransfer({ kvTransferConfig }: OptionValues): void {
+  if (Object.keys(kvTransferConfig ?? {}).length === 0) return;
+  throw new NotAvailableError(
+    'new LLM(): kvTransferConfig is for instances behind a proxy: leave it out, or start them with svc serve --kv-transfer-config',
+    { param: 'kvTransferConfig' },
+  );
 }

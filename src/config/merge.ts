@@ -3,6 +3,7 @@
 import { ConfigError } from '../errors.ts';
 import { availableDevice, availableDType, checkAvailable } from './availability.ts';
 import type { EngineConfig } from './engine-config.ts';
+import { parseKvTransferConfig } from './kv-transfer-config.ts';
 import {
   OPTION_KEYS,
   type OptionKey,
@@ -84,6 +85,10 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     generationConfig: values.generationConfig,
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,
+    kvTransfer: parseKvTransferConfig(values.kvTransferConfig, {
+      port: values.port,
+      secret: values.kvTransferSecret,
+    }),
   };
 }
 

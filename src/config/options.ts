@@ -17,7 +17,15 @@ import {
   text,
 } from './option-kinds.ts';
 
-export const OPTION_GROUPS = ['General', 'Server', 'Model', 'Memory', 'Scheduling', 'Hardware'] as const;
+export const OPTION_GROUPS = [
+  'General',
+  'Server',
+  'Model',
+  'Memory',
+  'KV transfer',
+  'Scheduling',
+  'Hardware',
+] as const;
 
 interface OptionTraits {
   readonly group: (typeof OPTION_GROUPS)[number];
@@ -187,11 +195,18 @@ export const OPTIONS = {
     help: 'keep the KV blocks of finished requests for others that begin alike; --no-enable-prefix-caching computes every prompt',
     isEngineOption: true,
   }),
+
   kvTransferConfig: optional(json(), {
-    group: 'Memory',
-    help: 'KV cache transfer between instances (not available yet)',
-    defaultText: 'none',
+    group: 'KV transfer',
+    help: 'compute prompts for other instances, or decode what they computed: kv_connector, kv_role, kv_port and more as JSON, or part by part: --kv-transfer-config.kv_role kv_producer',
+    defaultText: 'none: this instance does both',
     isEngineOption: true,
+  }),
+  kvTransferSecret: optional(text('<secret>'), {
+    group: 'KV transfer',
+    help: 'shared by all instances and the proxy, at least 16 characters: without it nobody can register or exchange KV blocks',
+    defaultText: 'none: everybody who reaches the ports can',
+    env: 'SVC_KV_TRANSFER_SECRET',
   }),
 
   maxNumBatchedTokens: option(size(1), ENGINE_DEFAULTS.maxNumBatchedTokens, {

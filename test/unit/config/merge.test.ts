@@ -144,7 +144,7 @@ describe('a contradiction', () => {
 describe('what is not available yet', () => {
   it.each<[Given, RegExp]>([
     [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],
-    [{ kvTransferConfig: '{"kv_role": "kv_producer"}' }, /--kv-transfer-config is not available yet/],
+    [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
     [{ device: 'cuda' }, /--device cuda is not available yet/],
     [{ attentionBackend: 'flash_attn' }, /--attention-backend flash_attn is not available yet.*CPU_ATTN/],
