@@ -166,6 +166,8 @@ export interface Ops {
   readonly backend: 'cpu' | 'reference';
   /** What runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
   readonly description: string;
+  /** Names the kernels: equal bytes hold where they are the same. */
+  readonly kernels: string;
 
   // ── memory that lives as long as the model ──
 

@@ -30,6 +30,7 @@ import { asShapeError } from './native-errors.ts';
 export class CpuOps implements Ops {
   readonly backend = 'cpu';
   readonly description: string;
+  readonly kernels: InstructionSet;
   private readonly native: NativeBackend;
   private readonly arena: Arena;
 
@@ -42,6 +43,7 @@ export class CpuOps implements Ops {
     const threads = chooseThreads(native, options.threads);
     this.native = new native.Backend(isa, threads);
     this.arena = new Arena(this.native);
+    this.kernels = isa;
     this.description = `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
   }
 

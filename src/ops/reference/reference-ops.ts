@@ -36,6 +36,7 @@ import { HostVector } from './vector.ts';
 export class ReferenceOps implements Ops {
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
+  readonly kernels = 'reference';
   /** Tensors of the open scopes, the innermost last. */
   private readonly scopes: HostTensor[][] = [];
 
