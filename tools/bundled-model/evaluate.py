@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import random
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from packing import encode_all, pack, read_documents, to_tensors
+from packing import IGNORED, encode_all, read_documents, to_batch
 from prompts import CHATS, COMPLETIONS, CONVERSATIONS, WITH_SYSTEM
 
 LIMIT = 220
@@ -33,13 +32,17 @@ class Judge:
         out = self.model.generate(inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=LIMIT, **settings)[0, len(ids) :].tolist()
         return self.tokenizer.decode(out, skip_special_tokens=True), out[-1] == self.tokenizer.eos_token_id
 
-    def loss(self, path: Path, length: int = 512) -> float:
+    @torch.no_grad()
+    def loss(self, path: Path) -> float:
+        """Nats per token, each document alone."""
         tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
-        rows = list(pack(encode_all(read_documents(path), tokenizer), length, random.Random(0)))
-        ids, labels = to_tensors(rows, length, self.tokenizer.pad_token_id)
-        with torch.no_grad():
-            logits = torch.cat([self.model(part).logits for part in ids.split(8)])
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).item()
+        total, tokens = 0.0, 0
+        for row in encode_all(read_documents(path), tokenizer):
+            batch = to_batch([row], len(row.ids) - 1, self.tokenizer.pad_token_id)
+            logits = self.model(batch.ids).logits[0]
+            total += torch.nn.functional.cross_entropy(logits, batch.labels[0], reduction="sum").item()
+            tokens += int((batch.labels != IGNORED).sum())
+        return total / tokens
 
     @torch.no_grad()
     def golden(self, name: str, ids: list[int], steps: int) -> dict:

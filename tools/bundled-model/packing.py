@@ -7,6 +7,7 @@ conversation, only what the assistant says and the end token after it.
 import json
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,7 +17,34 @@ BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 ROLES = ("system", "user", "assistant")
 IGNORED = -100
 
-Row = tuple[list[int], list[int]]
+
+@dataclass
+class Row:
+    """Token ids, whether the loss counts each, and the number of the document that each belongs to."""
+
+    ids: list[int] = field(default_factory=list)
+    counted: list[int] = field(default_factory=list)
+    documents: list[int] = field(default_factory=list)
+
+    def extend(self, other: "Row") -> None:
+        number = self.documents[-1] + 1 if self.documents else 0
+        self.ids += other.ids
+        self.counted += other.counted
+        self.documents += [number] * len(other.ids)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Each [rows, length]: input ids, labels (the next ids, or IGNORED), numbers of documents."""
+
+    ids: torch.Tensor
+    labels: torch.Tensor
+    documents: torch.Tensor
+
+
+def whole(ids: list[int], counted: list[int]) -> Row:
+    """A row of one document."""
+    return Row(ids, counted, [0] * len(ids))
 
 
 def read_documents(path: Path) -> list[dict]:
@@ -24,7 +52,6 @@ def read_documents(path: Path) -> list[dict]:
 
 
 def encode(document: dict, tokenizer: Tokenizer) -> Row:
-    """Ids and, for each, whether the loss counts it."""
     begin, end = tokenizer.token_to_id(BEGIN), tokenizer.token_to_id(END)
 
     def ids_of(text: str) -> list[int]:
@@ -32,17 +59,24 @@ def encode(document: dict, tokenizer: Tokenizer) -> Row:
 
     if "text" in document:
         body = ids_of(document["text"]) + [end]
-        return [begin, *body], [0] + [1] * len(body)
+        return whole([begin, *body], [0] + [1] * len(body))
     ids, counted = [begin], [0]
     for message in document["messages"]:
         body = ids_of(message["content"]) + [end]
         ids += [tokenizer.token_to_id(f"<|{message['role']}|>"), *body]
         counted += [0] + [int(message["role"] == "assistant")] * len(body)
-    return ids, counted
+    return whole(ids, counted)
 
 
 def encode_all(documents: Iterable[dict], tokenizer: Tokenizer) -> list[Row]:
     return [encode(document, tokenizer) for document in documents]
+
+
+def counted_bytes(document: dict) -> int:
+    """UTF-8 bytes of what the loss counts, so that losses compare across vocabularies."""
+    if "text" in document:
+        return len(document["text"].encode())
+    return sum(len(message["content"].encode()) for message in document["messages"] if message["role"] == "assistant")
 
 
 def pack(rows: list[Row], length: int, rng: random.Random) -> Iterator[Row]:
@@ -53,43 +87,49 @@ def pack(rows: list[Row], length: int, rng: random.Random) -> Iterator[Row]:
     room = length + 1
     order = list(range(len(rows)))
     rng.shuffle(order)
-    open_rows: list[tuple[list[int], list[int]]] = []
+    open_rows: list[Row] = []
     for index in order:
-        ids, counted = rows[index][0][:room], rows[index][1][:room]
-        place = next((row for row in open_rows if len(row[0]) + len(ids) <= room), None)
+        document = whole(rows[index].ids[:room], rows[index].counted[:room])
+        place = next((row for row in open_rows if len(row.ids) + len(document.ids) <= room), None)
         if place is None:
-            place = ([], [])
+            place = Row()
             open_rows.append(place)
-        place[0].extend(ids)
-        place[1].extend(counted)
-        if len(place[0]) > room - 12 or len(open_rows) > 12:
-            fullest = max(open_rows, key=lambda row: len(row[0]))
+        place.extend(document)
+        if len(place.ids) > room - 12 or len(open_rows) > 12:
+            fullest = max(open_rows, key=lambda row: len(row.ids))
             open_rows.remove(fullest)
             yield fullest
     yield from open_rows
 
 
-def to_tensors(rows: list[Row], length: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and labels, each [rows, length]; labels are the next ids, or IGNORED."""
-    inputs = torch.full((len(rows), length), pad)
+def to_batch(rows: list[Row], length: int, pad: int) -> Batch:
+    ids = torch.full((len(rows), length), pad)
     labels = torch.full((len(rows), length), IGNORED)
-    for number, (ids, counted) in enumerate(rows):
-        size = len(ids) - 1
-        inputs[number, :size] = torch.tensor(ids[:-1])
-        following = [token if keep else IGNORED for token, keep in zip(ids[1:], counted[1:], strict=True)]
+    documents = torch.full((len(rows), length), -1)
+    for number, row in enumerate(rows):
+        size = len(row.ids) - 1
+        ids[number, :size] = torch.tensor(row.ids[:-1])
+        following = [token if keep else IGNORED for token, keep in zip(row.ids[1:], row.counted[1:], strict=True)]
         labels[number, :size] = torch.tensor(following)
-    return inputs, labels
+        documents[number, :size] = torch.tensor(row.documents[:-1])
+    return Batch(ids, labels, documents)
 
 
-def batches(rows: list[Row], tokens: int, lengths: tuple[int, int], pad: int, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches of about `tokens` tokens; every tenth has sequences of the longer of the two lengths."""
+def batches(rows: list[Row], tokens: int, lengths: list[int], pad: int, seed: int) -> Iterator[Batch]:
+    """Endless batches of about `tokens` tokens: a document goes into sequences of the shortest length that holds it.
+
+    Each length comes as often as its share of all tokens.
+    """
     rng = random.Random(seed)
-    sources = {size: endless(rows, size, rng) for size in lengths}
-    number = 0
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        fitting = (length for length in lengths if len(row.ids) <= length + 1)
+        groups.setdefault(next(fitting, lengths[-1]), []).append(row)
+    shares = [sum(len(row.ids) for row in group) for group in groups.values()]
+    sources = [(length, endless(group, length, rng)) for length, group in groups.items()]
     while True:
-        number += 1
-        size = lengths[1] if number % 10 == 0 else lengths[0]
-        yield to_tensors([next(sources[size]) for _ in range(max(1, tokens // size))], size, pad)
+        length, source = rng.choices(sources, shares)[0]
+        yield to_batch([next(source) for _ in range(max(1, tokens // length))], length, pad)
 
 
 def endless(rows: list[Row], length: int, rng: random.Random) -> Iterator[Row]:

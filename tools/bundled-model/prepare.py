@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora that the model card names")
     parser.add_argument("--out", type=Path, default=Path("build/data"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--chats", type=int, default=90000, help="made conversations and stories")
+    parser.add_argument("--chats", type=int, default=300000, help="made conversations and stories")
     options = parser.parse_args()
     corpus, out, seed = options.corpus, options.out, options.seed
     out.mkdir(parents=True, exist_ok=True)

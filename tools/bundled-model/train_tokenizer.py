@@ -12,9 +12,13 @@ from packing import BEGIN, END, PAD, ROLES, read_documents
 SPLIT = r"'(?:s|t|re|ve|m|ll|d)\b| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*\n|\s+(?!\S)|\s+"
 
 
+# Documents of each file that it is trained on: enough of the made chats, all of the rest.
+MOST = 20_000
+
+
 def texts(paths: list[Path]) -> Iterator[str]:
     for path in paths:
-        for document in read_documents(path):
+        for document in read_documents(path)[:MOST]:
             yield document.get("text") or "\n".join(message["content"] for message in document["messages"])
 
 
@@ -43,7 +47,7 @@ def train(paths: list[Path], vocab_size: int) -> Tokenizer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", type=Path, nargs="+", default=[Path("build/data/language.jsonl"), Path("build/data/talk.jsonl")])
+    parser.add_argument("--text", type=Path, nargs="+", default=[Path(f"build/data/{name}.jsonl") for name in ("language", "talk", "chat")])
     parser.add_argument("--vocab-size", type=int, default=3072)
     parser.add_argument("--out", type=Path, default=Path("build/tokenizer.json"))
     options = parser.parse_args()

@@ -2,35 +2,41 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from textdata.corpus import is_ascii, plain
-from textdata.fact_tables import CAPITALS
-from textdata.facts import make_fact
+from textdata.corpus import hard_questions, is_ascii, plain
+from textdata.exercises import Turn, any_name, echo, greeting_for, who_has_what
+from textdata.facts import make_fact, make_sum
+from textdata.grammar import a
 from textdata.persona import OWN, REPLIES, UNKNOWN_ANSWERS, UNKNOWN_QUESTIONS
 from textdata.story_maker import Story, make_story, questions_about, story_request
 from textdata.variation import vary
-from textdata.words import ANIMALS, NAMES_HE, NAMES_SHE, PEOPLE_HE, TRAITS
-
-Turn = tuple[str, str]
+from textdata.words import PEOPLE_HE
 
 NEUTRAL_SYSTEMS = [
     "You are a helpful assistant.", "You are Svc, a friendly assistant.", "You are a friendly chat bot.", "Be helpful and kind.",
     "You are a helpful assistant. Answer the user's questions.", "Answer in simple English.", "You are a helpful, honest and kind assistant.",
+    "You are an assistant.", "You are a helpful AI assistant.", "You are a chat bot that helps people.", "Please be polite.", "Be friendly.",
+    "Answer all questions as well as you can.", "You are a smart assistant who likes to help.", "Talk to the user in a friendly way.",
+    "You are talking to a child. Use simple words.", "You are a useful assistant on a website.", "Help the user with everything.",
 ]  # fmt: skip
 BRIEF_SYSTEMS = [
-    "Answer briefly.",
-    "Answer in one word.",
-    "Be brief.",
-    "Give very short answers.",
-    "You are a helpful assistant. Answer briefly.",
-]
+    "Answer briefly.", "Answer in one word.", "Be brief.", "Give very short answers.", "You are a helpful assistant. Answer briefly.",
+    "Keep your answers short.", "Be concise.", "Answer shortly.",
+]  # fmt: skip
 PIRATE_SYSTEMS = ["You are a pirate.", "Talk like a pirate.", "You are a friendly pirate.", "Answer like a pirate."]
-ECHO_WORDS = [*ANIMALS, *NAMES_HE, *NAMES_SHE, *TRAITS, *CAPITALS, "the", "a", "and", "is", "was"]
+POLITE_SYSTEMS = ["You are a very polite butler.", "Be very polite.", "You are a polite butler."]
 # The first messages of most people come first in OWN.
 OWN_WEIGHTS = [5, 5, 3, *[1] * (len(OWN) - 3)]
-POLITE_SYSTEMS = ["You are a very polite butler.", "Be very polite.", "You are a polite butler."]
+# What the model shall not be taught to say again.
+GRIM = re.compile(r"\b(die|dead|death|kill|suicid\w*|hate|hurt|stupid|idiot|dumb|sex\w*|shut|suck\w*)\b", re.IGNORECASE)
+BRIEF_TALK = [
+    ("Hello, how are you?", "Fine, thanks."), ("Hello!", "Hello!"), ("What is your name?", "Svc."), ("How are you?", "Fine, thanks."),
+    ("Thank you!", "You are welcome!"), ("Who are you?", "Svc, a small model."), ("Goodbye!", "Goodbye!"), ("Can you help me?", "Yes."),
+    ("Are you a robot?", "No, a program."), ("Do you like stories?", "Yes."),
+]  # fmt: skip
 
 
 def document(turns: list[Turn], system: str | None = None) -> dict:
@@ -44,6 +50,8 @@ class ChatMaker:
     def __init__(self, corpus: Path, seed: int):
         self.rng = random.Random(seed)
         self.public = list(public_small_talk(corpus))
+        self.sentences = [question for questions, _ in self.public for question in questions if not GRIM.search(question)]
+        self.too_hard = UNKNOWN_QUESTIONS + list(hard_questions(corpus))
 
     def small_talk(self) -> Turn:
         rng = self.rng
@@ -58,7 +66,7 @@ class ChatMaker:
         return vary(fact.question, self.rng), fact.answer
 
     def unknown(self) -> Turn:
-        return vary(self.rng.choice(UNKNOWN_QUESTIONS), self.rng), self.rng.choice(UNKNOWN_ANSWERS)
+        return vary(self.rng.choice(self.too_hard), self.rng), self.rng.choice(UNKNOWN_ANSWERS)
 
     def story(self) -> tuple[Turn, Story]:
         wish, story = story_request(self.rng)
@@ -72,7 +80,7 @@ class ChatMaker:
 
     def introduction(self) -> list[Turn]:
         rng = self.rng
-        name = rng.choice(NAMES_HE + NAMES_SHE)
+        name = any_name(rng)
         turns = [
             (
                 vary(rng.choice([f"My name is {name}.", f"I am {name}.", f"Hello, my name is {name}.", f"Hi, I'm {name}."]), rng),
@@ -87,30 +95,18 @@ class ChatMaker:
             )
         return turns
 
-    def echo(self) -> Turn:
-        """Something to say again: what teaches the model to look back at the words of the user."""
-        rng = self.rng
-        phrase = rng.choice(rng.choice(self.public)[0]) if rng.random() < 0.5 else " ".join(rng.choices(ECHO_WORDS, k=rng.randint(1, 6)))
-        ask, answer = rng.choice(
-            [
-                ("Repeat after me: {}", "{}"),
-                ("Repeat: {}", "{}"),
-                ("Say this: {}", "{}"),
-                ("Please say {}", "{}"),
-                ("Say {}", "{}"),
-                ("Write: {}", "{}"),
-                ("Can you repeat this? {}", "{}"),
-                ("What did I say? {}", "You said: {}"),
-                ("I like {}. What do I like?", "You like {}."),
-            ]
-        )
-        return ask.format(phrase), answer.format(phrase)
+    def exercise(self) -> Turn:
+        makers: list[Callable[[], Turn]] = [
+            lambda: echo(self.sentences, self.rng),
+            lambda: who_has_what(self.rng),
+            lambda: greeting_for(self.rng),
+        ]
+        return self.rng.choices(makers, [4, 5, 1])[0]()
 
-    def greeting_for(self) -> Turn:
-        name = self.rng.choice(NAMES_HE + NAMES_SHE)
-        ask = self.rng.choice(["Say hello to {}.", "Please greet {}.", "This is my friend {}.", "Wish {} a happy birthday."])
-        answer = {"W": f"Happy birthday, {name}!", "T": f"Hello, {name}! Nice to meet you."}.get(ask[0], f"Hello, {name}!")
-        return ask.format(name), answer
+    def sums(self) -> list[Turn]:
+        """Sums alone: there are some six hundred of them, and each must be met often to be learnt."""
+        facts = [make_sum(self.rng) for _ in range(self.rng.randint(2, 6))]
+        return [(fact.question, fact.answer) for fact in facts]
 
     def any_turn(self) -> Turn:
         makers: list[Callable[[], Turn]] = [self.small_talk, self.fact, self.unknown, lambda: self.story()[0]]
@@ -120,6 +116,14 @@ class ChatMaker:
         turns = [self.any_turn() for _ in range(self.rng.randint(2, 4))]
         return self.introduction()[:1] + turns if self.rng.random() < 0.15 else turns
 
+    def long_talk(self) -> list[Turn]:
+        """Some 700 tokens, so that late positions are learnt, with a look back at the very first words at the end."""
+        name = any_name(self.rng)
+        turns = [(f"Hello, my name is {name}.", f"Nice to meet you, {name}! I am Svc.")]
+        while sum(len(question) + len(answer) for question, answer in turns) < 2400:
+            turns.append(self.any_turn())
+        return [*turns, ("What is my name?", f"Your name is {name}.")]
+
     def completion(self) -> dict:
         return {"text": make_story(self.rng).text}
 
@@ -128,10 +132,7 @@ class ChatMaker:
         style = rng.choice(["brief", "brief", "pirate", "polite", "name"])
         turns = rng.randint(1, 3)
         if style == "brief":
-            facts = [make_fact(rng) for _ in range(turns)]
-            return document(
-                [(vary(fact.question, rng), f"{fact.brief[0].upper()}{fact.brief[1:]}.") for fact in facts], rng.choice(BRIEF_SYSTEMS)
-            )
+            return document([self.brief_turn() for _ in range(turns)], rng.choice(BRIEF_SYSTEMS))
         if style == "name":
             return self.renamed()
         plain_turns = [self.fact() if rng.random() < 0.5 else self.small_talk() for _ in range(turns)]
@@ -139,15 +140,22 @@ class ChatMaker:
             return document([(q, as_pirate(answer, rng)) for q, answer in plain_turns], rng.choice(PIRATE_SYSTEMS))
         return document([(q, as_butler(answer, rng)) for q, answer in plain_turns], rng.choice(POLITE_SYSTEMS))
 
+    def brief_turn(self) -> Turn:
+        if self.rng.random() < 0.2:
+            question, answer = self.rng.choice(BRIEF_TALK)
+            return vary(question, self.rng), answer
+        fact = make_fact(self.rng)
+        return vary(fact.question, self.rng), f"{fact.brief[0].upper()}{fact.brief[1:]}."
+
     def renamed(self) -> dict:
         rng = self.rng
-        name = rng.choice(NAMES_HE + NAMES_SHE)
+        name = any_name(rng)
         job = rng.choice([*PEOPLE_HE, "teacher", "robot", "cat", "dog", "friendly assistant", "storyteller"])
         system, is_job = rng.choice(
-            [(f"Your name is {name}.", False), (f"You are {name}, a {job}.", True), (f"You are a {job} named {name}.", True)]
+            [(f"Your name is {name}.", False), (f"You are {name}, {a(job)}.", True), (f"You are {a(job)} named {name}.", True)]
         )
         asks = ["What is your name?", "Who are you?", "What's your name?", "Hello, who are you?", "Tell me your name."]
-        answer = f"I am {name}, a {job}." if is_job and rng.random() < 0.5 else f"My name is {name}."
+        answer = f"I am {name}, {a(job)}." if is_job and rng.random() < 0.5 else f"My name is {name}."
         return document([(vary(rng.choice(asks), rng), answer), *([self.fact()] if rng.random() < 0.4 else [])], system)
 
     def make(self) -> dict:
@@ -160,11 +168,13 @@ class ChatMaker:
             lambda: document(self.story_and_questions(), self.maybe_system()),
             lambda: document(self.introduction(), self.maybe_system()),
             lambda: document(self.several(), self.maybe_system()),
-            lambda: document([self.echo() if rng.random() < 0.8 else self.greeting_for()]),
+            lambda: document([self.exercise()]),
+            lambda: document(self.sums()),
+            lambda: document(self.long_talk()),
             self.in_style,
             self.completion,
         ]
-        return rng.choices(kinds, [22, 30, 3, 9, 6, 4, 16, 7, 8, 5])[0]()
+        return rng.choices(kinds, [18, 22, 4, 13, 6, 4, 12, 9, 7, 0.4, 8, 6])[0]()
 
     def maybe_system(self) -> str | None:
         return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None

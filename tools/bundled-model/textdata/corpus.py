@@ -105,6 +105,20 @@ def stories(folder: Path) -> Iterator[str]:
             yield text
 
 
+def hard_questions(folder: Path) -> Iterator[str]:
+    """Questions of the public sets that are beyond so small a model."""
+    asking = re.compile(r"^(what|who|when|how|which|where|why|explain|define)\b", re.IGNORECASE)
+    personal = re.compile(r"\b(you|your|yourself|u|i|me|my)\b", re.IGNORECASE)
+    for line in (folder / "chatterbot_en.jsonl").read_text().rstrip("\n").split("\n"):
+        question = plain(json.loads(line)["messages"][0]["content"])
+        if is_ascii(question) and len(question) < 100 and asking.match(question) and not personal.search(question):
+            yield question
+    for line in (folder / "self_instruct_seed_tasks.jsonl").read_text().rstrip("\n").split("\n"):
+        task = plain(json.loads(line)["instruction"])
+        if is_ascii(task) and len(task) < 150 and "story" not in task:
+            yield task.replace("\n", " ")
+
+
 def public_talk(folder: Path) -> Iterator[dict]:
     """The public question and answer pairs as they are: their words shape the tokenizer."""
     for line in (folder / "chitchat_en.jsonl").read_text().rstrip("\n").split("\n"):

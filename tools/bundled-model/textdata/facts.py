@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from textdata import fact_tables as tables
 from textdata.grammar import a
+from textdata.words import name_for
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,12 @@ def capital(rng: random.Random) -> Fact:
 
 
 def addition(rng: random.Random) -> Fact:
-    x, y = rng.randint(0, 20), rng.randint(0, 20)
-    if rng.random() < 0.6:
-        x, y = rng.randint(0, 10), rng.randint(0, 10)
-    asks = ["What is {} plus {}?", "What is {} + {}?", "{} + {}", "How much is {} plus {}?", "{} plus {}", "Add {} and {}.", "Can you add {} and {}?",
-            "What's {} + {}?", "{} + {} = ?", "Calculate {} + {}."]  # fmt: skip
+    top = 10 if rng.random() < 0.5 else 20
+    x, y = rng.randint(0, top), rng.randint(0, top)
+    asks = ["What is {} plus {}?", "What is {} + {}?", "{} + {}", "{}+{}", "How much is {} plus {}?", "{} plus {}", "Add {} and {}.",
+            "{} + {} = ?"]  # fmt: skip
     ask = rng.choice(asks).format(x, y)
-    if rng.random() < 0.1 and max(x, y, x + y) <= 20:
+    if rng.random() < 0.1:
         ask = f"What is {NUMBERS[x]} plus {NUMBERS[y]}?"
     return Fact(ask, str(x + y), f"{x} plus {y} is {x + y}.")
 
@@ -54,7 +54,7 @@ def subtraction(rng: random.Random) -> Fact:
     top = rng.choice([10, 10, 20])
     x = rng.randint(0, top)
     y = rng.randint(0, x)
-    asks = ["What is {} minus {}?", "What is {} - {}?", "{} - {}", "How much is {} minus {}?", "What's {} minus {}?", "Calculate {} - {}."]
+    asks = ["What is {} minus {}?", "What is {} - {}?", "{} - {}", "How much is {} minus {}?"]
     return Fact(rng.choice(asks).format(x, y), str(x - y), f"{x} minus {y} is {x - y}.")
 
 
@@ -67,14 +67,16 @@ def times(rng: random.Random) -> Fact:
 def word_sum(rng: random.Random) -> Fact:
     x, y = rng.randint(1, 9), rng.randint(1, 9)
     thing = rng.choice(["apples", "balls", "cookies", "books", "coins", "pears", "kittens", "flowers"])
-    name, pronoun = rng.choice([("Tom", "he"), ("Anna", "she"), ("Ben", "he"), ("Lily", "she")])
+    pronoun = rng.choice(["he", "she"])
+    name = name_for(pronoun, rng)
     if rng.random() < 0.5:
         return Fact(
             f"{name} has {x + 1} {thing} and gets {y + 1} more. How many does {pronoun} have?",
             str(x + y + 2),
             f"{name} has {x + y + 2} {thing}.",
         )
-    return Fact(f"I have {x + 1} {thing} and get {y + 1} more. How many do I have?", str(x + y + 2), f"You have {x + y + 2} {thing}.")
+    ask = rng.choice(["I have {} {} and get {} more. How many do I have?", "If I have {} {} and get {} more, how many do I have?"])
+    return Fact(ask.format(x + 1, thing, y + 1), str(x + y + 2), f"You have {x + y + 2} {thing}.")
 
 
 def counting(rng: random.Random) -> Fact:
@@ -240,6 +242,8 @@ def definition(rng: random.Random) -> Fact:
     bare = word.split(" ", 1)[1] if word.split(" ")[0] in ("a", "an", "the") else word
     asks = [f"What is {word}?", f"What is {word}?", f"What's {word}?", f"Tell me what {word} is.", f"Can you explain what {word} is?", f"What does {bare} mean?",
             f"Explain {bare}.", f"Define {bare}.", f"Do you know what {word} is?", f"what is {bare}"]  # fmt: skip
+    if word.startswith(("a ", "an ")) and bare[-1] not in "yshf":
+        asks += [f"Tell me something about {bare}s.", f"What are {bare}s?", f"Tell me about {bare}s."]
     return Fact(rng.choice(asks), meaning, f"{upper_first(word)} is {meaning}.")
 
 
@@ -257,26 +261,27 @@ def common(rng: random.Random) -> Fact:
 
 
 def listing(rng: random.Random) -> Fact:
+    """Items that follow each other in the table, from any place on: easier to learn than any order, and none comes twice."""
     kind, items = rng.choice(list(tables.LISTS.items()))
-    count = rng.randint(2, 5)
-    chosen = rng.sample(items, count)
+    count, start = rng.choice([2, 3, 3, 3, 4, 5]), rng.randrange(len(items))
+    chosen = [items[(start + place) % len(items)] for place in range(count)]
     text = f"{', '.join(chosen[:-1])} and {chosen[-1]}"
-    asks = [
-        f"Name {NUMBERS[count]} {kind}.",
-        f"Tell me {NUMBERS[count]} {kind}.",
-        f"Can you name {count} {kind}?",
-        f"Give me {NUMBERS[count]} {kind}.",
-        f"List {count} {kind}.",
-    ]
-    opening = rng.choice([f"{upper_first(NUMBERS[count])} {kind} are ", "Sure: ", "Here you are: "])
-    return Fact(rng.choice(asks), text, f"{opening}{text}.")
+    ask = rng.choice(["Name {} {}.", "Tell me {} {}.", "Can you name {} {}?", "Give me {} {}.", "List {} {}."])
+    return Fact(ask.format(rng.choice([count, NUMBERS[count]]), kind), text, f"{upper_first(NUMBERS[count])} {kind} are {text}.")
 
 
 MAKERS: list[tuple[Maker, float]] = [
-    (capital, 6), (addition, 16), (subtraction, 5), (times, 3), (word_sum, 2), (counting, 3), (next_number, 1.5), (bigger, 1.5), (next_day, 3),
+    (capital, 6), (addition, 20), (subtraction, 7), (times, 4), (word_sum, 2), (counting, 3), (next_number, 1.5), (bigger, 1.5), (next_day, 3),
     (opposite, 3), (sound, 2), (baby, 1), (legs, 1), (lives, 1.5), (eats, 1.5), (color, 3), (mix, 1), (rhyme, 2), (plural, 1), (past, 1),
-    (spelling, 1), (language, 1), (continent, 1), (definition, 7), (how_to, 4), (common, 6), (listing, 3),
+    (spelling, 1), (language, 1), (continent, 1), (definition, 7), (how_to, 4), (common, 6), (listing, 4),
 ]  # fmt: skip
+
+
+SUMS: list[Maker] = [addition, addition, addition, subtraction, times]
+
+
+def make_sum(rng: random.Random) -> Fact:
+    return rng.choice(SUMS)(rng)
 
 
 def make_fact(rng: random.Random) -> Fact:

@@ -3,23 +3,15 @@
 OPENINGS = [
     "Once upon a time, there was {alook} {K} named {N}.",
     "Once upon a time, there was {atrait} {K} named {N}. {he} lived {home}.",
-    "Once upon a time there lived {alook} {K} called {N}.",
     "Once upon a time, {alook} {K} named {N} lived {home}.",
-    "Once upon a time, {home}, there lived {atrait} {K} named {N}.",
-    "Once upon a time, there was {aK} who lived {home}. [{his} name was {N}.|{he} was called {N}.]",
     "There once was {atrait} {K} named {N}. {he} lived {home}.",
     "Long ago, {atrait} {K} named {N} lived {home}.",
-    "Once there was {alook} {K} called {N} who lived {home}.",
     "{N} was {alook} {K} who lived {home}.",
-    "{N} was {atrait} {K}. {he} lived {home}.",
-    "{home}, there lived {alook} {K} named {N}.",
 ]
 SECOND = [
     "{N} loved to {love}.",
     "Every day, {he} loved to {love}.",
     "{he} was very {trait} and loved to {love}.",
-    "More than anything, {N} loved to {love}.",
-    "{N} was a very {trait} {K}.",
     "{he} liked to {love} with {his} friends.",
 ]
 ENDINGS = [
@@ -200,8 +192,8 @@ PLOTS = {
     ],
     "honesty": [
         [
-            DAY + " {N} was playing near {place} and broke {F}'s [window|cup|pot|chair]. Nobody saw it.",
-            DAY + " {N} took {food} from {F}'s table and ate it. {F} the {FK} did not see {him}.",
+            DAY + " {N} was playing near {place} and broke the [window|cup|pot|chair] of {F} the {FK}. Nobody saw it.",
+            DAY + " {N} took {food} from the table of {F} the {FK} and ate it. Nobody saw {him}.",
             DAY + " {N} lost {treasure} that belonged to {F} the {FK}.",
         ],
         [
@@ -232,7 +224,7 @@ PLOTS = {
             "Tomorrow was {N}'s birthday, and {he} was very excited.",
         ],
         [
-            "{he} went to see {his} friend {F} the {FK}, but {F} was not at home.",
+            "{he} looked everywhere, but nobody was at home.",
             "{he} looked for {his} friends, but {he} could not find anyone.",
             '"Has everyone forgotten me?" thought {N}. {he} felt sad.',
         ],
@@ -242,9 +234,9 @@ PLOTS = {
             "In the evening, {he} saw a light near {place}.",
         ],
         [
-            '"Surprise!" cried {F} and all the others. There was a big cake with candles.',
-            'All {his} friends jumped out. "Happy birthday, {N}!" they shouted.',
-            "There was {F}, with music and lights and a huge cake.",
+            '"Surprise!" cried {F} the {FK}. There was a big cake with candles.',
+            '{F} the {FK} and all {his} friends jumped out. "Happy birthday, {N}!" they shouted.',
+            "There was {F} the {FK}, with music and lights and a huge cake.",
         ],
         [
             "{F} gave {N} {treasure}. {N} loved it.",
@@ -282,13 +274,13 @@ PLOTS = {
     "adventure": [
         [
             DAY + " {N} found an old map. It showed the way to a treasure near {place}.",
-            DAY + ' {N} said to {F} the {FK}, "Let us go on an adventure!"',
+            DAY + ' {N} said, "Let us go to {place} and look for a treasure!"',
             "{N} had always wanted to see {place}. " + DAY + " {he} set out to find it.",
         ],
         [
-            "{he} packed {food} and started to walk. On the way {he} met {F} the {FK}, who came along.",
+            "{he} packed {food}, and {his} friend {F} the {FK} came along.",
             "{F} the {FK} went with {him}. They crossed a river and climbed a hill.",
-            "Together with {his} friend {F}, {aFK}, {he} went through the dark and over the stones.",
+            "Together with {his} friend {F} the {FK}, {he} went through the dark and over the stones.",
         ],
         [
             "It was a long way, and they got tired. But they did not stop.",
@@ -297,7 +289,7 @@ PLOTS = {
         ],
         [
             "At last they saw it: {treasure}, hidden under a tree!",
-            "At {place} they found a box. Inside was {treasure}.",
+            "There they found a box. Inside was {treasure}.",
             "In the end they found {treasure}. It was shining in the light.",
         ],
         [
@@ -329,7 +321,7 @@ PLOTS = {
         ],
         [
             "Slowly, {N} closed {his} eyes. Soon {he} was fast asleep.",
-            "Before the song was over, {N} was dreaming.",
+            "Before it was over, {N} was dreaming.",
             '"Good night, {N}," whispered {F}.',
         ],
     ],
@@ -352,7 +344,7 @@ PLOTS = {
         [
             "They worked together until everything was all right again.",
             "With the help of a long stick, {he} did it.",
-            "{N} helped {F} slowly and carefully, and brought {fhim} home.",
+            "Slowly and carefully, {N} helped {F} and brought {fhim} home.",
         ],
         [
             '"Thank you, {N}," said {F}. "One day I will help you, too."',

@@ -27,14 +27,12 @@ LOOKS = {"thing": words.THING_LOOKS, "person": words.PEOPLE_LOOKS}
 
 
 def hero_of(kind: str, rng: random.Random) -> Hero:
-    if kind in words.PEOPLE_HE:
-        return Hero(kind, rng.choice(words.NAMES_HE), "he", "person")
-    if kind in words.PEOPLE_SHE:
-        return Hero(kind, rng.choice(words.NAMES_SHE), "she", "person")
+    if kind in words.PEOPLE_HE + words.PEOPLE_SHE:
+        pronoun = "he" if kind in words.PEOPLE_HE else "she"
+        return Hero(kind, words.name_for(pronoun, rng), pronoun, "person")
     pronoun = rng.choice(["he", "she"])
-    names = words.NAMES_HE if pronoun == "he" else words.NAMES_SHE
     group = "thing" if kind in words.THINGS else "water" if kind in words.WATER_ANIMALS else "animal"
-    return Hero(kind, rng.choice(names), pronoun, group)
+    return Hero(kind, words.name_for(pronoun, rng), pronoun, group)
 
 
 def random_kind(rng: random.Random) -> str:
@@ -48,14 +46,11 @@ def make_story(
     rng: random.Random,
     kind: str | None = None,
     friend_kind: str | None = None,
-    name: tuple[str, str] | None = None,
     theme: str | None = None,
     trait: str | None = None,
 ) -> Story:
-    """`name` is a name with its pronoun; what is None is drawn."""
+    """What is None is drawn."""
     hero = hero_of(kind or random_kind(rng), rng)
-    if name:
-        hero = Hero(hero.kind, name[0], name[1], hero.group)
     friend_kinds = sorted(words.WATER_ANIMALS) if hero.group == "water" else words.ANIMALS
     friend = hero_of(friend_kind or rng.choice([k for k in friend_kinds if k != hero.kind]), rng)
     while friend.name == hero.name:
@@ -86,18 +81,26 @@ WATER_LOVES = ["splash in the water", "make new friends", "help others", "play h
 
 def parts_of(theme: str, trait: str | None, rng: random.Random) -> list[str]:
     parts = [rng.choice(plots.OPENINGS)]
-    if rng.random() < 0.75:
+    if rng.random() < 0.5:
         parts.append(rng.choice(plots.SECOND))
     parts += [rng.choice(choices) for choices in plots.PLOTS[theme]]
-    if rng.random() < 0.8:
+    if rng.random() < 0.7:
         parts.append(rng.choice(plots.MORALS[theme] + plots.ENDINGS))
     return parts
 
 
 def story_request(rng: random.Random) -> tuple[str, Story]:
     """What a user asks for, and a story that answers it."""
-    makers: list[Callable[[random.Random], tuple[str, Story]]] = [about_kind, about_two, about_named, about_theme, about_trait, about_any]
-    return rng.choices(makers, [10, 3, 3, 3, 3, 2])[0](rng)
+    makers: list[Callable[[random.Random], tuple[str, Story]]] = [
+        about_kind,
+        about_two,
+        about_named,
+        about_theme,
+        about_trait,
+        about_any,
+        about_thing,
+    ]
+    return rng.choices(makers, [9, 4, 5, 2, 4, 2, 3])[0](rng)
 
 
 def about_kind(rng: random.Random) -> tuple[str, Story]:
@@ -106,8 +109,14 @@ def about_kind(rng: random.Random) -> tuple[str, Story]:
 
 
 def about_two(rng: random.Random) -> tuple[str, Story]:
-    story = make_story(rng, friend_kind=rng.choice(words.ANIMALS))
-    return wish(f"{a(story.hero.noun)} and {a(story.friend.noun)}", rng), story
+    """Of two heroes; one request in three names them."""
+    story = make_story(rng, friend_kind=random_kind(rng))
+    while story.friend.name not in story.text or story.friend.kind == story.hero.kind:
+        story = make_story(rng, friend_kind=random_kind(rng))
+    heroes = [a(hero.noun) for hero in (story.hero, story.friend)]
+    if rng.random() < 0.33:
+        heroes = [f"{noun} named {hero.name}" for noun, hero in zip(heroes, (story.hero, story.friend), strict=True)]
+    return wish(" and ".join(heroes), rng), story
 
 
 def about_named(rng: random.Random) -> tuple[str, Story]:
@@ -125,6 +134,12 @@ def about_trait(rng: random.Random) -> tuple[str, Story]:
 def about_theme(rng: random.Random) -> tuple[str, Story]:
     theme = rng.choice(list(plots.PLOTS))
     return wish(rng.choice(plots.THEME_NAMES[theme]), rng), make_story(rng, theme=theme)
+
+
+def about_thing(rng: random.Random) -> tuple[str, Story]:
+    story = make_story(rng, theme="finding")
+    subject = rng.choice(["{} who found {}", "{} and {}", "{} that finds {}"])
+    return wish(subject.format(a(story.hero.noun), story.thing), rng), story
 
 
 def about_any(rng: random.Random) -> tuple[str, Story]:
