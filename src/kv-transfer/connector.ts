@@ -27,7 +27,7 @@ export type TransferOrder =
    * them any more. 0: none came.
    */
   | { readonly kind: 'loaded'; readonly transferId: number; readonly numTokens: number }
-  /** The blocks that were held for sending can be reused. */
+  /** The blocks that were held for sending can be reused, and those computed from now on are not held. */
   | { readonly kind: 'release'; readonly transferId: number };
 
 export interface TransferRequest {
@@ -70,6 +70,8 @@ export interface ConnectorContext {
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
   readonly order: (order: TransferOrder) => void;
+  /** Gets what a person should know, such as an instance of another model. */
+  readonly warn?: (message: string) => void;
 }
 
 /** Two instances can exchange blocks where all of this is equal. */

@@ -1,0 +1,259 @@
+// kv_connector P2pNcclConnector: decides for each request whether its blocks go, come or neither, and wires the two
+// sides to peers, native threads and the engine. create-connector.ts makes one an instance.
+
+import { randomBytes } from 'node:crypto';
+import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
+import { formatAddress } from '../address.ts';
+import type {
+  ConnectorContext,
+  KvConnector,
+  KvTransferStats,
+  RequestTransfer,
+  TransferNotice,
+  TransferRequest,
+} from '../connector.ts';
+import { curveKeys } from '../curve.ts';
+import { parseRequestId, type TransferId } from '../request-id.ts';
+import { openMover } from '../transports/native-mover.ts';
+import type { BlockMover } from './block-mover.ts';
+import { DEADLINES, type Deadlines } from './deadlines.ts';
+import { DecodeSide } from './decode-side.ts';
+import { identityOf } from './identity.ts';
+import { Links } from './links.ts';
+import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import type { Peer } from './peer.ts';
+import { type PeerHandlers, Peers } from './peers.ts';
+import { PrefillSide } from './prefill-side.ts';
+import { ReceiveMemory } from './receive-memory.ts';
+import { idOfKey, isKeyOf, promptHash, transferKey } from './transfer-key.ts';
+
+/** Transfers that are open at once, in both directions; requests beyond are ordinary ones. */
+const MAX_OPEN = 4096;
+/** The native threads number sends with 32 bits. */
+const MAX_TRANSFER_ID = 2 ** 31 - 1;
+
+/** The parts of a connector, those that come later null until they are there. */
+interface Parts {
+  readonly address: string;
+  readonly mover: BlockMover;
+  readonly memory: ReceiveMemory;
+  readonly peers: Peers;
+  readonly links: Links;
+  readonly prefill: PrefillSide;
+  readonly decode: DecodeSide;
+}
+
+export class P2pConnector implements KvConnector {
+  readonly #config: KvTransferConfig;
+  readonly #blockSize: number;
+  readonly #parts: Parts;
+  readonly #timer: NodeJS.Timeout;
+  #lastTransferId = 0;
+  #isClosed = false;
+
+  private constructor(config: KvTransferConfig, context: ConnectorContext, sweep: number, parts: Parts) {
+    this.#config = config;
+    this.#blockSize = context.geometry.blockSize;
+    this.#parts = parts;
+    this.#timer = setInterval(() => this.#sweep(), sweep).unref();
+  }
+
+  /** @throws ConfigError where its address or port cannot be bound. */
+  static async start(
+    config: KvTransferConfig,
+    context: ConnectorContext,
+    deadlines: Deadlines = DEADLINES,
+  ): Promise<P2pConnector> {
+    const { geometry, memoryToken, order, warn = () => {} } = context;
+    const slotBytes = geometry.layers * geometry.pieceBytes;
+    const listens = config.role !== 'kv_producer';
+    const memory = listens
+      ? new ReceiveMemory(config.bufferBytes, config.poolBytes, slotBytes)
+      : new ReceiveMemory(0, 0, slotBytes);
+    const late: { parts: Parts | null } = { parts: null };
+    const { ip, port, transport } = config;
+    const receiveBytes = memory.bytes;
+    const mover = openMover(
+      { memoryToken, receiveBytes, ip, transport, listens },
+      {
+        sent: (transferId) => late.parts?.prefill.sent(transferId),
+        received: (ticket) => late.parts?.decode.received(ticket),
+        corrupt: (ticket) => late.parts?.decode.corrupt(ticket),
+        linkDown: (link) => {
+          late.parts?.links.down(link);
+          late.parts?.prefill.linkDown(link);
+        },
+      },
+    );
+    const address = formatAddress(config);
+    const epoch = randomBytes(8).toString('hex');
+    const own = identityOf(geometry, { epoch, address, endpoints: mover.endpoints });
+    const keys = config.secret === null ? null : curveKeys(config.secret);
+    try {
+      const peers = await Peers.open({ ip, port, keys }, own, deadlines, handlers(late, config, warn));
+      const links = new Links(mover);
+      const shared = { mover, peers, deadlines, order };
+      const { sendType, bufferBytes: holdBytes } = config;
+      const prefill = new PrefillSide({ ...shared, links, sendType, holdBytes, slotBytes });
+      const decode = new DecodeSide({ ...shared, memory, blockSize: geometry.blockSize });
+      late.parts = { address, mover, memory, peers, links, prefill, decode };
+      return new P2pConnector(config, context, deadlines.sweep, late.parts);
+    } catch (error) {
+      mover.close();
+      throw error;
+    }
+  }
+
+  get stats(): KvTransferStats {
+    const { mover, memory, peers, prefill, decode } = this.#parts;
+    const { bytesSent, bytesReceived } = this.#isClosed ? { bytesSent: 0, bytesReceived: 0 } : mover;
+    return {
+      send: { ...prefill.ended, bytes: bytesSent, holding: prefill.size },
+      receive: decode.stats.snapshot(memory, bytesReceived),
+      peers: peers.size,
+    };
+  }
+
+  open(request: TransferRequest): RequestTransfer | null {
+    const id = parseRequestId(request.requestId);
+    if (id === null || this.#isClosed) return null;
+    const way = this.#wayOf(id);
+    if (way === null || request.promptTokenIds.length < 2) return null;
+    return way === 'send' ? this.#openSend(id, request) : this.#openLoad(id, request);
+  }
+
+  notice(notice: TransferNotice): void {
+    this.#parts.decode.notice(notice);
+  }
+
+  cancel(requestId: string): void {
+    const id = parseRequestId(requestId);
+    if (id === null) return;
+    const isMeant = (key: string) => isKeyOf(key, id);
+    this.#parts.prefill.cancel(isMeant);
+    this.#parts.decode.cancel(isMeant);
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    const { prefill, decode, peers, mover } = this.#parts;
+    clearInterval(this.#timer);
+    prefill.close();
+    decode.close();
+    peers.close();
+    this.#isClosed = true;
+    mover.close();
+    // What waited for the native threads is told that they have ended.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /** kv_both does what the addresses in the id say. */
+  #wayOf({ prefill, decode }: TransferId): 'send' | 'load' | null {
+    const { role } = this.#config;
+    const own = this.#parts.address;
+    const other = role === 'kv_producer' || (role === 'kv_both' && prefill === own) ? decode : prefill;
+    if (other === own) return null;
+    if (role === 'kv_producer') return 'send';
+    if (role === 'kv_consumer') return 'load';
+    if (prefill === own) return 'send';
+    return decode === own ? 'load' : null;
+  }
+
+  #openSend(id: TransferId, request: TransferRequest): RequestTransfer | null {
+    const { promptTokenIds, promptIndex, numSamples, maxTokens } = request;
+    const mostTokens = promptTokenIds.length - 1;
+    // Where more than one token is made here, the block that the prompt does not fill is written to again.
+    const numTokens = maxTokens === 1 ? mostTokens : mostTokens - (mostTokens % this.#blockSize);
+    if (numTokens === 0 || this.#isFull()) return null;
+    const about = {
+      transferId: this.#nextTransferId(),
+      key: transferKey(id, promptIndex),
+      address: id.decode,
+      numTokens,
+      numBlocks: Math.ceil(numTokens / this.#blockSize),
+      hash: promptHash(promptTokenIds),
+    };
+    return this.#parts.prefill.open(about, numSamples);
+  }
+
+  #openLoad(id: TransferId, request: TransferRequest): RequestTransfer | null {
+    const { promptTokenIds, promptIndex, numSamples, mayLoad } = request;
+    const key = transferKey(id, promptIndex);
+    if (!mayLoad || this.#isFull()) {
+      this.#parts.decode.discard(key, id.prefill);
+      return null;
+    }
+    return this.#parts.decode.open({
+      key,
+      hash: promptHash(promptTokenIds),
+      address: id.prefill,
+      numTokens: promptTokenIds.length - 1,
+      transferIds: Array.from({ length: numSamples }, () => this.#nextTransferId()),
+    });
+  }
+
+  #isFull(): boolean {
+    return isFull(this.#parts);
+  }
+
+  #nextTransferId(): number {
+    this.#lastTransferId = (this.#lastTransferId % MAX_TRANSFER_ID) + 1;
+    return this.#lastTransferId;
+  }
+
+  #sweep(): void {
+    const { prefill, decode, peers } = this.#parts;
+    const now = Date.now();
+    prefill.sweep(now);
+    decode.sweep(now);
+    peers.sweep(now);
+  }
+}
+
+function isFull({ prefill, decode }: Parts): boolean {
+  return prefill.size + decode.size >= MAX_OPEN;
+}
+
+/** What peers say, to the side that it is for. */
+function handlers(
+  late: { readonly parts: Parts | null },
+  { role }: KvTransferConfig,
+  warn: (message: string) => void,
+): PeerHandlers {
+  return {
+    asked: (peer, message) =>
+      late.parts === null
+        ? { type: 'refused', code: 'bound', reason: 'this instance is starting' }
+        : answerOf(late.parts, role, peer, message),
+    told: (peer, { type, key }) => {
+      late.parts?.prefill.told(peer, { type, key });
+      if (type === 'cancel') late.parts?.decode.cancelled(peer, key);
+    },
+    gone: (address) => {
+      late.parts?.prefill.gone(address);
+      late.parts?.decode.gone(address);
+    },
+    restarted: (address) => {
+      late.parts?.links.close(address);
+      late.parts?.prefill.restarted(address);
+      late.parts?.decode.restarted(address);
+    },
+    closed: (address) => late.parts?.links.close(address),
+    warn,
+  };
+}
+
+function answerOf(
+  parts: Parts,
+  role: KvTransferConfig['role'],
+  peer: Peer,
+  message: MessageOf<'reserve' | 'pull'>,
+): Unnumbered<Answer> {
+  if (message.type === 'pull') return parts.prefill.pulled(peer, message);
+  const id = idOfKey(message.key);
+  const isForMe = id?.prefill === peer.address && id.decode === parts.address;
+  if (role === 'kv_producer' || !isForMe) {
+    return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer between the two` };
+  }
+  return isFull(parts) ? { type: 'full' } : parts.decode.reserved(peer, message);
+}

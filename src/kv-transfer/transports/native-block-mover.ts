@@ -1,0 +1,186 @@
+// Moves blocks with the native threads: their events become promises. It chooses the kind of link to a peer - shared
+// memory where both are on one host, else TCP - and is the only file of KV transfer that knows the addon.
+
+import type { TransportChoice } from '../../config/kv-transfer-config.ts';
+import { ConfigError } from '../../errors.ts';
+import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
+import type { BlockMover, MoverEvents } from '../p2p/block-mover.ts';
+import type { Endpoints } from '../p2p/identity.ts';
+
+/** One socket of a fast network does not fill it: the kernel copies on one core a socket. */
+const TCP_SOCKETS = 2;
+
+export interface MoverOptions {
+  /** Names the KV memory, once. */
+  readonly memoryToken: bigint;
+  readonly receiveBytes: number;
+  readonly transport: TransportChoice;
+  /** Address of the TCP listener; null where nothing is received. */
+  readonly listenIp: string | null;
+  /** A link that is not up by then is given up. */
+  readonly connectTimeoutMs: number;
+}
+
+/** A connection that is being made. */
+interface Opening {
+  readonly resolve: (link: number | null) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+export class NativeBlockMover implements BlockMover {
+  readonly endpoints: Endpoints;
+  readonly #engine: NativeTransferEngine;
+  readonly #options: MoverOptions;
+  readonly #events: MoverEvents;
+  readonly #openings = new Map<number, Opening>();
+  readonly #closingSends = new Map<number, () => void>();
+  readonly #closingReceives = new Map<bigint, () => void>();
+  readonly #loads = new Map<number, (isIntact: boolean) => void>();
+  #nextLoad = 1;
+  #isClosed = false;
+
+  /** @throws ConfigError where the listener's address cannot be had. */
+  constructor(options: MoverOptions, events: MoverEvents) {
+    const { memoryToken, receiveBytes, transport, listenIp } = options;
+    this.#options = options;
+    this.#events = events;
+    const tcp = listenIp === null || transport === 'shm' ? null : { host: listenIp, port: 0 };
+    const shm = listenIp !== null && transport !== 'tcp';
+    try {
+      const { TransferEngine } = loadNative();
+      this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, () => this.#takeEvents());
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new ConfigError(`KV transfer cannot start: ${reason}`, { param: 'kv-transfer-config', cause: error });
+    }
+    this.endpoints = this.#engine.endpoints;
+  }
+
+  get bytesSent(): number {
+    return this.#isClosed ? 0 : this.#engine.bytesSent;
+  }
+
+  get bytesReceived(): number {
+    return this.#isClosed ? 0 : this.#engine.bytesReceived;
+  }
+
+  /** A peer of another host has a shared-memory endpoint too, which does not answer here. */
+  async connect({ shm, tcp }: Endpoints): Promise<number | null> {
+    const { transport } = this.#options;
+    const local = shm !== null && transport !== 'tcp' ? await this.#connect('shm', shm) : null;
+    if (local !== null || tcp === null || transport === 'shm') return local;
+    return this.#connect('tcp', tcp);
+  }
+
+  disconnect(link: number): void {
+    if (!this.#isClosed) this.#engine.disconnect(link);
+  }
+
+  openSend(transferId: number, numBlocks: number): void {
+    this.#engine.openSend(transferId, numBlocks);
+  }
+
+  grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
+    this.#engine.grant(transferId, link, ticket, firstBlock);
+  }
+
+  closeSend(transferId: number): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#closingSends.set(transferId, resolve);
+      this.#engine.closeSend(transferId);
+    });
+  }
+
+  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
+    this.#engine.openReceive(ticket, firstBlock, offsets);
+  }
+
+  progress(ticket: bigint): number {
+    return this.#isClosed ? 0 : this.#engine.progress(ticket);
+  }
+
+  closeReceive(ticket: bigint): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#closingReceives.set(ticket, resolve);
+      this.#engine.closeReceive(ticket);
+    });
+  }
+
+  load(ticket: bigint, firstBlock: number, blocks: Int32Array): Promise<boolean> {
+    if (this.#isClosed) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const load = this.#nextLoad++;
+      this.#loads.set(load, resolve);
+      this.#engine.load(load, ticket, firstBlock, blocks);
+    });
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#engine.close();
+    for (const link of [...this.#openings.keys()]) this.#opened(link, null);
+    for (const resolve of [...this.#closingSends.values(), ...this.#closingReceives.values()]) resolve();
+    for (const resolve of this.#loads.values()) resolve(false);
+  }
+
+  #connect(kind: 'shm' | 'tcp', address: string): Promise<number | null> {
+    if (this.#isClosed) return Promise.resolve(null);
+    return new Promise((resolve) => {
+      const link = this.#engine.connect(kind, address, TCP_SOCKETS);
+      const timer = setTimeout(() => this.disconnect(link), this.#options.connectTimeoutMs);
+      this.#openings.set(link, { resolve, timer });
+    });
+  }
+
+  #opened(link: number, result: number | null): boolean {
+    const opening = this.#openings.get(link);
+    if (opening === undefined) return false;
+    this.#openings.delete(link);
+    clearTimeout(opening.timer);
+    opening.resolve(result);
+    return true;
+  }
+
+  #takeEvents(): void {
+    if (this.#isClosed) return;
+    for (const event of this.#engine.takeEvents()) this.#handle(event);
+  }
+
+  #handle(event: NativeTransferEvent): void {
+    switch (event.type) {
+      case 'linkUp':
+        this.#opened(event.link, event.link);
+        break;
+      case 'linkDown':
+        if (!this.#opened(event.link, null)) this.#events.linkDown(event.link, event.reason);
+        break;
+      case 'sent':
+        this.#events.sent(event.send);
+        break;
+      case 'sendClosed':
+        settle(this.#closingSends, event.send, undefined);
+        break;
+      case 'received':
+        this.#events.received(event.ticket);
+        break;
+      case 'corrupt':
+        this.#events.corrupt(event.ticket);
+        break;
+      case 'receiveClosed':
+        settle(this.#closingReceives, event.ticket, undefined);
+        break;
+      case 'loaded':
+        settle(this.#loads, event.load, event.isIntact);
+        break;
+    }
+  }
+}
+
+function settle<K, V>(waiting: Map<K, (value: V) => void>, key: K, value: V): void {
+  const resolve = waiting.get(key);
+  waiting.delete(key);
+  resolve?.(value);
+}
