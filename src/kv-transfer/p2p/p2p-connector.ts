@@ -14,7 +14,7 @@ import type {
 } from '../connector.ts';
 import { curveKeys } from '../curve.ts';
 import { parseRequestId, type TransferId } from '../request-id.ts';
-import { openMover } from '../transports/native-mover.ts';
+import { NativeBlockMover } from '../transports/native-block-mover.ts';
 import type { BlockMover } from './block-mover.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
 import { DecodeSide } from './decode-side.ts';
@@ -73,8 +73,10 @@ export class P2pConnector implements KvConnector {
     const late: { parts: Parts | null } = { parts: null };
     const { ip, port, transport } = config;
     const receiveBytes = memory.bytes;
-    const mover = openMover(
-      { memoryToken, receiveBytes, ip, transport, listens },
+    const listenIp = listens ? ip : null;
+    const connectTimeoutMs = deadlines.answer;
+    const mover = new NativeBlockMover(
+      { memoryToken, receiveBytes, transport, listenIp, connectTimeoutMs },
       {
         sent: (transferId) => late.parts?.prefill.sent(transferId),
         received: (ticket) => late.parts?.decode.received(ticket),
@@ -106,10 +108,9 @@ export class P2pConnector implements KvConnector {
 
   get stats(): KvTransferStats {
     const { mover, memory, peers, prefill, decode } = this.#parts;
-    const { bytesSent, bytesReceived } = this.#isClosed ? { bytesSent: 0, bytesReceived: 0 } : mover;
     return {
-      send: { ...prefill.ended, bytes: bytesSent, holding: prefill.size },
-      receive: decode.stats.snapshot(memory, bytesReceived),
+      send: { ...prefill.ended, bytes: mover.bytesSent, holding: prefill.size },
+      receive: decode.stats.snapshot(memory, mover.bytesReceived),
       peers: peers.size,
     };
   }
