@@ -308,7 +308,6 @@ function requireAddon(path: string): unknown {
 
 function isNative(value: unknown): value is Native {
   if (typeof value !== 'object' || value === null) return false;
-  return ['Backend', 'instructionSets', 'physicalCores'].every(
-    (name) => typeof Reflect.get(value, name) === 'function',
-  );
+  const names = ['Backend', 'KvMemory', 'TransferEngine', 'crc32c', 'instructionSets', 'physicalCores'];
+  return names.every((name) => typeof Reflect.get(value, name) === 'function');
 }

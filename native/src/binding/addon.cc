@@ -1,7 +1,10 @@
 // The addon's surface: the Backend class and what this machine has. src/native/native.ts types it.
 
 #include "binding/backend.h"
+#include "binding/kv_memory.h"
+#include "binding/transfer.h"
 #include "threads/topology.h"
+#include "transfer/crc32c.h"
 
 namespace {
 
@@ -16,8 +19,16 @@ Napi::Value physicalCores(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), svc::physicalCores());
 }
 
+Napi::Value crc32c(const Napi::CallbackInfo& info) {
+  const auto bytes = info[0].As<Napi::Uint8Array>();
+  return Napi::Number::New(info.Env(), svc::transfer::crc32c(bytes.Data(), bytes.ByteLength()));
+}
+
 Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
   exports.Set("Backend", svc::Backend::define(env));
+  exports.Set("KvMemory", svc::KvMemoryObject::define(env));
+  exports.Set("TransferEngine", svc::TransferEngine::define(env));
+  exports.Set("crc32c", Napi::Function::New(env, crc32c));
   exports.Set("instructionSets", Napi::Function::New(env, instructionSets));
   exports.Set("physicalCores", Napi::Function::New(env, physicalCores));
   return exports;

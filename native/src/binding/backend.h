@@ -11,6 +11,7 @@
 #include "cpu/paged_attention.h"
 #include "memory/mapped_file.h"
 #include "threads/pool.h"
+#include "transfer/send_table.h"
 
 namespace svc {
 
@@ -34,6 +35,8 @@ struct BackendState {
   std::vector<Embedding> embeddings;
   std::vector<std::vector<float>> vectors;
   std::vector<cpu::KvCache> caches;
+  /// Of the cache whose feed is open.
+  std::shared_ptr<transfer::SendTable> feed;
   cpu::AttentionMemory attentionMemory;
 };
 
@@ -65,6 +68,11 @@ class Backend : public Napi::ObjectWrap<Backend> {
   Napi::Value weightBytes(const Info&);
   Napi::Value growArena(const Info&);
   Napi::Value close(const Info&);
+
+  // feed.cc
+  Napi::Value openFeed(const Info&);
+  Napi::Value feedStep(const Info&);
+  Napi::Value feedLayer(const Info&);
 
   // products.cc
   Napi::Value linear(const Info&);

@@ -128,7 +128,7 @@ Napi::Value Backend::makeVector(const Info& info) {
   return indexOfLast(info.Env(), state().vectors);
 }
 
-/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype)
+/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared)
 Napi::Value Backend::makeKvCache(const Info& info) {
   const int layers = sizeFrom(info[0], "layers"), blocks = sizeFrom(info[1], "blocks");
   const int blockSize = sizeFrom(info[2], "blockSize"), kvHeads = sizeFrom(info[3], "kvHeads");
@@ -136,7 +136,7 @@ Napi::Value Backend::makeKvCache(const Info& info) {
   if (blockSize % cpu::kLanes != 0) throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(blockSize));
   if (headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(headDim));
   state().caches.push_back(
-      cpu::makeKvCache(layers, blocks, blockSize, kvHeads, headDim, computeDType(info[5])));
+      cpu::makeKvCache(layers, blocks, blockSize, kvHeads, headDim, computeDType(info[5]), info[6].ToBoolean()));
   return indexOfLast(info.Env(), state().caches);
 }
 

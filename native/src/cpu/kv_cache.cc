@@ -28,7 +28,7 @@ void scatterValueBf16(char* tile, const KvLayout& kv, int lane, const char* valu
 
 }  // namespace
 
-KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int headDim, DType dtype) {
+KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int headDim, DType dtype, bool isShared) {
   KvLayout kv{};
   kv.headDim = headDim;
   kv.valueDims = static_cast<int>(roundUp(headDim, kLanes));
@@ -41,7 +41,12 @@ KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int head
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
   kv.blockBytes = (kv.keyHeadBytes + kv.valueHeadBytes) * kvHeads;
   const size_t bytes = kv.blockBytes * blocks * layers;
-  return KvCache{kv, dtype, layers, blocks, kvHeads, Pages(bytes)};
+  if (isShared) {
+    auto pages = std::make_shared<SharedPages>(bytes);
+    return KvCache{kv, dtype, layers, blocks, kvHeads, pages->data(), Pages(), pages};
+  }
+  Pages pages(bytes);
+  return KvCache{kv, dtype, layers, blocks, kvHeads, pages.data(), std::move(pages), nullptr};
 }
 
 void storeKv(ThreadPool& pool, const KernelSet& set, const KvCache& cache, int layer, Rows k, Rows v,

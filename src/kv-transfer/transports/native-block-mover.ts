@@ -7,7 +7,7 @@ import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from 
 import type { BlockMover, MoverEvents } from '../p2p/block-mover.ts';
 import type { Endpoints } from '../p2p/identity.ts';
 
-/** One socket of a fast network does not fill it: the kernel copies on one core a socket. */
+/** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
 
 export interface MoverOptions {
@@ -51,7 +51,10 @@ export class NativeBlockMover implements BlockMover {
       this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, () => this.#takeEvents());
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new ConfigError(`KV transfer cannot start: ${reason}`, { param: 'kv-transfer-config', cause: error });
+      throw new ConfigError(`KV transfer cannot start: ${reason}`, {
+        param: 'kv-transfer-config',
+        cause: error,
+      });
     }
     this.endpoints = this.#engine.endpoints;
   }
@@ -77,11 +80,11 @@ export class NativeBlockMover implements BlockMover {
   }
 
   openSend(transferId: number, numBlocks: number): void {
-    this.#engine.openSend(transferId, numBlocks);
+    if (!this.#isClosed) this.#engine.openSend(transferId, numBlocks);
   }
 
   grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
-    this.#engine.grant(transferId, link, ticket, firstBlock);
+    if (!this.#isClosed) this.#engine.grant(transferId, link, ticket, firstBlock);
   }
 
   closeSend(transferId: number): Promise<void> {
@@ -93,7 +96,7 @@ export class NativeBlockMover implements BlockMover {
   }
 
   openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
-    this.#engine.openReceive(ticket, firstBlock, offsets);
+    if (!this.#isClosed) this.#engine.openReceive(ticket, firstBlock, offsets);
   }
 
   progress(ticket: bigint): number {

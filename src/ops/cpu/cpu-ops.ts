@@ -13,6 +13,7 @@ import type {
   IdLists,
   KvCache,
   KvCacheShape,
+  KvFeed,
   LinearPart,
   LinearWeight,
   LogitEdits,
@@ -67,8 +68,18 @@ export class CpuOps implements Ops {
     return new CpuVector(this.native, this.native.makeVector(values), values.length);
   }
 
-  makeKvCache(shape: KvCacheShape): KvCache {
-    return this.guard(() => new CpuKvCache(this.native, shape));
+  makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
+    return this.guard(() => new CpuKvCache(this.native, shape, isShared));
+  }
+
+  openFeed(cache: KvCache): KvFeed {
+    const { native } = this;
+    const token = this.guard(() => native.openFeed(this.own('openFeed', cache, CpuKvCache).index));
+    return {
+      token,
+      step: (sends) => native.feedStep(sends),
+      layer: (layer) => native.feedLayer(layer),
+    };
   }
 
   close(): void {

@@ -110,11 +110,11 @@ export class CpuKvCache extends Handle implements KvCache {
   readonly shape: KvCacheShape;
   readonly blockBytes: number;
 
-  constructor(native: NativeBackend, shape: KvCacheShape) {
+  constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
-    super(native, native.makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype));
+    super(native, native.makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared));
     this.shape = shape;
     this.blockBytes = native.kvBlockBytes(this.index);
   }

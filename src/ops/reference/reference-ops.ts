@@ -1,7 +1,7 @@
 // The reference backend: plain TypeScript that defines what each op means. Every other backend is tested against
 // it, and it serves where no native addon could be built.
 
-import { ShapeError } from '../../errors.ts';
+import { ConfigError, ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
 import type {
   AttentionBatch,
@@ -62,6 +62,13 @@ export class ReferenceOps implements Ops {
 
   makeKvCache(shape: KvCacheShape): KvCache {
     return new HostKvCache(shape);
+  }
+
+  openFeed(): never {
+    throw new ConfigError(
+      'KV transfer needs the native backend: install make and g++, run `npm run build`, and leave --device auto or cpu',
+      { param: 'kv-transfer-config' },
+    );
   }
 
   /** All memory is JavaScript's own and goes with its last reference. */

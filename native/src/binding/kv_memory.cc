@@ -1,0 +1,85 @@
+#include "binding/kv_memory.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "binding/checked.h"
+#include "transfer/memory_tokens.h"
+
+namespace svc {
+
+void feedStep(transfer::SendTable& table, const Napi::CallbackInfo& info) {
+  const auto entries = info[0].As<Napi::Int32Array>();
+  if (!table.feedStep(entries.Data(), static_cast<int64_t>(entries.ElementLength()))) {
+    throw Napi::RangeError::New(info.Env(), "feedStep: expected [send, first, count, blocks...] inside the transfer");
+  }
+}
+
+void feedLayer(transfer::SendTable& table, const Napi::CallbackInfo& info) {
+  table.feedLayer(static_cast<uint32_t>(integerArgument(info, 0, 0, table.memory.layers - 1, "feedLayer: a layer")));
+}
+
+Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table) {
+  return Napi::BigInt::New(env, transfer::MemoryTokens::ofProcess().give(table));
+}
+
+Napi::Function KvMemoryObject::define(Napi::Env env) {
+  return DefineClass(env, "KvMemory",
+                     {
+                         InstanceMethod<&KvMemoryObject::openFeed>("openFeed"),
+                         InstanceMethod<&KvMemoryObject::feedStep>("feedStep"),
+                         InstanceMethod<&KvMemoryObject::feedLayer>("feedLayer"),
+                         InstanceMethod<&KvMemoryObject::write>("write"),
+                         InstanceMethod<&KvMemoryObject::read>("read"),
+                     });
+}
+
+KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<KvMemoryObject>(info) {
+  const auto layers = static_cast<uint32_t>(integerArgument(info, 0, 1, 1 << 16, "KvMemory: layers"));
+  const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, 1 << 30, "KvMemory: blocks"));
+  const auto pieceBytes = static_cast<size_t>(integerArgument(info, 2, 1, 1 << 30, "KvMemory: bytes of a piece"));
+  checked(info, [&] {
+    auto pages = std::make_shared<SharedPages>(pieceBytes * blocks * layers);
+    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(pages), layers, blocks, pieceBytes));
+    return info.Env().Undefined();
+  });
+}
+
+Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) { return giveToken(info.Env(), table_); }
+
+Napi::Value KvMemoryObject::feedStep(const Napi::CallbackInfo& info) {
+  svc::feedStep(*table_, info);
+  return info.Env().Undefined();
+}
+
+Napi::Value KvMemoryObject::feedLayer(const Napi::CallbackInfo& info) {
+  svc::feedLayer(*table_, info);
+  return info.Env().Undefined();
+}
+
+char* KvMemoryObject::pieceAt(const Napi::CallbackInfo& info) const {
+  const transfer::KvMemory& memory = table_->memory;
+  const auto layer = integerArgument(info, 0, 0, memory.layers - 1, "KvMemory: a layer");
+  const auto block = integerArgument(info, 1, 0, memory.blocks - 1, "KvMemory: a block");
+  return memory.piece(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
+}
+
+Napi::Value KvMemoryObject::write(const Napi::CallbackInfo& info) {
+  char* piece = pieceAt(info);
+  const auto bytes = info[2].As<Napi::Uint8Array>();
+  if (bytes.ByteLength() != table_->memory.pieceBytes) {
+    throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one piece");
+  }
+  std::memcpy(piece, bytes.Data(), bytes.ByteLength());
+  return info.Env().Undefined();
+}
+
+Napi::Value KvMemoryObject::read(const Napi::CallbackInfo& info) {
+  const char* piece = pieceAt(info);
+  const size_t size = table_->memory.pieceBytes;
+  auto bytes = Napi::Uint8Array::New(info.Env(), size);
+  std::memcpy(bytes.Data(), piece, size);
+  return bytes;
+}
+
+}  // namespace svc

@@ -1,0 +1,34 @@
+// KV memory without a backend, for tests and for instances without a model; and the feed that it shares with a backend.
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+
+#include "transfer/send_table.h"
+
+namespace svc {
+
+/// Passes a step's entries to the table. Throws ArgumentError where they do not fit.
+void feedStep(transfer::SendTable& table, const Napi::CallbackInfo& info);
+void feedLayer(transfer::SendTable& table, const Napi::CallbackInfo& info);
+Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table);
+
+class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  /// new KvMemory(layers, blocks, pieceBytes)
+  explicit KvMemoryObject(const Napi::CallbackInfo& info);
+
+ private:
+  Napi::Value openFeed(const Napi::CallbackInfo&);
+  Napi::Value feedStep(const Napi::CallbackInfo&);
+  Napi::Value feedLayer(const Napi::CallbackInfo&);
+  Napi::Value write(const Napi::CallbackInfo&);
+  Napi::Value read(const Napi::CallbackInfo&);
+  char* pieceAt(const Napi::CallbackInfo& info) const;
+
+  std::shared_ptr<transfer::SendTable> table_;
+};
+
+}  // namespace svc

@@ -1,0 +1,253 @@
+#include "binding/transfer.h"
+
+#include "binding/checked.h"
+#include "transfer/memory_tokens.h"
+
+namespace svc {
+
+using transfer::Event;
+using transfer::EventKind;
+
+namespace {
+
+constexpr int64_t kMaxId = UINT32_MAX;
+constexpr int64_t kMaxBlocks = 1 << 24;
+constexpr int64_t kMaxSockets = 16;
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
+
+uint64_t ticketArgument(const Napi::CallbackInfo& info, size_t index) {
+  bool isLossless = false;
+  const uint64_t ticket = info[index].IsBigInt() ? info[index].As<Napi::BigInt>().Uint64Value(&isLossless) : 0;
+  if (!isLossless) throw Napi::TypeError::New(info.Env(), "a ticket is a bigint of 64 bits without sign");
+  return ticket;
+}
+
+uint32_t idArgument(const Napi::CallbackInfo& info, size_t index, const char* what) {
+  return static_cast<uint32_t>(integerArgument(info, index, 0, kMaxId, what));
+}
+
+const transfer::Transport& transportArgument(const Napi::CallbackInfo& info, size_t index) {
+  const std::string kind = info[index].ToString();
+  if (kind == "shm") return transfer::shmTransport();
+  if (kind == "tcp") return transfer::tcpTransport();
+  throw Napi::RangeError::New(info.Env(), "a link is shm or tcp, got " + kind);
+}
+
+std::vector<transfer::Listener> listen(const Napi::Object& options) {
+  std::vector<transfer::Listener> listeners;
+  if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
+  const Napi::Value tcp = options.Get("tcp");
+  if (tcp.IsObject()) {
+    const auto address = tcp.As<Napi::Object>();
+    const std::string host = address.Get("host").ToString();
+    listeners.push_back(transfer::listenTcp(host, address.Get("port").ToNumber().Int32Value()));
+  }
+  return listeners;
+}
+
+Napi::Object describe(Napi::Env env, const Event& event) {
+  Napi::Object object = Napi::Object::New(env);
+  const auto set = [&](const char* type, const char* name, const Napi::Value& id) {
+    object.Set("type", type);
+    object.Set(name, id);
+  };
+  const auto number = [&] { return Napi::Number::New(env, static_cast<double>(event.id)); };
+  const auto ticket = [&] { return Napi::BigInt::New(env, event.id); };
+  switch (event.kind) {
+    case EventKind::LinkUp: set("linkUp", "link", number()); break;
+    case EventKind::LinkDown:
+      set("linkDown", "link", number());
+      object.Set("reason", event.reason);
+      break;
+    case EventKind::Sent: set("sent", "send", number()); break;
+    case EventKind::SendClosed: set("sendClosed", "send", number()); break;
+    case EventKind::Received: set("received", "ticket", ticket()); break;
+    case EventKind::Corrupt: set("corrupt", "ticket", ticket()); break;
+    case EventKind::ReceiveClosed: set("receiveClosed", "ticket", ticket()); break;
+    case EventKind::Loaded:
+      set("loaded", "load", number());
+      object.Set("isIntact", event.isIntact);
+      break;
+  }
+  return object;
+}
+
+}  // namespace
+
+TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes,
+                             std::vector<transfer::Listener> listeners, std::function<void()> signal)
+    : events(std::move(signal)),
+      area(receiveBytes),
+      table(table),
+      receiver({table->memory.layers, table->memory.pieceBytes}, std::move(listeners), events),
+      sender(table, events),
+      loader(table->memory, events) {}
+
+template <TransferEngine::Method method>
+Napi::Value TransferEngine::call(const Info& info) {
+  return checked(info, [&] { return (this->*method)(info); });
+}
+
+Napi::Function TransferEngine::define(Napi::Env env) {
+  return DefineClass(
+      env, "TransferEngine",
+      {
+          InstanceAccessor<&TransferEngine::call<&TransferEngine::endpoints>>("endpoints"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::takeEvents>>("takeEvents"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::connect>>("connect"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::disconnect>>("disconnect"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::openSend>>("openSend"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::grant>>("grant"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::closeSend>>("closeSend"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::openReceive>>("openReceive"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::progress>>("progress"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::closeReceive>>("closeReceive"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::load>>("load"),
+          InstanceAccessor<&TransferEngine::call<&TransferEngine::bytesSent>>("bytesSent"),
+          InstanceAccessor<&TransferEngine::call<&TransferEngine::bytesReceived>>("bytesReceived"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::close>>("close"),
+      });
+}
+
+TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngine>(info) {
+  const uint64_t token = ticketArgument(info, 0);
+  const auto options = info[1].As<Napi::Object>();
+  checked(info, [&] {
+    auto table = transfer::MemoryTokens::ofProcess().take(token);
+    if (!table) throw std::runtime_error("the token names no KV memory, or was used before");
+    const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
+    if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
+    auto listeners = listen(options);
+    onEvents_ = Napi::ThreadSafeFunction::New(info.Env(), info[2].As<Napi::Function>(), "svc-kv-transfer", 0, 1);
+    // Whoever waits for a transfer keeps the process alive by what it waits with.
+    onEvents_.Unref(info.Env());
+    parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners),
+                                     [this] { onEvents_.NonBlockingCall(); });
+    return info.Env().Undefined();
+  });
+}
+
+TransferEngine::~TransferEngine() { end(); }
+
+void TransferEngine::end() {
+  if (!parts_) return;
+  parts_.reset();
+  onEvents_.Release();
+}
+
+TransferEngine::Parts& TransferEngine::parts(const Info& info) {
+  if (!parts_) throw Napi::Error::New(info.Env(), "the transfer engine is closed");
+  return *parts_;
+}
+
+Napi::Value TransferEngine::endpoints(const Info& info) {
+  Napi::Object object = Napi::Object::New(info.Env());
+  object.Set("shm", info.Env().Null());
+  object.Set("tcp", info.Env().Null());
+  for (const transfer::Listener& listener : parts(info).receiver.listeners()) {
+    const bool isTcp = listener.transport == &transfer::tcpTransport();
+    object.Set(isTcp ? "tcp" : "shm", listener.address);
+  }
+  return object;
+}
+
+Napi::Value TransferEngine::takeEvents(const Info& info) {
+  // Events that were signalled may be taken after the engine was closed.
+  const std::vector<Event> events = parts_ ? parts_->events.take() : std::vector<Event>();
+  Napi::Array list = Napi::Array::New(info.Env(), events.size());
+  for (uint32_t i = 0; i < events.size(); ++i) list.Set(i, describe(info.Env(), events[i]));
+  return list;
+}
+
+Napi::Value TransferEngine::connect(const Info& info) {
+  const transfer::Transport& transport = transportArgument(info, 0);
+  const std::string address = info[1].ToString();
+  const int wanted = static_cast<int>(integerArgument(info, 2, 1, kMaxSockets, "connect: sockets"));
+  const int sockets = transport.carriesPieces() ? wanted : 1;
+  return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets));
+}
+
+Napi::Value TransferEngine::disconnect(const Info& info) {
+  parts(info).sender.disconnect(idArgument(info, 0, "disconnect: a link"));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::openSend(const Info& info) {
+  const uint32_t send = idArgument(info, 0, "openSend: a send");
+  parts(info).table->open(send, static_cast<uint32_t>(integerArgument(info, 1, 1, kMaxBlocks, "openSend: blocks")));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::grant(const Info& info) {
+  const uint32_t send = idArgument(info, 0, "grant: a send"), link = idArgument(info, 1, "grant: a link");
+  const uint64_t ticket = ticketArgument(info, 2);
+  const auto first = static_cast<uint32_t>(integerArgument(info, 3, 0, kMaxBlocks, "grant: the first block"));
+  parts(info).table->grant(send, link, ticket, first);
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::closeSend(const Info& info) {
+  parts(info).sender.closeSend(idArgument(info, 0, "closeSend: a send"));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::openReceive(const Info& info) {
+  Parts& all = parts(info);
+  auto receive = std::make_shared<transfer::Receive>();
+  receive->ticket = ticketArgument(info, 0);
+  receive->firstBlock = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
+  const auto offsets = info[2].As<Napi::Float64Array>();
+  const transfer::KvMemory& memory = all.table->memory;
+  const double blockBytes = static_cast<double>(memory.layers * memory.pieceBytes);
+  for (size_t i = 0; i < offsets.ElementLength(); ++i) {
+    const double offset = offsets[i];
+    if (!(offset >= 0 && offset + blockBytes <= static_cast<double>(all.area.size()))) {
+      throw Napi::RangeError::New(info.Env(), "openReceive: an offset outside of the receive memory");
+    }
+    receive->places.push_back(all.area.data() + static_cast<size_t>(offset));
+  }
+  receive->checksums.resize(receive->places.size() * memory.layers);
+  receive->hasCome.resize(receive->places.size() * memory.layers);
+  all.receiver.open(std::move(receive));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::progress(const Info& info) {
+  const auto receive = parts(info).receiver.find(ticketArgument(info, 0));
+  return Napi::Number::New(info.Env(), receive ? static_cast<double>(receive->numCome.load()) : 0);
+}
+
+Napi::Value TransferEngine::closeReceive(const Info& info) {
+  parts(info).receiver.close(ticketArgument(info, 0));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::load(const Info& info) {
+  Parts& all = parts(info);
+  transfer::LoadJob job{idArgument(info, 0, "load: a load"), all.receiver.find(ticketArgument(info, 1)), 0, {}};
+  job.firstBlock = static_cast<uint32_t>(integerArgument(info, 2, 0, kMaxBlocks, "load: the first block"));
+  const auto blocks = info[3].As<Napi::Int32Array>();
+  for (size_t i = 0; i < blocks.ElementLength(); ++i) {
+    if (blocks[i] < 0 || static_cast<uint32_t>(blocks[i]) >= all.table->memory.blocks) {
+      throw Napi::RangeError::New(info.Env(), "load: a block outside of the KV memory");
+    }
+    job.blocks.push_back(static_cast<uint32_t>(blocks[i]));
+  }
+  all.loader.post(std::move(job));
+  return info.Env().Undefined();
+}
+
+Napi::Value TransferEngine::bytesSent(const Info& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(parts(info).sender.bytesSent()));
+}
+
+Napi::Value TransferEngine::bytesReceived(const Info& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(parts(info).receiver.bytesReceived()));
+}
+
+Napi::Value TransferEngine::close(const Info& info) {
+  end();
+  return info.Env().Undefined();
+}
+
+}  // namespace svc

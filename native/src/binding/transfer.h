@@ -1,0 +1,64 @@
+// The transfer engine as JavaScript sees it: src/native/native.ts types and explains it. One JavaScript thread owns it.
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+
+#include "memory/pages.h"
+#include "transfer/event.h"
+#include "transfer/loader.h"
+#include "transfer/receiver.h"
+#include "transfer/sender.h"
+
+namespace svc {
+
+class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  /// new TransferEngine(token, options, onEvents)
+  explicit TransferEngine(const Napi::CallbackInfo& info);
+  ~TransferEngine() override;
+
+ private:
+  using Info = Napi::CallbackInfo;
+  using Method = Napi::Value (TransferEngine::*)(const Info&);
+
+  /// Everything that `close` ends, in the order in which it must end.
+  struct Parts {
+    Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, std::vector<transfer::Listener> listeners,
+          std::function<void()> signal);
+
+    transfer::EventQueue events;
+    Pages area;
+    std::shared_ptr<transfer::SendTable> table;
+    transfer::Receiver receiver;
+    transfer::Sender sender;
+    transfer::Loader loader;
+  };
+
+  template <Method method>
+  Napi::Value call(const Info& info);
+  Parts& parts(const Info& info);
+
+  Napi::Value endpoints(const Info&);
+  Napi::Value takeEvents(const Info&);
+  Napi::Value connect(const Info&);
+  Napi::Value disconnect(const Info&);
+  Napi::Value openSend(const Info&);
+  Napi::Value grant(const Info&);
+  Napi::Value closeSend(const Info&);
+  Napi::Value openReceive(const Info&);
+  Napi::Value progress(const Info&);
+  Napi::Value closeReceive(const Info&);
+  Napi::Value load(const Info&);
+  Napi::Value bytesSent(const Info&);
+  Napi::Value bytesReceived(const Info&);
+  Napi::Value close(const Info&);
+  void end();
+
+  Napi::ThreadSafeFunction onEvents_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace svc

@@ -1,0 +1,51 @@
+// What travels over a link, byte by byte, all numbers little-endian: one hello a socket, then frames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace svc::transfer {
+
+constexpr uint32_t kHelloMagic = 0x48435653;  // "SVCH"
+constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
+constexpr uint32_t kVersion = 1;
+/// Most pieces of one frame.
+constexpr uint32_t kMaxPieces = 128;
+/// Most bytes of pieces in one frame, but always one piece.
+constexpr size_t kMaxPayload = 1 << 20;
+
+/// Opens a socket; over shm the descriptor of the sender's KV memory comes with it.
+struct Hello {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t layers;
+  uint32_t blocks;
+  uint64_t pieceBytes;
+};
+
+/// `count` entries follow, and over TCP as many pieces.
+struct FrameHeader {
+  uint32_t magic;
+  uint32_t layer;
+  uint64_t ticket;
+  /// Place of the first block in the transfer.
+  uint32_t firstBlock;
+  uint32_t count;
+  uint32_t flags;
+  /// Of the header with 0 here, and of the entries.
+  uint32_t checksum;
+};
+
+struct FrameEntry {
+  /// Of the piece.
+  uint32_t checksum;
+  /// Where the sender has it.
+  uint32_t sourceBlock;
+};
+
+static_assert(sizeof(Hello) == 24 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 8);
+
+/// The checksum that belongs into `header`.
+uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries);
+
+}  // namespace svc::transfer

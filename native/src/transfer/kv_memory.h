@@ -1,0 +1,25 @@
+// The KV memory as a transfer sees it: pieces, [layer][block], each contiguous.
+#pragma once
+
+#include <memory>
+
+#include "memory/shared_pages.h"
+
+namespace svc::transfer {
+
+struct KvMemory {
+  KvMemory(std::shared_ptr<SharedPages> pages, uint32_t layers, uint32_t blocks, size_t pieceBytes)
+      : pages(std::move(pages)), layers(layers), blocks(blocks), pieceBytes(pieceBytes) {}
+
+  /// Keeps the bytes while a transfer uses them, whatever their backend does.
+  std::shared_ptr<SharedPages> pages;
+  uint32_t layers;
+  uint32_t blocks;
+  size_t pieceBytes;
+
+  char* piece(uint32_t layer, uint32_t block) const {
+    return pages->data() + (static_cast<size_t>(layer) * blocks + block) * pieceBytes;
+  }
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,56 @@
+#include "transfer/loader.h"
+
+#include <cstring>
+
+namespace svc::transfer {
+
+Loader::Loader(KvMemory memory, EventQueue& events)
+    : memory_(std::move(memory)), events_(events), checksum_(memory_.pieceBytes), thread_([this] { run(); }) {}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    isStopping_ = true;
+  }
+  hasWork_.notify_one();
+  thread_.join();
+}
+
+void Loader::post(LoadJob job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  hasWork_.notify_one();
+}
+
+void Loader::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    hasWork_.wait(lock, [this] { return isStopping_ || !jobs_.empty(); });
+    if (isStopping_) return;
+    const LoadJob job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    events_.push({EventKind::Loaded, job.load, {}, copy(job)});
+    lock.lock();
+  }
+}
+
+bool Loader::copy(const LoadJob& job) const {
+  if (!job.receive) return false;
+  const Receive& receive = *job.receive;
+  const size_t numBlocks = receive.places.size(), skipped = job.firstBlock - receive.firstBlock;
+  if (receive.numCome != receive.hasCome.size() || job.firstBlock < receive.firstBlock) return false;
+  if (skipped + job.blocks.size() > numBlocks) return false;
+  for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
+    for (size_t i = 0; i < job.blocks.size(); ++i) {
+      char* to = memory_.piece(layer, job.blocks[i]);
+      std::memcpy(to, receive.places[skipped + i] + layer * memory_.pieceBytes, memory_.pieceBytes);
+      if (checksum_(to) != receive.checksums[layer * numBlocks + skipped + i]) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace svc::transfer

@@ -1,0 +1,50 @@
+// The thread that copies what was received into KV blocks, and verifies what it copies.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transfer/event.h"
+#include "transfer/kv_memory.h"
+#include "transfer/receiver.h"
+
+namespace svc::transfer {
+
+struct LoadJob {
+  uint32_t load;
+  /// Null where nothing was received under the ticket: the load fails.
+  std::shared_ptr<Receive> receive;
+  /// Index in the transfer of the first block to load.
+  uint32_t firstBlock;
+  /// Where the blocks go.
+  std::vector<uint32_t> blocks;
+};
+
+class Loader {
+ public:
+  Loader(KvMemory memory, EventQueue& events);
+  ~Loader();
+
+  /// Loaded follows.
+  void post(LoadJob job);
+
+ private:
+  void run();
+  /// True where every piece is what was sent.
+  bool copy(const LoadJob& job) const;
+
+  const KvMemory memory_;
+  EventQueue& events_;
+  const PieceChecksum checksum_;
+  std::mutex mutex_;
+  std::condition_variable hasWork_;
+  std::deque<LoadJob> jobs_;
+  bool isStopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,227 @@
+#include "transfer/receiver.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace svc::transfer {
+namespace {
+
+/// More connections than any real set of peers opens.
+constexpr size_t kMaxConnections = 4096;
+/// Reads of one connection before the others get their turn.
+constexpr int kReadsPerTurn = 16;
+constexpr size_t kMaxParts = 64;
+
+[[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
+
+}  // namespace
+
+Receiver::Receiver(PieceShape shape, std::vector<Listener> listeners, EventQueue& events)
+    : shape_(shape), events_(events), checksum_(shape.pieceBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
+  for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN);
+  poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
+}
+
+Receiver::~Receiver() { poller_.stop(); }
+
+void Receiver::open(std::shared_ptr<Receive> receive) {
+  const std::lock_guard lock(mutex_);
+  receives_[receive->ticket] = std::move(receive);
+}
+
+std::shared_ptr<Receive> Receiver::find(uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  const auto found = receives_.find(ticket);
+  return found == receives_.end() ? nullptr : found->second;
+}
+
+void Receiver::close(uint64_t ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    receives_.erase(ticket);
+  }
+  poller_.post([this, ticket] {
+    // What is still on its way is read and thrown away.
+    for (auto& [fd, inbound] : connections_) {
+      if (inbound.receive && inbound.receive->ticket == ticket) inbound.receive = nullptr;
+    }
+    events_.push({EventKind::ReceiveClosed, ticket});
+  });
+}
+
+void Receiver::handle(int fd) {
+  for (const Listener& listener : listeners_) {
+    if (listener.socket.get() == fd) return accept(listener);
+  }
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  try {
+    read(found->second);
+  } catch (const std::runtime_error&) {
+    // The sender sees the connection end and asks the JavaScript side of both what to do.
+    poller_.forget(fd);
+    connections_.erase(found);
+  }
+}
+
+void Receiver::accept(const Listener& listener) {
+  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket.isOpen() || connections_.size() >= kMaxConnections || !admit(listener, socket.get())) return;
+  const int fd = socket.get();
+  Inbound inbound;
+  inbound.socket = std::move(socket);
+  inbound.transport = listener.transport;
+  connections_.emplace(fd, std::move(inbound));
+  poller_.watch(fd, EPOLLIN | EPOLLRDHUP);
+}
+
+void Receiver::read(Inbound& inbound) {
+  for (int i = 0; i < kReadsPerTurn; ++i) {
+    if (!readSome(inbound)) return;
+  }
+}
+
+bool Receiver::readSome(Inbound& inbound) {
+  switch (inbound.state) {
+    case State::Hello:
+      if (!fill(inbound, &inbound.hello, sizeof inbound.hello)) return false;
+      checkHello(inbound);
+      inbound.state = State::Header;
+      return true;
+    case State::Header:
+      if (!fill(inbound, &inbound.header, sizeof inbound.header)) return false;
+      checkHeader(inbound);
+      inbound.entries.resize(inbound.header.count);
+      inbound.state = State::Entries;
+      return true;
+    case State::Entries:
+      if (!fill(inbound, inbound.entries.data(), inbound.entries.size() * sizeof(FrameEntry))) return false;
+      beginPieces(inbound);
+      return true;
+    case State::Pieces:
+      return readPieces(inbound);
+  }
+  return false;
+}
+
+/// Reads on into `target`; true when all `size` bytes are there.
+bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
+  const int fd = inbound.socket.get();
+  const ssize_t got = inbound.state == State::Hello
+                          ? inbound.transport->receiveHello(fd, inbound.hello, inbound.have, inbound.memory)
+                          : recv(fd, static_cast<char*>(target) + inbound.have, size - inbound.have, 0);
+  if (got == 0) refuse("the peer has closed the connection");
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (got < 0) refuse(std::strerror(errno));
+  inbound.have += static_cast<size_t>(got);
+  if (inbound.have < size) return false;
+  inbound.have = 0;
+  return true;
+}
+
+void Receiver::checkHello(Inbound& inbound) const {
+  const Hello& hello = inbound.hello;
+  if (hello.magic != kHelloMagic || hello.version != kVersion) refuse("not a peer of this version");
+  if (hello.layers != shape_.layers || hello.pieceBytes != shape_.pieceBytes) refuse("a KV cache of another shape");
+  if (inbound.transport->carriesPieces()) return;
+  if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
+  const size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks * hello.pieceBytes;
+  inbound.pages = std::make_unique<ForeignPages>(inbound.memory.get(), bytes);
+  inbound.memory.reset();
+}
+
+void Receiver::checkHeader(const Inbound& inbound) const {
+  const FrameHeader& header = inbound.header;
+  if (header.magic != kFrameMagic || header.flags != 0 || header.layer >= shape_.layers) refuse("not a frame");
+  if (header.count == 0 || header.count > kMaxPieces) refuse("a frame of too many pieces");
+}
+
+void Receiver::beginPieces(Inbound& inbound) {
+  const FrameHeader& header = inbound.header;
+  if (frameChecksum(header, inbound.entries.data()) != header.checksum) refuse("a damaged frame");
+  inbound.receive = find(header.ticket);
+  if (inbound.receive) {
+    const uint64_t first = inbound.receive->firstBlock, end = first + inbound.receive->places.size();
+    if (header.firstBlock < first || static_cast<uint64_t>(header.firstBlock) + header.count > end) {
+      refuse("a frame outside of its transfer");
+    }
+  }
+  inbound.state = State::Pieces;
+  if (inbound.transport->carriesPieces()) return;
+  copyPieces(inbound);
+  inbound.receive = nullptr;
+  inbound.state = State::Header;
+}
+
+/// Null where the piece is thrown away.
+char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
+  if (!inbound.receive) return nullptr;
+  const uint32_t block = inbound.header.firstBlock + index - inbound.receive->firstBlock;
+  return inbound.receive->places[block] + inbound.header.layer * shape_.pieceBytes;
+}
+
+/// `have` counts the bytes of all pieces of the frame.
+bool Receiver::readPieces(Inbound& inbound) {
+  const size_t piece = shape_.pieceBytes, total = piece * inbound.header.count;
+  std::array<iovec, kMaxParts> parts;
+  size_t numParts = 0, planned = 0;
+  for (size_t at = inbound.have; at < total && numParts < kMaxParts; ++numParts) {
+    const size_t offset = at % piece;
+    char* place = placeOf(inbound, static_cast<uint32_t>(at / piece));
+    const size_t size = place == nullptr ? std::min(waste_.size(), total - at) : piece - offset;
+    parts[numParts] = {place == nullptr ? waste_.data() : place + offset, size};
+    at += size;
+    planned += size;
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = numParts;
+  const ssize_t got = recvmsg(inbound.socket.get(), &message, 0);
+  if (got == 0) refuse("the peer has closed the connection");
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (got < 0) refuse(std::strerror(errno));
+  const size_t before = inbound.have / piece;
+  inbound.have += static_cast<size_t>(got);
+  if (inbound.receive) {
+    for (size_t index = before; index < inbound.have / piece; ++index) arrived(inbound, static_cast<uint32_t>(index));
+  }
+  if (inbound.have == total) {
+    inbound.have = 0;
+    inbound.receive = nullptr;
+    inbound.state = State::Header;
+  }
+  return static_cast<size_t>(got) == planned;
+}
+
+void Receiver::copyPieces(Inbound& inbound) {
+  if (!inbound.receive) return;
+  const FrameHeader& header = inbound.header;
+  for (uint32_t index = 0; index < header.count; ++index) {
+    const uint32_t source = inbound.entries[index].sourceBlock;
+    if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
+    const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.pieceBytes;
+    std::memcpy(placeOf(inbound, index), inbound.pages->data() + offset, shape_.pieceBytes);
+    arrived(inbound, index);
+  }
+}
+
+void Receiver::arrived(Inbound& inbound, uint32_t index) {
+  Receive& receive = *inbound.receive;
+  bytesReceived_ += shape_.pieceBytes;
+  const uint32_t expected = inbound.entries[index].checksum;
+  if (checksum_(placeOf(inbound, index)) != expected) {
+    events_.push({EventKind::Corrupt, receive.ticket});
+    return;
+  }
+  const size_t block = inbound.header.firstBlock + index - receive.firstBlock;
+  const size_t slot = inbound.header.layer * receive.places.size() + block;
+  receive.checksums[slot] = expected;
+  if (receive.hasCome[slot]) return;
+  receive.hasCome[slot] = true;
+  if (++receive.numCome == receive.hasCome.size()) events_.push({EventKind::Received, receive.ticket});
+}
+
+}  // namespace svc::transfer

@@ -1,0 +1,101 @@
+// The thread that receives: takes connections, reads frames, puts pieces where their ticket lets them, and verifies them.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "memory/shared_pages.h"
+#include "transfer/crc32c.h"
+#include "transfer/event.h"
+#include "transfer/poller.h"
+#include "transfer/transport.h"
+
+namespace svc::transfer {
+
+/// What one ticket allows: pieces [layer][index], each at its place of the receive memory.
+struct Receive {
+  uint64_t ticket;
+  /// Index in the transfer of the first block.
+  uint32_t firstBlock;
+  /// Where each block's layers begin.
+  std::vector<char*> places;
+  /// As the sender gave them; the loader verifies once more.
+  std::vector<uint32_t> checksums;
+  std::vector<bool> hasCome;
+  std::atomic<uint64_t> numCome = 0;
+};
+
+/// Shape of the KV memory, which must be that of every sender.
+struct PieceShape {
+  uint32_t layers;
+  size_t pieceBytes;
+};
+
+class Receiver {
+ public:
+  Receiver(PieceShape shape, std::vector<Listener> listeners, EventQueue& events);
+  ~Receiver();
+
+  void open(std::shared_ptr<Receive> receive);
+  /// Null for a ticket that is not open.
+  std::shared_ptr<Receive> find(uint64_t ticket);
+  /// ReceiveClosed follows: nothing writes into its places any more.
+  void close(uint64_t ticket);
+
+  const std::vector<Listener>& listeners() const { return listeners_; }
+  uint64_t bytesReceived() const { return bytesReceived_; }
+
+ private:
+  enum class State { Hello, Header, Entries, Pieces };
+  struct Inbound {
+    Descriptor socket;
+    const Transport* transport;
+    State state = State::Hello;
+    /// Bytes of what the state reads that are there.
+    size_t have = 0;
+    Hello hello{};
+    Descriptor memory;
+    std::unique_ptr<ForeignPages> pages;
+    FrameHeader header{};
+    std::vector<FrameEntry> entries;
+    /// Null where the pieces are thrown away.
+    std::shared_ptr<Receive> receive;
+  };
+
+  void handle(int fd);
+  void accept(const Listener& listener);
+  /// Reads what there is, to a limit. Throws std::runtime_error with the reason to close the connection.
+  void read(Inbound& inbound);
+  /// False where nothing more is to be read now.
+  bool readSome(Inbound& inbound);
+  bool fill(Inbound& inbound, void* target, size_t size);
+  void checkHello(Inbound& inbound) const;
+  void checkHeader(const Inbound& inbound) const;
+  void beginPieces(Inbound& inbound);
+  bool readPieces(Inbound& inbound);
+  void copyPieces(Inbound& inbound);
+  void arrived(Inbound& inbound, uint32_t index);
+  char* placeOf(const Inbound& inbound, uint32_t index) const;
+
+  const PieceShape shape_;
+  EventQueue& events_;
+  const PieceChecksum checksum_;
+  const std::vector<Listener> listeners_;
+  std::atomic<uint64_t> bytesReceived_ = 0;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, std::shared_ptr<Receive>> receives_;
+  // Owned by the thread.
+  std::map<int, Inbound> connections_;
+  std::vector<char> waste_;
+  Poller poller_;
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,199 @@
+#include "transfer/sender.h"
+
+#include <limits.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace svc::transfer {
+namespace {
+
+iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
+
+/// Takes `size` bytes off the front of `parts` from `next` on.
+void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
+  while (next < parts.size() && size >= parts[next].iov_len) size -= parts[next++].iov_len;
+  if (size == 0) return;
+  parts[next].iov_base = static_cast<char*>(parts[next].iov_base) + size;
+  parts[next].iov_len -= size;
+}
+
+}  // namespace
+
+Sender::Sender(std::shared_ptr<SendTable> table, EventQueue& events)
+    : table_(std::move(table)), events_(events), checksum_(table_->memory.pieceBytes) {
+  poller_.start([this](int fd, uint32_t what) { handle(fd, what); }, [this] { pumpAll(); });
+  table_->attach([this] { poller_.wake(); });
+}
+
+Sender::~Sender() {
+  table_->detach();
+  poller_.stop();
+}
+
+uint32_t Sender::connect(const Transport& transport, std::string address, int sockets) {
+  const uint32_t id = nextLink_++;
+  poller_.post([this, id, &transport, address = std::move(address), sockets] {
+    try {
+      openLink(id, transport, address, sockets);
+    } catch (const std::exception& error) {
+      closeLink(id, error.what());
+    }
+  });
+  return id;
+}
+
+void Sender::disconnect(uint32_t link) {
+  poller_.post([this, link] {
+    if (links_.contains(link)) closeLink(link, "closed by this instance");
+  });
+}
+
+void Sender::closeSend(uint32_t send) {
+  table_->erase(send);
+  poller_.post([this, send] { finishClosing(send); });
+}
+
+void Sender::openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets) {
+  Link& link = links_.emplace(id, Link{&transport, {}}).first->second;
+  for (int i = 0; i < sockets; ++i) {
+    Descriptor socket = transport.connect(address);
+    const int fd = socket.get();
+    sockets_.emplace(fd, Outbound(std::move(socket), id));
+    link.sockets.push_back(fd);
+    poller_.watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  }
+}
+
+void Sender::handle(int fd, uint32_t events) {
+  const auto found = sockets_.find(fd);
+  if (found == sockets_.end()) return;
+  Outbound& outbound = found->second;
+  if ((events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    closeLink(outbound.link, error == 0 ? "the peer has closed the connection" : std::strerror(error));
+    return;
+  }
+  if ((events & EPOLLOUT) == 0) return;
+  if (!outbound.isConnected) greet(outbound);
+  else outbound.isFull = false;
+  // Greeting may have failed and taken the socket away.
+  if (sockets_.contains(fd)) pump(sockets_.at(fd));
+}
+
+void Sender::greet(Outbound& outbound) {
+  const KvMemory& memory = table_->memory;
+  const Hello hello{kHelloMagic, kVersion, memory.layers, memory.blocks, memory.pieceBytes};
+  Link& link = links_.at(outbound.link);
+  if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
+    closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
+    return;
+  }
+  outbound.isConnected = true;
+  link.numConnected += 1;
+  if (link.numConnected == link.sockets.size()) events_.push({EventKind::LinkUp, outbound.link});
+}
+
+void Sender::pumpAll() {
+  std::vector<int> fds;
+  for (const auto& [fd, outbound] : sockets_) fds.push_back(fd);
+  for (const int fd : fds) {
+    // One socket that fails takes its whole link away.
+    const auto found = sockets_.find(fd);
+    if (found != sockets_.end()) pump(found->second);
+  }
+}
+
+void Sender::pump(Outbound& outbound) {
+  const uint32_t id = outbound.link;
+  const Link& link = links_.at(id);
+  if (link.numConnected < link.sockets.size()) return;
+  while (!outbound.isFull) {
+    if (!outbound.writing) {
+      auto portion = table_->take(id);
+      if (!portion) return;
+      outbound.writing = makeFrame(std::move(*portion), *link.transport);
+    }
+    if (!write(outbound)) return;
+    const Portion portion = std::move(outbound.writing->portion);
+    outbound.writing.reset();
+    bytesSent_ += portion.blocks.size() * table_->memory.pieceBytes;
+    if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
+  }
+}
+
+Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) const {
+  const KvMemory& memory = table_->memory;
+  const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
+  std::vector<FrameEntry> entries;
+  for (const uint32_t block : portion.blocks) entries.push_back({checksum_(memory.piece(portion.layer, block)), block});
+  FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
+  header.checksum = frameChecksum(header, entries.data());
+  Writing writing{std::move(portion), std::vector<char>(sizeof header + count * sizeof(FrameEntry)), {}, {}};
+  std::memcpy(writing.head.data(), &header, sizeof header);
+  std::memcpy(writing.head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
+  writing.parts.push_back(part(writing.head.data(), writing.head.size()));
+  if (transport.carriesPieces()) {
+    for (const uint32_t block : writing.portion.blocks) {
+      writing.parts.push_back(part(memory.piece(writing.portion.layer, block), memory.pieceBytes));
+    }
+  }
+  return writing;
+}
+
+bool Sender::write(Outbound& outbound) {
+  Writing& writing = *outbound.writing;
+  while (writing.next < writing.parts.size()) {
+    msghdr message{};
+    message.msg_iov = writing.parts.data() + writing.next;
+    message.msg_iovlen = std::min<size_t>(writing.parts.size() - writing.next, IOV_MAX);
+    const ssize_t sent = sendmsg(outbound.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      advance(writing.parts, writing.next, static_cast<size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      outbound.isFull = true;
+      return false;
+    } else if (errno != EINTR) {
+      closeLink(outbound.link, std::strerror(errno));
+      return false;
+    }
+  }
+  return true;
+}
+
+void Sender::closeLink(uint32_t id, const std::string& reason) {
+  const auto found = links_.find(id);
+  if (found != links_.end()) {
+    for (const int fd : found->second.sockets) {
+      poller_.forget(fd);
+      sockets_.erase(fd);
+    }
+    links_.erase(found);
+  }
+  events_.push({EventKind::LinkDown, id, reason});
+}
+
+/// A frame that has begun must be completed, or its stream makes no sense: from a copy, so that the blocks are free.
+void Sender::finishClosing(uint32_t send) {
+  for (auto& [fd, outbound] : sockets_) {
+    if (!outbound.writing || outbound.writing->portion.send != send) continue;
+    Writing& writing = *outbound.writing;
+    size_t size = 0;
+    const size_t first = std::max<size_t>(writing.next, 1);
+    for (size_t i = first; i < writing.parts.size(); ++i) size += writing.parts[i].iov_len;
+    writing.copies.resize(size);
+    char* copy = writing.copies.data();
+    for (size_t i = first; i < writing.parts.size(); ++i) {
+      std::memcpy(copy, writing.parts[i].iov_base, writing.parts[i].iov_len);
+      writing.parts[i].iov_base = copy;
+      copy += writing.parts[i].iov_len;
+    }
+  }
+  events_.push({EventKind::SendClosed, send});
+}
+
+}  // namespace svc::transfer

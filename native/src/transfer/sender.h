@@ -1,0 +1,81 @@
+// The thread that sends: takes portions from the send table as links can carry them.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transfer/crc32c.h"
+#include "transfer/event.h"
+#include "transfer/poller.h"
+#include "transfer/send_table.h"
+#include "transfer/transport.h"
+
+namespace svc::transfer {
+
+class Sender {
+ public:
+  Sender(std::shared_ptr<SendTable> table, EventQueue& events);
+  ~Sender();
+
+  /// LinkUp or LinkDown follows. @returns the link.
+  uint32_t connect(const Transport& transport, std::string address, int sockets);
+  void disconnect(uint32_t link);
+  /// SendClosed follows: nothing reads the blocks of `send` any more.
+  void closeSend(uint32_t send);
+
+  uint64_t bytesSent() const { return bytesSent_; }
+
+ private:
+  /// A frame on its way into a socket.
+  struct Writing {
+    Portion portion;
+    std::vector<char> head;
+    /// What the pieces become where their send is closed before they have left.
+    std::vector<char> copies;
+    std::vector<iovec> parts;
+    size_t next = 0;
+  };
+  struct Outbound {
+    Outbound(Descriptor socket, uint32_t link) : socket(std::move(socket)), link(link) {}
+
+    Descriptor socket;
+    uint32_t link;
+    bool isConnected = false;
+    bool isFull = false;
+    std::optional<Writing> writing;
+  };
+  struct Link {
+    const Transport* transport;
+    std::vector<int> sockets;
+    size_t numConnected = 0;
+  };
+
+  void openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets);
+  void handle(int fd, uint32_t events);
+  void greet(Outbound& outbound);
+  void pumpAll();
+  void pump(Outbound& outbound);
+  Writing makeFrame(Portion portion, const Transport& transport) const;
+  /// False where the socket takes no more now, or is no more.
+  bool write(Outbound& outbound);
+  void closeLink(uint32_t id, const std::string& reason);
+  void finishClosing(uint32_t send);
+
+  const std::shared_ptr<SendTable> table_;
+  EventQueue& events_;
+  const PieceChecksum checksum_;
+  std::atomic<uint64_t> bytesSent_ = 0;
+  uint32_t nextLink_ = 1;
+  // Owned by the thread.
+  std::map<uint32_t, Link> links_;
+  std::map<int, Outbound> sockets_;
+  Poller poller_;
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,116 @@
+// Links on one host: frames over a Unix socket, pieces read out of the sender's memory, whose descriptor comes first.
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include "transfer/transport.h"
+
+namespace svc::transfer {
+namespace {
+
+constexpr int kBacklog = 512;
+
+/// The first byte of an abstract name is 0; nothing of it lies in the file system.
+socklen_t fillAddress(sockaddr_un& address, const std::string& name) {
+  if (name.empty() || name.size() > sizeof address.sun_path - 1) {
+    throw std::runtime_error("not the name of a local socket: " + name);
+  }
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Descriptor openSocket() {
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.isOpen()) throw std::runtime_error(std::string("no local socket can be had: ") + std::strerror(errno));
+  return socket;
+}
+
+class Shm : public Transport {
+ public:
+  bool carriesPieces() const override { return false; }
+
+  Descriptor connect(const std::string& address) const override {
+    sockaddr_un to;
+    const socklen_t length = fillAddress(to, address);
+    Descriptor socket = openSocket();
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0) {
+      throw std::runtime_error("the local socket " + address + " does not answer: " + std::strerror(errno));
+    }
+    return socket;
+  }
+
+  bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const override {
+    const Descriptor shared(memory.pages->openToRead());
+    if (!shared.isOpen()) return false;
+    iovec part{const_cast<Hello*>(&hello), sizeof hello};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = shared.get();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+  }
+
+  ssize_t receiveHello(int socket, Hello& hello, size_t have, Descriptor& memory) const override {
+    iovec part{reinterpret_cast<char*>(&hello) + have, sizeof hello - have};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (got < 0) return got;
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < count; ++i) {
+        int fd;
+        std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+        // Of several, the last is kept and the others are closed.
+        memory = Descriptor(fd);
+      }
+    }
+    return got;
+  }
+};
+
+}  // namespace
+
+const Transport& shmTransport() {
+  static const Shm shm;
+  return shm;
+}
+
+Listener listenShm() {
+  std::random_device random;
+  std::string name = "svc-kv-" + std::to_string(getpid()) + "-";
+  for (int i = 0; i < 2; ++i) name += std::to_string(random());
+  sockaddr_un address;
+  const socklen_t length = fillAddress(address, name);
+  Descriptor socket = openSocket();
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(socket.get(), kBacklog) != 0) {
+    throw std::runtime_error(std::string("the local socket of the KV transfer cannot be had: ") +
+                             std::strerror(errno));
+  }
+  return {&shmTransport(), std::move(socket), name};
+}
+
+}  // namespace svc::transfer

@@ -1,0 +1,46 @@
+// How bytes get from one instance to another. A kind of link is one of these: it knows addresses and sockets, and
+// whether the pieces travel in the stream or are read where the sender has them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transfer/descriptor.h"
+#include "transfer/frame.h"
+#include "transfer/kv_memory.h"
+
+namespace svc::transfer {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Pieces follow their frame; otherwise the receiver copies them out of the sender's memory.
+  virtual bool carriesPieces() const = 0;
+  /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
+  virtual Descriptor connect(const std::string& address) const = 0;
+  /// False where the socket does not take it.
+  virtual bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const = 0;
+  /// Reads what there is of a hello, from its byte `have` on. @returns bytes read, 0 at the end, -1 with errno.
+  virtual ssize_t receiveHello(int socket, Hello& hello, size_t have, Descriptor& memory) const = 0;
+};
+
+/// A place where peers connect to; `address` is what they are told.
+struct Listener {
+  const Transport* transport;
+  Descriptor socket;
+  std::string address;
+};
+
+/// Unix sockets in the abstract namespace: one host, one user.
+const Transport& shmTransport();
+/// `host:port`, IPv6 in brackets.
+const Transport& tcpTransport();
+
+Listener listenShm();
+/// Port 0 takes any. Throws std::runtime_error saying what is in the way.
+Listener listenTcp(const std::string& host, int port);
+/// Checks and prepares a socket that came in. False where it is to be closed.
+bool admit(const Listener& listener, int socket);
+
+}  // namespace svc::transfer
