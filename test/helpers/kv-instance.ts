@@ -1,0 +1,195 @@
+// An instance of disaggregated serving without a model: real KV memory, a real connector, and an engine that "computes"
+// a prompt by writing bytes that follow from its tokens. Several fit into one process.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
+import type {
+  KvConnector,
+  KvGeometry,
+  RequestTransfer,
+  SequenceTransfer,
+  TransferOrder,
+} from '../../src/kv-transfer/connector.ts';
+import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
+import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
+import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
+import { freePort } from './svc-process.ts';
+
+export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferConfig {
+  return {
+    connector: 'P2pNcclConnector',
+    role: 'kv_consumer',
+    engineId: 'test',
+    ip: '127.0.0.1',
+    port: 14579,
+    bufferBytes: 1e6,
+    poolBytes: 2 ** 20,
+    sendType: 'PUT_ASYNC',
+    transport: 'auto',
+    proxy: null,
+    httpPort: null,
+    secret: null,
+    ...more,
+  };
+}
+
+/** Small enough that a test takes milliseconds. */
+export const GEOMETRY: KvGeometry = {
+  model: 'test',
+  kernels: 'test',
+  dtype: 'bf16',
+  blockSize: 4,
+  layers: 3,
+  pieceBytes: 512,
+  numBlocks: 512,
+};
+export const SLOT_BYTES = GEOMETRY.layers * GEOMETRY.pieceBytes;
+
+export interface KvInstanceOptions extends Partial<Omit<KvTransferConfig, 'connector'>> {
+  readonly geometry?: Partial<KvGeometry>;
+  readonly deadlines?: Partial<Deadlines>;
+}
+
+/** The bytes that every instance computes for one block of one layer of a prompt. */
+export function expectedPiece(prompt: readonly number[], layer: number, index: number): Buffer {
+  const { blockSize, pieceBytes } = GEOMETRY;
+  const tokens = prompt.slice(0, (index + 1) * blockSize);
+  let state = tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, layer * 7919 + 1);
+  return Buffer.from(
+    Array.from({ length: pieceBytes }, () => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return state >>> 24;
+    }),
+  );
+}
+
+export class KvInstance {
+  readonly connector: KvConnector;
+  readonly config: KvTransferConfig;
+  readonly orders: TransferOrder[] = [];
+  readonly warnings: readonly string[];
+  readonly #memory: NativeKvMemory;
+  readonly #free: number[];
+
+  private constructor(
+    connector: KvConnector,
+    config: KvTransferConfig,
+    memory: NativeKvMemory,
+    heard: { readonly orders: TransferOrder[]; readonly warnings: string[] },
+  ) {
+    this.connector = connector;
+    this.config = config;
+    this.orders = heard.orders;
+    this.warnings = heard.warnings;
+    this.#memory = memory;
+    this.#free = Array.from({ length: GEOMETRY.numBlocks }, (_, block) => block);
+  }
+
+  static async start({ geometry, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
+    const config = kvTransferConfig({ port: await freePort(), ...given });
+    const { KvMemory } = loadNative();
+    const { layers, numBlocks, pieceBytes } = GEOMETRY;
+    const memory = new KvMemory(layers, numBlocks, pieceBytes);
+    const heard = { orders: [] as TransferOrder[], warnings: [] as string[] };
+    const context = {
+      geometry: { ...GEOMETRY, ...geometry },
+      memoryToken: memory.openFeed(),
+      order: (order: TransferOrder) => void heard.orders.push(order),
+      warn: (message: string) => void heard.warnings.push(message),
+    };
+    const connector = await P2pConnector.start(config, context, { ...DEADLINES, ...deadlines });
+    return new KvInstance(connector, config, memory, heard);
+  }
+
+  get address(): string {
+    return `${this.config.ip}:${this.config.port}`;
+  }
+
+  get stats(): KvConnector['stats'] {
+    return this.connector.stats;
+  }
+
+  /** Blocks for a prompt; the last one is for the answer. */
+  takeBlocks(prompt: readonly number[]): number[] {
+    const count = Math.ceil((prompt.length + 1) / GEOMETRY.blockSize);
+    const blocks = this.#free.splice(0, count);
+    if (blocks.length < count) throw new Error('the test has run out of blocks');
+    return blocks;
+  }
+
+  giveBlocks(blocks: readonly number[]): void {
+    this.#free.push(...blocks);
+  }
+
+  get numFreeBlocks(): number {
+    return this.#free.length;
+  }
+
+  open(requestId: string, prompt: readonly number[], more: Partial<Opened> = {}): RequestTransfer | null {
+    const defaults = { promptIndex: 0, numSamples: 1, maxTokens: null, mayLoad: true };
+    return this.connector.open({ requestId, promptTokenIds: prompt, ...defaults, ...more });
+  }
+
+  /** Computes blocks `first` .. `end` of a prompt in one step, layer by layer, and feeds what `send` covers. */
+  computeStep(
+    send: SequenceTransfer | null,
+    prompt: readonly number[],
+    blocks: readonly number[],
+    first: number,
+    end: number,
+  ): void {
+    const isSent = send?.kind === 'send';
+    const last = isSent ? Math.min(end, Math.ceil(send.numTokens / GEOMETRY.blockSize)) : 0;
+    const fed = blocks.slice(first, last);
+    if (isSent && fed.length > 0) {
+      this.#memory.feedStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
+    }
+    for (let layer = 0; layer < GEOMETRY.layers; layer += 1) {
+      for (let index = first; index < end; index += 1) {
+        this.#memory.write(layer, blocks[index]!, expectedPiece(prompt, layer, index));
+      }
+      if (isSent && fed.length > 0) this.#memory.feedLayer(layer);
+    }
+  }
+
+  /** Computes a whole prompt in steps of `chunk` blocks. */
+  async compute(
+    send: SequenceTransfer | null,
+    prompt: readonly number[],
+    blocks: readonly number[],
+    chunk = 2,
+  ) {
+    for (let first = 0; first < blocks.length; first += chunk) {
+      this.computeStep(send, prompt, blocks, first, Math.min(blocks.length, first + chunk));
+      await sleep(0);
+    }
+  }
+
+  /** Whether the blocks hold what P computed for the first `numTokens` tokens. */
+  holds(prompt: readonly number[], blocks: readonly number[], numTokens: number, firstBlock = 0): boolean {
+    const { layers, blockSize } = GEOMETRY;
+    for (let index = firstBlock; index < Math.ceil(numTokens / blockSize); index += 1) {
+      for (let layer = 0; layer < layers; layer += 1) {
+        const piece = this.#memory.read(layer, blocks[index]!);
+        if (!expectedPiece(prompt, layer, index).equals(piece)) return false;
+      }
+    }
+    return true;
+  }
+
+  /** The orders for one sequence. */
+  ordersOf(sequence: SequenceTransfer | null | undefined): TransferOrder[] {
+    return this.orders.filter(({ transferId }) => transferId === sequence?.transferId);
+  }
+
+  async close(): Promise<void> {
+    await this.connector.close();
+  }
+}
+
+interface Opened {
+  readonly promptIndex: number;
+  readonly numSamples: number;
+  readonly maxTokens: number | null;
+  readonly mayLoad: boolean;
+}

@@ -1,0 +1,201 @@
+import { encode } from '@msgpack/msgpack';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Dealer } from 'zeromq';
+import { ConfigError } from '../../src/errors.ts';
+import { curveKeys } from '../../src/kv-transfer/curve.ts';
+import { ControlChannel, NoAnswerError, type Route } from '../../src/kv-transfer/p2p/control-channel.ts';
+import type { Message } from '../../src/kv-transfer/p2p/messages.ts';
+import { freePort } from '../helpers/svc-process.ts';
+
+const SECRET = 'a secret of our own';
+const OTHER = 'a secret of theirs';
+const opened: { close(): void }[] = [];
+
+/** A channel that answers pings and remembers what it heard. */
+class Listener {
+  readonly port: number;
+  readonly heard: Message[] = [];
+  readonly down: string[] = [];
+  left = 0;
+  channel!: ControlChannel;
+
+  private constructor(port: number) {
+    this.port = port;
+  }
+
+  static async start(secret: string | null = null, port?: number): Promise<Listener> {
+    const listener = new Listener(port ?? (await freePort()));
+    const keys = secret === null ? null : curveKeys(secret);
+    listener.channel = await ControlChannel.open(
+      { ip: '127.0.0.1', port: listener.port, keys, answerDeadline: 300 },
+      {
+        message: (route, message) => listener.#receive(route, message),
+        down: (_, reason) => listener.down.push(reason),
+        someoneLeft: () => {
+          listener.left += 1;
+        },
+      },
+    );
+    opened.push(listener.channel);
+    return listener;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  #receive(route: Route, message: Message): void {
+    this.heard.push(message);
+    if (message.type === 'ping') this.channel.send(route, { type: 'pong', seq: message.seq });
+  }
+}
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+});
+
+describe('the control channel', () => {
+  it('carries requests and their answers, many at once', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const route = a.channel.connect(b.address);
+    const answers = await Promise.all(
+      Array.from({ length: 500 }, () => a.channel.request(route, { type: 'ping' })),
+    );
+    expect(new Set(answers.map(({ type }) => type))).toEqual(new Set(['pong']));
+    expect(new Set(answers.map(({ seq }) => seq)).size).toBe(500);
+  });
+
+  it('says at once that nobody is there', async () => {
+    const a = await Listener.start();
+    const start = performance.now();
+    const route = a.channel.connect(`127.0.0.1:${await freePort()}`);
+    await expect(a.channel.request(route, { type: 'ping' })).rejects.toThrow(NoAnswerError);
+    expect(performance.now() - start).toBeLessThan(200);
+    expect(a.down).toEqual(['nobody is there']);
+  });
+
+  it('says at once that the other end has gone, on both ends', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const route = a.channel.connect(b.address);
+    await a.channel.request(route, { type: 'ping' });
+    route.close();
+    await expect.poll(() => b.left).toBe(1);
+    const second = a.channel.connect(b.address);
+    await a.channel.request(second, { type: 'ping' });
+    b.channel.close();
+    await expect.poll(() => a.down.length).toBe(1);
+  });
+
+  it('waits for no answer beyond the deadline', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const route = a.channel.connect(b.address);
+    const about = { key: 'k', hash: '0'.repeat(32), num_tokens: 1, num_blocks: 1 };
+    await expect(a.channel.request(route, { type: 'reserve', ...about })).rejects.toThrow(
+      'no answer within 300 ms',
+    );
+    expect(b.heard).toMatchObject([{ type: 'reserve' }]);
+  });
+
+  it('names the fix where the port is taken or the address is not of this machine', async () => {
+    const { port } = await Listener.start();
+    await expect(Listener.start(null, port)).rejects.toThrow(ConfigError);
+    await expect(Listener.start(null, port)).rejects.toThrow(
+      /kv_port \d+ of 127\.0\.0\.1 is taken: give this instance another/,
+    );
+    const elsewhere = ControlChannel.open(
+      { ip: '192.0.2.1', port, keys: null, answerDeadline: 1 },
+      { message: () => {}, down: () => {}, someoneLeft: () => {} },
+    );
+    await expect(elsewhere).rejects.toThrow(
+      /kv_ip 192\.0\.2\.1 is no address of this machine: give one that it has/,
+    );
+  });
+});
+
+describe('a shared secret', () => {
+  it('lets those in who have it', async () => {
+    const [a, b] = [await Listener.start(SECRET), await Listener.start(SECRET)];
+    expect(await a.channel.request(a.channel.connect(b.address), { type: 'ping' })).toMatchObject({
+      type: 'pong',
+    });
+  });
+
+  it.each([
+    ['another one', OTHER],
+    ['none', null],
+  ])('keeps those out who have %s', async (_, secret) => {
+    const [a, b] = [await Listener.start(secret), await Listener.start(SECRET)];
+    await expect(a.channel.request(a.channel.connect(b.address), { type: 'ping' })).rejects.toThrow(
+      NoAnswerError,
+    );
+    expect(b.heard).toEqual([]);
+  });
+
+  it('is not told to a listener that has none', async () => {
+    const [a, b] = [await Listener.start(SECRET), await Listener.start(null)];
+    await expect(a.channel.request(a.channel.connect(b.address), { type: 'ping' })).rejects.toThrow(
+      NoAnswerError,
+    );
+    expect(b.heard).toEqual([]);
+  });
+
+  it('gives the same keys wherever it is given, and others for another', () => {
+    expect(curveKeys(SECRET)).toEqual(curveKeys(SECRET));
+    expect(curveKeys(SECRET).publicKey).not.toBe(curveKeys(OTHER).publicKey);
+    expect(curveKeys(SECRET).publicKey).toHaveLength(40);
+  });
+});
+
+describe('what is no message', () => {
+  /** Sends raw frames and returns the answers that come within a moment. */
+  async function sendRaw(listener: Listener, ...messages: (Uint8Array | Uint8Array[])[]): Promise<Buffer[]> {
+    const socket = new Dealer({ linger: 0, receiveTimeout: 100 });
+    opened.push(socket);
+    socket.connect(`tcp://${listener.address}`);
+    for (const message of messages) await socket.send(message);
+    const answers: Buffer[] = [];
+    try {
+      for (;;) answers.push((await socket.receive())[0]!);
+    } catch {
+      return answers;
+    }
+  }
+
+  it('is counted, refused with its number where it has one, and does no harm', async () => {
+    const b = await Listener.start();
+    const answers = await sendRaw(
+      b,
+      encode({ type: 'reserve', seq: 7, key: 5 }),
+      encode({ type: 'launch', seq: 8 }),
+      encode('hello'),
+      new Uint8Array(100).fill(0xff),
+      [encode({ type: 'ping', seq: 1 }), encode({ type: 'ping', seq: 2 })],
+      encode({ type: 'ping', seq: 9 }),
+    );
+    expect(b.channel.malformed).toBe(5);
+    expect(b.heard).toEqual([{ type: 'ping', seq: 9 }]);
+    expect(answers).toHaveLength(6);
+  });
+
+  it('of any bytes leaves the channel alive', async () => {
+    const b = await Listener.start();
+    const garbage = fc.sample(fc.uint8Array({ maxLength: 300 }), 300);
+    await sendRaw(b, ...garbage, encode({ type: 'ping', seq: 1 }));
+    expect(b.heard.at(-1)).toEqual({ type: 'ping', seq: 1 });
+  });
+
+  it('because it is too large ends the connection', async () => {
+    const b = await Listener.start();
+    expect(await sendRaw(b, new Uint8Array(1e6))).toEqual([]);
+    expect(b.heard).toEqual([]);
+    await sendRaw(b, encode({ type: 'ping', seq: 1 }));
+    expect(b.heard).toHaveLength(1);
+  });
+
+  it('because it answers what was not asked is ignored', async () => {
+    const b = await Listener.start();
+    await sendRaw(b, encode({ type: 'granted', seq: 1, ticket: '0123456789abcdef' }));
+    expect([b.heard, b.channel.malformed]).toEqual([[], 0]);
+  });
+});
