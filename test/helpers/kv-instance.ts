@@ -68,6 +68,7 @@ export class KvInstance {
   readonly config: KvTransferConfig;
   readonly orders: TransferOrder[] = [];
   readonly warnings: readonly string[];
+  readonly #waiting: Waiting;
   readonly #memory: NativeKvMemory;
   readonly #free: number[];
 
@@ -75,12 +76,13 @@ export class KvInstance {
     connector: KvConnector,
     config: KvTransferConfig,
     memory: NativeKvMemory,
-    heard: { readonly orders: TransferOrder[]; readonly warnings: string[] },
+    heard: { readonly orders: TransferOrder[]; readonly warnings: string[]; readonly waiting: Waiting },
   ) {
     this.connector = connector;
     this.config = config;
     this.orders = heard.orders;
     this.warnings = heard.warnings;
+    this.#waiting = heard.waiting;
     this.#memory = memory;
     this.#free = Array.from({ length: GEOMETRY.numBlocks }, (_, block) => block);
   }
@@ -90,11 +92,14 @@ export class KvInstance {
     const { KvMemory } = loadNative();
     const { layers, numBlocks, pieceBytes } = GEOMETRY;
     const memory = new KvMemory(layers, numBlocks, pieceBytes);
-    const heard = { orders: [] as TransferOrder[], warnings: [] as string[] };
+    const heard = { orders: [] as TransferOrder[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       geometry: { ...GEOMETRY, ...geometry },
       memoryToken: memory.openFeed(),
-      order: (order: TransferOrder) => void heard.orders.push(order),
+      order: (order: TransferOrder) => {
+        heard.orders.push(order);
+        heard.waiting.hear(order);
+      },
       warn: (message: string) => void heard.warnings.push(message),
     };
     const connector = await P2pConnector.start(config, context, { ...DEADLINES, ...deadlines });
@@ -182,6 +187,23 @@ export class KvInstance {
     return this.orders.filter(({ transferId }) => transferId === sequence?.transferId);
   }
 
+  /** Resolves with the tokens that came for a load. */
+  async loaded({ transferId }: SequenceTransfer): Promise<number> {
+    const order = await this.#waiting.first('loaded', transferId);
+    return order.kind === 'loaded' ? order.numTokens : 0;
+  }
+
+  /** Resolves when the blocks of a send are free. */
+  async released({ transferId }: SequenceTransfer): Promise<void> {
+    await this.#waiting.first('release', transferId);
+  }
+
+  /** Every layer of these blocks, one layer after the other. */
+  readBlocks(blocks: readonly number[]): Uint8Array {
+    const layers = Array.from({ length: GEOMETRY.layers }, (_, layer) => layer);
+    return Buffer.concat(layers.flatMap((layer) => blocks.map((block) => this.#memory.read(layer, block))));
+  }
+
   async close(): Promise<void> {
     await this.connector.close();
   }
@@ -192,4 +214,23 @@ interface Opened {
   readonly numSamples: number;
   readonly maxTokens: number | null;
   readonly mayLoad: boolean;
+}
+
+/** Orders that somebody waits for, or has not waited for yet. */
+class Waiting {
+  readonly #heard = new Map<string, TransferOrder>();
+  readonly #wanted = new Map<string, (order: TransferOrder) => void>();
+
+  hear(order: TransferOrder): void {
+    const name = `${order.kind} ${order.transferId}`;
+    this.#heard.set(name, order);
+    this.#wanted.get(name)?.(order);
+  }
+
+  first(kind: TransferOrder['kind'], transferId: number): Promise<TransferOrder> {
+    const name = `${kind} ${transferId}`;
+    const heard = this.#heard.get(name);
+    if (heard !== undefined) return Promise.resolve(heard);
+    return new Promise((resolve) => this.#wanted.set(name, resolve));
+  }
 }
