@@ -153,7 +153,7 @@ export class ControlChannel {
   #dealerRoute(address: string, socket: Dealer): Route {
     const route: Route = {
       id: `to ${address} ${this.#connected.size} ${this.#nextSeq}`,
-      write: (bytes) => socket.send(bytes),
+      write: async (bytes) => socket.send(bytes),
       close: () => {
         if (this.#connected.delete(route)) socket.close();
       },
@@ -166,7 +166,7 @@ export class ControlChannel {
       if (identity === undefined) continue;
       const route: Route = {
         id: `from ${identity.toString('hex')}`,
-        write: (answer) => this.#router.send([identity, answer]),
+        write: async (answer) => this.#router.send([identity, answer]),
         close: () => {},
       };
       this.#read(route, more.length === 0 ? bytes : undefined);
@@ -178,6 +178,7 @@ export class ControlChannel {
   }
 
   #read(route: Route, bytes: Uint8Array | undefined): void {
+    if (this.#router.closed) return;
     const read = decodeMessage(bytes ?? new Uint8Array());
     if (!read.isValid) {
       this.#malformed += 1;
@@ -200,6 +201,7 @@ export class ControlChannel {
   }
 
   #unwritten(route: Route, error: unknown): void {
+    if (this.#router.closed) return;
     const reason = error instanceof Error ? error.message : String(error);
     this.#rejectAll(route, reason);
     this.#handlers.down(route, reason);

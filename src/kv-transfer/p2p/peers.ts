@@ -31,6 +31,7 @@ export class Peers {
   readonly #handlers: PeerHandlers;
   readonly #peers = new Map<string, Peer>();
   readonly #byRoute = new Map<string, Peer>();
+  #isClosed = false;
   /** Instances that were found to differ: said once. */
   readonly #refused = new Set<string>();
 
@@ -73,6 +74,7 @@ export class Peers {
   get(address: string): Peer {
     const known = this.#peers.get(address);
     if (known !== undefined) return known;
+    if (this.#isClosed) throw new PeerError('gone', 'this instance is closing');
     if (this.#peers.size >= MAX_PEERS) throw new PeerError('refused', `${MAX_PEERS} peers are the most`);
     const peer: Peer = new Peer(address, this.#own, this.#channel, {
       newRun: () => this.#handlers.restarted(address),
@@ -106,6 +108,7 @@ export class Peers {
   }
 
   close(): void {
+    this.#isClosed = true;
     for (const peer of [...this.#peers.values()]) this.#letGo(peer, true);
     this.#channel.close();
   }

@@ -169,8 +169,9 @@ export class PrefillSide {
       if (transfer.state.is('reserving')) this.#finish(transfer, 'failed');
       return;
     }
-    // D may have pulled, or all may be over.
     if (transfer.state.is('reserving')) this.#reserved(transfer, answer);
+    // All may be over meanwhile, or D may have pulled: then it has not granted anything.
+    else if (answer.type === 'granted') peers.find(address)?.tell({ type: 'cancel', key });
   }
 
   #reserved(transfer: SendTransfer, answer: Answer): void {

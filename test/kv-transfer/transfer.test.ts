@@ -1,0 +1,310 @@
+// Blocks between instances of one process: real control channels, real native threads, each way that a transfer can go.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
+import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
+import { probeNative } from '../../src/native/native.ts';
+import { GEOMETRY, KvInstance, type KvInstanceOptions, SLOT_BYTES } from '../helpers/kv-instance.ts';
+
+const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
+const instances: KvInstance[] = [];
+
+async function start(options: KvInstanceOptions): Promise<KvInstance> {
+  const instance = await KvInstance.start(options);
+  instances.push(instance);
+  return instance;
+}
+
+async function pair(options: KvInstanceOptions = {}, ofP: KvInstanceOptions = {}) {
+  return {
+    p: await start({ ...options, role: 'kv_producer', ...ofP }),
+    d: await start({ ...options, role: 'kv_consumer' }),
+  };
+}
+
+afterEach(async () => {
+  await Promise.all(instances.splice(0).map((instance) => instance.close()));
+});
+
+function promptOf(length: number, seed = 1): number[] {
+  return Array.from({ length }, (_, index) => (seed * 101 + index * 7) % 1000);
+}
+
+/** What P does with a request of one token. */
+async function prefill(
+  p: KvInstance,
+  id: string,
+  prompt: readonly number[],
+): Promise<SequenceTransfer | null> {
+  const transfer = p.open(id, prompt, { maxTokens: 1 });
+  const send = transfer?.sequences[0] ?? null;
+  const blocks = p.takeBlocks(prompt);
+  await p.compute(send, prompt, blocks);
+  await transfer?.answerable();
+  transfer?.end(true);
+  return send;
+}
+
+/** What D does: asks for the blocks and waits for the one answer. @returns the tokens that came. */
+async function decode(d: KvInstance, id: string, prompt: readonly number[], firstBlock = 0): Promise<number> {
+  const transfer = d.open(id, prompt);
+  if (transfer === null) return 0;
+  const [load] = transfer.sequences;
+  const blocks = d.takeBlocks(prompt);
+  d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock, blocks });
+  await expect.poll(() => d.ordersOf(load).length, { interval: 2, timeout: 5000 }).toBe(1);
+  const [order] = d.ordersOf(load);
+  const numTokens = order?.kind === 'loaded' ? order.numTokens : -1;
+  expect(d.holds(prompt, blocks, numTokens, firstBlock)).toBe(true);
+  transfer.end(true);
+  return numTokens;
+}
+
+/** All that was taken for transfers is free again, on all instances. */
+async function untilIdle(...all: KvInstance[]): Promise<void> {
+  await expect
+    .poll(() =>
+      all.map(({ stats: { send, receive } }) => [
+        send.holding,
+        receive.areas,
+        receive.bufferUsedBytes,
+        receive.poolUsedBytes,
+      ]),
+    )
+    .toEqual(all.map(() => [0, 0, 0, 0]));
+}
+
+describe.skipIf(probeNative() === null)('a prompt', () => {
+  describe.each(SEND_TYPES)('with %s', (sendType) => {
+    it.each(['shm', 'tcp'] as const)('comes from P to D by %s, bit for bit', async (transport) => {
+      const { p, d } = await pair({ sendType, transport });
+      for (const length of [2, 4, 5, 8, 9, 40, 97]) {
+        const [prompt, id] = [promptOf(length, length), makeRequestId(p.address, d.address)];
+        const send = await prefill(p, id, prompt);
+        if (sendType !== 'GET') await expect.poll(() => d.stats.receive.areas).toBe(1);
+        expect(await decode(d, id, prompt)).toBe(length - 1);
+        await expect
+          .poll(() => p.ordersOf(send))
+          .toEqual([{ kind: 'release', transferId: send?.transferId }]);
+      }
+      await untilIdle(p, d);
+      expect(p.stats.send).toMatchObject({ delivered: 7, expired: 0, cancelled: 0, failed: 0 });
+      const [pushed, pulled] = sendType === 'GET' ? [0, 7] : [7, 0];
+      expect(d.stats.receive).toMatchObject({ pushed, pulled, viaBuffer: 7, viaPool: 0, corruptPieces: 0 });
+      expect(Object.values(d.stats.receive.recomputed)).toEqual([0, 0, 0, 0, 0, 0]);
+      expect(d.stats.receive.loadedTokens).toBe(2 + 4 + 5 + 8 + 9 + 40 + 97 - 7);
+    });
+
+    it('may be called for at D before P has it', async () => {
+      const { p, d } = await pair({ sendType });
+      const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+      const early = decode(d, id, prompt);
+      await sleep(200);
+      await prefill(p, id, prompt);
+      expect(await early).toBe(29);
+      await untilIdle(p, d);
+    });
+
+    it('may be called for at D while P computes it', async () => {
+      const { p, d } = await pair({ sendType });
+      const [prompt, id] = [promptOf(40), makeRequestId(p.address, d.address)];
+      const transfer = p.open(id, prompt, { maxTokens: 1 });
+      const send = transfer?.sequences[0] ?? null;
+      const blocks = p.takeBlocks(prompt);
+      const early = decode(d, id, prompt);
+      for (let index = 0; index < blocks.length; index += 1) {
+        p.computeStep(send, prompt, blocks, index, index + 1);
+        await sleep(5);
+      }
+      await transfer?.answerable();
+      transfer?.end(true);
+      expect(await early).toBe(39);
+      await untilIdle(p, d);
+    });
+
+    it('comes in part where D has its beginning', async () => {
+      const { p, d } = await pair({ sendType });
+      const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+      await prefill(p, id, prompt);
+      expect(await decode(d, id, prompt, 3)).toBe(29);
+      expect(d.stats.receive.loadedTokens).toBe(29 - 3 * GEOMETRY.blockSize);
+      await untilIdle(p, d);
+    });
+
+    it('comes in full blocks only where P goes on to write', async () => {
+      const { p, d } = await pair({ sendType });
+      const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+      const transfer = p.open(id, prompt, { maxTokens: 5 });
+      await p.compute(transfer?.sequences[0] ?? null, prompt, p.takeBlocks(prompt));
+      await transfer?.answerable();
+      transfer?.end(true);
+      expect(await decode(d, id, prompt)).toBe(28);
+      await untilIdle(p, d);
+    });
+
+    it('comes once for several samples', async () => {
+      const { p, d } = await pair({ sendType });
+      const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+      await prefill(p, id, prompt);
+      const transfer = d.open(id, prompt, { numSamples: 3 });
+      const loads = transfer?.sequences ?? [];
+      expect(new Set(loads.map((load) => load?.transferId)).size).toBe(3);
+      const blocks = loads.map(() => d.takeBlocks(prompt));
+      for (const [index, load] of loads.slice(0, 2).entries()) {
+        d.connector.notice({
+          kind: 'load',
+          transferId: load!.transferId,
+          firstBlock: 0,
+          blocks: blocks[index]!,
+        });
+      }
+      d.connector.notice({ kind: 'loadEnded', transferId: loads[2]!.transferId });
+      await expect.poll(() => d.orders.length).toBe(2);
+      for (const index of [0, 1]) expect(d.holds(prompt, blocks[index]!, 29)).toBe(true);
+      await untilIdle(p, d);
+      expect(p.stats.send.delivered).toBe(1);
+    });
+
+    it('of several in one request is told apart by its number', async () => {
+      const { p, d } = await pair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      const prompts = [promptOf(30, 1), promptOf(30, 2)];
+      const sends = prompts.map((prompt, promptIndex) => p.open(id, prompt, { promptIndex, maxTokens: 1 }));
+      const loads = prompts.map((prompt, promptIndex) => d.open(id, prompt, { promptIndex }));
+      const all = prompts.map(async (prompt, index) => {
+        await p.compute(sends[index]!.sequences[0] ?? null, prompt, p.takeBlocks(prompt));
+        await sends[index]!.answerable();
+        sends[index]!.end(true);
+        const [load] = loads[index]!.sequences;
+        const blocks = d.takeBlocks(prompt);
+        d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+        await expect.poll(() => d.ordersOf(load)).toMatchObject([{ numTokens: 29 }]);
+        expect(d.holds(prompt, blocks, 29)).toBe(true);
+      });
+      await Promise.all(all);
+      await untilIdle(p, d);
+    });
+  });
+
+  it('goes either way between two that are both', async () => {
+    const [a, b] = [await start({ role: 'kv_both' }), await start({ role: 'kv_both' })];
+    for (const [p, d] of [
+      [a, b],
+      [b, a],
+      [a, b],
+    ] as const) {
+      const [prompt, id] = [promptOf(20), makeRequestId(p.address, d.address)];
+      await prefill(p, id, prompt);
+      expect(await decode(d, id, prompt)).toBe(19);
+    }
+    await untilIdle(a, b);
+    expect(a.open(makeRequestId(a.address, a.address), promptOf(20))).toBeNull();
+    expect(a.open(makeRequestId(b.address, b.address), promptOf(20))).toBeNull();
+  });
+
+  it.each(['cmpl-1234', 'chatcmpl-___prefill_addr_1.2.3.4:5_', ''])(
+    'of request %j is an ordinary one',
+    async (id) => {
+      const { p, d } = await pair();
+      expect(p.open(id, promptOf(20))).toBeNull();
+      expect(d.open(id, promptOf(20))).toBeNull();
+    },
+  );
+
+  it('of one token is an ordinary one', async () => {
+    const { p, d } = await pair();
+    const id = makeRequestId(p.address, d.address);
+    expect(p.open(id, [1], { maxTokens: 1 })).toBeNull();
+    expect(d.open(id, [1])).toBeNull();
+  });
+
+  it('that must be computed at D is freed at P', async () => {
+    const { p, d } = await pair();
+    const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+    const arrived = prefill(p, id, prompt);
+    expect(d.open(id, prompt, { mayLoad: false })).toBeNull();
+    await arrived;
+    await expect.poll(() => p.stats.send.holding).toBe(0);
+    await untilIdle(d);
+  });
+});
+
+describe.skipIf(probeNative() === null)('without room at D', () => {
+  const PROMPT = promptOf(4 * 10 + 1);
+
+  it('the buffer comes first, then the pool, then P holds until there is room', async () => {
+    const { p, d } = await pair({
+      bufferBytes: 10 * SLOT_BYTES,
+      poolBytes: 2 ** 15,
+    });
+    const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
+    for (const id of ids) await prefill(p, id, PROMPT);
+    await expect.poll(() => d.stats.receive.areas).toBe(2);
+    expect(d.stats.receive.bufferUsedBytes).toBe(10 * SLOT_BYTES);
+    expect(d.stats.receive.poolUsedBytes).toBe(10 * 2048);
+    await expect.poll(() => p.stats.send).toMatchObject({ delivered: 2, holding: 1 });
+    // The third is pulled when its request comes and the first has left its place.
+    const third = decode(d, ids[2]!, PROMPT);
+    await sleep(50);
+    expect(d.orders).toEqual([]);
+    expect(await decode(d, ids[0]!, PROMPT)).toBe(40);
+    expect(await third).toBe(40);
+    expect(await decode(d, ids[1]!, PROMPT)).toBe(40);
+    expect(d.stats.receive).toMatchObject({ pushed: 2, pulled: 1, viaBuffer: 2, viaPool: 1 });
+    await untilIdle(p, d);
+  });
+
+  it('for this request ever, D computes it at once and P is told', async () => {
+    const { p, d } = await pair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 14 });
+    const id = makeRequestId(p.address, d.address);
+    await prefill(p, id, PROMPT);
+    expect(p.stats.send.holding).toBe(1);
+    expect(d.open(id, PROMPT)).toBeNull();
+    await untilIdle(p, d);
+    expect(d.stats.receive.recomputed.no_room).toBe(1);
+    expect(p.stats.send.cancelled).toBe(1);
+  });
+
+  it('in time, D computes it', async () => {
+    const { p, d } = await pair({
+      bufferBytes: 10 * SLOT_BYTES,
+      poolBytes: 0,
+      deadlines: { room: 100, sweep: 20 },
+    });
+    const ids = [0, 1].map(() => makeRequestId(p.address, d.address));
+    for (const id of ids) await prefill(p, id, PROMPT);
+    expect(await decode(d, ids[1]!, PROMPT)).toBe(0);
+    expect(d.stats.receive.recomputed.no_room).toBe(1);
+    expect(await decode(d, ids[0]!, PROMPT)).toBe(40);
+    await untilIdle(p, d);
+  });
+
+  it.each(['PUT', 'PUT_ASYNC'] as const)('at all, %s answers and nothing is kept', async (sendType) => {
+    const { p, d } = await pair({ bufferBytes: 0, poolBytes: 0, sendType });
+    const id = makeRequestId(p.address, d.address);
+    await prefill(p, id, PROMPT);
+    expect(d.open(id, PROMPT)).toBeNull();
+    await untilIdle(p, d);
+  });
+
+  it('at P to hold, GET gives up the oldest', async () => {
+    const { p, d } = await pair({ sendType: 'GET' }, { bufferBytes: 20 * SLOT_BYTES });
+    const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
+    for (const id of ids) await prefill(p, id, PROMPT);
+    await expect.poll(() => p.stats.send).toMatchObject({ expired: 1, holding: 2 });
+    expect(await decode(d, ids[2]!, PROMPT)).toBe(40);
+    expect(await decode(d, ids[1]!, PROMPT)).toBe(40);
+    expect(await decode(d, ids[0]!, PROMPT)).toBe(0);
+    expect(d.stats.receive.recomputed.unknown).toBe(1);
+    await untilIdle(p, d);
+  });
+
+  it('at P to hold even one, GET sends nothing', async () => {
+    const { p, d } = await pair({ sendType: 'GET' }, { bufferBytes: 10 });
+    const id = makeRequestId(p.address, d.address);
+    expect(await prefill(p, id, PROMPT)).toBeNull();
+    expect(await decode(d, id, PROMPT)).toBe(0);
+    expect(p.stats.send.expired).toBe(1);
+  });
+});
