@@ -1,0 +1,146 @@
+// KV memory with a native transfer engine on it, whose events a test waits for. Several fit into one process.
+
+import {
+  loadNative,
+  type NativeKvMemory,
+  type NativeTransferEngine,
+  type NativeTransferEvent,
+} from '../../src/native/native.ts';
+
+export interface Shape {
+  readonly layers: number;
+  readonly blocks: number;
+  readonly pieceBytes: number;
+}
+
+export const SHAPE: Shape = { layers: 3, blocks: 64, pieceBytes: 4096 };
+export const KINDS = ['shm', 'tcp'] as const;
+export type Kind = (typeof KINDS)[number];
+
+const PATIENCE_MS = 20_000;
+
+type EventOf<T extends NativeTransferEvent['type']> = Extract<NativeTransferEvent, { type: T }>;
+
+export class TransferNode {
+  readonly shape: Shape;
+  readonly memory: NativeKvMemory;
+  readonly engine: NativeTransferEngine;
+  /** All that came, oldest first. */
+  readonly events: NativeTransferEvent[] = [];
+  #waiting: (() => void)[] = [];
+  #nextLoad = 1;
+
+  constructor(shape: Shape = SHAPE, receiveBytes = shape.layers * shape.pieceBytes * shape.blocks) {
+    const { KvMemory, TransferEngine } = loadNative();
+    this.shape = shape;
+    this.memory = new KvMemory(shape.layers, shape.blocks, shape.pieceBytes);
+    const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
+    this.engine = new TransferEngine(this.memory.openFeed(), options, () => {
+      this.events.push(...this.engine.takeEvents());
+      for (const resolve of this.#waiting.splice(0)) resolve();
+    });
+  }
+
+  address(kind: Kind): string {
+    return this.engine.endpoints[kind] ?? '';
+  }
+
+  /** The first event of this type that `isWanted` takes, past or to come. */
+  async event<T extends NativeTransferEvent['type']>(
+    type: T,
+    isWanted: (event: EventOf<T>) => boolean = () => true,
+  ): Promise<EventOf<T>> {
+    const deadline = Date.now() + PATIENCE_MS;
+    for (;;) {
+      const found = this.events.find(
+        (event): event is EventOf<T> => event.type === type && isWanted(event as EventOf<T>),
+      );
+      if (found !== undefined) return found;
+      await this.#more(deadline, type);
+    }
+  }
+
+  has(type: NativeTransferEvent['type']): boolean {
+    return this.events.some((event) => event.type === type);
+  }
+
+  forget(): void {
+    this.events.length = 0;
+  }
+
+  async link(kind: Kind, address: string, sockets = 2): Promise<number> {
+    const link = this.engine.connect(kind, address, sockets);
+    await this.event('linkUp', (event) => event.link === link);
+    return link;
+  }
+
+  /** Fills these blocks of all layers with bytes that follow from `seed`. */
+  fill(blocks: readonly number[], seed: number): void {
+    for (let layer = 0; layer < this.shape.layers; layer++) {
+      for (const block of blocks) this.memory.write(layer, block, pieceOf(this.shape, seed, layer, block));
+    }
+  }
+
+  /** One step of a prefill: these blocks, from `first` of the transfer on, in all layers. */
+  feed(send: number, first: number, blocks: readonly number[]): void {
+    this.memory.feedStep(Int32Array.from([send, first, blocks.length, ...blocks]));
+    for (let layer = 0; layer < this.shape.layers; layer++) this.memory.feedLayer(layer);
+  }
+
+  /** Lets `count` blocks from index `first` on come to the places that begin at block `place` of the receive memory. */
+  receive(ticket: bigint, count: number, first = 0, place = 0): void {
+    const bytes = this.shape.layers * this.shape.pieceBytes;
+    this.engine.openReceive(
+      ticket,
+      first,
+      Float64Array.from({ length: count }, (_, i) => (place + i) * bytes),
+    );
+  }
+
+  async load(ticket: bigint, blocks: readonly number[], first = 0): Promise<boolean> {
+    const load = this.#nextLoad++;
+    this.engine.load(load, ticket, first, Int32Array.from(blocks));
+    return (await this.event('loaded', (event) => event.load === load)).isIntact;
+  }
+
+  /** The bytes of these blocks, [layer][block]. */
+  read(blocks: readonly number[]): Buffer {
+    const pieces = [];
+    for (let layer = 0; layer < this.shape.layers; layer++) {
+      for (const block of blocks) pieces.push(this.memory.read(layer, block));
+    }
+    return Buffer.concat(pieces);
+  }
+
+  close(): void {
+    this.engine.close();
+  }
+
+  #more(deadline: number, type: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => reject(new Error(`no ${type} came; there were ${this.events.map((event) => event.type)}`)),
+        Math.max(1, deadline - Date.now()),
+      );
+      this.#waiting.push(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+}
+
+/** Random bytes, the same for the same arguments. */
+export function pieceOf({ pieceBytes }: Shape, seed: number, layer: number, block: number): Uint8Array {
+  const bytes = new Uint8Array(pieceBytes);
+  let state = (seed * 0x9e3779b1 + layer * 0x85ebca6b + block * 0xc2b2ae35 + 1) >>> 0;
+  for (let i = 0; i < pieceBytes; i++) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    bytes[i] = state >>> 24;
+  }
+  return bytes;
+}
+
+export function range(count: number, from = 0): number[] {
+  return Array.from({ length: count }, (_, i) => from + i);
+}
