@@ -102,9 +102,7 @@ export class Cluster {
   }
 
   async readyAddresses(): Promise<string[]> {
-    const response = await fetch(`${this.url}/instances`).catch(() => null);
-    if (response?.status !== 200) return [];
-    const { instances } = InstanceList.parse(await response.json());
+    const instances = await readInstances(this.url);
     return instances.filter(({ state }) => state === 'ready').map(({ http_address }) => http_address);
   }
 
@@ -112,6 +110,13 @@ export class Cluster {
     for (const { child } of this.instances) if (child.signalCode === null) child.kill('SIGCONT');
     await Promise.all([...this.instances, this.proxy].map((svc) => svc.stop()));
   }
+}
+
+/** What the proxy at `url` knows; nothing where it does not answer. */
+export async function readInstances(url: string): Promise<z.output<typeof InstanceList>['instances']> {
+  const response = await fetch(`${url}/instances`).catch(() => null);
+  if (response?.status !== 200) return [];
+  return InstanceList.parse(await response.json()).instances;
 }
 
 /** The counters and gauges of an instance's /metrics, summed over their labels, and each with them. */

@@ -78,10 +78,18 @@ async function isHealthy({ url }: SvcProcess): Promise<boolean> {
 
 /** A port that nobody listened on a moment ago. */
 export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  if (address === null || typeof address === 'string') throw new Error('no port was given');
-  return address.port;
+  const [port = 0] = await freePorts(1);
+  return port;
+}
+
+/** Different ones. */
+export async function freePorts(count: number): Promise<number[]> {
+  const probes = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(probes.map((probe) => once(probe, 'listening')));
+  return probes.map((probe) => {
+    const address = probe.address();
+    probe.close();
+    if (address === null || typeof address === 'string') throw new Error('no port was given');
+    return address.port;
+  });
 }

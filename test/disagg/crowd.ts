@@ -1,0 +1,216 @@
+// Very many instances behind one proxy, with some joining, draining and crashing all the time, under load.
+
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readInstances } from '../helpers/cluster.ts';
+import { freePorts, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
+import type { LightProcessOptions } from './light-process.ts';
+import { expectedTokens } from './light-server.ts';
+import { spawnLights } from './spawn-lights.ts';
+
+export interface CrowdOptions {
+  readonly producers: number;
+  readonly consumers: number;
+  /** Processes that hold them. */
+  readonly processes: number;
+  readonly seconds: number;
+  /** Requests in flight. */
+  readonly atOnce: number;
+}
+
+export interface CrowdReport {
+  readonly requests: number;
+  readonly failed: number;
+  readonly wrong: number;
+  readonly joined: number;
+  readonly drained: number;
+  readonly crashed: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Resident memory and open sockets of the instances' processes, divided by min(P, D). */
+  readonly bytesPerPair: number;
+  readonly socketsPerPair: number;
+}
+
+const PROMPT_TOKENS = 33;
+const ANSWER_TOKENS = 4;
+const REQUEST_DEADLINE_MS = 30_000;
+const DEADLINES = {
+  answer: 2000,
+  ping: 1000,
+  missedPings: 3,
+  hold: 10_000,
+  stall: 3000,
+  load: 10_000,
+  unclaimed: 10_000,
+};
+
+export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
+  const [port = 0, discoveryPort = 0] = await freePorts(2);
+  const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
+  const proxy = spawnSvc(['proxy', ...ports, '--prefill-threshold', '0', '--log-level', 'error'], port);
+  const crowd = await startCrowd(options, discoveryPort);
+  const churn = new Churn(discoveryPort);
+  try {
+    await waitUntilReady(proxy, async ({ url }) => {
+      const ready = (await readInstances(url)).filter(({ state }) => state === 'ready');
+      return ready.length >= options.producers + options.consumers;
+    });
+    const load = new Load(proxy);
+    const running = load.run(options.atOnce);
+    await churn.run(options.seconds);
+    load.stop();
+    await running;
+    const pairs = Math.min(options.producers, options.consumers);
+    const sum = (count: (pid: number) => number): number =>
+      crowd.reduce((total, { pid }) => total + (pid === undefined ? 0 : count(pid)), 0);
+    return {
+      ...load.report(),
+      ...churn.counts,
+      bytesPerPair: sum(residentBytes) / pairs,
+      socketsPerPair: sum(openSockets) / pairs,
+    };
+  } finally {
+    for (const child of [...crowd, ...churn.children]) child.kill('SIGKILL');
+    await proxy.stop();
+  }
+}
+
+async function startCrowd(options: CrowdOptions, discoveryPort: number): Promise<ChildProcess[]> {
+  const roles = [
+    ...Array.from({ length: options.producers }, () => 'kv_producer' as const),
+    ...Array.from({ length: options.consumers }, () => 'kv_consumer' as const),
+  ];
+  const groups = Array.from({ length: options.processes }, (_, group) =>
+    roles.filter((_role, index) => index % options.processes === group),
+  );
+  return Promise.all(groups.map(async (group) => spawnLights(await lightsOf(group, discoveryPort))));
+}
+
+async function lightsOf(
+  roles: readonly ('kv_producer' | 'kv_consumer')[],
+  discoveryPort: number,
+): Promise<LightProcessOptions[]> {
+  const ports = await freePorts(2 * roles.length);
+  return roles.map((role, index) => {
+    const [httpPort, port] = [ports[2 * index]!, ports[2 * index + 1]!];
+    const rest = {
+      sendType: 'PUT_ASYNC',
+      transport: 'auto',
+      blockMs: 1,
+      tokenMs: 1,
+      deadlines: DEADLINES,
+    } as const;
+    return { role, httpPort, port, doorPort: port, discoveryPort, ...rest };
+  });
+}
+
+/** A P and a D in one process join each second twice over; one such process drains and one crashes. */
+class Churn {
+  readonly children: ChildProcess[] = [];
+  readonly counts = { joined: 0, drained: 0, crashed: 0 };
+  readonly #discoveryPort: number;
+
+  constructor(discoveryPort: number) {
+    this.#discoveryPort = discoveryPort;
+  }
+
+  async run(seconds: number): Promise<void> {
+    const end = performance.now() + 1000 * seconds;
+    while (performance.now() < end) {
+      const next = sleep(1000);
+      await Promise.all([this.#join(), this.#join()]);
+      await next;
+      await this.#leave('SIGTERM');
+      await this.#leave('SIGKILL');
+    }
+  }
+
+  async #join(): Promise<void> {
+    const roles = ['kv_producer', 'kv_consumer'] as const;
+    this.children.push(await spawnLights(await lightsOf(roles, this.#discoveryPort)));
+    this.counts.joined += 1;
+  }
+
+  async #leave(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const child = this.children.shift();
+    if (child === undefined) return;
+    child.kill(signal);
+    this.counts[signal === 'SIGTERM' ? 'drained' : 'crashed'] += 1;
+    await once(child, 'exit');
+  }
+}
+
+class Load {
+  readonly #proxy: SvcProcess;
+  readonly #times: number[] = [];
+  #failed = 0;
+  #wrong = 0;
+  #isStopped = false;
+
+  constructor(proxy: SvcProcess) {
+    this.#proxy = proxy;
+  }
+
+  async run(atOnce: number): Promise<void> {
+    await Promise.all(Array.from({ length: atOnce }, (_, worker) => this.#work(worker)));
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  report(): Pick<CrowdReport, 'requests' | 'failed' | 'wrong' | 'p50Ms' | 'p99Ms'> {
+    const sorted = this.#times.toSorted((a, b) => a - b);
+    const at = (share: number): number => sorted[Math.floor(share * sorted.length)] ?? Number.NaN;
+    const requests = sorted.length + this.#failed;
+    return { requests, failed: this.#failed, wrong: this.#wrong, p50Ms: at(0.5), p99Ms: at(0.99) };
+  }
+
+  async #work(worker: number): Promise<void> {
+    for (let round = 0; !this.#isStopped; round += 1) {
+      const prompt = Array.from(
+        { length: PROMPT_TOKENS },
+        (_, index) => (worker * 977 + round * 31 + index) % 50_000,
+      );
+      const startedAt = performance.now();
+      const text = await this.#ask(prompt).catch(() => null);
+      if (text === null) this.#failed += 1;
+      else this.#times.push(performance.now() - startedAt);
+      const expected = expectedTokens(prompt, ANSWER_TOKENS)
+        .map((token) => ` ${token}`)
+        .join('');
+      if (text !== null && text !== expected) this.#wrong += 1;
+    }
+  }
+
+  async #ask(prompt: readonly number[]): Promise<string> {
+    const response = await fetch(`${this.#proxy.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt, max_tokens: ANSWER_TOKENS, temperature: 0 }),
+      signal: AbortSignal.timeout(REQUEST_DEADLINE_MS),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(text);
+    return JSON.parse(text).choices[0].text;
+  }
+}
+
+function residentBytes(pid: number): number {
+  const pages = Number(readFileSync(`/proc/${pid}/statm`, 'utf8').split(' ')[1]);
+  return pages * 4096;
+}
+
+function openSockets(pid: number): number {
+  const folder = `/proc/${pid}/fd`;
+  return readdirSync(folder).filter((fd) => {
+    try {
+      return readlinkSync(`${folder}/${fd}`).startsWith('socket:');
+    } catch {
+      return false;
+    }
+  }).length;
+}

@@ -1,0 +1,235 @@
+// Puts one fault into one step of the transfer protocol while requests run, and tells what came of it. A real proxy, two
+// producers and two consumers, each a process of its own; all that they say to each other passes a wiretap.
+
+import type { ChildProcess } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
+import { readInstances } from '../helpers/cluster.ts';
+import { GEOMETRY } from '../helpers/kv-instance.ts';
+import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
+import type { LightProcessOptions } from './light-process.ts';
+import { expectedTokens } from './light-server.ts';
+import { Wiretap } from './middle-man.ts';
+import { spawnLights } from './spawn-lights.ts';
+
+export const PROCESS_FAULTS = ['kill', 'stop'] as const;
+export const LINK_FAULTS = ['reset', 'flip', 'half-open'] as const;
+export const STEPS: Readonly<Record<SendType, readonly string[]>> = {
+  PUT_ASYNC: ['hello', 'welcome', 'reserve', 'granted', 'data', 'received'],
+  PUT: ['hello', 'welcome', 'reserve', 'granted', 'data', 'received'],
+  GET: ['hello', 'welcome', 'pull', 'pulled', 'data', 'received'],
+};
+
+export interface Scenario {
+  readonly fault: (typeof PROCESS_FAULTS)[number] | (typeof LINK_FAULTS)[number];
+  /** Whose process is killed or stopped; a link has two sides. */
+  readonly side: 'P' | 'D';
+  readonly step: string;
+}
+
+export interface Outcome {
+  /** Requests, and those that were answered rightly, wrongly, not at all. */
+  readonly requests: number;
+  readonly right: number;
+  readonly wrong: number;
+  readonly failed: number;
+  readonly slowestMs: number;
+  /** Whether the fault was put in. */
+  readonly hasHappened: boolean;
+  /** What the instances that are left still hold: blocks, areas, transfers. */
+  readonly leftOver: number;
+}
+
+/** Short, so that a scenario takes seconds. */
+const DEADLINES = {
+  answer: 500,
+  ping: 300,
+  missedPings: 3,
+  hold: 3000,
+  stall: 1000,
+  put: 2000,
+  unclaimed: 3000,
+  room: 1000,
+  load: 6000,
+  unknown: 300,
+  sweep: 50,
+};
+const NUM_REQUESTS = 8;
+const PROMPT_TOKENS = 61;
+const ANSWER_TOKENS = 6;
+/** A request that takes longer hangs. */
+const REQUEST_DEADLINE_MS = 30_000;
+const CLEAN_DEADLINE_MS = 12_000;
+
+const Stats = z.object({
+  stats: z.object({
+    send: z.looseObject({ holding: z.number() }),
+    receive: z.looseObject({ areas: z.number(), bufferUsedBytes: z.number(), poolUsedBytes: z.number() }),
+  }),
+  numFreeBlocks: z.number(),
+  numInFlight: z.number(),
+});
+
+interface Light {
+  readonly role: 'kv_producer' | 'kv_consumer';
+  readonly child: ChildProcess;
+  readonly url: string;
+  readonly httpAddress: string;
+}
+
+export class FaultRig {
+  readonly #proxy: SvcProcess;
+  readonly #discoveryPort: number;
+  readonly #tap = new Wiretap();
+  readonly #sendType: SendType;
+  readonly #transport: TransportChoice;
+  readonly #lights: Light[] = [];
+  #numPrompts = 0;
+
+  private constructor(
+    proxy: SvcProcess,
+    discoveryPort: number,
+    sendType: SendType,
+    transport: TransportChoice,
+  ) {
+    this.#proxy = proxy;
+    this.#discoveryPort = discoveryPort;
+    this.#sendType = sendType;
+    this.#transport = transport;
+  }
+
+  static async start(sendType: SendType, transport: TransportChoice): Promise<FaultRig> {
+    const [port, discoveryPort] = [await freePort(), await freePort()];
+    const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
+    const proxy = spawnSvc(['proxy', ...ports, '--prefill-threshold', '0', '--log-level', 'error'], port);
+    const rig = new FaultRig(proxy, discoveryPort, sendType, transport);
+    await rig.#refill();
+    return rig;
+  }
+
+  /** Runs requests, puts the fault in at its step, and sees to it that the next scenario finds everything whole. */
+  async run({ fault, side, step }: Scenario): Promise<Outcome> {
+    await this.#refill();
+    const victim = this.#lights.find(({ role }) => role === (side === 'P' ? 'kv_producer' : 'kv_consumer'))!;
+    let hasHappened = false;
+    this.#tap.onStep = (name) => {
+      if (name !== step || hasHappened) return;
+      hasHappened = true;
+      this.#put(fault, victim);
+    };
+    const answers = await Promise.all(
+      Array.from({ length: NUM_REQUESTS }, (_, index) => this.#ask(index % 2 === 0)),
+    );
+    this.#tap.onStep = () => {};
+    this.#tap.fault = 'none';
+    const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
+    // A stopped one is not looked at: it wakes up, finds that it was given up, and must be whole as well.
+    victim.child.kill('SIGCONT');
+    const leftOver = await this.#leftOver();
+    return {
+      requests: NUM_REQUESTS,
+      right: count('right'),
+      wrong: count('wrong'),
+      failed: count('failed'),
+      slowestMs: Math.max(...answers.map(({ ms }) => ms)),
+      hasHappened,
+      leftOver,
+    };
+  }
+
+  async close(): Promise<void> {
+    for (const { child } of this.#lights) child.kill('SIGKILL');
+    await this.#proxy.stop();
+    await this.#tap.close();
+  }
+
+  #put(fault: Scenario['fault'], victim: Light): void {
+    if (fault === 'kill') victim.child.kill('SIGKILL');
+    else if (fault === 'stop') victim.child.kill('SIGSTOP');
+    else this.#tap.fault = fault;
+  }
+
+  async #ask(isStream: boolean): Promise<{ readonly state: string; readonly ms: number }> {
+    const seed = this.#numPrompts++;
+    const prompt = Array.from({ length: PROMPT_TOKENS }, (_, index) => (seed * 97 + index * 13) % 50_000);
+    const startedAt = performance.now();
+    const text = await this.#complete(prompt, isStream).catch(() => null);
+    const expected = expectedTokens(prompt, ANSWER_TOKENS)
+      .map((token) => ` ${token}`)
+      .join('');
+    const state = text === null ? 'failed' : text === expected ? 'right' : 'wrong';
+    return { state, ms: performance.now() - startedAt };
+  }
+
+  async #complete(prompt: readonly number[], stream: boolean): Promise<string> {
+    const response = await fetch(`${this.#proxy.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt, max_tokens: ANSWER_TOKENS, stream, temperature: 0 }),
+      signal: AbortSignal.timeout(REQUEST_DEADLINE_MS),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(text);
+    const parts = stream ? text.split('\n\n').filter((event) => event.startsWith('data: {')) : [text];
+    return parts.map((part) => JSON.parse(part.replace(/^data: /, '')).choices[0].text).join('');
+  }
+
+  /** Waits until nothing is left over, or for long enough. */
+  async #leftOver(): Promise<number> {
+    const deadline = performance.now() + CLEAN_DEADLINE_MS;
+    for (;;) {
+      const perInstance = await Promise.all(this.#alive().map((light) => leftOverOf(light)));
+      const sum = perInstance.reduce((total, one) => total + one, 0);
+      if (sum === 0 || performance.now() > deadline) return sum;
+      await sleep(50);
+    }
+  }
+
+  #alive(): Light[] {
+    return this.#lights.filter(({ child }) => child.exitCode === null && child.signalCode === null);
+  }
+
+  /** Two of each kind, known to the proxy. */
+  async #refill(): Promise<void> {
+    this.#lights.splice(0, this.#lights.length, ...this.#alive());
+    const missing = (['kv_producer', 'kv_consumer'] as const).flatMap((role) =>
+      Array.from({ length: 2 - this.#lights.filter((light) => light.role === role).length }, () => role),
+    );
+    this.#lights.push(...(await Promise.all(missing.map((role) => this.#spawn(role)))));
+    const wanted = this.#lights.map(({ httpAddress }) => httpAddress);
+    await waitUntilReady(this.#proxy, async ({ url }) => {
+      const known = (await readInstances(url)).filter(({ state }) => state === 'ready');
+      return wanted.every((address) => known.some(({ http_address }) => http_address === address));
+    });
+  }
+
+  async #spawn(role: Light['role']): Promise<Light> {
+    const [httpPort, port, doorPort] = [await freePort(), await freePort(), await freePort()];
+    await this.#tap.addDoor(doorPort, `127.0.0.1:${port}`);
+    const options: LightProcessOptions = {
+      role,
+      sendType: this.#sendType,
+      transport: this.#transport,
+      httpPort,
+      port,
+      doorPort,
+      discoveryPort: this.#discoveryPort,
+      blockMs: 3,
+      tokenMs: 3,
+      deadlines: DEADLINES,
+    };
+    const child = await spawnLights([options]);
+    const httpAddress = `127.0.0.1:${httpPort}`;
+    return { role, child, url: `http://${httpAddress}`, httpAddress };
+  }
+}
+
+async function leftOverOf({ url }: Light): Promise<number> {
+  const response = await fetch(`${url}/stats`, { signal: AbortSignal.timeout(2000) }).catch(() => null);
+  if (response === null) return 1;
+  const { stats, numFreeBlocks, numInFlight } = Stats.parse(await response.json());
+  const { areas, bufferUsedBytes, poolUsedBytes } = stats.receive;
+  const isWhole = numFreeBlocks === GEOMETRY.numBlocks && bufferUsedBytes === 0 && poolUsedBytes === 0;
+  return stats.send.holding + areas + numInFlight + (isWhole ? 0 : 1);
+}

@@ -1,0 +1,13 @@
+// Starts instances without a model in a process of their own.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { LightProcessOptions } from './light-process.ts';
+
+/** Resolves when all of them serve. SIGTERM drains them. */
+export async function spawnLights(options: readonly LightProcessOptions[]): Promise<ChildProcess> {
+  const args = ['--import', 'tsx', 'test/disagg/light-process.ts', JSON.stringify(options)];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(child.stdout!, 'data');
+  return child;
+}
