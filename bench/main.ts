@@ -4,6 +4,7 @@
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
 import { engineSection } from './engine.ts';
+import { crowdSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
@@ -23,6 +24,8 @@ const SECTIONS = {
   trace: traceSection,
   serve: serveSection,
   disaggregated: disaggregatedSection,
+  faults: faultSection,
+  crowd: crowdSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;

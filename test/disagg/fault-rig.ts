@@ -28,6 +28,15 @@ export interface Scenario {
   readonly step: string;
 }
 
+/** Every fault at every step. */
+export function allScenarios(sendType: SendType): Scenario[] {
+  const sides = ['P', 'D'] as const;
+  return STEPS[sendType].flatMap((step) => [
+    ...PROCESS_FAULTS.flatMap((fault) => sides.map((side) => ({ fault, side, step }))),
+    ...LINK_FAULTS.map((fault) => ({ fault, side: 'D' as const, step })),
+  ]);
+}
+
 export interface Outcome {
   /** Requests, and those that were answered rightly, wrongly, not at all. */
   readonly requests: number;
@@ -123,6 +132,7 @@ export class FaultRig {
     );
     this.#tap.onStep = () => {};
     this.#tap.fault = 'none';
+    this.#tap.isControlCut = false;
     const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
     // A stopped one is not looked at: it wakes up, finds that it was given up, and must be whole as well.
     victim.child.kill('SIGCONT');
@@ -148,6 +158,7 @@ export class FaultRig {
     if (fault === 'kill') victim.child.kill('SIGKILL');
     else if (fault === 'stop') victim.child.kill('SIGSTOP');
     else this.#tap.fault = fault;
+    if (fault === 'half-open') this.#tap.isControlCut = true;
   }
 
   async #ask(isStream: boolean): Promise<{ readonly state: string; readonly ms: number }> {

@@ -1,0 +1,98 @@
+// Every fault at every step of the transfer protocol, in every mode; and a crowd of instances with some coming and going.
+
+import { runCrowd } from '../test/disagg/crowd.ts';
+import { allScenarios, FaultRig, type Outcome, type Scenario, STEPS } from '../test/disagg/fault-rig.ts';
+import type { Figure, Section } from './report.ts';
+
+const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
+
+interface Row {
+  readonly scenario: Scenario;
+  readonly outcome: Outcome;
+}
+
+export async function faultSection(): Promise<Section> {
+  const tables: string[] = [];
+  const outcomes: Outcome[] = [];
+  for (const sendType of SEND_TYPES) {
+    const rig = await FaultRig.start(sendType, 'tcp');
+    try {
+      const rows: Row[] = [];
+      for (const scenario of allScenarios(sendType)) {
+        rows.push({ scenario, outcome: await rig.run(scenario) });
+        console.error(sendType, JSON.stringify(rows.at(-1)));
+      }
+      outcomes.push(...rows.map(({ outcome }) => outcome));
+      tables.push(table(sendType, rows));
+    } finally {
+      await rig.close();
+    }
+  }
+  const sum = (count: (outcome: Outcome) => number): number =>
+    outcomes.reduce((all, one) => all + count(one), 0);
+  const watched = { limit: null, goal: '0' };
+  return {
+    title: 'Faults in transfers, 2 P and 2 D without a model, tcp',
+    figures: [
+      { name: 'scenarios', value: outcomes.length, unit: '', limit: null, goal: null },
+      { name: 'requests', value: sum(({ requests }) => requests), unit: '', limit: null, goal: null },
+      { name: 'wrong answers', value: sum(({ wrong }) => wrong), unit: '', ...watched },
+      { name: 'requests that failed', value: sum(({ failed }) => failed), unit: '', ...watched },
+      {
+        name: 'blocks, areas and transfers left over',
+        value: sum(({ leftOver }) => leftOver),
+        unit: '',
+        ...watched,
+      },
+    ],
+    notes: [
+      ...tables,
+      'Right answers of all, and the slowest of them in seconds; a dash where the step did not come.',
+    ],
+  };
+}
+
+export async function crowdSection(): Promise<Section> {
+  const report = await runCrowd({ producers: 96, consumers: 144, processes: 6, seconds: 20, atOnce: 32 });
+  const figure = (name: string, value: number, unit: string, goal: string | null = null): Figure => ({
+    name,
+    value,
+    unit,
+    limit: null,
+    goal,
+  });
+  return {
+    title: '96 P and 144 D without a model, each second two joins, a drain and a crash of a P and a D',
+    figures: [
+      figure('requests', report.requests, ''),
+      figure('requests that failed', report.failed, '', '0'),
+      figure('wrong answers', report.wrong, '', '0'),
+      figure('joins', report.joined, ''),
+      figure('drains', report.drained, ''),
+      figure('crashes', report.crashed, ''),
+      figure('latency, p50', report.p50Ms, 'ms'),
+      figure('latency, p99', report.p99Ms, 'ms'),
+      figure('memory a pair', report.bytesPerPair / 1e6, 'MB'),
+      figure('sockets a pair', report.socketsPerPair, ''),
+    ],
+  };
+}
+
+function table(sendType: (typeof SEND_TYPES)[number], rows: readonly Row[]): string {
+  const steps = STEPS[sendType];
+  const kinds = [...new Set(rows.map(({ scenario }) => kindOf(scenario)))];
+  const cell = (kind: string, step: string): string => {
+    const outcome = rows.find(({ scenario }) => kindOf(scenario) === kind && scenario.step === step)?.outcome;
+    if (outcome === undefined || !outcome.hasHappened) return '-';
+    return `${outcome.right}/${outcome.requests} in ${(outcome.slowestMs / 1000).toFixed(1)}`;
+  };
+  return [
+    `| ${sendType} | ${steps.join(' | ')} |`,
+    `|---|${steps.map(() => '---:|').join('')}`,
+    ...kinds.map((kind) => `| ${kind} | ${steps.map((step) => cell(kind, step)).join(' | ')} |`),
+  ].join('\n');
+}
+
+function kindOf({ fault, side }: Scenario): string {
+  return fault === 'kill' || fault === 'stop' ? `${fault} ${side}` : fault;
+}

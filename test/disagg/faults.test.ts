@@ -1,0 +1,36 @@
+// Whatever dies, stops or lies in the middle of a transfer: every request is answered, rightly, in time, and nothing is
+// left over. Some faults here; `npm run bench -- faults` puts each into each step.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { probeNative } from '../../src/native/native.ts';
+import { FaultRig, type Scenario } from './fault-rig.ts';
+
+const SCENARIOS: readonly Scenario[] = [
+  { fault: 'kill', side: 'P', step: 'data' },
+  { fault: 'kill', side: 'D', step: 'data' },
+  { fault: 'kill', side: 'D', step: 'received' },
+  { fault: 'stop', side: 'P', step: 'hello' },
+  { fault: 'stop', side: 'D', step: 'data' },
+  { fault: 'reset', side: 'D', step: 'data' },
+  { fault: 'flip', side: 'D', step: 'data' },
+  { fault: 'half-open', side: 'D', step: 'hello' },
+];
+/** The proxy gives up on an instance that has not been heard of for 10 s. */
+const SLOWEST_MS = 20_000;
+
+describe.skipIf(probeNative() === null)('a fault in a transfer', () => {
+  describe.each(['PUT_ASYNC', 'PUT', 'GET'] as const)('with %s', (sendType) => {
+    let rig: FaultRig;
+    beforeAll(async () => {
+      rig = await FaultRig.start(sendType, 'tcp');
+    });
+    afterAll(() => rig?.close());
+
+    it.each(SCENARIOS)('$fault of $side at $step costs no answer', async (scenario) => {
+      const outcome = await rig.run(scenario);
+      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
+      expect(outcome.right).toBe(outcome.requests);
+      expect(outcome.slowestMs).toBeLessThan(SLOWEST_MS);
+    });
+  });
+});
