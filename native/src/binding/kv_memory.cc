@@ -45,7 +45,11 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
   });
 }
 
-Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) { return giveToken(info.Env(), table_); }
+/// A new feed each time, as a backend's: two engines never serve one.
+Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) {
+  table_ = std::make_shared<transfer::SendTable>(table_->memory);
+  return giveToken(info.Env(), table_);
+}
 
 Napi::Value KvMemoryObject::feedStep(const Napi::CallbackInfo& info) {
   svc::feedStep(*table_, info);

@@ -10,7 +10,8 @@ using transfer::EventKind;
 
 namespace {
 
-constexpr int64_t kMaxId = UINT32_MAX;
+/// Feeds name sends by 32 bits with sign.
+constexpr int64_t kMaxId = INT32_MAX;
 constexpr int64_t kMaxBlocks = 1 << 24;
 constexpr int64_t kMaxSockets = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -121,8 +122,15 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
     onEvents_ = Napi::ThreadSafeFunction::New(info.Env(), info[2].As<Napi::Function>(), "svc-kv-transfer", 0, 1);
     // Whoever waits for a transfer keeps the process alive by what it waits with.
     onEvents_.Unref(info.Env());
-    parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners),
-                                     [this] { onEvents_.NonBlockingCall(); });
+    try {
+      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners),
+                                       [this] { onEvents_.NonBlockingCall(); });
+    } catch (...) {
+      onEvents_.Release();
+      throw;
+    }
+    // Hooks run last in, first out: the threads end before the function that they call.
+    napi_add_env_cleanup_hook(info.Env(), endAtExit, this);
     return info.Env().Undefined();
   });
 }
@@ -133,6 +141,7 @@ void TransferEngine::end() {
   if (!parts_) return;
   parts_.reset();
   onEvents_.Release();
+  napi_remove_env_cleanup_hook(Env(), endAtExit, this);
 }
 
 TransferEngine::Parts& TransferEngine::parts(const Info& info) {

@@ -55,7 +55,10 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   Napi::Value bytesSent(const Info&);
   Napi::Value bytesReceived(const Info&);
   Napi::Value close(const Info&);
+  /// Ends the threads before what they call into is gone.
   void end();
+  /// Where the environment ends first, as it does when a process or a worker ends without `close`.
+  static void endAtExit(void* engine) { static_cast<TransferEngine*>(engine)->end(); }
 
   Napi::ThreadSafeFunction onEvents_;
   std::unique_ptr<Parts> parts_;

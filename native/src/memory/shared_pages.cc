@@ -51,7 +51,8 @@ ForeignPages::ForeignPages(int fd, size_t bytes) : size_(bytes) {
     throw std::runtime_error("the shared memory of the peer has " + std::to_string(status.st_size) + " bytes, not " +
                              std::to_string(bytes));
   }
-  if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     throw std::runtime_error("the shared memory of the peer may shrink");
   }
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);

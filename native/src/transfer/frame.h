@@ -14,6 +14,9 @@ constexpr uint32_t kMaxPieces = 128;
 /// Most bytes of pieces in one frame, but always one piece.
 constexpr size_t kMaxPayload = 1 << 20;
 
+/// Whoever closes a connection because of what came over it says why, in text of at most this length.
+constexpr size_t kMaxReason = 128;
+
 /// Opens a socket; over shm the descriptor of the sender's KV memory comes with it.
 struct Hello {
   uint32_t magic;

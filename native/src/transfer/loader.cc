@@ -44,6 +44,7 @@ bool Loader::copy(const LoadJob& job) const {
   if (receive.numCome != receive.hasCome.size() || job.firstBlock < receive.firstBlock) return false;
   if (skipped + job.blocks.size() > numBlocks) return false;
   for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
+    if (isStopping_) return false;
     for (size_t i = 0; i < job.blocks.size(); ++i) {
       char* to = memory_.piece(layer, job.blocks[i]);
       std::memcpy(to, receive.places[skipped + i] + layer * memory_.pieceBytes, memory_.pieceBytes);

@@ -1,6 +1,7 @@
 // The thread that copies what was received into KV blocks, and verifies what it copies.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -43,7 +44,7 @@ class Loader {
   std::mutex mutex_;
   std::condition_variable hasWork_;
   std::deque<LoadJob> jobs_;
-  bool isStopping_ = false;
+  std::atomic<bool> isStopping_ = false;
   std::thread thread_;
 };
 

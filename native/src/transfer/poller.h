@@ -21,7 +21,7 @@ class Poller {
  public:
   Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!epoll_.isOpen() || !wake_.isOpen()) throw std::runtime_error("no descriptors are left for the KV transfer");
-    watch(wake_.get(), EPOLLIN);
+    if (!watch(wake_.get(), EPOLLIN)) throw std::runtime_error("the KV transfer cannot wait for sockets");
   }
   ~Poller() { stop(); }
 
@@ -53,13 +53,12 @@ class Poller {
     wake();
   }
 
-  void watch(int fd, uint32_t events) {
+  /// False where the system lets no more be watched.
+  bool watch(int fd, uint32_t events) {
     epoll_event event{};
     event.events = events;
     event.data.fd = fd;
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      throw std::runtime_error("a socket of the KV transfer cannot be watched");
-    }
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   }
   void forget(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 

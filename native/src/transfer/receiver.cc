@@ -10,7 +10,9 @@ namespace svc::transfer {
 namespace {
 
 /// More connections than any real set of peers opens.
-constexpr size_t kMaxConnections = 4096;
+constexpr size_t kMaxConnections = 1024;
+/// Most bytes of KV memory that a peer can have.
+constexpr size_t kMaxForeignBytes = size_t{1} << 46;
 /// Reads of one connection before the others get their turn.
 constexpr int kReadsPerTurn = 16;
 constexpr size_t kMaxParts = 64;
@@ -21,7 +23,8 @@ constexpr size_t kMaxParts = 64;
 
 Receiver::Receiver(PieceShape shape, std::vector<Listener> listeners, EventQueue& events)
     : shape_(shape), events_(events), checksum_(shape.pieceBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
-  for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN);
+  // Edge-triggered: with no descriptors left, a connection that waits must not keep the thread busy.
+  for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
 }
 
@@ -60,22 +63,28 @@ void Receiver::handle(int fd) {
   if (found == connections_.end()) return;
   try {
     read(found->second);
-  } catch (const std::runtime_error&) {
-    // The sender sees the connection end and asks the JavaScript side of both what to do.
+  } catch (const std::exception& error) {
+    const std::string reason = std::string(error.what()).substr(0, kMaxReason);
+    [[maybe_unused]] const ssize_t sent = send(fd, reason.data(), reason.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     poller_.forget(fd);
     connections_.erase(found);
   }
 }
 
 void Receiver::accept(const Listener& listener) {
-  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket.isOpen() || connections_.size() >= kMaxConnections || !admit(listener, socket.get())) return;
-  const int fd = socket.get();
-  Inbound inbound;
-  inbound.socket = std::move(socket);
-  inbound.transport = listener.transport;
-  connections_.emplace(fd, std::move(inbound));
-  poller_.watch(fd, EPOLLIN | EPOLLRDHUP);
+  while (true) {
+    Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const bool isAborted = !socket.isOpen() && (errno == ECONNABORTED || errno == EINTR);
+    if (isAborted) continue;
+    if (!socket.isOpen()) return;
+    if (connections_.size() >= kMaxConnections || !admit(listener, socket.get())) continue;
+    const int fd = socket.get();
+    if (!poller_.watch(fd, EPOLLIN | EPOLLRDHUP)) continue;
+    Inbound inbound;
+    inbound.socket = std::move(socket);
+    inbound.transport = listener.transport;
+    connections_.emplace(fd, std::move(inbound));
+  }
 }
 
 void Receiver::read(Inbound& inbound) {
@@ -128,7 +137,9 @@ void Receiver::checkHello(Inbound& inbound) const {
   if (hello.layers != shape_.layers || hello.pieceBytes != shape_.pieceBytes) refuse("a KV cache of another shape");
   if (inbound.transport->carriesPieces()) return;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
-  const size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks * hello.pieceBytes;
+  size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks;
+  const bool isHuge = __builtin_mul_overflow(bytes, hello.pieceBytes, &bytes) || bytes > kMaxForeignBytes;
+  if (isHuge) refuse("more KV memory than there can be");
   inbound.pages = std::make_unique<ForeignPages>(inbound.memory.get(), bytes);
   inbound.memory.reset();
 }
@@ -149,16 +160,27 @@ void Receiver::beginPieces(Inbound& inbound) {
       refuse("a frame outside of its transfer");
     }
   }
+  inbound.isCorrupt = false;
   inbound.state = State::Pieces;
   if (inbound.transport->carriesPieces()) return;
   copyPieces(inbound);
+  endPieces(inbound);
+}
+
+void Receiver::endPieces(Inbound& inbound) {
+  if (inbound.receive && inbound.isCorrupt) events_.push({EventKind::Corrupt, inbound.receive->ticket});
+  inbound.have = 0;
   inbound.receive = nullptr;
   inbound.state = State::Header;
 }
 
-/// Null where the piece is thrown away.
+size_t Receiver::slotOf(const Inbound& inbound, uint32_t index) const {
+  const Receive& receive = *inbound.receive;
+  return inbound.header.layer * receive.places.size() + (inbound.header.firstBlock + index - receive.firstBlock);
+}
+
 char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
-  if (!inbound.receive) return nullptr;
+  if (!inbound.receive || inbound.receive->hasCome[slotOf(inbound, index)]) return nullptr;
   const uint32_t block = inbound.header.firstBlock + index - inbound.receive->firstBlock;
   return inbound.receive->places[block] + inbound.header.layer * shape_.pieceBytes;
 }
@@ -171,7 +193,7 @@ bool Receiver::readPieces(Inbound& inbound) {
   for (size_t at = inbound.have; at < total && numParts < kMaxParts; ++numParts) {
     const size_t offset = at % piece;
     char* place = placeOf(inbound, static_cast<uint32_t>(at / piece));
-    const size_t size = place == nullptr ? std::min(waste_.size(), total - at) : piece - offset;
+    const size_t size = place == nullptr ? std::min(waste_.size(), piece - offset) : piece - offset;
     parts[numParts] = {place == nullptr ? waste_.data() : place + offset, size};
     at += size;
     planned += size;
@@ -188,11 +210,7 @@ bool Receiver::readPieces(Inbound& inbound) {
   if (inbound.receive) {
     for (size_t index = before; index < inbound.have / piece; ++index) arrived(inbound, static_cast<uint32_t>(index));
   }
-  if (inbound.have == total) {
-    inbound.have = 0;
-    inbound.receive = nullptr;
-    inbound.state = State::Header;
-  }
+  if (inbound.have == total) endPieces(inbound);
   return static_cast<size_t>(got) == planned;
 }
 
@@ -203,23 +221,25 @@ void Receiver::copyPieces(Inbound& inbound) {
     const uint32_t source = inbound.entries[index].sourceBlock;
     if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
     const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.pieceBytes;
-    std::memcpy(placeOf(inbound, index), inbound.pages->data() + offset, shape_.pieceBytes);
+    char* place = placeOf(inbound, index);
+    if (place == nullptr) continue;
+    std::memcpy(place, inbound.pages->data() + offset, shape_.pieceBytes);
     arrived(inbound, index);
   }
 }
 
 void Receiver::arrived(Inbound& inbound, uint32_t index) {
   Receive& receive = *inbound.receive;
+  const char* place = placeOf(inbound, index);
+  if (place == nullptr) return;
   bytesReceived_ += shape_.pieceBytes;
   const uint32_t expected = inbound.entries[index].checksum;
-  if (checksum_(placeOf(inbound, index)) != expected) {
-    events_.push({EventKind::Corrupt, receive.ticket});
+  if (checksum_(place) != expected) {
+    inbound.isCorrupt = true;
     return;
   }
-  const size_t block = inbound.header.firstBlock + index - receive.firstBlock;
-  const size_t slot = inbound.header.layer * receive.places.size() + block;
+  const size_t slot = slotOf(inbound, index);
   receive.checksums[slot] = expected;
-  if (receive.hasCome[slot]) return;
   receive.hasCome[slot] = true;
   if (++receive.numCome == receive.hasCome.size()) events_.push({EventKind::Received, receive.ticket});
 }

@@ -27,8 +27,9 @@ struct Receive {
   uint32_t firstBlock;
   /// Where each block's layers begin.
   std::vector<char*> places;
-  /// As the sender gave them; the loader verifies once more.
+  /// Of pieces that have come; the loader verifies once more.
   std::vector<uint32_t> checksums;
+  /// Pieces [layer][index] that are intact in their place: nothing is written there again, so that the loader can read.
   std::vector<bool> hasCome;
   std::atomic<uint64_t> numCome = 0;
 };
@@ -68,6 +69,8 @@ class Receiver {
     std::vector<FrameEntry> entries;
     /// Null where the pieces are thrown away.
     std::shared_ptr<Receive> receive;
+    /// Whether a piece of this frame was not what was sent.
+    bool isCorrupt = false;
   };
 
   void handle(int fd);
@@ -82,7 +85,11 @@ class Receiver {
   void beginPieces(Inbound& inbound);
   bool readPieces(Inbound& inbound);
   void copyPieces(Inbound& inbound);
+  void endPieces(Inbound& inbound);
   void arrived(Inbound& inbound, uint32_t index);
+  /// Index of a piece of the frame in its receive.
+  size_t slotOf(const Inbound& inbound, uint32_t index) const;
+  /// Null where the piece is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
   const PieceShape shape_;

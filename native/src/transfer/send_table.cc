@@ -38,7 +38,9 @@ bool SendTable::feedStep(const int32_t* entries, int64_t length) {
     const auto found = sends_.find(static_cast<uint32_t>(id));
     if (found == sends_.end() || count == 0) continue;
     Send& send = found->second;
-    if (static_cast<uint64_t>(first) + static_cast<uint64_t>(count) > send.numBlocks) return false;
+    const uint64_t end = static_cast<uint64_t>(first) + static_cast<uint64_t>(count);
+    if (static_cast<uint32_t>(first) < send.numFed || end > send.numBlocks) return false;
+    send.numFed = static_cast<uint32_t>(end);
     send.batches.push_back({static_cast<uint32_t>(first), {blocks, blocks + count}});
     step_.emplace_back(found->first, send.batches.size() - 1);
   }
@@ -59,6 +61,7 @@ void SendTable::feedLayer(uint32_t layer) {
 
 void SendTable::open(uint32_t id, uint32_t numBlocks) {
   const std::lock_guard lock(mutex_);
+  leaveStep(id);
   Send& send = sends_[id] = Send{};
   send.numBlocks = numBlocks;
 }
@@ -69,7 +72,7 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
   if (found == sends_.end()) return;
   Send& send = found->second;
   send.grant = Grant{link, ticket, firstBlock};
-  send.generation += 1;
+  send.generation = ++lastGeneration_;
   send.remaining = static_cast<uint64_t>(send.numBlocks - std::min(firstBlock, send.numBlocks)) * memory.layers;
   for (Batch& batch : send.batches) batch.layer = batch.block = 0;
   wake();
@@ -77,7 +80,13 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
 
 void SendTable::erase(uint32_t id) {
   const std::lock_guard lock(mutex_);
+  leaveStep(id);
   sends_.erase(id);
+}
+
+/// Another send may get the same number before the step is over.
+void SendTable::leaveStep(uint32_t id) {
+  std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
 }
 
 std::optional<Portion> SendTable::take(uint32_t link) {

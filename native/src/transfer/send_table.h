@@ -35,7 +35,8 @@ class SendTable {
   void detach();
 
   // Engine thread.
-  /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed.
+  /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed,
+  /// or feeds a block that was fed before.
   bool feedStep(const int32_t* entries, int64_t length);
   void feedLayer(uint32_t layer);
 
@@ -67,6 +68,8 @@ class SendTable {
   };
   struct Send {
     uint32_t numBlocks = 0;
+    /// End of what was fed.
+    uint32_t numFed = 0;
     std::vector<Batch> batches;
     std::optional<Grant> grant;
     uint32_t generation = 0;
@@ -76,6 +79,7 @@ class SendTable {
 
   std::optional<Portion> takeFrom(uint32_t id, Send& send) const;
   void wake();
+  void leaveStep(uint32_t send);
 
   std::mutex mutex_;
   std::function<void()> wake_;
@@ -83,6 +87,7 @@ class SendTable {
   /// Of the step that is being computed: the send and which of its batches.
   std::vector<std::pair<uint32_t, size_t>> step_;
   uint32_t lastServed_ = 0;
+  uint32_t lastGeneration_ = 0;
 };
 
 }  // namespace svc::transfer

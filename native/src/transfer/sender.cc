@@ -4,11 +4,15 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 namespace svc::transfer {
 namespace {
+
+/// Frames of one socket before commands and the others get their turn.
+constexpr int kFramesPerTurn = 4;
 
 iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
@@ -18,6 +22,15 @@ void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
   if (size == 0) return;
   parts[next].iov_base = static_cast<char*>(parts[next].iov_base) + size;
   parts[next].iov_len -= size;
+}
+
+/// What the peer said before it closed the connection; empty where it said nothing.
+std::string lastWords(int socket) {
+  std::array<char, kMaxReason> text;
+  const ssize_t got = recv(socket, text.data(), text.size(), MSG_DONTWAIT);
+  std::string words(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  std::erase_if(words, [](char c) { return c < ' ' || c > '~'; });
+  return words;
 }
 
 }  // namespace
@@ -63,7 +76,9 @@ void Sender::openLink(uint32_t id, const Transport& transport, const std::string
     const int fd = socket.get();
     sockets_.emplace(fd, Outbound(std::move(socket), id));
     link.sockets.push_back(fd);
-    poller_.watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    if (!poller_.watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
+      throw std::runtime_error(std::string("a socket cannot be watched: ") + std::strerror(errno));
+    }
   }
 }
 
@@ -72,10 +87,7 @@ void Sender::handle(int fd, uint32_t events) {
   if (found == sockets_.end()) return;
   Outbound& outbound = found->second;
   if ((events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    closeLink(outbound.link, error == 0 ? "the peer has closed the connection" : std::strerror(error));
+    hangUp(outbound);
     return;
   }
   if ((events & EPOLLOUT) == 0) return;
@@ -112,18 +124,25 @@ void Sender::pump(Outbound& outbound) {
   const uint32_t id = outbound.link;
   const Link& link = links_.at(id);
   if (link.numConnected < link.sockets.size()) return;
-  while (!outbound.isFull) {
-    if (!outbound.writing) {
-      auto portion = table_->take(id);
-      if (!portion) return;
-      outbound.writing = makeFrame(std::move(*portion), *link.transport);
-    }
-    if (!write(outbound)) return;
-    const Portion portion = std::move(outbound.writing->portion);
-    outbound.writing.reset();
-    bytesSent_ += portion.blocks.size() * table_->memory.pieceBytes;
-    if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
+  for (int i = 0; i < kFramesPerTurn; ++i) {
+    if (!sendFrame(outbound, *link.transport)) return;
   }
+  poller_.wake();
+}
+
+bool Sender::sendFrame(Outbound& outbound, const Transport& transport) {
+  if (outbound.isFull) return false;
+  if (!outbound.writing) {
+    auto portion = table_->take(outbound.link);
+    if (!portion) return false;
+    outbound.writing = makeFrame(std::move(*portion), transport);
+  }
+  if (!write(outbound)) return false;
+  const Portion portion = std::move(outbound.writing->portion);
+  outbound.writing.reset();
+  bytesSent_ += portion.blocks.size() * table_->memory.pieceBytes;
+  if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
+  return true;
 }
 
 Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) const {
@@ -133,7 +152,7 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) c
   for (const uint32_t block : portion.blocks) entries.push_back({checksum_(memory.piece(portion.layer, block)), block});
   FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
   header.checksum = frameChecksum(header, entries.data());
-  Writing writing{std::move(portion), std::vector<char>(sizeof header + count * sizeof(FrameEntry)), {}, {}};
+  Writing writing{std::move(portion), std::vector<char>(sizeof header + count * sizeof(FrameEntry))};
   std::memcpy(writing.head.data(), &header, sizeof header);
   std::memcpy(writing.head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
   writing.parts.push_back(part(writing.head.data(), writing.head.size()));
@@ -158,11 +177,21 @@ bool Sender::write(Outbound& outbound) {
       outbound.isFull = true;
       return false;
     } else if (errno != EINTR) {
-      closeLink(outbound.link, std::strerror(errno));
+      hangUp(outbound);
       return false;
     }
   }
   return true;
+}
+
+void Sender::hangUp(const Outbound& outbound) {
+  const int fd = outbound.socket.get();
+  const std::string words = lastWords(fd);
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  if (!words.empty()) closeLink(outbound.link, "the peer has refused: " + words);
+  else closeLink(outbound.link, error == 0 ? "the peer has closed the connection" : std::strerror(error));
 }
 
 void Sender::closeLink(uint32_t id, const std::string& reason) {
@@ -185,13 +214,14 @@ void Sender::finishClosing(uint32_t send) {
     size_t size = 0;
     const size_t first = std::max<size_t>(writing.next, 1);
     for (size_t i = first; i < writing.parts.size(); ++i) size += writing.parts[i].iov_len;
-    writing.copies.resize(size);
-    char* copy = writing.copies.data();
+    std::vector<char> copies(size);
+    char* copy = copies.data();
     for (size_t i = first; i < writing.parts.size(); ++i) {
       std::memcpy(copy, writing.parts[i].iov_base, writing.parts[i].iov_len);
       writing.parts[i].iov_base = copy;
       copy += writing.parts[i].iov_len;
     }
+    writing.copies = std::move(copies);
   }
   events_.push({EventKind::SendClosed, send});
 }

@@ -37,8 +37,8 @@ class Sender {
     Portion portion;
     std::vector<char> head;
     /// What the pieces become where their send is closed before they have left.
-    std::vector<char> copies;
-    std::vector<iovec> parts;
+    std::vector<char> copies = {};
+    std::vector<iovec> parts = {};
     size_t next = 0;
   };
   struct Outbound {
@@ -61,9 +61,13 @@ class Sender {
   void greet(Outbound& outbound);
   void pumpAll();
   void pump(Outbound& outbound);
+  /// False where there is no more to write now, or nowhere to.
+  bool sendFrame(Outbound& outbound, const Transport& transport);
   Writing makeFrame(Portion portion, const Transport& transport) const;
   /// False where the socket takes no more now, or is no more.
   bool write(Outbound& outbound);
+  /// The connection has ended.
+  void hangUp(const Outbound& outbound);
   void closeLink(uint32_t id, const std::string& reason);
   void finishClosing(uint32_t send);
 

@@ -45,6 +45,8 @@ class Shm : public Transport {
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0) {
       throw std::runtime_error("the local socket " + address + " does not answer: " + std::strerror(errno));
     }
+    // Whoever has taken the name of a dead peer must not be given the memory.
+    if (!isOwnUser(socket.get())) throw std::runtime_error("the local socket " + address + " is another user's");
     return socket;
   }
 
@@ -96,6 +98,12 @@ class Shm : public Transport {
 const Transport& shmTransport() {
   static const Shm shm;
   return shm;
+}
+
+bool isOwnUser(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 Listener listenShm() {

@@ -107,9 +107,7 @@ bool admit(const Listener& listener, int socket) {
     tune(socket);
     return true;
   }
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+  return isOwnUser(socket);
 }
 
 }  // namespace svc::transfer

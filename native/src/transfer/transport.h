@@ -40,6 +40,8 @@ const Transport& tcpTransport();
 Listener listenShm();
 /// Port 0 takes any. Throws std::runtime_error saying what is in the way.
 Listener listenTcp(const std::string& host, int port);
+/// Whether the other end of a local socket belongs to the user of this process.
+bool isOwnUser(int socket);
 /// Checks and prepares a socket that came in. False where it is to be closed.
 bool admit(const Listener& listener, int socket);
 
