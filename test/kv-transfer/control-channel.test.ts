@@ -10,7 +10,7 @@ import { freePort } from '../helpers/svc-process.ts';
 
 const SECRET = 'a secret of our own';
 const OTHER = 'a secret of theirs';
-const opened: { close(): void }[] = [];
+const opened: { close(): unknown }[] = [];
 
 /** A channel that answers pings and remembers what it heard. */
 class Listener {
@@ -51,8 +51,8 @@ class Listener {
   }
 }
 
-afterEach(() => {
-  for (const one of opened.splice(0)) one.close();
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((one) => one.close()));
 });
 
 describe('the control channel', () => {

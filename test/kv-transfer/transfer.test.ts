@@ -1,84 +1,27 @@
 // Blocks between instances of one process: real control channels, real native threads, each way that a transfer can go.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from 'vitest';
-import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
+import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
 import { probeNative } from '../../src/native/native.ts';
-import { GEOMETRY, KvInstance, type KvInstanceOptions, SLOT_BYTES } from '../helpers/kv-instance.ts';
+import { GEOMETRY, SLOT_BYTES } from '../helpers/kv-instance.ts';
+import {
+  closeInstancesAfterEach,
+  decode,
+  prefill,
+  promptOf,
+  startInstance,
+  startPair,
+  untilIdle,
+} from '../helpers/kv-requests.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
-const instances: KvInstance[] = [];
-
-async function start(options: KvInstanceOptions): Promise<KvInstance> {
-  const instance = await KvInstance.start(options);
-  instances.push(instance);
-  return instance;
-}
-
-async function pair(options: KvInstanceOptions = {}, ofP: KvInstanceOptions = {}) {
-  return {
-    p: await start({ ...options, role: 'kv_producer', ...ofP }),
-    d: await start({ ...options, role: 'kv_consumer' }),
-  };
-}
-
-afterEach(async () => {
-  await Promise.all(instances.splice(0).map((instance) => instance.close()));
-});
-
-function promptOf(length: number, seed = 1): number[] {
-  return Array.from({ length }, (_, index) => (seed * 101 + index * 7) % 1000);
-}
-
-/** What P does with a request of one token. */
-async function prefill(
-  p: KvInstance,
-  id: string,
-  prompt: readonly number[],
-): Promise<SequenceTransfer | null> {
-  const transfer = p.open(id, prompt, { maxTokens: 1 });
-  const send = transfer?.sequences[0] ?? null;
-  const blocks = p.takeBlocks(prompt);
-  await p.compute(send, prompt, blocks);
-  await transfer?.answerable();
-  transfer?.end(true);
-  return send;
-}
-
-/** What D does: asks for the blocks and waits for the one answer. @returns the tokens that came. */
-async function decode(d: KvInstance, id: string, prompt: readonly number[], firstBlock = 0): Promise<number> {
-  const transfer = d.open(id, prompt);
-  if (transfer === null) return 0;
-  const [load] = transfer.sequences;
-  const blocks = d.takeBlocks(prompt);
-  d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock, blocks });
-  await expect.poll(() => d.ordersOf(load).length, { interval: 2, timeout: 5000 }).toBe(1);
-  const [order] = d.ordersOf(load);
-  const numTokens = order?.kind === 'loaded' ? order.numTokens : -1;
-  expect(d.holds(prompt, blocks, numTokens, firstBlock)).toBe(true);
-  transfer.end(true);
-  return numTokens;
-}
-
-/** All that was taken for transfers is free again, on all instances. */
-async function untilIdle(...all: KvInstance[]): Promise<void> {
-  await expect
-    .poll(() =>
-      all.map(({ stats: { send, receive } }) => [
-        send.holding,
-        receive.areas,
-        receive.bufferUsedBytes,
-        receive.poolUsedBytes,
-      ]),
-    )
-    .toEqual(all.map(() => [0, 0, 0, 0]));
-}
+closeInstancesAfterEach();
 
 describe.skipIf(probeNative() === null)('a prompt', () => {
   describe.each(SEND_TYPES)('with %s', (sendType) => {
     it.each(['shm', 'tcp'] as const)('comes from P to D by %s, bit for bit', async (transport) => {
-      const { p, d } = await pair({ sendType, transport });
+      const { p, d } = await startPair({ sendType, transport });
       for (const length of [2, 4, 5, 8, 9, 40, 97]) {
         const [prompt, id] = [promptOf(length, length), makeRequestId(p.address, d.address)];
         const send = await prefill(p, id, prompt);
@@ -97,7 +40,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('may be called for at D before P has it', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
       const early = decode(d, id, prompt);
       await sleep(200);
@@ -107,7 +50,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('may be called for at D while P computes it', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const [prompt, id] = [promptOf(40), makeRequestId(p.address, d.address)];
       const transfer = p.open(id, prompt, { maxTokens: 1 });
       const send = transfer?.sequences[0] ?? null;
@@ -124,7 +67,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('comes in part where D has its beginning', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
       await prefill(p, id, prompt);
       expect(await decode(d, id, prompt, 3)).toBe(29);
@@ -133,7 +76,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('comes in full blocks only where P goes on to write', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
       const transfer = p.open(id, prompt, { maxTokens: 5 });
       await p.compute(transfer?.sequences[0] ?? null, prompt, p.takeBlocks(prompt));
@@ -144,7 +87,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('comes once for several samples', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
       await prefill(p, id, prompt);
       const transfer = d.open(id, prompt, { numSamples: 3 });
@@ -167,7 +110,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
     });
 
     it('of several in one request is told apart by its number', async () => {
-      const { p, d } = await pair({ sendType });
+      const { p, d } = await startPair({ sendType });
       const id = makeRequestId(p.address, d.address);
       const prompts = [promptOf(30, 1), promptOf(30, 2)];
       const sends = prompts.map((prompt, promptIndex) => p.open(id, prompt, { promptIndex, maxTokens: 1 }));
@@ -188,7 +131,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
   });
 
   it('goes either way between two that are both', async () => {
-    const [a, b] = [await start({ role: 'kv_both' }), await start({ role: 'kv_both' })];
+    const [a, b] = [await startInstance({ role: 'kv_both' }), await startInstance({ role: 'kv_both' })];
     for (const [p, d] of [
       [a, b],
       [b, a],
@@ -206,21 +149,21 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
   it.each(['cmpl-1234', 'chatcmpl-___prefill_addr_1.2.3.4:5_', ''])(
     'of request %j is an ordinary one',
     async (id) => {
-      const { p, d } = await pair();
+      const { p, d } = await startPair();
       expect(p.open(id, promptOf(20))).toBeNull();
       expect(d.open(id, promptOf(20))).toBeNull();
     },
   );
 
   it('of one token is an ordinary one', async () => {
-    const { p, d } = await pair();
+    const { p, d } = await startPair();
     const id = makeRequestId(p.address, d.address);
     expect(p.open(id, [1], { maxTokens: 1 })).toBeNull();
     expect(d.open(id, [1])).toBeNull();
   });
 
   it('that must be computed at D is freed at P', async () => {
-    const { p, d } = await pair();
+    const { p, d } = await startPair();
     const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
     const arrived = prefill(p, id, prompt);
     expect(d.open(id, prompt, { mayLoad: false })).toBeNull();
@@ -234,7 +177,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   const PROMPT = promptOf(4 * 10 + 1);
 
   it('the buffer comes first, then the pool, then P holds until there is room', async () => {
-    const { p, d } = await pair({
+    const { p, d } = await startPair({
       bufferBytes: 10 * SLOT_BYTES,
       poolBytes: 2 ** 15,
     });
@@ -256,7 +199,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   });
 
   it('for this request ever, D computes it at once and P is told', async () => {
-    const { p, d } = await pair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 14 });
+    const { p, d } = await startPair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 14 });
     const id = makeRequestId(p.address, d.address);
     await prefill(p, id, PROMPT);
     expect(p.stats.send.holding).toBe(1);
@@ -267,7 +210,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   });
 
   it('in time, D computes it', async () => {
-    const { p, d } = await pair({
+    const { p, d } = await startPair({
       bufferBytes: 10 * SLOT_BYTES,
       poolBytes: 0,
       deadlines: { room: 100, sweep: 20 },
@@ -281,7 +224,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   });
 
   it.each(['PUT', 'PUT_ASYNC'] as const)('at all, %s answers and nothing is kept', async (sendType) => {
-    const { p, d } = await pair({ bufferBytes: 0, poolBytes: 0, sendType });
+    const { p, d } = await startPair({ bufferBytes: 0, poolBytes: 0, sendType });
     const id = makeRequestId(p.address, d.address);
     await prefill(p, id, PROMPT);
     expect(d.open(id, PROMPT)).toBeNull();
@@ -289,7 +232,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   });
 
   it('at P to hold, GET gives up the oldest', async () => {
-    const { p, d } = await pair({ sendType: 'GET' }, { bufferBytes: 20 * SLOT_BYTES });
+    const { p, d } = await startPair({ sendType: 'GET' }, { bufferBytes: 20 * SLOT_BYTES });
     const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
     for (const id of ids) await prefill(p, id, PROMPT);
     await expect.poll(() => p.stats.send).toMatchObject({ expired: 1, holding: 2 });
@@ -301,7 +244,7 @@ describe.skipIf(probeNative() === null)('without room at D', () => {
   });
 
   it('at P to hold even one, GET sends nothing', async () => {
-    const { p, d } = await pair({ sendType: 'GET' }, { bufferBytes: 10 });
+    const { p, d } = await startPair({ sendType: 'GET' }, { bufferBytes: 10 });
     const id = makeRequestId(p.address, d.address);
     expect(await prefill(p, id, PROMPT)).toBeNull();
     expect(await decode(d, id, PROMPT)).toBe(0);

@@ -69,6 +69,7 @@ export class ControlChannel {
   readonly #connected = new Set<Route>();
   #nextSeq = 0;
   #malformed = 0;
+  #isClosed = false;
 
   private constructor(router: Router, options: ChannelOptions, handlers: ChannelHandlers) {
     this.#router = router;
@@ -142,12 +143,21 @@ export class ControlChannel {
     });
   }
 
-  close(): void {
+  /** Resolves when the port is free. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     for (const route of [...this.#connected]) route.close();
-    this.#router.close();
     for (const seq of [...this.#pending.keys()]) {
       this.#settle(seq)?.reject(new NoAnswerError('this instance is closing'));
     }
+    // ZeroMQ closes the listener on a thread of its own, and says so.
+    const isFree = new Promise<void>((resolve) => {
+      this.#router.events.on('end', () => resolve());
+      setTimeout(resolve, GOODBYE_MS * 2);
+    });
+    this.#router.close();
+    await isFree;
   }
 
   #dealerRoute(address: string, socket: Dealer): Route {
@@ -178,7 +188,7 @@ export class ControlChannel {
   }
 
   #read(route: Route, bytes: Uint8Array | undefined): void {
-    if (this.#router.closed) return;
+    if (this.#isClosed) return;
     const read = decodeMessage(bytes ?? new Uint8Array());
     if (!read.isValid) {
       this.#malformed += 1;
@@ -201,7 +211,7 @@ export class ControlChannel {
   }
 
   #unwritten(route: Route, error: unknown): void {
-    if (this.#router.closed) return;
+    if (this.#isClosed) return;
     const reason = error instanceof Error ? error.message : String(error);
     this.#rejectAll(route, reason);
     this.#handlers.down(route, reason);

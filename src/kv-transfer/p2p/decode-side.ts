@@ -107,9 +107,9 @@ export class DecodeSide {
   /** P will not send. */
   cancelled(peer: Peer, key: string): void {
     const transfer = this.#byKey.get(key);
-    if (transfer?.address !== peer.address || !transfer.state.is('waiting', 'pulling', 'arriving')) return;
-    if (transfer.isClaimed) this.#fail(transfer, 'peer_gone', false);
-    else this.#forget(transfer);
+    if (transfer?.address !== peer.address) return;
+    if (!transfer.isClaimed) this.#forget(transfer);
+    else if (transfer.state.is('waiting', 'pulling', 'arriving')) this.#fail(transfer, 'peer_gone', false);
   }
 
   notice(notice: TransferNotice): void {

@@ -141,9 +141,10 @@ export class P2pConnector implements KvConnector {
     clearInterval(this.#timer);
     prefill.close();
     decode.close();
-    peers.close();
+    const unbound = peers.close();
     this.#isClosed = true;
     mover.close();
+    await unbound;
     // What waited for the native threads is told that they have ended.
     await new Promise((resolve) => setImmediate(resolve));
   }

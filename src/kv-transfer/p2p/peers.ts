@@ -107,10 +107,10 @@ export class Peers {
     }
   }
 
-  close(): void {
+  close(): Promise<void> {
     this.#isClosed = true;
     for (const peer of [...this.#peers.values()]) this.#letGo(peer, true);
-    this.#channel.close();
+    return this.#channel.close();
   }
 
   #watch(peer: Peer, now: number): void {

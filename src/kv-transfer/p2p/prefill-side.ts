@@ -81,7 +81,10 @@ export class PrefillSide {
 
   told(peer: Peer, { type, key }: MessageOf<'received' | 'cancel'>): void {
     const transfer = this.#of(peer, key);
-    if (transfer !== null) this.#finish(transfer, type === 'received' ? 'delivered' : 'cancelled', false);
+    if (transfer === null) return;
+    if (type === 'received') this.#finish(transfer, 'delivered', false);
+    // A reservation may have passed D's message on the way: D is told to forget it.
+    else this.#finish(transfer, 'cancelled');
   }
 
   /** The blocks have left. */

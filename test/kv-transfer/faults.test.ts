@@ -1,0 +1,294 @@
+// What happens when something goes wrong between instances: D computes the prompt itself, and nothing stays behind.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { RequestTransfer } from '../../src/kv-transfer/connector.ts';
+import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
+import { probeNative } from '../../src/native/native.ts';
+import type { KvInstance } from '../helpers/kv-instance.ts';
+import {
+  closeInstancesAfterEach,
+  decode,
+  loaded,
+  prefill,
+  promptOf,
+  startInstance,
+  startLoad,
+  startPair,
+  untilIdle,
+} from '../helpers/kv-requests.ts';
+
+const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
+const PROMPT = promptOf(41);
+
+closeInstancesAfterEach();
+
+/** A request at P of which the first blocks are computed. */
+async function startPrefill(p: KvInstance, id: string): Promise<RequestTransfer> {
+  const transfer = p.open(id, PROMPT, { maxTokens: 1 });
+  if (transfer === null) throw new Error('nothing is sent');
+  p.computeStep(transfer.sequences[0] ?? null, PROMPT, p.takeBlocks(PROMPT), 0, 3);
+  await sleep(20);
+  return transfer;
+}
+
+describe.skipIf(probeNative() === null)('a request that ends early', () => {
+  describe.each(SEND_TYPES)('with %s', (sendType) => {
+    it('at P, while it is computed, is freed at both', async () => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      const transfer = await startPrefill(p, id);
+      transfer.end(false);
+      await untilIdle(p, d);
+      expect(p.stats.send.cancelled).toBe(1);
+      expect(p.orders).toEqual([{ kind: 'release', transferId: transfer.sequences[0]?.transferId }]);
+    });
+
+    it('at D, before it asks, is freed at both', async () => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      await startPrefill(p, id);
+      d.open(id, PROMPT)?.end(false);
+      await untilIdle(p, d);
+      expect(d.orders).toEqual([]);
+      expect(p.stats.send.cancelled).toBe(1);
+    });
+
+    it('at D, while it waits, is answered once and freed at both', async () => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      await startPrefill(p, id);
+      const loading = startLoad(d, id, PROMPT);
+      await sleep(20);
+      loading?.transfer.end(false);
+      d.connector.notice({ kind: 'loadEnded', transferId: loading!.load.transferId });
+      await untilIdle(p, d);
+      expect(d.orders).toEqual([{ kind: 'loaded', transferId: loading?.load.transferId, numTokens: 0 }]);
+    });
+
+    it('at D, while its blocks are copied, is answered once when they are', async () => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      await prefill(p, id, PROMPT);
+      if (sendType !== 'GET') await expect.poll(() => p.stats.send.delivered).toBe(1);
+      const loading = startLoad(d, id, PROMPT);
+      loading?.transfer.end(false);
+      await untilIdle(p, d);
+      expect(d.ordersOf(loading?.load)).toHaveLength(1);
+    });
+
+    it('at D, although the engine asks for it later, is answered', async () => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      await startPrefill(p, id);
+      const transfer = d.open(id, PROMPT);
+      const [load] = transfer?.sequences ?? [];
+      transfer?.end(false);
+      const blocks = d.takeBlocks(PROMPT);
+      d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+      expect(d.orders).toEqual([{ kind: 'loaded', transferId: load?.transferId, numTokens: 0 }]);
+      await untilIdle(p, d);
+    });
+
+    it.each(['p', 'd'] as const)('by a cancel at %s is freed at both', async (where) => {
+      const { p, d } = await startPair({ sendType });
+      const id = makeRequestId(p.address, d.address);
+      await startPrefill(p, id);
+      const loading = startLoad(d, id, PROMPT);
+      await sleep(20);
+      ({ p, d })[where].connector.cancel(id);
+      expect(await loaded(d, loading!)).toBe(0);
+      await untilIdle(p, d);
+      ({ p, d })[where].connector.cancel('no id at all');
+    });
+  });
+
+  it('is freed within a second, 200 times', async () => {
+    const { p, d } = await startPair({ bufferBytes: 1e5 });
+    const ids = Array.from({ length: 200 }, () => makeRequestId(p.address, d.address));
+    for (const id of ids) {
+      const transfer = p.open(id, promptOf(9), { maxTokens: 1 });
+      setTimeout(() => transfer?.end(false), Math.random() * 50);
+      const other = d.open(id, promptOf(9));
+      setTimeout(() => other?.end(false), Math.random() * 50);
+    }
+    await sleep(60);
+    await untilIdle(p, d);
+    expect(p.orders).toHaveLength(200);
+    expect(d.orders).toEqual([]);
+  });
+});
+
+describe.skipIf(probeNative() === null)('a peer', () => {
+  it('that leaves while it computes is noticed at once', async () => {
+    const { p, d } = await startPair();
+    const id = makeRequestId(p.address, d.address);
+    await startPrefill(p, id);
+    const loading = startLoad(d, id, PROMPT);
+    await sleep(20);
+    const start = performance.now();
+    await p.close();
+    expect(await loaded(d, loading!)).toBe(0);
+    expect(performance.now() - start).toBeLessThan(500);
+    expect(d.stats.receive.recomputed.peer_gone).toBe(1);
+    await untilIdle(p, d);
+  });
+
+  it('that is D and leaves frees what P holds', async () => {
+    const { p, d } = await startPair();
+    await startPrefill(p, makeRequestId(p.address, d.address));
+    await d.close();
+    await untilIdle(p);
+    expect(p.stats.send.failed).toBe(1);
+  });
+
+  it('that was never there costs nothing but its part', async () => {
+    const { p, d } = await startPair();
+    const { address } = p;
+    await p.close();
+    const start = performance.now();
+    expect(await decode(d, makeRequestId(address, d.address), PROMPT)).toBe(0);
+    expect(performance.now() - start).toBeLessThan(500);
+    expect(d.stats.receive.recomputed.peer_gone).toBe(1);
+    await untilIdle(d);
+  });
+
+  it('that went without a word leaves what had arrived', async () => {
+    const { p, d } = await startPair();
+    const id = makeRequestId(p.address, d.address);
+    await prefill(p, id, PROMPT);
+    await expect.poll(() => p.stats.send.delivered).toBe(1);
+    await p.close();
+    expect(await decode(d, id, PROMPT)).toBe(40);
+    await untilIdle(d);
+  });
+
+  it.each(SEND_TYPES)('that is P and was restarted is a new one (%s)', async (sendType) => {
+    const { p, d } = await startPair({ sendType });
+    const { port } = p.config;
+    const old = makeRequestId(p.address, d.address);
+    await startPrefill(p, old);
+    const loading = startLoad(d, old, PROMPT);
+    await sleep(20);
+    await p.close();
+    const again = await startInstance({ role: 'kv_producer', port, sendType });
+    expect(await loaded(d, loading!)).toBe(0);
+    const id = makeRequestId(again.address, d.address);
+    await prefill(again, id, PROMPT);
+    expect(await decode(d, id, PROMPT)).toBe(40);
+    await untilIdle(again, d);
+  });
+
+  it.each(SEND_TYPES)('that is D and was restarted is a new one (%s)', async (sendType) => {
+    const { p, d } = await startPair({ sendType });
+    const { port } = d.config;
+    await prefill(p, makeRequestId(p.address, d.address), PROMPT);
+    await d.close();
+    const again = await startInstance({ role: 'kv_consumer', port, sendType });
+    const id = makeRequestId(p.address, again.address);
+    await prefill(p, id, PROMPT);
+    expect(await decode(again, id, PROMPT)).toBe(40);
+    p.connector.cancel(id);
+    await untilIdle(again);
+  });
+
+  it.each(['model', 'kernels', 'dtype'] as const)(
+    'of another %s is refused with the reason',
+    async (field) => {
+      const { p, d } = await startPair({}, { geometry: { [field]: 'other' } });
+      const id = makeRequestId(p.address, d.address);
+      await prefill(p, id, PROMPT);
+      await untilIdle(p, d);
+      expect(await decode(d, id, PROMPT)).toBe(0);
+      expect(d.stats.receive.recomputed.mismatch).toBe(1);
+      const values = `: ${field === 'dtype' ? 'bf16' : 'test'} at ${d.address}, other at ${p.address}`;
+      expect(p.warnings).toEqual([expect.stringContaining(values)]);
+      expect(d.warnings).toEqual([expect.stringContaining(values)]);
+    },
+  );
+
+  it.each([
+    ['the same secret', 'a secret of our own', 40],
+    ['another secret', 'a secret of theirs', 0],
+    ['no secret', null, 0],
+  ])('with %s', async (_, secret, expected) => {
+    const { p, d } = await startPair(
+      { secret: 'a secret of our own', deadlines: { answer: 200 } },
+      { secret },
+    );
+    const id = makeRequestId(p.address, d.address);
+    await prefill(p, id, PROMPT);
+    expect(await decode(d, id, PROMPT)).toBe(expected);
+    await untilIdle(p, d);
+  });
+
+  it('that has been idle is let go, and found again', async () => {
+    const { p, d } = await startPair({ deadlines: { idlePeer: 100, sweep: 20 } });
+    for (let round = 0; round < 3; round += 1) {
+      const id = makeRequestId(p.address, d.address);
+      await prefill(p, id, PROMPT);
+      expect(await decode(d, id, PROMPT)).toBe(40);
+      await expect.poll(() => [p.stats.peers, d.stats.peers]).toEqual([0, 0]);
+    }
+  });
+});
+
+describe.skipIf(probeNative() === null)('a deadline', () => {
+  it('frees what P holds for nobody', async () => {
+    const { p, d } = await startPair({ sendType: 'GET', deadlines: { hold: 100, sweep: 20 } });
+    await prefill(p, makeRequestId(p.address, d.address), PROMPT);
+    await untilIdle(p, d);
+    expect(p.stats.send.expired).toBe(1);
+  });
+
+  it('frees what D received for nobody', async () => {
+    const { p, d } = await startPair({ deadlines: { unclaimed: 100, sweep: 20 } });
+    const id = makeRequestId(p.address, d.address);
+    await prefill(p, id, PROMPT);
+    await expect.poll(() => p.stats.send.delivered).toBe(1);
+    await untilIdle(p, d);
+    expect(await decode(d, id, PROMPT)).toBe(0);
+    expect(d.stats.receive.recomputed.unknown).toBe(1);
+  });
+
+  it('frees what P has promised to D and never computes', async () => {
+    const { p, d } = await startPair({ deadlines: { unclaimed: 100, sweep: 20 } });
+    const transfer = await startPrefill(p, makeRequestId(p.address, d.address));
+    await untilIdle(d);
+    transfer.end(false);
+    await untilIdle(p);
+  });
+
+  it('lets P answer (PUT) where D has not got the blocks in time', async () => {
+    const { p, d } = await startPair({ sendType: 'PUT', deadlines: { put: 100 } });
+    const transfer = p.open(makeRequestId(p.address, d.address), PROMPT, { maxTokens: 1 });
+    const start = performance.now();
+    await transfer?.answerable();
+    expect(performance.now() - start).toBeGreaterThan(90);
+    transfer?.end(false);
+    await untilIdle(p, d);
+  });
+
+  it('ends the wait for a P that computes for ever', async () => {
+    const { p, d } = await startPair({ deadlines: { load: 300, stall: 50, sweep: 20 } });
+    const id = makeRequestId(p.address, d.address);
+    const transfer = await startPrefill(p, id);
+    expect(await decode(d, id, PROMPT)).toBe(0);
+    expect(d.stats.receive.recomputed.late).toBe(1);
+    await untilIdle(p, d);
+    transfer.end(false);
+  });
+
+  it('that is shorter than a long computation does not end it', async () => {
+    const { p, d } = await startPair({ deadlines: { stall: 50, sweep: 20 } });
+    const id = makeRequestId(p.address, d.address);
+    const transfer = p.open(id, PROMPT, { maxTokens: 1 });
+    const loading = startLoad(d, id, PROMPT);
+    await sleep(300);
+    await p.compute(transfer?.sequences[0] ?? null, PROMPT, p.takeBlocks(PROMPT));
+    transfer?.end(true);
+    expect(await loaded(d, loading!)).toBe(40);
+    expect(d.holds(PROMPT, loading!.blocks, 40)).toBe(true);
+    await untilIdle(p, d);
+  });
+});
