@@ -1,5 +1,7 @@
 // KV memory with a native transfer engine on it, whose events a test waits for. Several fit into one process.
 
+import { createCipheriv } from 'node:crypto';
+import { afterEach } from 'vitest';
 import {
   loadNative,
   type NativeKvMemory,
@@ -132,15 +134,24 @@ export class TransferNode {
 
 /** Random bytes, the same for the same arguments. */
 export function pieceOf({ pieceBytes }: Shape, seed: number, layer: number, block: number): Uint8Array {
-  const bytes = new Uint8Array(pieceBytes);
-  let state = (seed * 0x9e3779b1 + layer * 0x85ebca6b + block * 0xc2b2ae35 + 1) >>> 0;
-  for (let i = 0; i < pieceBytes; i++) {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    bytes[i] = state >>> 24;
-  }
-  return bytes;
+  const key = Buffer.alloc(16);
+  for (const [i, number] of [seed, layer, block].entries()) key.writeUInt32LE(number, i * 4);
+  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(pieceBytes));
 }
 
 export function range(count: number, from = 0): number[] {
   return Array.from({ length: count }, (_, i) => from + i);
+}
+
+/** Makes nodes that are closed after each test of the file. */
+export function transferNodes(): (...args: ConstructorParameters<typeof TransferNode>) => TransferNode {
+  const nodes: TransferNode[] = [];
+  afterEach(() => {
+    for (const node of nodes.splice(0)) node.close();
+  });
+  return (...args) => {
+    const node = new TransferNode(...args);
+    nodes.push(node);
+    return node;
+  };
 }

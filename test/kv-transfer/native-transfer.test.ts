@@ -1,19 +1,10 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
-import { afterEach, describe, expect, it } from 'vitest';
-import { KINDS, range, TransferNode } from '../helpers/transfer-node.ts';
+import { describe, expect, it } from 'vitest';
+import { KINDS, range, transferNodes } from '../helpers/transfer-node.ts';
+import { until } from '../helpers/until.ts';
 
-const nodes: TransferNode[] = [];
-
-function node(...args: ConstructorParameters<typeof TransferNode>): TransferNode {
-  const made = new TransferNode(...args);
-  nodes.push(made);
-  return made;
-}
-
-afterEach(() => {
-  for (const made of nodes.splice(0)) made.close();
-});
+const node = transferNodes();
 
 describe.each(KINDS)('over %s', (kind) => {
   it('brings every piece of a transfer bit for bit into the blocks it is loaded to', async () => {
@@ -29,5 +20,261 @@ describe.each(KINDS)('over %s', (kind) => {
     await p.event('sent', (event) => event.send === 5);
     expect(await d.load(99n, to)).toBe(true);
     expect(d.read(to)).toEqual(p.read(from));
+    expect([p.engine.bytesSent, d.engine.bytesReceived]).toEqual([7 * 3 * 4096, 7 * 3 * 4096]);
   });
+
+  it.each([1, 7, 24, 100, 4099, 70_001, 1_500_000])('moves pieces of %i bytes', async (pieceBytes) => {
+    const shape = { layers: 2, blocks: 5, pieceBytes };
+    const [p, d] = [node(shape), node(shape)];
+    p.fill([4, 0, 2], 2);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(1n, 3);
+    p.engine.openSend(1, 3);
+    p.engine.grant(1, link, 1n, 0);
+    p.feed(1, 0, [4, 0, 2]);
+    await d.event('received');
+    expect(await d.load(1n, [1, 2, 3])).toBe(true);
+    expect(d.read([1, 2, 3]).equals(p.read([4, 0, 2]))).toBe(true);
+  });
+
+  it('sends each layer as soon as it is fed, step by step', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(10), 3);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(7n, 10);
+    p.engine.openSend(1, 10);
+    p.engine.grant(1, link, 7n, 0);
+    let expected = 0;
+    for (const [first, count] of [
+      [0, 4],
+      [4, 1],
+      [5, 5],
+    ] as const) {
+      p.memory.feedStep(Int32Array.from([1, first, count, ...range(count, first)]));
+      for (let layer = 0; layer < 3; layer++) {
+        expect(d.engine.progress(7n)).toBe(expected);
+        p.memory.feedLayer(layer);
+        expected += count;
+        await until(() => d.engine.progress(7n) === expected);
+      }
+    }
+    await d.event('received');
+    expect(await d.load(7n, range(10, 30))).toBe(true);
+    expect(d.read(range(10, 30))).toEqual(p.read(range(10)));
+  });
+
+  it('remembers what was fed before the grant', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(6), 4);
+    p.engine.openSend(1, 6);
+    p.feed(1, 0, [0, 1, 2]);
+    p.memory.feedStep(Int32Array.from([1, 3, 3, 3, 4, 5]));
+    p.memory.feedLayer(0);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(8n, 6);
+    p.engine.grant(1, link, 8n, 0);
+    await until(() => d.engine.progress(8n) === 3 * 3 + 3);
+    p.memory.feedLayer(1);
+    p.memory.feedLayer(2);
+    await d.event('received');
+    expect(await d.load(8n, range(6, 10))).toBe(true);
+    expect(d.read(range(6, 10))).toEqual(p.read(range(6)));
+  });
+
+  it('feeds several sends in one step, and none that is not open', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(5), 5);
+    const link = await p.link(kind, d.address(kind));
+    for (const [send, count] of [
+      [1, 2],
+      [3, 3],
+    ] as const) {
+      d.receive(BigInt(send), count, 0, send * 4);
+      p.engine.openSend(send, count);
+      p.engine.grant(send, link, BigInt(send), 0);
+    }
+    p.memory.feedStep(Int32Array.from([1, 0, 2, 0, 1, 2, 0, 1, 60, 3, 0, 3, 2, 3, 4]));
+    for (const layer of [0, 1, 2]) p.memory.feedLayer(layer);
+    await d.event('received', (event) => event.ticket === 1n);
+    await d.event('received', (event) => event.ticket === 3n);
+    expect([await d.load(1n, [10, 11]), await d.load(3n, [12, 13, 14])]).toEqual([true, true]);
+    expect(d.read(range(5, 10))).toEqual(p.read(range(5)));
+  });
+
+  it('sends only blocks from the granted one on', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(9), 6);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(2n, 4, 5);
+    p.engine.openSend(1, 9);
+    p.feed(1, 0, range(3));
+    p.feed(1, 3, range(6, 3));
+    p.engine.grant(1, link, 2n, 5);
+    await d.event('received');
+    await p.event('sent');
+    expect(p.engine.bytesSent).toBe(4 * 3 * 4096);
+    expect(await d.load(2n, [40, 41, 42], 6)).toBe(true);
+    expect(d.read([40, 41, 42])).toEqual(p.read([6, 7, 8]));
+  });
+
+  it('sends everything again under another grant', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(5), 7);
+    const first = await p.link(kind, d.address(kind));
+    d.receive(1n, 5);
+    p.engine.openSend(1, 5);
+    p.engine.grant(1, first, 1n, 0);
+    p.feed(1, 0, range(5));
+    await d.event('received', (event) => event.ticket === 1n);
+    d.engine.closeReceive(1n);
+    await d.event('receiveClosed');
+    p.engine.disconnect(first);
+    expect((await p.event('linkDown')).reason).toMatch('closed by this instance');
+    d.receive(2n, 5);
+    p.engine.grant(1, await p.link(kind, d.address(kind)), 2n, 0);
+    await d.event('received', (event) => event.ticket === 2n);
+    expect(await d.load(2n, range(5, 50))).toBe(true);
+    expect(d.read(range(5, 50))).toEqual(p.read(range(5)));
+  });
+
+  it('counts no piece twice that comes twice', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(4), 8);
+    const link = await p.link(kind, d.address(kind), 1);
+    d.receive(1n, 4);
+    p.engine.openSend(1, 4);
+    p.feed(1, 0, [0, 1]);
+    p.engine.grant(1, link, 1n, 0);
+    await until(() => d.engine.progress(1n) === 6);
+    p.engine.grant(1, link, 1n, 0);
+    p.feed(1, 2, [2, 3]);
+    await d.event('received');
+    await p.event('sent');
+    expect(d.events.filter((event) => event.type === 'received')).toHaveLength(1);
+    expect(d.engine.progress(1n)).toBe(12);
+    expect(await d.load(1n, range(4, 8))).toBe(true);
+    expect(d.read(range(4, 8))).toEqual(p.read(range(4)));
+  });
+
+  it('lets go of both sides in the middle, and goes on with others', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(8), 9);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(1n, 8);
+    p.engine.openSend(1, 8);
+    p.engine.grant(1, link, 1n, 0);
+    p.feed(1, 0, range(3));
+    await until(() => d.engine.progress(1n) === 9);
+    p.engine.closeSend(1);
+    await p.event('sendClosed', (event) => event.send === 1);
+    p.feed(1, 3, range(5, 3));
+    d.engine.closeReceive(1n);
+    await d.event('receiveClosed', (event) => event.ticket === 1n);
+    expect(d.engine.progress(1n)).toBe(0);
+    expect(await d.load(1n, range(8))).toBe(false);
+
+    d.receive(2n, 8);
+    p.engine.openSend(2, 8);
+    p.engine.grant(2, link, 2n, 0);
+    p.feed(2, 0, range(8));
+    await d.event('received', (event) => event.ticket === 2n);
+    await p.event('sent', (event) => event.send === 2);
+    expect(p.has('linkDown')).toBe(false);
+  });
+
+  it('throws away what comes under a ticket that is not open', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(8), 10);
+    const link = await p.link(kind, d.address(kind), 1);
+    for (const send of [1, 2]) p.engine.openSend(send, 8);
+    d.receive(2n, 8);
+    p.engine.grant(1, link, 12345n, 0);
+    p.feed(1, 0, range(8));
+    await p.event('sent', (event) => event.send === 1);
+    p.engine.grant(2, link, 2n, 0);
+    p.feed(2, 0, range(8));
+    await d.event('received', (event) => event.ticket === 2n);
+    expect(d.engine.bytesReceived).toBe(8 * 3 * 4096);
+    expect(await d.load(2n, range(8, 20))).toBe(true);
+    expect(d.read(range(8, 20))).toEqual(p.read(range(8)));
+  });
+
+  it('lets a short transfer overtake a long one', async () => {
+    const shape = { layers: 2, blocks: 4096, pieceBytes: 64 };
+    const [p, d] = [node(shape), node(shape)];
+    const link = await p.link(kind, d.address(kind), 1);
+    d.receive(1n, 4095);
+    d.receive(2n, 1, 0, 4095);
+    p.engine.openSend(1, 4095);
+    p.engine.openSend(2, 1);
+    p.engine.grant(1, link, 1n, 0);
+    p.engine.grant(2, link, 2n, 0);
+    p.memory.feedStep(Int32Array.from([1, 0, 4095, ...range(4095), 2, 0, 1, 4095]));
+    p.memory.feedLayer(0);
+    p.memory.feedLayer(1);
+    await d.event('received', (event) => event.ticket === 1n);
+    const order = d.events.flatMap((event) => (event.type === 'received' ? [event.ticket] : []));
+    expect(order).toEqual([2n, 1n]);
+  });
+
+  it('loads nothing before all has come', async () => {
+    const [p, d] = [node(), node()];
+    const link = await p.link(kind, d.address(kind));
+    d.receive(1n, 4);
+    p.engine.openSend(1, 4);
+    p.engine.grant(1, link, 1n, 0);
+    p.feed(1, 0, range(3));
+    await until(() => d.engine.progress(1n) === 9);
+    expect(await d.load(1n, range(4))).toBe(false);
+    expect(await d.load(1n, range(2))).toBe(false);
+  });
+
+  it('serves many instances at once', async () => {
+    const [d, ...senders] = [node(), node(), node(), node(), node(), node()];
+    await Promise.all(
+      senders.map(async (p, i) => {
+        p.fill(range(10), 20 + i);
+        const link = await p.link(kind, d.address(kind));
+        d.receive(BigInt(i), 10, 0, i * 10);
+        p.engine.openSend(1, 10);
+        p.engine.grant(1, link, BigInt(i), 0);
+        p.feed(1, 0, range(10));
+        await d.event('received', (event) => event.ticket === BigInt(i));
+        expect(await d.load(BigInt(i), range(10, i * 10))).toBe(true);
+        expect(d.read(range(10, i * 10))).toEqual(p.read(range(10)));
+      }),
+    );
+  });
+
+  it('calls its links down with a reason where nobody listens, or somebody of another shape', async () => {
+    const [p, other] = [node(), node({ layers: 4, blocks: 64, pieceBytes: 4096 })];
+    const gone = node();
+    const address = gone.address(kind);
+    gone.close();
+    const nobody = p.engine.connect(kind, address, 2);
+    expect((await p.event('linkDown', ({ link }) => link === nobody)).reason).toMatch(/refused/);
+    const misfit = p.engine.connect(kind, other.address(kind), 1);
+    expect((await p.event('linkDown', ({ link }) => link === misfit)).reason).toBe(
+      'the peer has refused: a KV cache of another shape',
+    );
+  });
+});
+
+it('finds, when it loads, that what was received has changed since', async () => {
+  const [p, d] = [node(), node()];
+  p.fill(range(4), 1);
+  const link = await p.link('shm', d.address('shm'));
+  for (const [send, blocks] of [
+    [1, [0, 1]],
+    [2, [2, 3]],
+  ] as const) {
+    // Both at the same place.
+    d.receive(BigInt(send), 2);
+    p.engine.openSend(send, 2);
+    p.engine.grant(send, link, BigInt(send), 0);
+    p.feed(send, 0, blocks);
+    await d.event('received', (event) => event.ticket === BigInt(send));
+  }
+  expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
+  expect(d.read([10, 11])).toEqual(p.read([2, 3]));
 });

@@ -87,7 +87,11 @@ void Sender::handle(int fd, uint32_t events) {
   if (found == sockets_.end()) return;
   Outbound& outbound = found->second;
   if ((events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0) {
-    hangUp(outbound);
+    // Before anything is read: that would take the error away.
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    hangUp(outbound, error);
     return;
   }
   if ((events & EPOLLOUT) == 0) return;
@@ -177,19 +181,15 @@ bool Sender::write(Outbound& outbound) {
       outbound.isFull = true;
       return false;
     } else if (errno != EINTR) {
-      hangUp(outbound);
+      hangUp(outbound, errno);
       return false;
     }
   }
   return true;
 }
 
-void Sender::hangUp(const Outbound& outbound) {
-  const int fd = outbound.socket.get();
-  const std::string words = lastWords(fd);
-  int error = 0;
-  socklen_t length = sizeof error;
-  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+void Sender::hangUp(const Outbound& outbound, int error) {
+  const std::string words = lastWords(outbound.socket.get());
   if (!words.empty()) closeLink(outbound.link, "the peer has refused: " + words);
   else closeLink(outbound.link, error == 0 ? "the peer has closed the connection" : std::strerror(error));
 }

@@ -66,8 +66,8 @@ class Sender {
   Writing makeFrame(Portion portion, const Transport& transport) const;
   /// False where the socket takes no more now, or is no more.
   bool write(Outbound& outbound);
-  /// The connection has ended.
-  void hangUp(const Outbound& outbound);
+  /// The connection has ended, with an error number or 0.
+  void hangUp(const Outbound& outbound, int error);
   void closeLink(uint32_t id, const std::string& reason);
   void finishClosing(uint32_t send);
 
