@@ -14,6 +14,7 @@ import { formatSection, type Section } from './report.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { traceSection } from './trace.ts';
+import { transferSection } from './transfer.ts';
 
 const SECTIONS = {
   goldens: goldenSection,
@@ -23,6 +24,7 @@ const SECTIONS = {
   load: loadSection,
   trace: traceSection,
   serve: serveSection,
+  transfer: transferSection,
   disaggregated: disaggregatedSection,
   faults: faultSection,
   crowd: crowdSection,

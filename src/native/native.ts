@@ -220,6 +220,13 @@ export interface Native {
   ) => NativeTransferEngine;
   /** CRC-32C of bytes. */
   crc32c(bytes: Uint8Array): number;
+  /** Bytes a second that one thread copies from memory to memory. */
+  copyBandwidth(bytes: number): number;
+  /**
+   * Bytes a second over plain TCP sockets on the loopback, out of and into `memoryBytes` of memory a socket; it holds
+   * the calling thread that long.
+   */
+  socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
   readonly Backend: new (isa: InstructionSet, threads: number) => NativeBackend;
   /** What this processor can run, the best first. */
   instructionSets(): InstructionSet[];

@@ -3,6 +3,7 @@
 #include "binding/backend.h"
 #include "binding/kv_memory.h"
 #include "binding/transfer.h"
+#include "binding/transfer_probes.h"
 #include "threads/topology.h"
 #include "transfer/crc32c.h"
 
@@ -29,6 +30,8 @@ Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
   exports.Set("KvMemory", svc::KvMemoryObject::define(env));
   exports.Set("TransferEngine", svc::TransferEngine::define(env));
   exports.Set("crc32c", Napi::Function::New(env, crc32c));
+  exports.Set("copyBandwidth", Napi::Function::New(env, svc::copyBandwidth));
+  exports.Set("socketBandwidth", Napi::Function::New(env, svc::socketBandwidth));
   exports.Set("instructionSets", Napi::Function::New(env, instructionSets));
   exports.Set("physicalCores", Napi::Function::New(env, physicalCores));
   return exports;

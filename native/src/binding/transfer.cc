@@ -119,7 +119,7 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     auto listeners = listen(options);
-    onEvents_ = Napi::ThreadSafeFunction::New(info.Env(), info[2].As<Napi::Function>(), "svc-kv-transfer", 0, 1);
+    onEvents_ = Signal::New(info.Env(), info[2].As<Napi::Function>(), "svc-kv-transfer", 0, 1);
     // Whoever waits for a transfer keeps the process alive by what it waits with.
     onEvents_.Unref(info.Env());
     try {

@@ -60,7 +60,13 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// Where the environment ends first, as it does when a process or a worker ends without `close`.
   static void endAtExit(void* engine) { static_cast<TransferEngine*>(engine)->end(); }
 
-  Napi::ThreadSafeFunction onEvents_;
+  /// An error of `onEvents` is an uncaught one; an environment that ends does not let it be called.
+  static void callEvents(Napi::Env env, Napi::Function onEvents, std::nullptr_t*, void*) {
+    if (env != nullptr) napi_call_function(env, env.Undefined(), onEvents, 0, nullptr, nullptr);
+  }
+  using Signal = Napi::TypedThreadSafeFunction<std::nullptr_t, void, callEvents>;
+
+  Signal onEvents_;
   std::unique_ptr<Parts> parts_;
 };
 
