@@ -1,0 +1,87 @@
+// A peer whose every message the test writes: it speaks the control channel and moves real blocks, but keeps to no rule.
+
+import { ControlChannel, type Route } from '../../src/kv-transfer/p2p/control-channel.ts';
+import { type Identity, identityOf } from '../../src/kv-transfer/p2p/identity.ts';
+import type { Answer, Message, Request } from '../../src/kv-transfer/p2p/messages.ts';
+import { NativeBlockMover } from '../../src/kv-transfer/transports/native-block-mover.ts';
+import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
+import { GEOMETRY, type KvInstance } from './kv-instance.ts';
+import { freePort } from './svc-process.ts';
+
+export class Stranger {
+  readonly identity: Identity;
+  readonly heard: Message[] = [];
+  readonly memory: NativeKvMemory;
+  readonly mover: NativeBlockMover;
+  /** What it answers to requests of the other; null is silence. */
+  reply: (message: Message) => Message | null = () => null;
+  readonly #channel: { it: ControlChannel | null } = { it: null };
+
+  private constructor(identity: Identity, memory: NativeKvMemory, mover: NativeBlockMover) {
+    this.identity = identity;
+    this.memory = memory;
+    this.mover = mover;
+  }
+
+  static async start(): Promise<Stranger> {
+    const port = await freePort();
+    const { KvMemory } = loadNative();
+    const memory = new KvMemory(GEOMETRY.layers, GEOMETRY.numBlocks, GEOMETRY.pieceBytes);
+    const nothing = () => {};
+    const mover = new NativeBlockMover(
+      {
+        memoryToken: memory.openFeed(),
+        receiveBytes: 0,
+        transport: 'tcp',
+        listenIp: null,
+        connectTimeoutMs: 1000,
+      },
+      { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
+    );
+    const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
+    const stranger = new Stranger(identityOf(GEOMETRY, about), memory, mover);
+    stranger.#channel.it = await ControlChannel.open(
+      { ip: '127.0.0.1', port, keys: null, answerDeadline: 500 },
+      { message: (route, message) => stranger.#receive(route, message), down: nothing, someoneLeft: nothing },
+    );
+    return stranger;
+  }
+
+  get address(): string {
+    return this.identity.address;
+  }
+
+  connect(instance: KvInstance): Route {
+    return this.channel.connect(instance.address);
+  }
+
+  /** Connects and introduces itself, as who it is or as another. */
+  async greet(instance: KvInstance, as: Partial<Identity> = {}): Promise<{ route: Route; answer: Answer }> {
+    const route = this.connect(instance);
+    return { route, answer: await this.request(route, { type: 'hello', ...this.identity, ...as }) };
+  }
+
+  request(route: Route, request: Request): Promise<Answer> {
+    return this.channel.request(route, request);
+  }
+
+  send(route: Route, message: Message): void {
+    this.channel.send(route, message);
+  }
+
+  async close(): Promise<void> {
+    this.mover.close();
+    await this.channel.close();
+  }
+
+  private get channel(): ControlChannel {
+    if (this.#channel.it === null) throw new Error('it has not been opened');
+    return this.#channel.it;
+  }
+
+  #receive(route: Route, message: Message): void {
+    this.heard.push(message);
+    const answer = this.reply(message);
+    if (answer !== null) this.channel.send(route, answer);
+  }
+}
