@@ -19,7 +19,7 @@ describe.each(KINDS)('over %s', (kind) => {
     await d.event('received', (event) => event.ticket === 99n);
     await p.event('sent', (event) => event.send === 5);
     expect(await d.load(99n, to)).toBe(true);
-    expect(d.read(to)).toEqual(p.read(from));
+    expect(d.read(to).equals(p.read(from))).toBe(true);
     expect([p.engine.bytesSent, d.engine.bytesReceived]).toEqual([7 * 3 * 4096, 7 * 3 * 4096]);
   });
 
@@ -60,7 +60,7 @@ describe.each(KINDS)('over %s', (kind) => {
     }
     await d.event('received');
     expect(await d.load(7n, range(10, 30))).toBe(true);
-    expect(d.read(range(10, 30))).toEqual(p.read(range(10)));
+    expect(d.read(range(10, 30)).equals(p.read(range(10)))).toBe(true);
   });
 
   it('remembers what was fed before the grant', async () => {
@@ -78,7 +78,7 @@ describe.each(KINDS)('over %s', (kind) => {
     p.memory.feedLayer(2);
     await d.event('received');
     expect(await d.load(8n, range(6, 10))).toBe(true);
-    expect(d.read(range(6, 10))).toEqual(p.read(range(6)));
+    expect(d.read(range(6, 10)).equals(p.read(range(6)))).toBe(true);
   });
 
   it('feeds several sends in one step, and none that is not open', async () => {
@@ -98,7 +98,7 @@ describe.each(KINDS)('over %s', (kind) => {
     await d.event('received', (event) => event.ticket === 1n);
     await d.event('received', (event) => event.ticket === 3n);
     expect([await d.load(1n, [10, 11]), await d.load(3n, [12, 13, 14])]).toEqual([true, true]);
-    expect(d.read(range(5, 10))).toEqual(p.read(range(5)));
+    expect(d.read(range(5, 10)).equals(p.read(range(5)))).toBe(true);
   });
 
   it('sends only blocks from the granted one on', async () => {
@@ -114,7 +114,7 @@ describe.each(KINDS)('over %s', (kind) => {
     await p.event('sent');
     expect(p.engine.bytesSent).toBe(4 * 3 * 4096);
     expect(await d.load(2n, [40, 41, 42], 6)).toBe(true);
-    expect(d.read([40, 41, 42])).toEqual(p.read([6, 7, 8]));
+    expect(d.read([40, 41, 42]).equals(p.read([6, 7, 8]))).toBe(true);
   });
 
   it('sends everything again under another grant', async () => {
@@ -134,7 +134,7 @@ describe.each(KINDS)('over %s', (kind) => {
     p.engine.grant(1, await p.link(kind, d.address(kind)), 2n, 0);
     await d.event('received', (event) => event.ticket === 2n);
     expect(await d.load(2n, range(5, 50))).toBe(true);
-    expect(d.read(range(5, 50))).toEqual(p.read(range(5)));
+    expect(d.read(range(5, 50)).equals(p.read(range(5)))).toBe(true);
   });
 
   it('counts no piece twice that comes twice', async () => {
@@ -153,7 +153,7 @@ describe.each(KINDS)('over %s', (kind) => {
     expect(d.events.filter((event) => event.type === 'received')).toHaveLength(1);
     expect(d.engine.progress(1n)).toBe(12);
     expect(await d.load(1n, range(4, 8))).toBe(true);
-    expect(d.read(range(4, 8))).toEqual(p.read(range(4)));
+    expect(d.read(range(4, 8)).equals(p.read(range(4)))).toBe(true);
   });
 
   it('lets go of both sides in the middle, and goes on with others', async () => {
@@ -196,7 +196,7 @@ describe.each(KINDS)('over %s', (kind) => {
     await d.event('received', (event) => event.ticket === 2n);
     expect(d.engine.bytesReceived).toBe(8 * 3 * 4096);
     expect(await d.load(2n, range(8, 20))).toBe(true);
-    expect(d.read(range(8, 20))).toEqual(p.read(range(8)));
+    expect(d.read(range(8, 20)).equals(p.read(range(8)))).toBe(true);
   });
 
   it('lets a short transfer overtake a long one', async () => {
@@ -241,7 +241,7 @@ describe.each(KINDS)('over %s', (kind) => {
         p.feed(1, 0, range(10));
         await d.event('received', (event) => event.ticket === BigInt(i));
         expect(await d.load(BigInt(i), range(10, i * 10))).toBe(true);
-        expect(d.read(range(10, i * 10))).toEqual(p.read(range(10)));
+        expect(d.read(range(10, i * 10)).equals(p.read(range(10)))).toBe(true);
       }),
     );
   });
@@ -276,5 +276,5 @@ it('finds, when it loads, that what was received has changed since', async () =>
     await d.event('received', (event) => event.ticket === BigInt(send));
   }
   expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
-  expect(d.read([10, 11])).toEqual(p.read([2, 3]));
+  expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
 });
