@@ -1,17 +1,18 @@
-// D's half of KV transfer: gives P room, asks P for what did not come by itself, lets the native threads copy received
-// blocks to where a sequence wants them, and where nothing comes of it says so at once, so that D computes the prompt
-// itself. p2p-connector.ts hands it requests, notices, messages and events.
+// D's half of KV transfer: gives P room, asks P for what did not come by itself, and where nothing comes of it says so at
+// once, so that D computes the prompt itself. p2p-connector.ts hands it requests, notices, messages and events;
+// receive-areas.ts has the room, sample-loads.ts the sequences that want the blocks.
 
-import { randomBytes } from 'node:crypto';
 import type { RecomputeReason, RequestTransfer, TransferNotice, TransferOrder } from '../connector.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
+import { ReceiveAreas } from './receive-areas.ts';
 import type { ReceiveMemory } from './receive-memory.ts';
 import { ReceiveStats } from './receive-stats.ts';
-import { type OpenArea, ReceiveTransfer, type Sample } from './receive-transfer.ts';
+import { type OpenArea, ReceiveTransfer } from './receive-transfer.ts';
+import { SampleLoads } from './sample-loads.ts';
 
 export interface DecodeSideOptions {
   readonly mover: BlockMover;
@@ -40,13 +41,23 @@ const MAX_RETRIES = 1;
 export class DecodeSide {
   readonly stats = new ReceiveStats();
   readonly #options: DecodeSideOptions;
+  readonly #areas: ReceiveAreas;
+  readonly #loads: SampleLoads;
   readonly #byKey = new Map<string, ReceiveTransfer>();
-  readonly #byTicket = new Map<bigint, ReceiveTransfer>();
-  readonly #bySample = new Map<number, { readonly transfer: ReceiveTransfer; readonly sample: Sample }>();
   readonly #waiting = new Set<ReceiveTransfer>();
 
   constructor(options: DecodeSideOptions) {
+    const { mover, memory, order, blockSize } = options;
     this.#options = options;
+    this.#areas = new ReceiveAreas(mover, memory, () => this.#pullWaiting());
+    this.#loads = new SampleLoads({
+      ...{ mover, order, blockSize },
+      onLoaded: (numTokens) => {
+        this.stats.loadedTokens += numTokens;
+      },
+      onCorrupt: (transfer) => this.#corruptInMemory(transfer),
+      onDone: (transfer) => this.#forget(transfer, transfer.failure === null),
+    });
   }
 
   /** Transfers that are under way, received and not claimed, or claimed and not ended. */
@@ -65,7 +76,10 @@ export class DecodeSide {
       return null;
     }
     const transfer = known ?? new ReceiveTransfer(wanted, 'pulling');
-    this.#claim(transfer, wanted.transferIds);
+    transfer.isClaimed = true;
+    transfer.claimedAt = Date.now();
+    transfer.lastActivity = transfer.claimedAt;
+    this.#loads.claim(transfer, wanted.transferIds);
     if (known === undefined) {
       this.#byKey.set(wanted.key, transfer);
       this.#pull(transfer);
@@ -73,7 +87,7 @@ export class DecodeSide {
     return {
       sequences: wanted.transferIds.map((transferId) => ({ kind: 'load', transferId })),
       answerable: () => Promise.resolve(),
-      end: () => this.#end(transfer),
+      end: () => this.#loads.endAll(transfer),
     };
   }
 
@@ -92,16 +106,15 @@ export class DecodeSide {
       return { type: 'refused', code: 'malformed', reason };
     }
     const known = this.#byKey.get(key);
-    if (known !== undefined) return this.#reservedAgain(known, hash);
-    // Who waits for room comes first.
-    const area = this.#waiting.size > 0 ? null : this.#options.memory.take(num_blocks);
-    if (area === null) return { type: 'full' };
+    if (known !== undefined) return reservedAgain(known, hash);
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
     const transfer = new ReceiveTransfer(about, 'arriving');
+    // Who waits for room comes first.
+    const hasRoom = this.#waiting.size === 0 && this.#areas.open(transfer, 0, num_blocks);
+    if (!hasRoom || transfer.open === null) return { type: 'full' };
     this.#byKey.set(key, transfer);
     this.#attach(transfer, peer);
-    const { ticket } = this.#openArea(transfer, { area, ticket: newTicket(), firstBlock: 0 });
-    return { type: 'granted', ticket: hexOf(ticket) };
+    return { type: 'granted', ticket: hexOf(transfer.open) };
   }
 
   /** P will not send. */
@@ -109,53 +122,35 @@ export class DecodeSide {
     const transfer = this.#byKey.get(key);
     if (transfer?.address !== peer.address) return;
     if (!transfer.isClaimed) this.#forget(transfer);
-    else if (transfer.state.is('waiting', 'pulling', 'arriving')) this.#fail(transfer, 'peer_gone', false);
+    else if (transfer.isExpected) this.#fail(transfer, 'peer_gone', false);
   }
 
   notice(notice: TransferNotice): void {
-    const known = this.#bySample.get(notice.transferId);
-    if (notice.kind === 'loadEnded') {
-      if (known !== undefined) this.#sampleEnded(known.transfer, known.sample);
-      return;
-    }
-    if (known === undefined || known.sample.state !== 'idle') {
-      this.#loaded(notice.transferId, 0);
-      return;
-    }
-    const { transfer, sample } = known;
-    sample.state = 'wanted';
-    sample.firstBlock = notice.firstBlock;
-    sample.blocks = notice.blocks;
-    if (transfer.failure !== null) this.#sampleDone(transfer, sample, 0);
-    else if (transfer.state.is('received')) void this.#load(transfer, sample);
+    this.#loads.notice(notice);
   }
 
   received(ticket: bigint): void {
-    const transfer = this.#byTicket.get(ticket);
-    if (transfer?.open?.ticket !== ticket || !transfer.state.is('pulling', 'arriving')) return;
+    const transfer = this.#areas.of(ticket);
+    if (transfer === null || transfer.open === null || !transfer.state.is('pulling', 'arriving')) return;
     transfer.state.go('received');
     transfer.lastActivity = Date.now();
     const isPushed = transfer.isPushed && transfer.retries === 0;
     this.stats.received(isPushed, transfer.open.area.place);
     transfer.peer?.tell({ type: 'received', key: transfer.key });
     this.#detach(transfer);
-    for (const sample of transfer.samples) {
-      if (sample.state === 'wanted') void this.#load(transfer, sample);
-    }
+    this.#loads.received(transfer);
   }
 
   corrupt(ticket: bigint): void {
     this.stats.corruptPieces += 1;
-    const transfer = this.#byTicket.get(ticket);
-    if (transfer?.open?.ticket === ticket && transfer.state.is('pulling', 'arriving')) {
-      this.#again(transfer, 'corrupt');
-    }
+    const transfer = this.#areas.of(ticket);
+    if (transfer?.state.is('pulling', 'arriving')) this.#again(transfer, 'corrupt');
   }
 
   /** P is dead: what is here already is of use, nothing more comes. */
   gone(address: string): void {
     for (const transfer of [...this.#byKey.values()]) {
-      if (transfer.peer?.address === address) this.#lose(transfer);
+      if (transfer.peer?.address === address && transfer.isExpected) this.#lose(transfer);
     }
   }
 
@@ -174,8 +169,9 @@ export class DecodeSide {
 
   sweep(now: number): void {
     for (const transfer of [...this.#byKey.values()]) {
+      if (transfer.state.is('arriving') && this.#areas.hasProgressed(transfer)) transfer.lastActivity = now;
       if (transfer.isClaimed) this.#sweepClaimed(transfer, now);
-      else this.#sweepUnclaimed(transfer, now);
+      else if (now - transfer.lastActivity >= this.#options.deadlines.unclaimed) this.#forget(transfer);
     }
   }
 
@@ -189,54 +185,18 @@ export class DecodeSide {
     return this.#options.memory.couldHold(this.#blocksOf(wanted.numTokens)) ? null : 'no_room';
   }
 
-  #claim(transfer: ReceiveTransfer, transferIds: readonly number[]): void {
-    transfer.isClaimed = true;
-    transfer.claimedAt = Date.now();
-    transfer.lastActivity = transfer.claimedAt;
-    transfer.samples = transferIds.map((transferId) => ({
-      transferId,
-      state: 'idle',
-      firstBlock: 0,
-      blocks: [],
-    }));
-    for (const sample of transfer.samples) this.#bySample.set(sample.transferId, { transfer, sample });
-  }
-
-  /** The same reservation may come twice, after a lost connection. */
-  #reservedAgain(known: ReceiveTransfer, hash: string): Unnumbered<Answer> {
-    if (known.failure !== null || known.hash !== hash || known.state.is('received', 'over')) {
-      return { type: 'refused', code: 'unasked', reason: 'nobody waits for this transfer' };
-    }
-    const isSame = known.isPushed && known.retries === 0 && known.state.is('arriving');
-    return isSame && known.open !== null
-      ? { type: 'granted', ticket: hexOf(known.open.ticket) }
-      : { type: 'full' };
-  }
-
-  #openArea(transfer: ReceiveTransfer, open: OpenArea): OpenArea {
-    transfer.open = open;
-    transfer.pieces = 0;
-    transfer.lastActivity = Date.now();
-    this.#byTicket.set(open.ticket, transfer);
-    this.#options.mover.openReceive(open.ticket, open.firstBlock, open.area.offsets);
-    return open;
-  }
-
   /** Asks P for the blocks, into a new area where it has none; waits where there is no room. */
   #pull(transfer: ReceiveTransfer): void {
     if (transfer.open === null) {
-      const firstBlock = firstMissing(transfer);
-      const numBlocks = this.#blocksOf(transfer.numTokens) - firstBlock;
-      if (numBlocks <= 0) {
+      const [firstBlock, numBlocks] = [firstMissing(transfer), this.#blocksOf(transfer.numTokens)];
+      if (firstBlock >= numBlocks) {
         this.#end(transfer);
         return;
       }
-      const area = this.#options.memory.take(numBlocks);
-      if (area === null) {
+      if (!this.#areas.open(transfer, firstBlock, numBlocks)) {
         this.#wait(transfer);
         return;
       }
-      this.#openArea(transfer, { area, ticket: newTicket(), firstBlock });
     }
     this.#waiting.delete(transfer);
     transfer.state.go('pulling');
@@ -254,6 +214,13 @@ export class DecodeSide {
     this.#waiting.add(transfer);
   }
 
+  #pullWaiting(): void {
+    for (const transfer of [...this.#waiting]) {
+      this.#pull(transfer);
+      if (transfer.state.is('waiting')) break;
+    }
+  }
+
   async #ask(transfer: ReceiveTransfer): Promise<void> {
     const { open } = transfer;
     if (open === null) return;
@@ -264,7 +231,7 @@ export class DecodeSide {
       answer = await peer.request({
         type: 'pull',
         key: transfer.key,
-        ticket: hexOf(open.ticket),
+        ticket: hexOf(open),
         first_block: open.firstBlock,
         num_blocks: this.#blocksOf(transfer.numTokens),
         hash: transfer.hash,
@@ -272,39 +239,37 @@ export class DecodeSide {
     } catch (error) {
       if (!(error instanceof PeerError)) throw error;
       if (error.code === 'refused') this.#options.peers.complain(transfer.address, error.message);
-      if (isAsking(transfer, open))
-        this.#fail(transfer, error.code === 'gone' ? 'peer_gone' : 'mismatch', false);
+      const reason = error.code === 'gone' ? 'peer_gone' : 'mismatch';
+      if (isAsking(transfer, open)) this.#fail(transfer, reason, false);
       return;
     }
     // The blocks may be here before the answer is, or all may be over.
-    if (isAsking(transfer, open)) this.#answered(transfer, answer);
+    if (isAsking(transfer, open)) this.#answered(transfer, open, answer);
   }
 
-  #answered(transfer: ReceiveTransfer, answer: Answer): void {
+  #answered(transfer: ReceiveTransfer, open: OpenArea, answer: Answer): void {
     if (answer.type !== 'pulled' || answer.state === 'mismatch') {
       this.#fail(transfer, 'mismatch');
     } else if (answer.state === 'unknown') {
-      this.#unknown(transfer);
+      this.#unknown(transfer, open);
     } else if (answer.state === 'resized') {
       this.#resized(transfer, answer.num_tokens);
     } else {
       transfer.isComputing = answer.state === 'computing';
-      transfer.numTokens = Math.min(transfer.numTokens, answer.num_tokens);
       transfer.state.go('arriving');
       transfer.lastActivity = Date.now();
     }
   }
 
   /** Another proxy may call D before P: P is asked for a while. */
-  #unknown(transfer: ReceiveTransfer): void {
+  #unknown(transfer: ReceiveTransfer, open: OpenArea): void {
     const { unknown, unknownRetry } = this.#options.deadlines;
-    const { open } = transfer;
     if (transfer.retries > 0 || Date.now() - transfer.claimedAt >= unknown) {
       this.#fail(transfer, transfer.retryReason ?? 'unknown', false);
       return;
     }
     setTimeout(() => {
-      if (open !== null && isAsking(transfer, open)) void this.#ask(transfer);
+      if (isAsking(transfer, open)) void this.#ask(transfer);
     }, unknownRetry);
   }
 
@@ -315,14 +280,13 @@ export class DecodeSide {
       return;
     }
     transfer.numTokens = numTokens;
-    this.#releaseArea(transfer);
+    void this.#areas.release(transfer);
     this.#pull(transfer);
   }
 
   /** Something went wrong on the way: everything is asked for once more, under a new ticket. */
   #again(transfer: ReceiveTransfer, reason: RecomputeReason): void {
-    const { open } = transfer;
-    if (!transfer.isClaimed || open === null) {
+    if (!transfer.isClaimed) {
       // P has it still, and is asked when the request comes.
       this.#forget(transfer);
       return;
@@ -334,68 +298,34 @@ export class DecodeSide {
     transfer.retries += 1;
     transfer.retryReason = reason;
     transfer.state.go('pulling');
-    transfer.lastActivity = Date.now();
-    void this.#reopen(transfer, open);
+    void this.#areas.reopen(transfer).then((isOpen) => {
+      if (isOpen) void this.#ask(transfer);
+    });
   }
 
-  async #reopen(transfer: ReceiveTransfer, { area, ticket, firstBlock }: OpenArea): Promise<void> {
-    transfer.open = null;
-    this.#byTicket.delete(ticket);
-    await this.#options.mover.closeReceive(ticket);
-    if (transfer.state.is('pulling') && transfer.open === null) {
-      this.#openArea(transfer, { area, ticket: newTicket(), firstBlock });
-      void this.#ask(transfer);
-    } else {
-      this.#giveBack(area);
-    }
-  }
-
-  async #load(transfer: ReceiveTransfer, sample: Sample): Promise<void> {
-    const { open } = transfer;
-    const numBlocks = this.#blocksOf(transfer.numTokens);
-    const isPossible =
-      open !== null && sample.firstBlock >= open.firstBlock && sample.blocks.length >= numBlocks;
-    if (!isPossible || sample.firstBlock >= numBlocks) {
-      this.#sampleDone(transfer, sample, sample.firstBlock >= numBlocks ? transfer.numTokens : 0);
-      return;
-    }
-    sample.state = 'loading';
-    const blocks = Int32Array.from(sample.blocks.slice(sample.firstBlock, numBlocks));
-    const isIntact = await this.#options.mover.load(open.ticket, sample.firstBlock, blocks);
-    if (isIntact) {
-      this.stats.loadedTokens += transfer.numTokens - sample.firstBlock * this.#options.blockSize;
-    } else {
-      this.stats.corruptPieces += 1;
-      // P has let go of it when it had arrived intact.
-      if (transfer.failure === null) this.#fail(transfer, 'corrupt', false);
-    }
-    this.#sampleDone(transfer, sample, isIntact ? transfer.numTokens : 0);
-  }
-
-  /** The prompt is computed here. */
-  #fail(transfer: ReceiveTransfer, reason: RecomputeReason, tells = true): void {
-    transfer.failure = reason;
-    this.stats.recomputed[reason] += 1;
-    this.#over(transfer, tells);
-    for (const sample of [...transfer.samples]) {
-      if (sample.state === 'wanted') this.#sampleDone(transfer, sample, 0);
-    }
+  #corruptInMemory(transfer: ReceiveTransfer): void {
+    this.stats.corruptPieces += 1;
+    // P has let go of it when it had arrived intact: it cannot be asked again.
+    if (transfer.failure === null) this.#fail(transfer, 'corrupt', false);
   }
 
   #lose(transfer: ReceiveTransfer): void {
-    if (!transfer.state.is('waiting', 'pulling', 'arriving')) return;
     if (transfer.isClaimed) this.#fail(transfer, 'peer_gone', false);
     else this.#forget(transfer);
   }
 
-  /** Nothing more is expected; the area is free when nothing reads it any more. */
-  #over(transfer: ReceiveTransfer, tells: boolean): void {
-    const isMissing = !transfer.state.is('received', 'over');
-    if (!transfer.state.is('over')) transfer.state.go('over');
-    this.#waiting.delete(transfer);
-    if (isMissing && tells) void this.#tellCancel(transfer.key, transfer.address);
-    this.#detach(transfer);
-    this.#releaseArea(transfer);
+  /** The prompt is computed here. @param tells P hears of it, where it is not the one that said so. */
+  #fail(transfer: ReceiveTransfer, reason: RecomputeReason, tells = true): void {
+    transfer.failure = reason;
+    this.stats.recomputed[reason] += 1;
+    this.#over(transfer, tells);
+    this.#loads.failed(transfer);
+  }
+
+  /** The request is over, or given up. */
+  #end(transfer: ReceiveTransfer): void {
+    if (transfer.isClaimed) this.#loads.endAll(transfer);
+    else this.#forget(transfer, true);
   }
 
   /** Drops what no request has claimed, or what all its sequences have had. */
@@ -404,71 +334,23 @@ export class DecodeSide {
     if (this.#byKey.get(transfer.key) === transfer) this.#byKey.delete(transfer.key);
   }
 
-  /** The request is over, or given up. */
-  #end(transfer: ReceiveTransfer): void {
-    if (!transfer.isClaimed) this.#forget(transfer, true);
-    for (const sample of [...transfer.samples]) this.#sampleEnded(transfer, sample);
-  }
-
-  #sampleEnded(transfer: ReceiveTransfer, sample: Sample): void {
-    if (sample.state === 'wanted') this.#sampleDone(transfer, sample, 0);
-    else if (sample.state === 'idle') this.#sampleGone(transfer, sample);
-  }
-
-  /** Answers the one `load` of a sequence. */
-  #sampleDone(transfer: ReceiveTransfer, sample: Sample, numTokens: number): void {
-    this.#loaded(sample.transferId, numTokens);
-    this.#sampleGone(transfer, sample);
-  }
-
-  #sampleGone(transfer: ReceiveTransfer, sample: Sample): void {
-    sample.state = 'done';
-    this.#bySample.delete(sample.transferId);
-    if (transfer.samples.every(({ state }) => state === 'done'))
-      this.#forget(transfer, transfer.failure === null);
-  }
-
-  #loaded(transferId: number, numTokens: number): void {
-    this.#options.order({ kind: 'loaded', transferId, numTokens });
-  }
-
-  #releaseArea(transfer: ReceiveTransfer): void {
-    const { open } = transfer;
-    // What is being copied out of the area is not to be overwritten.
-    if (open === null || transfer.samples.some(({ state }) => state === 'loading')) return;
-    transfer.open = null;
-    this.#byTicket.delete(open.ticket);
-    void this.#options.mover.closeReceive(open.ticket).then(() => this.#giveBack(open.area));
-  }
-
-  #giveBack(area: OpenArea['area']): void {
-    this.#options.memory.give(area);
-    for (const transfer of [...this.#waiting]) {
-      this.#pull(transfer);
-      if (transfer.state.is('waiting')) break;
-    }
+  /** Nothing more is expected. */
+  #over(transfer: ReceiveTransfer, tells: boolean): void {
+    if (transfer.isExpected && tells) void this.#tellCancel(transfer.key, transfer.address);
+    if (!transfer.state.is('over')) transfer.state.go('over');
+    this.#waiting.delete(transfer);
+    this.#detach(transfer);
+    // What is being copied out of the area is not to be overwritten: the last sequence comes by here again.
+    if (transfer.samples.every(({ state }) => state !== 'loading')) void this.#areas.release(transfer);
   }
 
   #sweepClaimed(transfer: ReceiveTransfer, now: number): void {
     const { room, load, stall } = this.#options.deadlines;
-    if (!transfer.state.is('waiting', 'pulling', 'arriving')) return;
+    if (!transfer.isExpected) return;
+    const isStalled = transfer.state.is('arriving') && now - transfer.lastActivity >= stall;
     if (transfer.state.is('waiting') && now - transfer.waitingSince >= room) this.#fail(transfer, 'no_room');
     else if (now - transfer.claimedAt >= load) this.#fail(transfer, 'late');
-    else if (transfer.state.is('arriving')) {
-      this.#watchProgress(transfer, now);
-      if (now - transfer.lastActivity >= stall) this.#again(transfer, 'late');
-    }
-  }
-
-  #sweepUnclaimed(transfer: ReceiveTransfer, now: number): void {
-    if (transfer.state.is('arriving')) this.#watchProgress(transfer, now);
-    if (now - transfer.lastActivity >= this.#options.deadlines.unclaimed) this.#forget(transfer);
-  }
-
-  #watchProgress(transfer: ReceiveTransfer, now: number): void {
-    const pieces = transfer.open === null ? 0 : this.#options.mover.progress(transfer.open.ticket);
-    if (pieces !== transfer.pieces) transfer.lastActivity = now;
-    transfer.pieces = pieces;
+    else if (isStalled) this.#again(transfer, 'late');
   }
 
   /** Lets P free what it holds, also where nothing has been said to it yet. */
@@ -499,6 +381,15 @@ export class DecodeSide {
   }
 }
 
+/** The same reservation may come twice, after a lost connection. */
+function reservedAgain(known: ReceiveTransfer, hash: string): Unnumbered<Answer> {
+  if (known.failure !== null || known.hash !== hash || known.state.is('received', 'over')) {
+    return { type: 'refused', code: 'unasked', reason: 'nobody waits for this transfer' };
+  }
+  const isSame = known.isPushed && known.retries === 0 && known.state.is('arriving');
+  return isSame && known.open !== null ? { type: 'granted', ticket: hexOf(known.open) } : { type: 'full' };
+}
+
 /** Whether the answer to what was asked for this area still matters. */
 function isAsking(transfer: ReceiveTransfer, open: OpenArea): boolean {
   return transfer.state.is('pulling') && transfer.open === open;
@@ -511,10 +402,6 @@ function firstMissing({ samples }: ReceiveTransfer): number {
   return isKnown && wanted.length > 0 ? Math.min(...wanted.map(({ firstBlock }) => firstBlock)) : 0;
 }
 
-function newTicket(): bigint {
-  return randomBytes(8).readBigUInt64LE();
-}
-
-function hexOf(ticket: bigint): string {
+function hexOf({ ticket }: OpenArea): string {
   return ticket.toString(16).padStart(16, '0');
 }

@@ -57,7 +57,6 @@ export class ReceiveTransfer {
   /** How often it was begun anew, and why the last time. */
   retries = 0;
   retryReason: RecomputeReason | null = null;
-  readonly since = Date.now();
   /** When the request came, when the last piece came, and when room began to be missing. */
   claimedAt = 0;
   lastActivity = Date.now();
@@ -74,5 +73,10 @@ export class ReceiveTransfer {
     this.numTokens = about.numTokens;
     this.isPushed = first === 'arriving';
     this.state = new State(TRANSITIONS, first);
+  }
+
+  /** Whether blocks may still come. */
+  get isExpected(): boolean {
+    return this.state.is('waiting', 'pulling', 'arriving');
   }
 }
