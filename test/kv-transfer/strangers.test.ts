@@ -216,6 +216,32 @@ describe.skipIf(probeNative() === null)('a P that', () => {
     await untilIdle(d);
   });
 
+  it.each(['it had connected', 'D had connected'])(
+    'dies without a word is noticed at once (%s)',
+    async (who) => {
+      const [d, s] = [await startD(), await stranger()];
+      const id = makeRequestId(s.address, d.address);
+      const size = { num_tokens: 40, num_blocks: NUM_BLOCKS };
+      s.reply = (message) =>
+        message.type === 'pull'
+          ? { type: 'pulled', seq: message.seq, state: 'sending', ...size }
+          : welcomes(s)(message);
+      if (who === 'it had connected') {
+        const { route } = await s.greet(d);
+        await s.request(route, { ...RESERVE, key: `${id}#0` });
+      }
+      const loading = startLoad(d, id, PROMPT);
+      await sleep(50);
+      expect(d.orders).toEqual([]);
+      const start = performance.now();
+      await s.close();
+      expect(await loaded(d, loading!)).toBe(0);
+      expect(performance.now() - start).toBeLessThan(800);
+      expect(d.stats.receive.recomputed.peer_gone).toBe(1);
+      await untilIdle(d);
+    },
+  );
+
   it('promises blocks and sends none is asked again once, then given up', async () => {
     const [d, s] = [await startD({ stall: 100 }), await stranger()];
     const about = { num_tokens: 40, num_blocks: 10 };
