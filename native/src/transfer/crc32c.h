@@ -1,6 +1,7 @@
 // CRC-32C (Castagnoli), the checksum of pieces and frames: by the processor's instruction where it has one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,8 +15,12 @@ class PieceChecksum {
  public:
   explicit PieceChecksum(size_t bytes);
   uint32_t operator()(const void* piece) const;
+  /// Copies `piece` to `to`, past the caches, and sums what it writes, even where `piece` changes meanwhile.
+  uint32_t copy(void* to, const void* piece) const;
 
  private:
+  uint32_t join(const std::array<uint64_t, 3>& sums, const void* rest) const;
+
   size_t bytes_;
   /// Words of 8 bytes in each part.
   size_t words_;

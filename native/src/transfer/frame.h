@@ -11,8 +11,9 @@ constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
 constexpr uint32_t kVersion = 1;
 /// Most pieces of one frame.
 constexpr uint32_t kMaxPieces = 128;
-/// Most bytes of pieces in one frame, but always one piece.
-constexpr size_t kMaxPayload = 1 << 20;
+/// Most bytes of pieces in one frame, but always one piece: what a core's cache holds, since pieces are summed first and
+/// copied then.
+constexpr size_t kMaxPayload = 1 << 18;
 
 /// Whoever closes a connection because of what came over it says why, in text of at most this length.
 constexpr size_t kMaxReason = 128;

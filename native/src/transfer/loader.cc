@@ -1,7 +1,5 @@
 #include "transfer/loader.h"
 
-#include <cstring>
-
 namespace svc::transfer {
 
 Loader::Loader(KvMemory memory, EventQueue& events)
@@ -43,12 +41,13 @@ bool Loader::copy(const LoadJob& job) const {
   const size_t numBlocks = receive.places.size(), skipped = job.firstBlock - receive.firstBlock;
   if (receive.numCome != receive.hasCome.size() || job.firstBlock < receive.firstBlock) return false;
   if (skipped + job.blocks.size() > numBlocks) return false;
-  for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
+  // In the order in which they lie where they are read.
+  for (size_t i = 0; i < job.blocks.size(); ++i) {
     if (isStopping_) return false;
-    for (size_t i = 0; i < job.blocks.size(); ++i) {
+    for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
       char* to = memory_.piece(layer, job.blocks[i]);
-      std::memcpy(to, receive.places[skipped + i] + layer * memory_.pieceBytes, memory_.pieceBytes);
-      if (checksum_(to) != receive.checksums[layer * numBlocks + skipped + i]) return false;
+      const char* from = receive.places[skipped + i] + layer * memory_.pieceBytes;
+      if (checksum_.copy(to, from) != receive.checksums[layer * numBlocks + skipped + i]) return false;
     }
   }
   return true;

@@ -15,7 +15,7 @@ constexpr size_t kMaxConnections = 1024;
 constexpr size_t kMaxForeignBytes = size_t{1} << 46;
 /// Reads of one connection before the others get their turn.
 constexpr int kReadsPerTurn = 16;
-constexpr size_t kMaxParts = 64;
+constexpr size_t kMaxParts = 32;
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
@@ -208,7 +208,10 @@ bool Receiver::readPieces(Inbound& inbound) {
   const size_t before = inbound.have / piece;
   inbound.have += static_cast<size_t>(got);
   if (inbound.receive) {
-    for (size_t index = before; index < inbound.have / piece; ++index) arrived(inbound, static_cast<uint32_t>(index));
+    for (auto index = static_cast<uint32_t>(before); index < inbound.have / piece; ++index) {
+      const char* place = placeOf(inbound, index);
+      if (place != nullptr) arrived(inbound, index, checksum_(place));
+    }
   }
   if (inbound.have == total) endPieces(inbound);
   return static_cast<size_t>(got) == planned;
@@ -223,18 +226,15 @@ void Receiver::copyPieces(Inbound& inbound) {
     const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.pieceBytes;
     char* place = placeOf(inbound, index);
     if (place == nullptr) continue;
-    std::memcpy(place, inbound.pages->data() + offset, shape_.pieceBytes);
-    arrived(inbound, index);
+    arrived(inbound, index, checksum_.copy(place, inbound.pages->data() + offset));
   }
 }
 
-void Receiver::arrived(Inbound& inbound, uint32_t index) {
+void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum) {
   Receive& receive = *inbound.receive;
-  const char* place = placeOf(inbound, index);
-  if (place == nullptr) return;
   bytesReceived_ += shape_.pieceBytes;
   const uint32_t expected = inbound.entries[index].checksum;
-  if (checksum_(place) != expected) {
+  if (checksum != expected) {
     inbound.isCorrupt = true;
     return;
   }

@@ -86,7 +86,8 @@ class Receiver {
   bool readPieces(Inbound& inbound);
   void copyPieces(Inbound& inbound);
   void endPieces(Inbound& inbound);
-  void arrived(Inbound& inbound, uint32_t index);
+  /// The piece lies in its place and has this checksum there.
+  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum);
   /// Index of a piece of the frame in its receive.
   size_t slotOf(const Inbound& inbound, uint32_t index) const;
   /// Null where the piece is thrown away.

@@ -12,7 +12,7 @@ namespace svc::transfer {
 namespace {
 
 /// Frames of one socket before commands and the others get their turn.
-constexpr int kFramesPerTurn = 4;
+constexpr int kFramesPerTurn = 16;
 
 iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
