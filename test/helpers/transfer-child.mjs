@@ -1,0 +1,43 @@
+// An instance in a process of its own, to be stopped and killed: listens, says where on stdout, tells its events there
+// and obeys lines of JSON on stdin. Calls the addon itself, so that it starts at once.
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const [addon, layers, blocks, pieceBytes] = process.argv.slice(2);
+const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
+const memory = new KvMemory(Number(layers), Number(blocks), Number(pieceBytes));
+const slotBytes = layers * pieceBytes;
+const options = { receiveBytes: slotBytes * blocks, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
+const engine = new TransferEngine(memory.openFeed(), options, () => {
+  for (const event of engine.takeEvents()) say(event);
+});
+
+const COMMANDS = {
+  receive: ({ count }) =>
+    engine.openReceive(
+      1n,
+      0,
+      Float64Array.from({ length: count }, (_, i) => i * slotBytes),
+    ),
+  send: ({ kind, address, count }) => {
+    engine.openSend(1, count);
+    engine.grant(1, engine.connect(kind, address, 1), 1n, 0);
+    memory.feedStep(Int32Array.from([1, 0, count, ...Array(count).keys()]));
+    for (let layer = 0; layer < layers; layer++) memory.feedLayer(layer);
+  },
+  exit: () => process.exit(0),
+  return: () => process.stdin.destroy(),
+};
+
+const lines = createInterface({ input: process.stdin });
+lines.on('line', (line) => {
+  const command = JSON.parse(line);
+  COMMANDS[command.do](command);
+  say({ type: 'done' });
+});
+say({ type: 'listening', ...engine.endpoints });
+
+function say(message) {
+  const text = JSON.stringify(message, (_, value) => (typeof value === 'bigint' ? Number(value) : value));
+  process.stdout.write(`${text}\n`);
+}

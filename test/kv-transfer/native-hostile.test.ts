@@ -1,0 +1,168 @@
+// What a hostile peer can send harms nobody: it is refused, with the reason, and others go on.
+
+import { randomBytes } from 'node:crypto';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../helpers/raw-frames.ts';
+import { KINDS, pieceOf, range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
+import { until } from '../helpers/until.ts';
+
+const SHAPE = { layers: 2, blocks: 8, pieceBytes: 256 };
+const node = transferNodes();
+const peers: RawPeer[] = [];
+
+async function connect(address: string): Promise<RawPeer> {
+  const peer = await RawPeer.connect(address);
+  peers.push(peer);
+  return peer;
+}
+
+afterEach(() => {
+  for (const peer of peers.splice(0)) peer.close();
+});
+
+function pieces(count: number): Uint8Array[] {
+  return range(count).map((block) => pieceOf(SHAPE, 1, 0, block));
+}
+
+/** That a real peer still gets its blocks through. */
+async function expectService(d: TransferNode): Promise<void> {
+  const p = node(SHAPE);
+  p.fill(range(2), 77);
+  for (const [i, kind] of KINDS.entries()) {
+    const ticket = 1000n + BigInt(i);
+    d.receive(ticket, 2, 0, 6);
+    p.engine.openSend(i, 2);
+    p.engine.grant(i, await p.link(kind, d.address(kind)), ticket, 0);
+    p.feed(i, 0, range(2));
+    await d.event('received', (event) => event.ticket === ticket);
+    expect(await d.load(ticket, [6, 7])).toBe(true);
+    expect(d.read([6, 7]).equals(p.read([0, 1]))).toBe(true);
+    d.engine.closeReceive(ticket);
+  }
+}
+
+it('frames made by hand are understood', async () => {
+  const d = node(SHAPE);
+  const peer = await connect(d.address('tcp'));
+  d.receive(5n, 3);
+  peer.write(rawHello(SHAPE));
+  for (const layer of [0, 1]) peer.write(rawFrame({ ticket: 5n, layer, pieces: pieces(3) }));
+  await d.event('received');
+  expect(await d.load(5n, [0, 1, 2])).toBe(true);
+  expect(d.read([0, 1, 2]).equals(Buffer.concat([...pieces(3), ...pieces(3)]))).toBe(true);
+});
+
+describe('a greeting', () => {
+  it.each<[string, RawHello, string]>([
+    ['of another protocol', { magic: 0x20544547 }, 'not a peer of this version'],
+    ['of another version', { version: 2 }, 'not a peer of this version'],
+    ['with other layers', { layers: 3 }, 'a KV cache of another shape'],
+    ['with other pieces', { pieceBytes: 2n ** 63n }, 'a KV cache of another shape'],
+  ])('%s is refused', async (_, wrong, reason) => {
+    const d = node(SHAPE);
+    const peer = await connect(d.address('tcp'));
+    peer.write(rawHello(SHAPE, wrong));
+    await until(() => peer.hasEnded);
+    expect(peer.said).toBe(reason);
+    await expectService(d);
+  });
+
+  it('that never comes holds up nobody, nor do many of them', async () => {
+    const d = node(SHAPE);
+    const silent = await Promise.all(range(40).map(() => connect(d.address('tcp'))));
+    for (const peer of silent) peer.write(rawHello(SHAPE).subarray(0, 10));
+    await expectService(d);
+  });
+});
+
+describe('a frame', () => {
+  it.each<[string, Partial<RawFrame>, string]>([
+    ['of another magic', { magic: 1 }, 'not a frame'],
+    ['of a layer that is not there', { layer: 2 }, 'not a frame'],
+    ['with unknown flags', { flags: 1 }, 'not a frame'],
+    ['without pieces', { count: 0 }, 'a frame of too many pieces'],
+    ['of too many pieces', { count: 129 }, 'a frame of too many pieces'],
+    ['of billions of pieces', { count: 2 ** 32 - 1 }, 'a frame of too many pieces'],
+    ['with a wrong checksum', { checksum: 7 }, 'a damaged frame'],
+    ['before its area', { firstBlock: 1 }, 'a frame outside of its transfer'],
+    ['behind its area', { firstBlock: 4 }, 'a frame outside of its transfer'],
+    ['around the end of numbers', { firstBlock: 2 ** 32 - 1 }, 'a frame outside of its transfer'],
+  ])('%s is refused', async (_, wrong, reason) => {
+    const d = node(SHAPE);
+    d.receive(5n, 4, 2);
+    const peer = await connect(d.address('tcp'));
+    peer.write(rawHello(SHAPE));
+    peer.write(rawFrame({ ticket: 5n, firstBlock: 2, pieces: pieces(3), ...wrong }));
+    await until(() => peer.hasEnded);
+    expect([peer.said, d.engine.progress(5n)]).toEqual([reason, 0]);
+    await expectService(d);
+  });
+
+  it('of a wrong piece counts for nothing, and is told of', async () => {
+    const d = node(SHAPE);
+    d.receive(5n, 3);
+    const peer = await connect(d.address('tcp'));
+    peer.write(rawHello(SHAPE));
+    for (let i = 0; i < 10; i++) {
+      peer.write(rawFrame({ ticket: 5n, pieces: pieces(3), pieceChecksum: 1 }));
+    }
+    await until(() => d.events.length === 10);
+    expect([d.events.every(({ type }) => type === 'corrupt'), d.engine.progress(5n)]).toEqual([true, 0]);
+    peer.write(rawFrame({ ticket: 5n, pieces: pieces(3) }));
+    await until(() => d.engine.progress(5n) === 3);
+  });
+
+  it('cannot change a piece that has come', async () => {
+    const d = node(SHAPE);
+    d.receive(5n, 3);
+    const peer = await connect(d.address('tcp'));
+    peer.write(rawHello(SHAPE));
+    for (const layer of [0, 1]) peer.write(rawFrame({ ticket: 5n, layer, pieces: pieces(3) }));
+    await d.event('received');
+    const other = range(3).map((block) => pieceOf(SHAPE, 2, 0, block));
+    for (const pieceChecksum of [undefined, 3]) {
+      const frame = { ticket: 5n, pieces: other };
+      peer.write(rawFrame(pieceChecksum === undefined ? frame : { ...frame, pieceChecksum }));
+    }
+    d.receive(6n, 1, 0, 4);
+    peer.write(rawFrame({ ticket: 6n, pieces: pieces(1) }));
+    await until(() => d.engine.progress(6n) === 1);
+    expect([await d.load(5n, [0, 1, 2]), d.has('corrupt')]).toEqual([true, false]);
+    expect(d.read([0, 1, 2]).equals(Buffer.concat([...pieces(3), ...pieces(3)]))).toBe(true);
+  });
+});
+
+it('any bytes at all end the connection or wait for more, and never a transfer of others', async () => {
+  const d = node(SHAPE);
+  d.receive(5n, 4);
+  const byte = fc.oneof(fc.constant(0), fc.nat(255));
+  await fc.assert(
+    fc.asyncProperty(fc.array(byte, { maxLength: 200 }), fc.boolean(), async (bytes, isGreeted) => {
+      const peer = await RawPeer.connect(d.address('tcp'));
+      if (isGreeted) peer.write(rawHello(SHAPE));
+      peer.write(Uint8Array.from(bytes));
+      peer.close();
+    }),
+    { numRuns: 200 },
+  );
+  for (let i = 0; i < 5; i++) {
+    const peer = await connect(d.address('tcp'));
+    peer.write(Buffer.concat([rawHello(SHAPE), randomBytes(1 << 20)]));
+    await until(() => peer.hasEnded);
+  }
+  expect([d.engine.progress(5n), d.events]).toEqual([0, []]);
+  await expectService(d);
+});
+
+it('connections beyond a bound are refused at once', async () => {
+  const d = node(SHAPE);
+  const open: RawPeer[] = [];
+  for (let i = 0; i < 1030; i += 103) {
+    open.push(...(await Promise.all(range(103).map(() => connect(d.address('tcp'))))));
+  }
+  await until(() => open.filter(({ hasEnded }) => hasEnded).length === 1030 - 1024);
+  for (const peer of open) peer.close();
+  await until(() => open.every(({ hasEnded }) => hasEnded));
+  await expectService(d);
+});
