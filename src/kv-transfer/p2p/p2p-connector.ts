@@ -252,10 +252,9 @@ function answerOf(
   message: MessageOf<'reserve' | 'pull'>,
 ): Unnumbered<Answer> {
   if (message.type === 'pull') return parts.prefill.pulled(peer, message);
-  const id = idOfKey(message.key);
-  const isForMe = id?.prefill === peer.address && id.decode === parts.address;
-  if (role === 'kv_producer' || !isForMe) {
-    return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer between the two` };
+  // Under which address this instance is known is the proxy's affair: a network may translate it.
+  if (role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
+    return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
   }
   return isFull(parts) ? { type: 'full' } : parts.decode.reserved(peer, message);
 }
