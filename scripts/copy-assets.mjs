@@ -2,3 +2,4 @@
 import { cpSync } from 'node:fs';
 
 cpSync('src/engine/engine-boot.mjs', 'dist/engine/engine-boot.mjs');
+cpSync('src/proxy/page.html', 'dist/proxy/page.html');

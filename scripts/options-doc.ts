@@ -1,6 +1,8 @@
-// Writes docs/reference/options.md from the one table of options: npx tsx scripts/options-doc.ts
+// Writes docs/reference/options.md and proxy-options.md from the tables of options: npx tsx scripts/options-doc.ts
 
 import { writeFileSync } from 'node:fs';
-import { optionsPage } from '../src/cli/options-page.ts';
+import { optionsPage, proxyOptionsPage } from '../src/cli/options-page.ts';
 
-writeFileSync(new URL('../docs/reference/options.md', import.meta.url), optionsPage());
+const reference = new URL('../docs/reference/', import.meta.url);
+writeFileSync(new URL('options.md', reference), optionsPage());
+writeFileSync(new URL('proxy-options.md', reference), proxyOptionsPage());

@@ -1,33 +1,36 @@
-// The one table of options as command-line flags: what commander is told, and what it read as a source of options.
+// A table of options as command-line flags: what commander is told, and what it read as a source of options.
 
 import { type Command, Option } from 'commander';
 import { nestPath, partValue } from '../config/dotted.ts';
 import type { GivenOption, OptionSource } from '../config/merge.ts';
-import { findOption, OPTION_KEYS, type OptionKey, optionInfo, optionName } from '../config/options.ts';
+import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
 import { ConfigError } from '../errors.ts';
 
 /** A dotted flag, `--attention-config.backend CPU_ATTN`: the option, the steps behind it, and the text. */
-interface DottedFlag {
-  readonly key: OptionKey;
+interface DottedFlag<K extends string> {
+  readonly key: K;
   readonly path: readonly string[];
   readonly text: string;
 }
 
-export interface SplitArguments {
+export interface SplitArguments<K extends string> {
   /** What commander may read: flags in their first spelling, dotted ones taken out. */
   readonly args: readonly string[];
-  readonly dotted: readonly DottedFlag[];
+  readonly dotted: readonly DottedFlag<K>[];
 }
 
 /** Underscores count as dashes, aliases as the flag itself; parts of JSON options are put aside. */
-export function splitArguments(argv: readonly string[]): SplitArguments {
+export function splitArguments<K extends string>(
+  table: OptionNames<K>,
+  argv: readonly string[],
+): SplitArguments<K> {
   const args: string[] = [];
-  const dotted: DottedFlag[] = [];
+  const dotted: DottedFlag<K>[] = [];
   const queue = [...argv];
   for (let arg = queue.shift(); arg !== undefined; arg = queue.shift()) {
     if (arg === '--') return { args: [...args, arg, ...queue], dotted };
-    const part = dottedFlag(arg);
-    if (part === null) args.push(canonical(arg));
+    const part = dottedFlag(table, arg);
+    if (part === null) args.push(canonical(table, arg));
     else dotted.push({ ...part, text: part.text ?? takeValue(queue) });
   }
   return { args, dotted };
@@ -41,29 +44,33 @@ function takeValue(queue: string[]): string {
   return next;
 }
 
-function dottedFlag(arg: string): { key: OptionKey; path: string[]; text: string | null } | null {
+function dottedFlag<K extends string>(
+  table: OptionNames<K>,
+  arg: string,
+): { key: K; path: string[]; text: string | null } | null {
   const match = /^(-ac|--[\w-]+)\.([^=]+)(?:=(.*))?$/s.exec(arg);
-  const key = match === null ? null : findOption(canonical(match[1] ?? '').slice(2));
-  if (match === null || key === null || optionInfo(key).kind.placeholder !== '<json>') return null;
+  const key = match === null ? null : table.find(canonical(table, match[1] ?? '').slice(2));
+  if (match === null || key === null || table.info(key).kind.placeholder !== '<json>') return null;
   return { key, path: (match[2] ?? '').split('.'), text: match[3] ?? null };
 }
 
-function canonical(arg: string): string {
+function canonical<K extends string>(table: OptionNames<K>, arg: string): string {
   const [, name = '', rest = ''] = /^(-[^=]*)(=.*)?$/s.exec(arg) ?? [];
   if (name === '') return arg;
   const dashed = name.startsWith('--') ? name.replaceAll('_', '-') : name;
-  const key = OPTION_KEYS.find((known) => optionInfo(known).aliases?.includes(dashed));
+  const key = table.keys.find((known) => table.info(known).aliases?.includes(dashed));
   return (key === undefined ? dashed : `--${optionName(key)}`) + rest;
 }
 
 /** Adds every option to `command`, under the headings of the table. */
-export function addOptions(command: Command): void {
-  for (const key of OPTION_KEYS) {
-    const { kind, group, aliases = [] } = optionInfo(key);
+export function addOptions<K extends string>(table: OptionNames<K>, command: Command): void {
+  for (const key of table.keys) {
+    const info = table.info(key);
+    const { kind, group, aliases = [] } = info;
     const flag = `--${optionName(key)}`;
     const short = aliases.filter((alias) => !alias.startsWith('--'));
-    const takes = kind.placeholder === null ? '' : ` ${placeholder(key)}`;
-    const option = new Option(flag + takes, helpText(key, short)).helpGroup(`${group}:`);
+    const takes = kind.placeholder === null ? '' : ` ${placeholder(info)}`;
+    const option = new Option(flag + takes, helpText(info, short)).helpGroup(`${group}:`);
     // Commander only collects: checks and defaults are the same for flags, environment and file.
     if (takes !== '') option.argParser((value: string, before?: string[]) => [...(before ?? []), value]);
     command.addOption(option.hideHelp(key === 'model'));
@@ -71,15 +78,15 @@ export function addOptions(command: Command): void {
   }
 }
 
-function placeholder(key: OptionKey): string {
-  return optionInfo(key).kind.placeholder?.replace(/^\[|\]$/g, '') ?? '';
+function placeholder({ kind }: OptionInfo): string {
+  return kind.placeholder?.replace(/^\[|\]$/g, '') ?? '';
 }
 
-function helpText(key: OptionKey, aliases: readonly string[]): string {
-  const { help, env, kind } = optionInfo(key);
+function helpText(info: OptionInfo, aliases: readonly string[]): string {
+  const { help, env, kind } = info;
   const notes = [
     ...(kind.expected.startsWith('one of ') ? [kind.expected] : []),
-    defaultText(key),
+    defaultText(info),
     ...(env === undefined ? [] : [`env: ${env}`]),
     ...aliases.map((alias) => `or: ${alias}`),
   ];
@@ -87,45 +94,51 @@ function helpText(key: OptionKey, aliases: readonly string[]): string {
 }
 
 /** What the help says about the default: nothing for a flag that is off. */
-export function defaultText(key: OptionKey): string {
-  const { fallback, defaultText: words } = optionInfo(key);
+export function defaultText({ fallback, defaultText: words }: OptionInfo): string {
   if (words === undefined && fallback === false) return '';
   return `default: ${words ?? String(fallback)}`;
 }
 
 /**
  * What the command line gives.
- * @param model the argument of the command, if there is one
  * @throws ConfigError for an option that is given twice with different values.
  */
-export function flagOptions(
+export function flagOptions<K extends string>(
+  table: OptionNames<K>,
   opts: Readonly<Record<string, unknown>>,
-  dotted: readonly DottedFlag[],
-  model: string | undefined,
-): OptionSource {
-  const found = new Map<OptionKey, GivenOption>();
-  for (const key of OPTION_KEYS) {
+  dotted: readonly DottedFlag<K>[] = [],
+): OptionSource<K> {
+  const found = new Map<K, GivenOption>();
+  for (const key of table.keys) {
     const value = opts[key];
     if (value === undefined) continue;
-    found.set(key, { value: oneValue(key, value), origin: `--${optionName(key)}` });
+    found.set(key, { value: oneValue(table, key, value), origin: `--${optionName(key)}` });
   }
   for (const { key, path, text } of dotted) {
     const value = nestPath(found.get(key)?.value, path, partValue(text));
     found.set(key, { value, origin: `--${optionName(key)}` });
   }
-  if (model === undefined) return found;
-  const named = found.get('model');
+  return found;
+}
+
+/**
+ * `flags` of svc serve with the argument of the command, if there is one.
+ * @throws ConfigError where --model names another one.
+ */
+export function withModel(flags: OptionSource, model: string | undefined): OptionSource {
+  if (model === undefined) return flags;
+  const named = flags.get('model');
   if (named !== undefined && named.value !== model) {
     throw new ConfigError(
       `the model is given twice, as ${model} and as --model ${String(named.value)}: give it once, behind svc serve`,
       { param: 'model' },
     );
   }
-  return found.set('model', { value: model, origin: 'model' });
+  return new Map([...flags, ['model', { value: model, origin: 'model' }]]);
 }
 
-function oneValue(key: OptionKey, value: unknown): unknown {
-  if (!Array.isArray(value) || optionInfo(key).kind.takesSeveral) return value;
+function oneValue<K extends string>(table: OptionNames<K>, key: K, value: unknown): unknown {
+  if (!Array.isArray(value) || table.info(key).kind.takesSeveral) return value;
   const different = [...new Set(value)];
   if (different.length > 1) {
     throw new ConfigError(

@@ -2,15 +2,19 @@
 // The program svc: picks the command, prints errors, sets the exit code. What a command needs is loaded by it alone.
 
 import { Command, CommanderError, Option } from 'commander';
+import { SERVE_OPTIONS } from '../config/options.ts';
+import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
 import { addClientCommands } from './client-commands.ts';
-import { addOptions, flagOptions, splitArguments } from './flags.ts';
+import { addOptions, flagOptions, splitArguments, withModel } from './flags.ts';
 import { version } from './version.ts';
 
 /** The user's words were wrong: nothing was started. */
 const USAGE_ERROR = 2;
 
-const { args, dotted } = splitArguments(process.argv.slice(2));
+const argv = process.argv.slice(2);
+const serving = splitArguments(SERVE_OPTIONS, argv);
+const args = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : serving.args;
 let hasStarted = false;
 
 function program(): Command {
@@ -30,15 +34,31 @@ function program(): Command {
     .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
     .addHelpText('after', SERVE_NOTES)
     .action(async (model: string | undefined, opts: Record<string, unknown>) => {
-      const flags = flagOptions(opts, dotted, model);
+      const flags = withModel(flagOptions(SERVE_OPTIONS, opts, serving.dotted), model);
       const { readConfig, serve: start } = await import('./serve.ts');
       const config = await readConfig(flags);
       hasStarted = true;
       await start(config);
     });
-  addOptions(serve);
+  addOptions(SERVE_OPTIONS, serve);
+  addProxy(svc);
   addClientCommands(svc);
   return svc;
+}
+
+function addProxy(svc: Command): void {
+  const proxy = svc
+    .command('proxy')
+    .description('join prefill and decode instances behind one address')
+    .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
+    .addHelpText('after', PROXY_NOTES)
+    .action(async (opts: Record<string, unknown>) => {
+      const { readProxyConfig, runProxy } = await import('./proxy.ts');
+      const config = await readProxyConfig(flagOptions(PROXY_OPTIONS, opts));
+      hasStarted = true;
+      await runProxy(config);
+    });
+  addOptions(PROXY_OPTIONS, proxy);
 }
 
 const SERVE_NOTES = `
@@ -50,6 +70,15 @@ Examples:
   svc serve ./Qwen2.5-0.5B-Instruct
   svc serve Qwen/Qwen2.5-0.5B-Instruct --port 9000 --api-key one-key another
   svc serve --config svc.yaml`;
+
+const PROXY_NOTES = `
+Instances are started with svc serve --kv-transfer-config and register
+themselves. Behind an API key of their own, the proxy calls them with
+OPENAI_API_KEY.
+
+Examples:
+  svc proxy
+  svc proxy --host 0.0.0.0 --policy prefix_aware --api-key one-key another`;
 
 // Whoever reads our output may leave: a server that has lost its log goes on, a help page has nothing left to do.
 process.stderr.on('error', () => {});

@@ -1,7 +1,9 @@
-// The reference page of the options, as Markdown, from the one table. scripts/options-doc.ts writes it to docs/.
+// The reference pages of the options, as Markdown, one a table. scripts/options-doc.ts writes them to docs/.
 
 import { ENVIRONMENT } from '../config/environment.ts';
-import { OPTION_GROUPS, OPTION_KEYS, type OptionKey, optionInfo, optionName } from '../config/options.ts';
+import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
+import { SERVE_OPTIONS } from '../config/options.ts';
+import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 
 const INTRODUCTION = `# Options
 
@@ -19,19 +21,46 @@ under the name in that column. Flags win over environment variables, these over 
 - A value whose feature is not there yet is refused with "not available yet", never ignored.
 `;
 
+const PROXY_INTRODUCTION = `# Options of svc proxy
+
+Written by \`scripts/options-doc.ts\` from the table in \`src/config/proxy-options.ts\`: change it there.
+
+An option can be given as a flag, as a key of the YAML file named by \`--config\` (the same name without dashes in front) or by
+its environment variable where it has one. Flags win over environment variables, these over the file, this over the
+defaults. Dashes and underscores in names are the same.
+
+Clients show one of the \`--api-key\` keys; the proxy then calls the instances with the key in the environment variable
+\`OPENAI_API_KEY\` where there is one. Without keys of its own it hands on what the client shows.
+`;
+
 export function optionsPage(): string {
-  const groups = OPTION_GROUPS.map((group) => {
-    const rows = OPTION_KEYS.filter((key) => optionInfo(key).group === group).map(row);
-    return table(group, ['Flag', 'Value', 'Default', 'Environment', '`new LLM`', 'Meaning'], rows);
-  });
+  const isLlmOption = (key: string, info: OptionInfo): string =>
+    info.isEngineOption || key === 'model' ? code(key) : '';
+  const groups = tables(SERVE_OPTIONS, [['`new LLM`', isLlmOption]]);
   const variables = ENVIRONMENT.map(({ name, help }) => [code(name), cellText(help)]);
   return [INTRODUCTION, ...groups, table('Other environment variables', ['Name', 'Meaning'], variables)].join(
     '\n',
   );
 }
 
-function row(key: OptionKey): string[] {
-  const { kind, aliases = [], env, help, isEngineOption, defaultText, fallback } = optionInfo(key);
+export function proxyOptionsPage(): string {
+  return [PROXY_INTRODUCTION, ...tables(PROXY_OPTIONS, [])].join('\n');
+}
+
+/** A column of one page only: its head, and what it says of an option. */
+type Column = readonly [head: string, cell: (key: string, info: OptionInfo) => string];
+
+function tables<K extends string>(options: OptionNames<K>, extra: readonly Column[]): string[] {
+  const head = ['Flag', 'Value', 'Default', 'Environment', ...extra.map(([name]) => name), 'Meaning'];
+  return options.groups.map((group) => {
+    const keys = options.keys.filter((key) => options.info(key).group === group);
+    const rows = keys.map((key) => row(key, options.info(key), extra));
+    return table(group, head, rows);
+  });
+}
+
+function row(key: string, info: OptionInfo, extra: readonly Column[]): string[] {
+  const { kind, aliases = [], env, help, defaultText, fallback } = info;
   const flags = [`--${optionName(key)}`, ...aliases].map(code).join(', ');
   const plain = fallback === false ? 'off' : code(String(fallback));
   return [
@@ -39,7 +68,7 @@ function row(key: OptionKey): string[] {
     cellText(kind.placeholder === null ? '' : kind.expected),
     defaultText === undefined ? plain : cellText(defaultText),
     env === undefined ? '' : code(env),
-    isEngineOption || key === 'model' ? code(key) : '',
+    ...extra.map(([, cell]) => cell(key, info)),
     cellText(help),
   ];
 }

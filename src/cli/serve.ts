@@ -3,25 +3,26 @@
 import { readConfigFile } from '../config/config-file.ts';
 import { isDevMode } from '../config/environment.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
+import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
+import { StopRequest } from './stop-request.ts';
 import { version } from './version.ts';
 
 type Logger = ReturnType<typeof createLogger>;
 
 /** How long answers may take to say that the engine has died. */
 const DEATH_NOTICE_MS = 2000;
-const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const;
 
 /** @throws ConfigError and NotAvailableError naming the option and the fix. */
 export async function readConfig(flags: OptionSource): Promise<ServeConfig> {
   const file = flags.get('config')?.value;
-  const fromFile = typeof file === 'string' ? await readConfigFile(file) : new Map();
-  return serveConfig(mergeOptions(fromFile, environmentOptions(process.env), flags));
+  const fromFile = typeof file === 'string' ? await readConfigFile(SERVE_OPTIONS, file) : new Map();
+  return serveConfig(mergeOptions(fromFile, environmentOptions(SERVE_OPTIONS, process.env), flags));
 }
 
 /** Runs until a signal ends it, or the engine dies; the process exits with it. */
@@ -103,23 +104,4 @@ async function untilTheEnd(
   await engine?.close();
   // An engine that was still loading would hold the process.
   process.exit(0);
-}
-
-/** The first SIGTERM or SIGINT asks for an orderly end, the second one ends the process at once. */
-class StopRequest {
-  readonly requested: Promise<null>;
-
-  constructor(logger: Logger) {
-    this.requested = new Promise((resolve) => {
-      let hasAsked = false;
-      for (const [signal, number] of Object.entries(SIGNALS)) {
-        process.on(signal, () => {
-          if (hasAsked) process.exit(128 + number);
-          hasAsked = true;
-          logger.info(`${signal}: shutting down; once more ends at once`);
-          resolve(null);
-        });
-      }
-    });
-  }
 }

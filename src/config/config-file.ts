@@ -5,11 +5,14 @@ import type { LineCounter, Node, Pair } from 'yaml';
 import { ConfigError } from '../errors.ts';
 import { nestPath } from './dotted.ts';
 import type { GivenOption, OptionSource } from './merge.ts';
-import { findOption, OPTION_KEYS, type OptionKey, optionInfo, optionName } from './options.ts';
+import { type OptionNames, optionName } from './option-table.ts';
 import { didYouMean } from './suggest.ts';
 
 /** @throws ConfigError naming file, line and column. */
-export async function readConfigFile(path: string): Promise<OptionSource> {
+export async function readConfigFile<K extends string>(
+  table: OptionNames<K>,
+  path: string,
+): Promise<OptionSource<K>> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new ConfigError(`--config ${path} cannot be read: ${reason}`, { param: 'config', cause });
@@ -23,7 +26,7 @@ export async function readConfigFile(path: string): Promise<OptionSource> {
   if (!isMap(document.contents)) {
     throw new ConfigError(`${path}: expected a mapping of option names to values, such as "port: 8080"`);
   }
-  const options = new Map<OptionKey, GivenOption>();
+  const options = new Map<K, GivenOption>();
   for (const pair of document.contents.items) {
     const offset = offsetOf(pair);
     const where = at(path, lines, offset);
@@ -31,7 +34,7 @@ export async function readConfigFile(path: string): Promise<OptionSource> {
       key,
       path: parts,
       name,
-    } = keyOf(isScalar(pair.key) ? String(pair.key.value) : String(pair.key), where);
+    } = keyOf(table, isScalar(pair.key) ? String(pair.key.value) : String(pair.key), where);
     const value: unknown = pair.value === null ? null : toPlain(pair.value);
     const earlier = options.get(key);
     if (earlier !== undefined && parts.length === 0)
@@ -44,21 +47,21 @@ export async function readConfigFile(path: string): Promise<OptionSource> {
   return options;
 }
 
-interface YamlKey {
+interface YamlKey<K> {
   readonly name: string;
-  readonly key: OptionKey;
+  readonly key: K;
   /** The steps of a dotted key behind the option's own name. */
   readonly path: readonly string[];
 }
 
-function keyOf(name: string, where: string): YamlKey {
+function keyOf<K extends string>(table: OptionNames<K>, name: string, where: string): YamlKey<K> {
   const [head = '', ...path] = name.split('.');
-  const key = findOption(head);
+  const key = table.find(head);
   if (key === null) {
-    throw new ConfigError(`${where}: unknown option ${name}${didYouMean(head, OPTION_KEYS.map(optionName))}`);
+    throw new ConfigError(`${where}: unknown option ${name}${didYouMean(head, table.keys.map(optionName))}`);
   }
   if (key === 'config') throw new ConfigError(`${where}: a config file cannot name another one`);
-  if (path.length > 0 && optionInfo(key).kind.placeholder !== '<json>') {
+  if (path.length > 0 && table.info(key).kind.placeholder !== '<json>') {
     throw new ConfigError(`${where}: ${head} has no parts; write ${head} without .${path.join('.')}`);
   }
   return { key, path, name };

@@ -3,7 +3,7 @@
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
 import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
-import { OPTION_KEYS, type OptionKey, type OptionValues, optionInfo } from './options.ts';
+import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer'>> {
@@ -16,8 +16,8 @@ export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kv
   readonly trustRemoteCode?: boolean;
 }
 
-const LLM_KEYS: readonly OptionKey[] = OPTION_KEYS.filter(
-  (key) => key === 'model' || optionInfo(key).isEngineOption === true,
+const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
+  (key) => key === 'model' || SERVE_OPTIONS.info(key).isEngineOption === true,
 );
 
 /**
@@ -38,7 +38,7 @@ export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = pro
     }
     if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
   }
-  const merged = mergeOptions(environmentOptions(env), given);
+  const merged = mergeOptions(environmentOptions(SERVE_OPTIONS, env), given);
   refuseKvTransfer(merged.values);
   return engineConfig(merged.values.model ?? '', merged);
 }

@@ -5,13 +5,13 @@ import { availableDevice, availableDType, checkAvailable } from './availability.
 import type { EngineConfig } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
 import {
-  OPTION_KEYS,
-  type OptionKey,
-  type OptionValues,
-  optionInfo,
+  type OptionNames,
+  type OptionRows,
+  type OptionTable,
+  type OptionTableValues,
   optionName,
-  parseOptions,
-} from './options.ts';
+} from './option-table.ts';
+import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import type { ServeConfig } from './serve-config.ts';
 
 /** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
@@ -21,7 +21,7 @@ export interface GivenOption {
 }
 
 /** The options that one place gives. */
-export type OptionSource = ReadonlyMap<OptionKey, GivenOption>;
+export type OptionSource<K extends string = OptionKey> = ReadonlyMap<K, GivenOption>;
 
 export interface MergedOptions {
   readonly values: OptionValues;
@@ -30,10 +30,13 @@ export interface MergedOptions {
 }
 
 /** The options that the environment sets; an empty variable is as good as none. */
-export function environmentOptions(env: NodeJS.ProcessEnv): OptionSource {
-  const found = new Map<OptionKey, GivenOption>();
-  for (const key of OPTION_KEYS) {
-    const name = optionInfo(key).env;
+export function environmentOptions<K extends string>(
+  table: OptionNames<K>,
+  env: NodeJS.ProcessEnv,
+): OptionSource<K> {
+  const found = new Map<K, GivenOption>();
+  for (const key of table.keys) {
+    const name = table.info(key).env;
     const value = name === undefined ? undefined : env[name];
     if (name !== undefined && value !== undefined && value !== '') found.set(key, { value, origin: name });
   }
@@ -41,15 +44,26 @@ export function environmentOptions(env: NodeJS.ProcessEnv): OptionSource {
 }
 
 /**
- * Checks and merges `sources`; a later one wins over an earlier one.
+ * Checks and merges `sources`, options of svc serve; a later one wins over an earlier one.
  * @throws ConfigError naming the option as it was written, what was expected and what was given.
  */
 export function mergeOptions(...sources: readonly OptionSource[]): MergedOptions {
   const given = new Map(sources.flatMap((source) => [...source]));
-  const parsed = parseOptions(new Map([...given].map(([key, { value }]) => [key, value])));
-  if (parsed.success) return { values: parsed.data, given };
+  return { values: checkedOptions(SERVE_OPTIONS, given), given };
+}
+
+/**
+ * The values of all options of a table, those that are not given as their defaults.
+ * @throws ConfigError as `mergeOptions`.
+ */
+export function checkedOptions<R extends OptionRows>(
+  table: OptionTable<R>,
+  given: ReadonlyMap<string, GivenOption>,
+): OptionTableValues<R> {
+  const parsed = table.parse(new Map([...given].map(([key, { value }]) => [key, value])));
+  if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
-  const key = OPTION_KEYS.find((name) => name === issue?.path[0]) ?? 'model';
+  const key = String(issue?.path[0]);
   const { origin, value } = given.get(key) ?? { origin: `--${optionName(key)}`, value: undefined };
   throw new ConfigError(`${origin}: ${issue?.message ?? 'invalid'}, got ${show(value)}`, {
     param: optionName(key),

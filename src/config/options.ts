@@ -1,77 +1,15 @@
-// The one table of options: what the command line, the config file, the environment, the help and the reference
-// page know about an option, they know from here.
+// The one table of the options of svc serve and new LLM: what the command line, the config file, the environment, the
+// help and the reference page know about an option, they know from here.
 
-import { z } from 'zod';
 import { ENGINE_DEFAULTS } from './engine-config.ts';
-import {
-  choice,
-  flag,
-  integer,
-  json,
-  type Kind,
-  list,
-  multiple,
-  seconds,
-  share,
-  size,
-  text,
-} from './option-kinds.ts';
-
-export const OPTION_GROUPS = [
-  'General',
-  'Server',
-  'Model',
-  'Memory',
-  'KV transfer',
-  'Scheduling',
-  'Hardware',
-] as const;
-
-interface OptionTraits {
-  readonly group: (typeof OPTION_GROUPS)[number];
-  readonly help: string;
-  /** What the help shows as default where the value itself says too little. */
-  readonly defaultText?: string;
-  readonly env?: string;
-  /** Other spellings of the flag, dashes included. */
-  readonly aliases?: readonly string[];
-  /** Also an option of `new LLM({ ... })`. */
-  readonly isEngineOption?: boolean;
-}
-
-/** What is known of an option beside its value. */
-export interface OptionInfo extends OptionTraits {
-  readonly kind: Kind<unknown>;
-  readonly fallback: unknown;
-}
-
-const infos = new Map<z.ZodType, OptionInfo>();
-
-function option<T>(kind: Kind<T>, fallback: T, traits: OptionTraits): z.ZodType<T> {
-  const schema = z.unknown().transform((raw, context): T => {
-    if (raw === undefined || raw === null) return fallback;
-    const parsed = kind.schema.safeParse(raw);
-    if (parsed.success) return parsed.data;
-    context.addIssue({ code: 'custom', message: `expected ${kind.expected}` });
-    return z.NEVER;
-  });
-  infos.set(schema, { ...traits, kind, fallback });
-  return schema;
-}
-
-function optional<T>(
-  kind: Kind<T>,
-  traits: OptionTraits & { readonly defaultText: string },
-): z.ZodType<T | null> {
-  return option<T | null>(kind, null, traits);
-}
+import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
+import { OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
 
 /** Defaults of the options that the engine does not know. */
 const DEFAULT_PORT = 8000;
 const DEFAULT_SHUTDOWN_TIMEOUT_SECONDS = 30;
 
-/** Every option, by its camelCase name; the flag and the YAML key are the same in kebab-case. */
-export const OPTIONS = {
+export const SERVE_OPTIONS = new OptionTable({
   model: optional(text('<model>'), {
     group: 'General',
     help: 'folder of a model, or its name on the hub; the same as the argument of svc serve',
@@ -259,39 +197,11 @@ export const OPTIONS = {
     aliases: ['-ac'],
     isEngineOption: true,
   }),
-};
+});
 
-export type OptionKey = keyof typeof OPTIONS;
+export type OptionKey = (typeof SERVE_OPTIONS.keys)[number];
 
-const schema = z.object(OPTIONS);
+type Rows = typeof SERVE_OPTIONS extends OptionTable<infer R> ? R : never;
 
 /** The checked value of every option. */
-export type OptionValues = Readonly<z.output<typeof schema>>;
-
-export const OPTION_KEYS: readonly OptionKey[] = schema.keyof().options;
-
-/** Checks raw values; keys that are not given take their default. */
-export function parseOptions(raw: ReadonlyMap<OptionKey, unknown>): z.ZodSafeParseResult<OptionValues> {
-  return schema.safeParse(Object.fromEntries(OPTION_KEYS.map((key) => [key, raw.get(key)])));
-}
-
-export function optionInfo(key: OptionKey): OptionInfo {
-  const info = infos.get(OPTIONS[key]);
-  if (info === undefined) throw new Error(`option ${key} was not made by option()`);
-  return info;
-}
-
-/** `maxModelLen` -> `max-model-len`: flag without its dashes, and key of the config file. */
-export function optionName(key: OptionKey): string {
-  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-}
-
-/** The key of an option written with dashes or underscores, null where there is none. */
-export function findOption(name: string): OptionKey | null {
-  const wanted = name.replaceAll('_', '-');
-  return (
-    OPTION_KEYS.find(
-      (key) => optionName(key) === wanted || optionInfo(key).aliases?.includes(`--${wanted}`),
-    ) ?? null
-  );
-}
+export type OptionValues = OptionTableValues<Rows>;

@@ -36,6 +36,8 @@ export interface HttpAppOptions {
   readonly apiKeys?: readonly string[] | undefined;
   /** Bytes a request body may have. */
   readonly bodyLimit?: number | undefined;
+  /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
+  readonly keepsBodyBytes?: boolean | undefined;
   /** Gets one line a request and every internal error; nothing is logged without it. */
   readonly logger?: FastifyBaseLogger | undefined;
 }
@@ -57,7 +59,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
-  useJsonBodies(app);
+  useJsonBodies(app, options.keepsBodyBytes ?? false);
   const keys = new ApiKeys(options.apiKeys ?? []);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
@@ -75,7 +77,7 @@ function requestId(message: IncomingMessage): string {
 }
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
-function useJsonBodies(app: FastifyInstance): void {
+function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
@@ -88,7 +90,7 @@ function useJsonBodies(app: FastifyInstance): void {
         `Content-Encoding ${encoding} is not supported: send the body as it is`,
       );
     }
-    request.body = parseJsonBody(request.body);
+    if (!keepsBytes) request.body = parseJsonBody(request.body);
   });
 }
 

@@ -4,8 +4,9 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import { ConfigError, ShuttingDownError } from '../errors.ts';
+import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
+import { bindError } from '../http/bind-error.ts';
 import { chatCompletionsRoute } from './routes/chat-completions.ts';
 import { completionsRoute } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
@@ -143,19 +144,4 @@ export async function startServer(
   const server = await Server.listen(options);
   server.serve(options.engine);
   return server;
-}
-
-function bindError(cause: unknown, { host, port }: ServerOptions): Error {
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
-  const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: `port ${port} is already in use on ${host}: stop the other program or choose another --port`,
-    EACCES: `port ${port} on ${host} needs more rights: choose a --port above 1023`,
-    EADDRNOTAVAIL: `this machine has no address ${host}: choose another --host`,
-    ENOTFOUND: `the host name ${host} is not known: choose another --host`,
-  };
-  const reason = reasons[String(code)] ?? `${host}:${port} cannot be bound: ${String(cause)}`;
-  return new ConfigError(reason, {
-    param: code === 'EADDRINUSE' || code === 'EACCES' ? 'port' : 'host',
-    cause,
-  });
 }

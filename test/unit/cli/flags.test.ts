@@ -1,18 +1,19 @@
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import { addOptions, flagOptions, splitArguments } from '../../../src/cli/flags.ts';
+import { addOptions, flagOptions, splitArguments, withModel } from '../../../src/cli/flags.ts';
 import { mergeOptions } from '../../../src/config/merge.ts';
+import { SERVE_OPTIONS } from '../../../src/config/options.ts';
 
 /** The values that a command line gives, as `svc serve` reads it. */
 function read(...argv: string[]) {
-  const { args, dotted } = splitArguments(argv);
+  const { args, dotted } = splitArguments(SERVE_OPTIONS, argv);
   const command = new Command('serve')
     .argument('[model]')
     .exitOverride()
     .configureOutput({ writeErr: () => {} });
-  addOptions(command);
+  addOptions(SERVE_OPTIONS, command);
   command.parse([...args], { from: 'user' });
-  return mergeOptions(flagOptions(command.opts(), dotted, command.args[0])).values;
+  return mergeOptions(withModel(flagOptions(SERVE_OPTIONS, command.opts(), dotted), command.args[0])).values;
 }
 
 describe('flags', () => {

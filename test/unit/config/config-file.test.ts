@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readConfigFile } from '../../../src/config/config-file.ts';
 import { mergeOptions } from '../../../src/config/merge.ts';
+import { SERVE_OPTIONS } from '../../../src/config/options.ts';
 import { ConfigError } from '../../../src/errors.ts';
 
 let folder: string;
@@ -15,7 +16,7 @@ afterEach(() => rm(folder, { recursive: true }));
 async function read(...lines: string[]) {
   const path = join(folder, 'svc.yaml');
   await writeFile(path, lines.join('\n'));
-  return readConfigFile(path);
+  return readConfigFile(SERVE_OPTIONS, path);
 }
 
 async function refusal(...lines: string[]): Promise<string> {
@@ -78,7 +79,7 @@ describe('a config file', () => {
   });
 
   it('that is missing is named', async () => {
-    await expect(readConfigFile(join(folder, 'none.yaml'))).rejects.toThrow(
+    await expect(readConfigFile(SERVE_OPTIONS, join(folder, 'none.yaml'))).rejects.toThrow(
       /--config .*none\.yaml cannot be read: ENOENT/,
     );
   });

@@ -4,6 +4,7 @@ import { addOptions, flagOptions, splitArguments } from '../../../src/cli/flags.
 import { parseKvTransferConfig } from '../../../src/config/kv-transfer-config.ts';
 import { toEngineConfig } from '../../../src/config/llm-options.ts';
 import { engineConfig, environmentOptions, mergeOptions } from '../../../src/config/merge.ts';
+import { SERVE_OPTIONS } from '../../../src/config/options.ts';
 import { ConfigError, NotAvailableError } from '../../../src/errors.ts';
 
 const GIB = 2 ** 30;
@@ -228,12 +229,12 @@ describe('--kv-transfer-config', () => {
         value,
       ]),
     ];
-    const { args, dotted } = splitArguments(argv);
+    const { args, dotted } = splitArguments(SERVE_OPTIONS, argv);
     const command = new Command('serve').exitOverride();
-    addOptions(command);
+    addOptions(SERVE_OPTIONS, command);
     command.parse([...args], { from: 'user' });
-    const env = environmentOptions({ SVC_KV_TRANSFER_SECRET: 'from the environment' });
-    const merged = mergeOptions(env, flagOptions(command.opts(), dotted, undefined));
+    const env = environmentOptions(SERVE_OPTIONS, { SVC_KV_TRANSFER_SECRET: 'from the environment' });
+    const merged = mergeOptions(env, flagOptions(SERVE_OPTIONS, command.opts(), dotted));
     expect(engineConfig('m', merged).kvTransfer).toMatchObject({
       role: 'kv_producer',
       bufferBytes: 10,

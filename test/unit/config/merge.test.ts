@@ -6,17 +6,17 @@ import {
   type OptionSource,
   serveConfig,
 } from '../../../src/config/merge.ts';
-import { findOption, OPTION_KEYS, type OptionKey, optionName } from '../../../src/config/options.ts';
+import { optionName } from '../../../src/config/option-table.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../../../src/config/options.ts';
 import { ConfigError, NotAvailableError } from '../../../src/errors.ts';
 
 type Given = Partial<Record<OptionKey, unknown>>;
 
 function source(given: Given, origin = 'flag'): OptionSource {
   return new Map(
-    OPTION_KEYS.filter((key) => key in given).map((key) => [
-      key,
-      { value: given[key], origin: `${origin} ${optionName(key)}` },
-    ]),
+    SERVE_OPTIONS.keys
+      .filter((key) => key in given)
+      .map((key) => [key, { value: given[key], origin: `${origin} ${optionName(key)}` }]),
   );
 }
 
@@ -46,10 +46,10 @@ describe('options', () => {
   });
 
   it('are found by names with dashes, underscores and aliases', () => {
-    expect(findOption('max-num-seqs')).toBe('maxNumSeqs');
-    expect(findOption('max_num_seqs')).toBe('maxNumSeqs');
-    expect(findOption('disable-log-request')).toBe('disableLogRequests');
-    expect(findOption('max-num-sequences')).toBeNull();
+    expect(SERVE_OPTIONS.find('max-num-seqs')).toBe('maxNumSeqs');
+    expect(SERVE_OPTIONS.find('max_num_seqs')).toBe('maxNumSeqs');
+    expect(SERVE_OPTIONS.find('disable-log-request')).toBe('disableLogRequests');
+    expect(SERVE_OPTIONS.find('max-num-sequences')).toBeNull();
   });
 
   it.each([
@@ -95,7 +95,11 @@ describe('options', () => {
 
 describe('the environment', () => {
   it('sets the options that have a variable, and an empty one sets nothing', () => {
-    const found = environmentOptions({ SVC_API_KEY: 'secret', SVC_NUM_THREADS: '', SVC_PORT: '9' });
+    const found = environmentOptions(SERVE_OPTIONS, {
+      SVC_API_KEY: 'secret',
+      SVC_NUM_THREADS: '',
+      SVC_PORT: '9',
+    });
     expect([...found]).toEqual([['apiKey', { value: 'secret', origin: 'SVC_API_KEY' }]]);
   });
 });

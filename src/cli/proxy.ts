@@ -1,0 +1,36 @@
+// svc proxy: options -> discovery port -> port -> answers, and the way back when a signal comes.
+
+import { readConfigFile } from '../config/config-file.ts';
+import { environmentOptions, type OptionSource } from '../config/merge.ts';
+import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
+import { createLogger } from '../observability/log.ts';
+import { StopRequest } from './stop-request.ts';
+import { version } from './version.ts';
+
+/** @throws ConfigError naming the option and the fix. */
+export async function readProxyConfig(flags: OptionSource<string>): Promise<ProxyConfig> {
+  const file = flags.get('config')?.value;
+  const fromFile = typeof file === 'string' ? await readConfigFile(PROXY_OPTIONS, file) : new Map();
+  return proxyConfig(fromFile, environmentOptions(PROXY_OPTIONS, process.env), flags);
+}
+
+/** Runs until a signal ends it; the process exits with it. */
+export async function runProxy(config: ProxyConfig): Promise<void> {
+  const logger = createLogger(config.logLevel);
+  const stop = new StopRequest(logger);
+  const { ProxyServer } = await import('../proxy/proxy-server.ts');
+  const server = await ProxyServer.listen(config, {
+    logger,
+    version: version(),
+    instanceKey: process.env.OPENAI_API_KEY,
+  });
+  logger.info(`clients: ${server.url}; instances: ${server.discoveryAddress}; policy: ${config.policy}`);
+  await stop.requested;
+  const deadline = config.shutdownTimeoutSeconds;
+  if (server.numInFlight > 0) {
+    logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
+  }
+  const numAborted = await server.drain(deadline * 1000);
+  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  process.exit(0);
+}

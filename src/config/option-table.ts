@@ -1,0 +1,101 @@
+// What a table of options is: the one place where a command's flags, environment variables, YAML keys, defaults, checks
+// and help come from. options.ts is that of svc serve, proxy-options.ts that of svc proxy.
+
+import { z } from 'zod';
+import type { Kind } from './option-kinds.ts';
+
+interface OptionTraits {
+  /** Heading under which the help shows it. */
+  readonly group: string;
+  readonly help: string;
+  /** What the help shows as default where the value itself says too little. */
+  readonly defaultText?: string;
+  readonly env?: string;
+  /** Other spellings of the flag, dashes included. */
+  readonly aliases?: readonly string[];
+  /** Also an option of `new LLM({ ... })`. */
+  readonly isEngineOption?: boolean;
+}
+
+/** What is known of an option beside its value. */
+export interface OptionInfo extends OptionTraits {
+  readonly kind: Kind<unknown>;
+  readonly fallback: unknown;
+}
+
+export type OptionRows = Readonly<Record<string, z.ZodType>>;
+
+const infos = new Map<z.ZodType, OptionInfo>();
+
+/** A row of a table: not given it is `fallback`. */
+export function option<T>(kind: Kind<T>, fallback: T, traits: OptionTraits): z.ZodType<T> {
+  const schema = z.unknown().transform((raw, context): T => {
+    if (raw === undefined || raw === null) return fallback;
+    const parsed = kind.schema.safeParse(raw);
+    if (parsed.success) return parsed.data;
+    context.addIssue({ code: 'custom', message: `expected ${kind.expected}` });
+    return z.NEVER;
+  });
+  infos.set(schema, { ...traits, kind, fallback });
+  return schema;
+}
+
+/** A row that is null where it is not given. */
+export function optional<T>(
+  kind: Kind<T>,
+  traits: OptionTraits & { readonly defaultText: string },
+): z.ZodType<T | null> {
+  return option<T | null>(kind, null, traits);
+}
+
+/** `maxModelLen` -> `max-model-len`: flag without its dashes, and key of the config file. */
+export function optionName(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+/** The checked values of a table's options. */
+export type OptionTableValues<R extends OptionRows> = z.output<z.ZodObject<R>>;
+
+export class OptionTable<R extends OptionRows> {
+  readonly #rows: R;
+  readonly #schema: z.ZodObject<R>;
+  readonly keys: readonly (keyof R & string)[];
+  /** Headings, in the order of their first rows. */
+  readonly groups: readonly string[];
+
+  /** @param rows every option by its camelCase name; the flag and the YAML key are the same in kebab-case. */
+  constructor(rows: R) {
+    this.#rows = rows;
+    this.#schema = z.object(rows);
+    this.keys = Object.keys(rows);
+    this.groups = [...new Set(this.keys.map((key) => this.info(key).group))];
+  }
+
+  info(key: keyof R & string): OptionInfo {
+    const row = this.#rows[key];
+    const info = row === undefined ? undefined : infos.get(row);
+    if (info === undefined) throw new Error(`option ${key} was not made by option()`);
+    return info;
+  }
+
+  /** The key of an option written with dashes or underscores, null where there is none. */
+  find(name: string): (keyof R & string) | null {
+    const wanted = name.replaceAll('_', '-');
+    const isMeant = (key: keyof R & string): boolean =>
+      optionName(key) === wanted || this.info(key).aliases?.includes(`--${wanted}`) === true;
+    return this.keys.find(isMeant) ?? null;
+  }
+
+  /** Checks raw values; keys that are not given take their default. */
+  parse(raw: ReadonlyMap<string, unknown>): z.ZodSafeParseResult<OptionTableValues<R>> {
+    return this.#schema.safeParse(Object.fromEntries(this.keys.map((key) => [key, raw.get(key)])));
+  }
+}
+
+/** A table of which only names and traits matter, not the types of the values. */
+export interface OptionNames<K extends string> {
+  readonly keys: readonly K[];
+  readonly groups: readonly string[];
+  info(key: K): OptionInfo;
+  find(name: string): K | null;
+}

@@ -1,0 +1,60 @@
+// The requests that are under way, so that a shutdown can wait for them and there are never too many. proxy-server.ts
+// owns it.
+
+import { OverloadedError, type SvcError } from '../errors.ts';
+import type { Call } from './call.ts';
+
+const RETRY_AFTER_SECONDS = 1;
+
+export class Calls {
+  readonly #open = new Set<Call>();
+  readonly #max: number;
+  #idle: (() => void)[] = [];
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** @throws OverloadedError where there are as many as may be. */
+  checkRoom(): void {
+    if (this.#open.size < this.#max) return;
+    throw new OverloadedError(
+      `The proxy has ${this.#max} requests under way (--max-in-flight): come again later`,
+      {
+        retryAfter: RETRY_AFTER_SECONDS,
+      },
+    );
+  }
+
+  add(call: Call): void {
+    this.#open.add(call);
+  }
+
+  delete(call: Call): void {
+    this.#open.delete(call);
+    if (this.#open.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  stopAll(reason: SvcError): void {
+    for (const call of this.#open) call.stop(reason);
+  }
+
+  /** Resolves true when there are none, false when that takes longer than `deadlineMs`. */
+  async idle(deadlineMs: number): Promise<boolean> {
+    if (this.#open.size === 0) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = setTimeout(() => resolve(false), deadlineMs);
+    });
+    const idle = new Promise<boolean>((resolve) => {
+      this.#idle.push(() => resolve(true));
+    });
+    const isIdle = await Promise.race([idle, late]);
+    clearTimeout(timer);
+    return isIdle;
+  }
+}

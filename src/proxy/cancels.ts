@@ -1,0 +1,46 @@
+// Tells instances to forget a transfer: nobody waits for the answer, and no more than a few hundred are under way.
+
+import type { Instance } from './instance.ts';
+import type { ProxyMetrics } from './metrics.ts';
+
+/** More are dropped: the deadlines of the instances free what they hold. */
+const MAX_UNDER_WAY = 512;
+
+export class Cancels {
+  readonly #metrics: ProxyMetrics;
+  readonly #deadlineMs: number;
+  #numUnderWay = 0;
+
+  constructor(metrics: ProxyMetrics, deadlineMs: number) {
+    this.#metrics = metrics;
+    this.#deadlineMs = deadlineMs;
+  }
+
+  tell(instance: Instance, requestId: string, authorization: string | undefined): void {
+    if (instance.state === 'gone') return;
+    if (this.#numUnderWay >= MAX_UNDER_WAY) {
+      this.#metrics.cancelled('dropped');
+      return;
+    }
+    this.#numUnderWay += 1;
+    this.#post(instance, requestId, authorization)
+      .then(
+        () => this.#metrics.cancelled('told'),
+        () => this.#metrics.cancelled('failed'),
+      )
+      .finally(() => {
+        this.#numUnderWay -= 1;
+      });
+  }
+
+  async #post({ pool }: Instance, requestId: string, authorization: string | undefined): Promise<void> {
+    const { body } = await pool.request({
+      method: 'POST',
+      path: '/kv_transfer/cancel',
+      headers: { 'content-type': 'application/json', ...(authorization !== undefined && { authorization }) },
+      body: JSON.stringify({ request_id: requestId }),
+      signal: AbortSignal.timeout(this.#deadlineMs),
+    });
+    await body.dump();
+  }
+}

@@ -1,0 +1,94 @@
+// Hears what instances say of themselves: a ZeroMQ ROUTER on the discovery port, one msgpack map a message behind the
+// identity of its sender, which is its control address. Nothing is answered.
+
+import { isIPv6 } from 'node:net';
+import { Router } from 'zeromq';
+import { ConfigError } from '../errors.ts';
+import { curveKeys, curveServer } from '../kv-transfer/curve.ts';
+import {
+  MAX_REGISTRATION_BYTES,
+  type RegistrationMessage,
+  readRegistration,
+} from '../kv-transfer/discovery-message.ts';
+import { zmqContext } from '../kv-transfer/p2p/zmq-context.ts';
+
+export interface DiscoveryOptions {
+  /** An IP address. */
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  readonly secret: string | null;
+  readonly registered: (message: RegistrationMessage) => void;
+  /** Something came that is no registration. */
+  readonly refused: (why: string) => void;
+}
+
+export class Discovery {
+  readonly #socket: Router;
+  readonly #options: DiscoveryOptions;
+
+  private constructor(socket: Router, options: DiscoveryOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    void this.#listen();
+  }
+
+  /** @throws ConfigError where the port cannot be had. */
+  static async open(options: DiscoveryOptions): Promise<Discovery> {
+    const { host, port, secret } = options;
+    const socket = new Router({
+      context: zmqContext(),
+      linger: 0,
+      ipv6: isIPv6(host),
+      maxMessageSize: MAX_REGISTRATION_BYTES,
+      // An instance that comes back is heard at once, also while its old connection seems to live.
+      handover: true,
+      ...curveServer(secret === null ? null : curveKeys(secret)),
+    });
+    const bracketed = isIPv6(host) ? `[${host}]` : host;
+    try {
+      await socket.bind(`tcp://${bracketed}:${port === 0 ? '*' : port}`);
+    } catch (cause) {
+      socket.close();
+      throw new ConfigError(
+        `the discovery port ${port} cannot be bound on ${host}: stop the program that uses it or choose another ` +
+          `--discovery-port (${cause instanceof Error ? cause.message : String(cause)})`,
+        { param: 'discovery-port', cause },
+      );
+    }
+    return new Discovery(socket, options);
+  }
+
+  /** `127.0.0.1:30001` */
+  get address(): string {
+    return (this.#socket.lastEndpoint ?? '').replace('tcp://', '');
+  }
+
+  close(): void {
+    this.#socket.close();
+  }
+
+  async #listen(): Promise<void> {
+    try {
+      for await (const frames of this.#socket) this.#read(frames);
+    } catch {
+      // The socket was closed while it waited.
+    }
+  }
+
+  #read(frames: readonly Buffer[]): void {
+    const read = readFrames(frames);
+    if (read.isValid) this.#options.registered(read.message);
+    else this.#options.refused(read.why);
+  }
+}
+
+function readFrames(frames: readonly Buffer[]): ReturnType<typeof readRegistration> {
+  const [identity, payload] = frames;
+  if (identity === undefined || payload === undefined || frames.length !== 2) {
+    return { isValid: false, why: `expected 2 frames, got ${frames.length}` };
+  }
+  const read = readRegistration(payload);
+  const isOwn = !read.isValid || read.message.zmq_address === identity.toString();
+  return isOwn ? read : { isValid: false, why: 'zmq_address: differs from the identity of the socket' };
+}

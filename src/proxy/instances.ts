@@ -1,0 +1,117 @@
+// Which instances there are and which of them can take a request. Discovery tells it who speaks; its timer notices who has
+// fallen silent.
+
+import type { RegistrationMessage } from '../kv-transfer/discovery-message.ts';
+import { type Deadlines, MAX_INSTANCES } from './deadlines.ts';
+import { Instance, type InstanceState } from './instance.ts';
+import { LegFailure } from './leg.ts';
+
+export interface InstanceEvents {
+  readonly changed: (instance: Instance, state: InstanceState) => void;
+  /** A request to it has failed. */
+  readonly failed: (instance: Instance) => void;
+  /** It is not listed any more. */
+  readonly forgotten: (instance: Instance) => void;
+}
+
+export class Instances {
+  readonly #deadlines: Deadlines;
+  readonly #events: InstanceEvents;
+  /** By HTTP address, in the order in which they first came. */
+  readonly #known = new Map<string, Instance>();
+  readonly #timer: NodeJS.Timeout;
+  #sweptAt = Date.now();
+  #numRuns = 0;
+  #numPlaces = 0;
+
+  constructor(deadlines: Deadlines, events: InstanceEvents) {
+    this.#deadlines = deadlines;
+    this.#events = events;
+    this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
+  }
+
+  /** All that are listed, those that have just left included. */
+  get all(): readonly Instance[] {
+    return [...this.#known.values()];
+  }
+
+  /** Those that take requests, in stable order. */
+  ready(isWanted: (instance: Instance) => boolean): Instance[] {
+    const found: Instance[] = [];
+    for (const instance of this.#known.values()) {
+      if (instance.state === 'ready' && isWanted(instance)) found.push(instance);
+    }
+    return found;
+  }
+
+  /** False: there is no room for one more. */
+  register(message: RegistrationMessage): boolean {
+    const known = this.#known.get(message.http_address);
+    if (known?.isSaidBy(message)) {
+      const before = known.state;
+      known.heartbeat(message);
+      if (known.state !== before) this.#events.changed(known, known.state);
+      return true;
+    }
+    if (message.state === 'gone') return true;
+    if (known === undefined && this.#known.size >= MAX_INSTANCES && !this.#forgetOneGone()) return false;
+    if (known !== undefined) this.#replace(known);
+    const place = { ordinal: known?.ordinal ?? this.#numPlaces++, run: this.#numRuns++ };
+    const instance = new Instance(message, place, this.#deadlines.connect, this.#events.failed);
+    this.#known.set(message.http_address, instance);
+    this.#events.changed(instance, instance.state);
+    return true;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    for (const instance of this.#known.values()) instance.close();
+  }
+
+  /** An earlier run is dead: what it was asked will not be answered. */
+  #replace(earlier: Instance): void {
+    if (earlier.state !== 'gone') this.#leave(earlier);
+    earlier.failSilentLegs(Number.POSITIVE_INFINITY, new LegFailure('silent', 'the instance was restarted'));
+    earlier.close();
+  }
+
+  #leave(instance: Instance): void {
+    instance.state = 'gone';
+    this.#events.changed(instance, 'gone');
+  }
+
+  #forgetOneGone(): boolean {
+    for (const [address, { state, legs }] of this.#known) {
+      if (state === 'gone' && legs.size === 0) return this.#forget(address);
+    }
+    return false;
+  }
+
+  #forget(address: string): boolean {
+    const instance = this.#known.get(address);
+    if (instance === undefined) return false;
+    instance.close();
+    this.#events.forgotten(instance);
+    return this.#known.delete(address);
+  }
+
+  #sweep(): void {
+    const { late, expiry, sweep, remember } = this.#deadlines;
+    const now = Date.now();
+    // Who was stopped itself has heard nobody: that silence is not theirs.
+    const stall = Math.max(0, now - this.#sweptAt - 4 * sweep);
+    this.#sweptAt = now;
+    for (const [address, instance] of this.#known) {
+      instance.seenAt += stall;
+      for (const leg of instance.legs) leg.checkSilence(now);
+      const silence = now - instance.seenAt;
+      if (silence > late) instance.isSuspect = true;
+      if (silence > expiry && instance.state !== 'gone') this.#leave(instance);
+      if (instance.state !== 'gone' || silence <= expiry) continue;
+      instance.failSilentLegs(now - late, new LegFailure('silent', 'the instance has fallen silent'));
+      if (silence > remember && instance.legs.size === 0) {
+        this.#forget(address);
+      }
+    }
+  }
+}

@@ -1,0 +1,156 @@
+// One HTTP exchange with one instance: a leg of a request. Its head, its bytes as they come, and the one way in which it
+// can fail. proxy.ts opens legs; instances.ts ends those of an instance that has vanished.
+
+import type { Dispatcher } from 'undici';
+import type { Instance } from './instance.ts';
+
+export interface LegRequest {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | null;
+}
+
+export interface LegHead {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+}
+
+/** connection: refused, reset or out of time; silent: vanished; cancelled: nobody wants the answer any more. */
+export type LegFault = 'connection' | 'silent' | 'cancelled' | 'too long';
+
+export class LegFailure extends Error {
+  readonly fault: LegFault;
+
+  constructor(fault: LegFault, message: string) {
+    super(message);
+    this.fault = fault;
+  }
+}
+
+/** An answer that is held back until it is complete is at most this long. */
+const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
+
+export class Leg implements Dispatcher.DispatchHandler {
+  readonly instance: Instance;
+  /** Rejects with a LegFailure. */
+  readonly head: Promise<LegHead>;
+  /** By performance.now(). */
+  readonly openedAt = performance.now();
+  /** When bytes last came, by Date.now(). */
+  movedAt = Date.now();
+  /** Milliseconds without a byte after which it is given up. */
+  maxSilence = Number.POSITIVE_INFINITY;
+  #isPaused = false;
+  #resolveHead: (head: LegHead) => void = () => {};
+  #rejectHead: (failure: LegFailure) => void = () => {};
+  #controller: Dispatcher.DispatchController | null = null;
+  /** What came before somebody listened. */
+  #early: Buffer[] = [];
+  #sink: ((chunk: Buffer) => void) | null = null;
+  #finish: ((failure: LegFailure | null) => void) | null = null;
+  #result: { readonly failure: LegFailure | null } | null = null;
+
+  constructor(instance: Instance, request: LegRequest) {
+    this.instance = instance;
+    this.head = new Promise((resolve, reject) => {
+      this.#resolveHead = resolve;
+      this.#rejectHead = reject;
+    });
+    instance.legs.add(this);
+    instance.pool.dispatch({ ...request, bodyTimeout: 0, headersTimeout: 0 }, this);
+  }
+
+  get isOver(): boolean {
+    return this.#result !== null;
+  }
+
+  /** Resolves with all bytes of the answer. */
+  async whole(): Promise<Buffer> {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    await this.pipe((chunk) => {
+      chunks.push(chunk);
+      length += chunk.length;
+      if (length > MAX_WHOLE_BYTES) this.fail(new LegFailure('too long', 'the answer is too long'));
+    });
+    return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  }
+
+  /** Resolves at the end of the answer, rejects with a LegFailure; `sink` may pause it. */
+  pipe(sink: (chunk: Buffer) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#finish = (failure) => (failure === null ? resolve() : reject(failure));
+      this.#sink = sink;
+      for (const chunk of this.#early.splice(0)) sink(chunk);
+      if (this.#result !== null) this.#finish(this.#result.failure);
+    });
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.movedAt = Date.now();
+    this.#controller?.resume();
+  }
+
+  /** The answer is not wanted any more: the connection is closed, and with it the request at the instance ends. */
+  cancel(): void {
+    this.fail(new LegFailure('cancelled', 'not wanted any more'));
+  }
+
+  /** Gives up where nothing has come for too long; while the client is slow, nothing can come. */
+  checkSilence(now: number): void {
+    if (this.#isPaused || now - this.movedAt <= this.maxSilence) return;
+    this.fail(new LegFailure('silent', 'the instance has sent nothing for too long'));
+  }
+
+  fail(failure: LegFailure): void {
+    if (this.#result !== null) return;
+    this.#end(failure);
+    this.#controller?.abort(failure);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#result?.failure) controller.abort(this.#result.failure);
+  }
+
+  onResponseStart(_: unknown, status: number, headers: LegHead['headers']): void {
+    if (status < 200) return;
+    this.movedAt = Date.now();
+    this.#resolveHead({ status, headers });
+  }
+
+  onResponseData(_: unknown, chunk: Buffer): void {
+    this.movedAt = Date.now();
+    if (this.#sink !== null) this.#sink(chunk);
+    else this.#early.push(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#end(null);
+  }
+
+  onResponseError(_: unknown, error: Error): void {
+    if (this.#result !== null) return;
+    this.#end(new LegFailure('connection', error.message));
+  }
+
+  #end(failure: LegFailure | null): void {
+    if (this.#result !== null) return;
+    this.#result = { failure };
+    const { instance } = this;
+    instance.legs.delete(this);
+    if (failure !== null) {
+      if (failure.fault !== 'cancelled') instance.noteFailure();
+      this.#rejectHead(failure);
+    }
+    this.#finish?.(failure);
+  }
+}

@@ -1,0 +1,20 @@
+// least_loaded: who has the fewest requests; equals in their turn.
+
+import type { Candidate, Policy } from './policy.ts';
+import { RoundRobin } from './round-robin.ts';
+
+export class LeastLoaded implements Policy {
+  readonly #turn = new RoundRobin();
+
+  pick<C extends Candidate>(candidates: readonly C[]): C {
+    const loads = candidates.map(({ numRequests }) => numRequests);
+    const least = Math.min(...loads);
+    return this.#turn.pick(candidates.filter((_, index) => loads[index] === least));
+  }
+
+  knownTokens(): number {
+    return 0;
+  }
+
+  served(): void {}
+}

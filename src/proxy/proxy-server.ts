@@ -1,0 +1,174 @@
+// The proxy as a server: discovery and clients' port bound together, drained before they close. The command line and
+// tests start it.
+
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
+import type { ProxyConfig } from '../config/proxy-options.ts';
+import { ShuttingDownError } from '../errors.ts';
+import { createHttpApp } from '../http/app.ts';
+import { bindError } from '../http/bind-error.ts';
+import { Calls } from './calls.ts';
+import { Cancels } from './cancels.ts';
+import { DEADLINES, type Deadlines } from './deadlines.ts';
+import { Discovery } from './discovery.ts';
+import { Instances } from './instances.ts';
+import { ProxyMetrics } from './metrics.ts';
+import { Forwarder } from './proxy.ts';
+import { ProxyContext } from './proxy-context.ts';
+import { RecentTransfers } from './recent-transfers.ts';
+import { Router } from './router.ts';
+import { generationRoutes } from './routes/generation.ts';
+import { modelsRoute } from './routes/models.ts';
+import { statusRoutes } from './routes/status.ts';
+
+/** 64 MB: prompts of token ids are long. */
+const BODY_LIMIT = 64 * 1024 * 1024;
+/** Time that stopped requests have to tell their clients why. */
+const LAST_WORDS_MS = 2000;
+
+export interface ProxyServerOptions {
+  readonly logger?: Logger | undefined;
+  /** The key that instances want, where clients show the proxy one of its own. */
+  readonly instanceKey?: string | undefined;
+  readonly version?: string | undefined;
+  readonly deadlines?: Deadlines | undefined;
+}
+
+export class ProxyServer {
+  readonly #app: FastifyInstance;
+  readonly #context: ProxyContext;
+  readonly #discovery: Discovery;
+  readonly #host: string;
+
+  private constructor(app: FastifyInstance, context: ProxyContext, discovery: Discovery, host: string) {
+    this.#app = app;
+    this.#context = context;
+    this.#discovery = discovery;
+    this.#host = host;
+  }
+
+  /** @throws ConfigError where one of the ports cannot be had. */
+  static async listen(config: ProxyConfig, options: ProxyServerOptions = {}): Promise<ProxyServer> {
+    const context = makeContext(config, options);
+    const discovery = await Discovery.open({
+      host: config.discoveryHost,
+      port: config.discoveryPort,
+      secret: config.secret,
+      registered: (message) => {
+        if (!context.instances.register(message)) context.metrics.refusedRegistration();
+      },
+      refused: (why) => {
+        context.metrics.refusedRegistration();
+        options.logger?.debug({ why }, 'a registration could not be used');
+      },
+    });
+    const app = makeApp(config, context, options.logger);
+    const server = new ProxyServer(app, context, discovery, config.host);
+    try {
+      await app.listen({ host: config.host, port: config.port, listenTextResolver: () => '' });
+    } catch (cause) {
+      await server.close();
+      throw bindError(cause, config);
+    }
+    return server;
+  }
+
+  get port(): number {
+    const address = this.#app.server.address();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+
+  /** `http://127.0.0.1:10001` */
+  get url(): string {
+    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
+  }
+
+  /** `127.0.0.1:30001` */
+  get discoveryAddress(): string {
+    return this.#discovery.address;
+  }
+
+  get numInFlight(): number {
+    return this.#context.calls.size;
+  }
+
+  /**
+   * Takes no more connections, lets what is in flight finish for `deadlineMs`, ends the rest with an error that says
+   * why, and closes.
+   * @returns how many requests had to be ended.
+   */
+  async drain(deadlineMs: number): Promise<number> {
+    const { calls } = this.#context;
+    this.#context.startDraining();
+    this.#app.server.close();
+    this.#app.server.closeIdleConnections();
+    const isDone = await calls.idle(deadlineMs);
+    const numStopped = isDone ? 0 : calls.size;
+    if (!isDone) {
+      calls.stopAll(new ShuttingDownError('The proxy is shutting down and could not finish this request'));
+      await calls.idle(LAST_WORDS_MS);
+    }
+    await this.close();
+    return numStopped;
+  }
+
+  /** Closes at once: requests in flight lose their connection. */
+  async close(): Promise<void> {
+    this.#context.startDraining();
+    this.#app.server.closeAllConnections();
+    await this.#app.close();
+    this.#discovery.close();
+    this.#context.instances.close();
+  }
+}
+
+function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyContext {
+  const { logger, deadlines = DEADLINES } = options;
+  const calls = new Calls(config.maxInFlight);
+  const instances = new Instances(deadlines, {
+    changed: ({ type, httpAddress, model }, state) =>
+      logger?.info({ type, address: httpAddress, ...(model !== null && { model }) }, `instance is ${state}`),
+    failed: (instance) => metrics.failed(instance),
+    forgotten: (instance) => metrics.forget(instance),
+  });
+  const metrics = new ProxyMetrics(
+    () => calls.size,
+    () => instances.all,
+  );
+  const router = new Router(instances, config.policy, config.prefillThreshold);
+  const recent = new RecentTransfers();
+  const cancels = new Cancels(metrics, deadlines.cancel);
+  const { streamSilence } = deadlines;
+  const hasOwnKeys = config.apiKeys.length > 0;
+  return new ProxyContext({
+    forwarder: new Forwarder({ router, metrics, cancels, recent, streamSilence }),
+    router,
+    instances,
+    calls,
+    metrics,
+    recent,
+    deadlines,
+    policy: config.policy,
+    version: options.version ?? '',
+    requestTimeoutMs: config.requestTimeoutSeconds * 1000,
+    instanceKey: hasOwnKeys && options.instanceKey !== '' ? options.instanceKey : undefined,
+  });
+}
+
+function makeApp(
+  { apiKeys, logLevel }: ProxyConfig,
+  context: ProxyContext,
+  logger: Logger | undefined,
+): FastifyInstance {
+  const app = createHttpApp({
+    apiKeys,
+    bodyLimit: BODY_LIMIT,
+    keepsBodyBytes: true,
+    // A line for each request would cost as much as the request.
+    logger: logger?.child({}, { level: logLevel === 'info' ? 'warn' : logLevel }),
+  });
+  generationRoutes(app, context);
+  modelsRoute(app, context);
+  statusRoutes(app, context);
+  return app;
+}

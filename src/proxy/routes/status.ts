@@ -1,0 +1,53 @@
+// What people and machines ask about the proxy itself: /health, /metrics, /instances, /version and the page.
+
+import { readFileSync } from 'node:fs';
+import type { FastifyInstance } from 'fastify';
+import type { Instance } from '../instance.ts';
+import type { ProxyContext } from '../proxy-context.ts';
+
+/** The page needs itself and /instances. */
+const PAGE_POLICY =
+  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'";
+
+export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
+  const page = readFileSync(new URL('../page.html', import.meta.url), 'utf8');
+  app.get('/', async (_request, reply) => {
+    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY);
+    return page;
+  });
+  app.get('/health', async (_request, reply) => {
+    const canServe = context.isServing && context.router.canServe;
+    const count = (type: 'P' | 'D'): number =>
+      context.instances.ready((instance) => instance.type === type).length;
+    if (!canServe) reply.code(503).header('retry-after', '3');
+    return { status: canServe ? 'ok' : 'no decode instance', prefill: count('P'), decode: count('D') };
+  });
+  app.get('/metrics', async (_request, reply) => {
+    const { registry } = context.metrics;
+    reply.type(registry.contentType);
+    return registry.metrics();
+  });
+  app.get('/instances', async () => ({
+    instances: context.instances.all.map(described),
+    transfers: context.recent.all,
+    requests_in_flight: context.calls.size,
+    policy: context.policy,
+  }));
+  app.get('/version', async () => ({ version: context.version }));
+}
+
+function described(instance: Instance): object {
+  return {
+    type: instance.type,
+    http_address: instance.httpAddress,
+    zmq_address: instance.zmqAddress,
+    state: instance.state,
+    is_suspect: instance.isSuspect,
+    role: instance.role,
+    send_type: instance.sendType,
+    model: instance.model,
+    load: instance.load,
+    in_flight: instance.legs.size,
+    seconds_since_heartbeat: Math.max(0, Date.now() - instance.seenAt) / 1000,
+  };
+}
