@@ -11,6 +11,8 @@ export interface BlockMover {
   /** Connects to a peer; null where it does not come about. @returns the link. */
   connect(endpoints: Endpoints): Promise<number | null>;
   disconnect(link: number): void;
+  /** False as soon as a link is known to be down, before its event is heard. */
+  isUp(link: number): boolean;
 
   /** A transfer of `numBlocks` blocks, which the engine thread feeds under the same number. */
   openSend(transferId: number, numBlocks: number): void;

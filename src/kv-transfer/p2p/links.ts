@@ -45,7 +45,9 @@ export class Links {
   }
 
   async #open(peer: Peer): Promise<number | null> {
-    const link = await this.#mover.connect(peer.endpoints);
+    const opened = await this.#mover.connect(peer.endpoints);
+    // It may have gone down in the same moment.
+    const link = opened !== null && this.#mover.isUp(opened) ? opened : null;
     const entry = this.#byAddress.get(peer.address);
     if (entry?.peer === peer) {
       entry.link = link;

@@ -211,7 +211,7 @@ export class PrefillSide {
     }
     // Another pull may have come meanwhile, or the end.
     if (!transfer.state.is('sending') || transfer.grant !== grant) return;
-    if (link === null) {
+    if (link === null || !mover.isUp(link)) {
       this.#finish(transfer, 'failed');
       return;
     }

@@ -33,6 +33,7 @@ export class NativeBlockMover implements BlockMover {
   readonly #options: MoverOptions;
   readonly #events: MoverEvents;
   readonly #openings = new Map<number, Opening>();
+  readonly #up = new Set<number>();
   readonly #closingSends = new Map<number, () => void>();
   readonly #closingReceives = new Map<bigint, () => void>();
   readonly #loads = new Map<number, (isIntact: boolean) => void>();
@@ -77,6 +78,10 @@ export class NativeBlockMover implements BlockMover {
 
   disconnect(link: number): void {
     if (!this.#isClosed) this.#engine.disconnect(link);
+  }
+
+  isUp(link: number): boolean {
+    return this.#up.has(link);
   }
 
   openSend(transferId: number, numBlocks: number): void {
@@ -155,9 +160,11 @@ export class NativeBlockMover implements BlockMover {
   #handle(event: NativeTransferEvent): void {
     switch (event.type) {
       case 'linkUp':
+        this.#up.add(event.link);
         this.#opened(event.link, event.link);
         break;
       case 'linkDown':
+        this.#up.delete(event.link);
         if (!this.#opened(event.link, null)) this.#events.linkDown(event.link, event.reason);
         break;
       case 'sent':
