@@ -58,6 +58,27 @@ describe('svc serve without a model', () => {
     });
   });
 
+  it('looks back at earlier turns, follows the system message and adds', async () => {
+    const ask = async (messages: OpenAI.ChatCompletionMessageParam[]) => {
+      const answer = await client.chat.completions.create({ model: 'svc-chat', messages, temperature: 0 });
+      return answer.choices[0]?.message.content;
+    };
+    expect(
+      await ask([
+        { role: 'user', content: 'My name is Tom.' },
+        { role: 'assistant', content: 'Nice to meet you, Tom! I am Svc.' },
+        { role: 'user', content: 'What is my name?' },
+      ]),
+    ).toContain('Tom');
+    expect(
+      await ask([
+        { role: 'system', content: 'You are Molly, a teacher.' },
+        { role: 'user', content: 'What is your name?' },
+      ]),
+    ).toContain('Molly');
+    expect(await ask([{ role: 'user', content: 'What is 2 plus 3?' }])).toContain('is 5.');
+  });
+
   it('ends its answers by itself at the sampling settings of its generation_config.json', async () => {
     const questions = ['What is your name?', 'Tell me a story about a dog.', 'Thank you!', 'Who are you?'];
     for (const [seed, content] of questions.entries()) {

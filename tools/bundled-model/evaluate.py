@@ -12,6 +12,8 @@ from packing import IGNORED, encode_all, read_documents, to_batch
 from prompts import CHATS, COMPLETIONS, CONVERSATIONS, WITH_SYSTEM
 
 LIMIT = 220
+# A gap of logits that another order of additions could turn round.
+NEAR_TIE = 0.005
 
 
 class Judge:
@@ -46,14 +48,15 @@ class Judge:
 
     @torch.no_grad()
     def golden(self, name: str, ids: list[int], steps: int) -> dict:
-        """Greedy ids after `ids` with the gap between the best and the second logit of each step."""
+        """Greedy ids after `ids`, up to the end token, `steps` or a step at which two tokens are as good as equal."""
         greedy, gaps = [], []
-        for _ in range(steps):
+        while len(greedy) < steps and self.tokenizer.eos_token_id not in greedy:
             best = self.model(torch.tensor([ids + greedy])).logits[0, -1].topk(2)
-            greedy.append(int(best.indices[0]))
-            gaps.append(round(float(best.values[0] - best.values[1]), 4))
-            if greedy[-1] == self.tokenizer.eos_token_id:
+            gap = float(best.values[0] - best.values[1])
+            if gap < NEAR_TIE:
                 break
+            greedy.append(int(best.indices[0]))
+            gaps.append(round(gap, 4))
         text = self.tokenizer.decode(greedy, skip_special_tokens=True)
         return {"name": name, "input_ids": ids, "greedy_ids": greedy, "top2_gaps": gaps, "text": text}
 
