@@ -152,6 +152,8 @@ function addRequest(
   core.add({
     id,
     promptTokenIds,
+    resumedTokenIds: [],
+    transfer: null,
     priority: 0,
     cacheSalt: null,
     mayReadCache: false,

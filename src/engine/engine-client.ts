@@ -4,12 +4,13 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
+import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { Calls } from './calls.ts';
 import {
+  type CoreStats,
   type EngineInfo,
-  type EngineStats,
   type EngineThreadData,
   type FromEngine,
   type ToEngine,
@@ -31,15 +32,18 @@ export interface EngineClientOptions {
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
 }
 
+type Ready = Extract<FromEngine, { readonly type: 'ready' }>;
+
 export class EngineClient {
   /** Resolves when the engine thread ends without having been told to. */
   readonly died: Promise<EngineDeadError>;
-  #info: EngineInfo | null = null;
+  #ready: Ready | null = null;
+  #onNotice: (notice: TransferNotice) => void = () => {};
   readonly #port: MessagePort;
   readonly #worker: Worker;
   readonly #exited: Promise<void>;
   readonly #listeners = new Map<number, RequestListener>();
-  readonly #statsCalls = new Calls<EngineStats>();
+  readonly #statsCalls = new Calls<CoreStats>();
   readonly #resetCalls = new Calls<boolean>();
   readonly #reportDeath: (error: EngineDeadError) => void;
   #deadWith: EngineDeadError | null = null;
@@ -67,7 +71,7 @@ export class EngineClient {
   static async start(config: EngineConfig, options: EngineClientOptions = {}): Promise<EngineClient> {
     const client = new EngineClient(config);
     try {
-      client.#info = await client.#waitUntilReady(options);
+      client.#ready = await client.#waitUntilReady(options);
     } catch (error) {
       await client.#worker.terminate();
       throw error;
@@ -80,8 +84,18 @@ export class EngineClient {
   }
 
   get info(): EngineInfo {
-    if (this.#info === null) throw new Error('the engine is not ready');
-    return this.#info;
+    if (this.#ready === null) throw new Error('the engine is not ready');
+    return this.#ready.info;
+  }
+
+  /** Names the engine's KV memory for one transfer engine; null where no KV blocks are exchanged. */
+  get memoryToken(): bigint | null {
+    return this.#ready?.memoryToken ?? null;
+  }
+
+  /** `onNotice` gets what the engine thread tells the connector. */
+  set onNotice(onNotice: (notice: TransferNotice) => void) {
+    this.#onNotice = onNotice;
   }
 
   get isAlive(): boolean {
@@ -108,7 +122,12 @@ export class EngineClient {
     this.#send({ type: 'abort', requestIds: inFlight });
   }
 
-  stats(): Promise<EngineStats> {
+  /** What the connector tells the engine thread; nobody listens once it has ended. */
+  order(order: TransferOrder): void {
+    if (this.isAlive) this.#send({ type: 'transfer', order });
+  }
+
+  stats(): Promise<CoreStats> {
     return this.#ask(this.#statsCalls, 'stats');
   }
 
@@ -130,7 +149,7 @@ export class EngineClient {
     clearTimeout(timer);
   }
 
-  #waitUntilReady({ onProgress }: EngineClientOptions): Promise<EngineInfo> {
+  #waitUntilReady({ onProgress }: EngineClientOptions): Promise<Ready> {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         cleanUp();
@@ -145,7 +164,7 @@ export class EngineClient {
         if (message.type === 'failed') fail(unpackError(message.error));
         if (message.type === 'ready') {
           cleanUp();
-          resolve(message.info);
+          resolve(message);
         }
       };
       const cleanUp = (): void => {
@@ -160,6 +179,7 @@ export class EngineClient {
 
   #receive(message: FromEngine): void {
     if (message.type === 'outputs') for (const output of message.outputs) this.#deliver(output);
+    if (message.type === 'transfer') for (const notice of message.notices) this.#onNotice(notice);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);

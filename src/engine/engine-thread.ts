@@ -18,10 +18,12 @@ try {
 }
 
 async function run(channel: MessagePort): Promise<void> {
-  const core = await EngineCore.start(config, (fraction, what) =>
-    send(channel, { type: 'progress', fraction, what }),
+  const core = await EngineCore.start(
+    config,
+    (fraction, what) => send(channel, { type: 'progress', fraction, what }),
+    (notices) => send(channel, { type: 'transfer', notices }),
   );
-  send(channel, { type: 'ready', info: core.info });
+  send(channel, { type: 'ready', info: core.info, memoryToken: core.memoryToken });
   try {
     await serve(core, channel);
   } finally {
@@ -33,12 +35,12 @@ async function run(channel: MessagePort): Promise<void> {
 async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   const inbox = new Inbox(channel);
   while (true) {
-    if (!core.hasUnfinished) await inbox.wait();
+    if (!core.canStep) await inbox.wait();
     for (const message of inbox.drain()) {
       if (message.type === 'close') return;
       handle(core, channel, message);
     }
-    if (core.hasUnfinished) {
+    if (core.canStep) {
       const outputs = core.step();
       if (outputs.length > 0) send(channel, { type: 'outputs', outputs });
     }
@@ -52,6 +54,9 @@ function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine
       break;
     case 'abort':
       for (const requestId of message.requestIds) core.abort(requestId);
+      break;
+    case 'transfer':
+      core.follow(message.order);
       break;
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });

@@ -2,6 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, OverloadedError } from '../errors.ts';
+import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
@@ -17,17 +18,29 @@ import {
   prepareRequest,
   toEngineRequests,
 } from './input-processor.ts';
+import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineInfo, EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
 
-export type { GenerationRequest, ModelLimits, PreparedRequest, Prompt } from './input-processor.ts';
+export type {
+  GenerationRequest,
+  ModelLimits,
+  PreparedRequest,
+  Prompt,
+  TransferKey,
+} from './input-processor.ts';
 export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
+
+export interface InferenceEngineOptions extends EngineClientOptions {
+  /** Gets what goes wrong between instances: no request fails by it. */
+  readonly onTransferError?: OnTransferError | undefined;
+}
 
 export class InferenceEngine {
   /** Null with --skip-tokenizer-init: token ids in, token ids out. */
@@ -38,18 +51,21 @@ export class InferenceEngine {
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   readonly #client: EngineClient;
+  readonly #transfers: KvTransfers | null;
   readonly #config: EngineConfig;
   #numRequests = 0;
   #nextId = 0;
 
   private constructor(
     client: EngineClient,
+    transfers: KvTransfers | null,
     loaded: { readonly tokenizer: Tokenizer | null; readonly chatTemplate: ChatTemplate | null },
     samplingDefaults: SamplingDefaults,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
     this.#client = client;
+    this.#transfers = transfers;
     this.tokenizer = loaded.tokenizer;
     this.chatTemplate = loaded.chatTemplate;
     this.samplingDefaults = samplingDefaults;
@@ -61,7 +77,7 @@ export class InferenceEngine {
    * Starts the engine thread and loads model and tokenizer side by side.
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
-  static async start(config: EngineConfig, options: EngineClientOptions = {}): Promise<InferenceEngine> {
+  static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     const starting = EngineClient.start(config, options);
     try {
       const modelConfig = await readModelConfig(config.modelPath);
@@ -83,7 +99,8 @@ export class InferenceEngine {
       const { maxOutputTokens } = generation;
       const { maxLogprobs } = config;
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
-      return new InferenceEngine(client, loaded, generation.sampling, limits, config);
+      const transfers = await KvTransfers.start(config.kvTransfer, client, options.onTransferError);
+      return new InferenceEngine(client, transfers, loaded, generation.sampling, limits, config);
     } catch (error) {
       // Both sides read the same folder and may both refuse it: the first error is the one to show.
       await starting.then(
@@ -126,7 +143,9 @@ export class InferenceEngine {
   ): AsyncGenerator<OutputDelta, void, undefined> {
     signal?.throwIfAborted();
     const queue = new OutputQueue();
-    const ids = this.#submit(request, queue);
+    const transfer = this.#transfers?.open(request, this.limits) ?? null;
+    let unfinished = request.params.n;
+    const ids = this.#submit(request, queue, transfer);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
       this.#client.abort(ids);
@@ -134,17 +153,29 @@ export class InferenceEngine {
     };
     signal?.addEventListener('abort', stop, { once: true });
     try {
-      let unfinished = ids.length;
       while (unfinished > 0) {
         for (const delta of await queue.take()) {
           if (delta.finish_reason !== null) unfinished -= 1;
+          // The client may take the end of the answer for the end of the transfer.
+          if (unfinished === 0 && transfer !== null) await this.#transfers?.answerable(transfer, signal);
           yield delta;
         }
       }
     } finally {
       signal?.removeEventListener('abort', stop);
       this.#client.abort(ids);
+      this.#transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
+  }
+
+  /** Gives up what the proxy's request `requestId` has to do with other instances, here and there. */
+  cancelTransfer(requestId: string): void {
+    this.#transfers?.cancel(requestId);
+  }
+
+  /** Resolves when other instances have all that is kept for them, or after `deadlineMs`. */
+  async transfersDelivered(deadlineMs: number): Promise<void> {
+    await this.#transfers?.delivered(deadlineMs);
   }
 
   /** Whether requests may ask to be served earlier or later than others. */
@@ -172,18 +203,23 @@ export class InferenceEngine {
     return this.#client.resetPrefixCache();
   }
 
-  stats(): Promise<EngineStats> {
-    return this.#client.stats();
+  async stats(): Promise<EngineStats> {
+    return { ...(await this.#client.stats()), kvTransfer: this.#transfers?.stats ?? null };
   }
 
-  /** Aborts what is in flight, ends the engine thread and frees its memory. */
-  close(): Promise<void> {
-    return this.#client.close();
+  /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
+  async close(): Promise<void> {
+    await this.#transfers?.close();
+    await this.#client.close();
   }
 
   /** @returns the engine's id of each sample. */
-  #submit(request: PreparedRequest, queue: OutputQueue): number[] {
-    const requests = toEngineRequests(request, this.limits, this.#nextId, this.#drawSeed());
+  #submit(request: PreparedRequest, queue: OutputQueue, transfer: RequestTransfer | null): number[] {
+    const requests = toEngineRequests(request, this.limits, {
+      firstId: this.#nextId,
+      defaultSeed: this.#drawSeed(),
+      transfers: transfer?.sequences ?? [],
+    });
     this.#nextId += requests.length;
     for (const [index, engineRequest] of requests.entries()) {
       const processor = new OutputProcessor(index, request, this.tokenizer);

@@ -2,6 +2,7 @@
 // every default filled in. The inference engine is its only caller.
 
 import { InvalidRequestError } from '../errors.ts';
+import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest, StopRule } from '../scheduler/request.ts';
@@ -11,6 +12,13 @@ export type Prompt =
   | { readonly text: string; readonly addSpecialTokens: boolean }
   | { readonly tokenIds: readonly number[] };
 
+/** What the instances that share a request call one of its prompts. */
+export interface TransferKey {
+  /** X-Request-Id as it came. */
+  readonly requestId: string;
+  readonly promptIndex: number;
+}
+
 export interface GenerationRequest {
   readonly prompt: Prompt;
   readonly params: SamplingParams;
@@ -18,6 +26,9 @@ export interface GenerationRequest {
   readonly cacheSalt?: string | null | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
+  readonly transferKey?: TransferKey | null | undefined;
+  /** By sample: tokens that its answer begins with, as if they had just been sampled. */
+  readonly resume?: readonly (readonly number[])[] | null | undefined;
 }
 
 /** A request that has passed every check: it can no longer be refused for what it says. */
@@ -28,6 +39,10 @@ export interface PreparedRequest {
   readonly badWords: readonly (readonly number[])[];
   readonly cacheSalt: string | null;
   readonly priority: number;
+  /** Null where the request is this instance's alone. */
+  readonly transferKey: TransferKey | null;
+  /** One list a sample; null where every answer begins from nothing. */
+  readonly resume: readonly (readonly number[])[] | null;
 }
 
 /** What of the model the checks need. */
@@ -66,16 +81,26 @@ export async function prepareRequest(
   checkLength(promptTokenIds.length, limits.maxModelLen);
   checkChoice(params, limits);
   const badWords = await tokeniseWords(params.bad_words, tokenizer);
-  const { cacheSalt = null, priority = 0 } = request;
-  return { promptTokenIds, params, badWords, cacheSalt, priority };
+  const { cacheSalt = null, priority = 0, transferKey = null, resume = null } = request;
+  const prepared = { promptTokenIds, params, badWords, cacheSalt, priority, transferKey, resume };
+  checkResume(prepared, limits);
+  return prepared;
 }
 
-/** One engine request for each of the n samples; `firstId` and the ids after it must be unused. */
+/** What is the caller's to say of the engine requests. */
+export interface EngineRequestParts {
+  /** It and the ids after it must be unused. */
+  readonly firstId: number;
+  readonly defaultSeed: number;
+  /** One entry a sample. */
+  readonly transfers: readonly (SequenceTransfer | null)[];
+}
+
+/** One engine request for each of the n samples. */
 export function toEngineRequests(
   request: PreparedRequest,
   limits: ModelLimits,
-  firstId: number,
-  defaultSeed: number,
+  { firstId, defaultSeed, transfers }: EngineRequestParts,
 ): NewRequest[] {
   const { params, promptTokenIds } = request;
   const { vocabSize } = limits;
@@ -90,6 +115,8 @@ export function toEngineRequests(
   return Array.from({ length: params.n }, (_, sample) => ({
     ...shared,
     id: firstId + sample,
+    resumedTokenIds: request.resume?.[sample] ?? [],
+    transfer: transfers[sample] ?? null,
     // The prompt is the same for all samples: the first one answers for it, and so must compute all of it.
     numPromptLogprobs: sample === 0 ? numPromptLogprobs : null,
     mayReadCache: numPromptLogprobs === null || sample > 0,
@@ -105,7 +132,7 @@ export function toEngineRequests(
   }));
 }
 
-function stopRule({ params, promptTokenIds }: PreparedRequest, limits: ModelLimits): StopRule {
+export function stopRule({ params, promptTokenIds }: PreparedRequest, limits: ModelLimits): StopRule {
   const [eosTokenId = null, ...otherEos] = params.ignore_eos ? [] : limits.eosTokenIds;
   const room = limits.maxModelLen - promptTokenIds.length;
   return {
@@ -225,6 +252,29 @@ function checkIds(ids: readonly number[], vocabSize: number, param: string): voi
     `${param}: token ids must be integers from 0 to ${vocabSize - 1}, got ${ids[wrong]} at index ${wrong}`,
     { param },
   );
+}
+
+/** @throws InvalidRequestError for answers that this request cannot have begun. */
+function checkResume(request: PreparedRequest, limits: ModelLimits): void {
+  const { resume, params } = request;
+  if (resume === null) return;
+  if (resume.length !== params.n) {
+    throw new InvalidRequestError(
+      `there must be one list of tokens a sample (${params.n}), got ${resume.length}`,
+      {
+        param: 'resume',
+      },
+    );
+  }
+  const { maxTokens } = stopRule(request, limits);
+  for (const ids of resume) {
+    checkIds(ids, limits.vocabSize, 'resume');
+    if (ids.length <= maxTokens) continue;
+    throw new InvalidRequestError(
+      `an answer of this request has at most ${maxTokens} tokens, one with ${ids.length} cannot be resumed`,
+      { param: 'resume' },
+    );
+  }
 }
 
 function checkLength(numTokens: number, maxModelLen: number): void {

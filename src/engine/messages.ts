@@ -3,6 +3,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
+import type { KvGeometry, KvTransferStats, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
 
@@ -23,25 +24,36 @@ export interface EngineInfo {
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;
+  /** What an instance must have in common with this one to exchange KV blocks; null where none are exchanged. */
+  readonly kvGeometry: KvGeometry | null;
 }
 
-export interface EngineStats extends SchedulerStats {
+/** What the engine thread counts. */
+export interface CoreStats extends SchedulerStats {
   /** Time spent in forward passes and sampling since the start. */
   readonly runSeconds: number;
+}
+
+export interface EngineStats extends CoreStats {
+  /** Null where no KV blocks are exchanged. */
+  readonly kvTransfer: KvTransferStats | null;
 }
 
 export type ToEngine =
   | { readonly type: 'add'; readonly request: NewRequest }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
+  | { readonly type: 'transfer'; readonly order: TransferOrder }
   | { readonly type: 'stats'; readonly callId: number }
   | { readonly type: 'resetPrefixCache'; readonly callId: number }
   | { readonly type: 'close' };
 
 export type FromEngine =
   | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
-  | { readonly type: 'ready'; readonly info: EngineInfo }
+  /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
+  | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
   | { readonly type: 'outputs'; readonly outputs: readonly TokenOutput[] }
-  | { readonly type: 'stats'; readonly callId: number; readonly stats: EngineStats }
+  | { readonly type: 'transfer'; readonly notices: readonly TransferNotice[] }
+  | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }
   | { readonly type: 'failed'; readonly error: PackedError };
 

@@ -14,6 +14,8 @@ export interface BlockTable {
   readonly cacheSalt: string | null;
   /** False for a sequence whose every token must be computed; it still leaves its blocks to others. */
   readonly mayReadCache: boolean;
+  /** Tokens before the first one whose logits are wanted: only these may come from the cache. */
+  readonly numCacheableTokens: number;
 }
 
 export interface KvCacheConfig {
@@ -43,7 +45,7 @@ export class KvCacheManager {
 
   /**
    * Blocks for a sequence that has none: those that hold its prefix, and new ones for up to `maxNewTokens` more:
-   * `| cached | new |`. The last token is never taken from the cache: its logits are wanted.
+   * `| cached | new |`. At least the last token is never taken from the cache: its logits are wanted.
    * @returns the number of cached tokens, or null (and no side effect) where the pool has too few blocks.
    */
   admit(table: BlockTable, maxNewTokens: number): number | null {
@@ -86,6 +88,16 @@ export class KvCacheManager {
     table.blocks.length = 0;
   }
 
+  /** One user more of each block: a transfer that still has to read it. */
+  hold(blocks: readonly number[]): void {
+    for (const block of blocks) this.#pool.share(block);
+  }
+
+  /** Ends a hold. */
+  release(blocks: readonly number[]): void {
+    this.#pool.free(blocks);
+  }
+
   /** Forgets every prefix. */
   reset(): void {
     this.#pool.forgetAll();
@@ -94,7 +106,7 @@ export class KvCacheManager {
   #findPrefix(table: BlockTable): number[] {
     if (!this.#isCaching || !table.mayReadCache) return [];
     const blocks: number[] = [];
-    const end = Math.floor((table.tokens.length - 1) / this.#blockSize);
+    const end = Math.floor(table.numCacheableTokens / this.#blockSize);
     for (let index = 0; index < end; index += 1) {
       const block = this.#pool.find(this.#hashOf(table, index));
       if (block === null) break;

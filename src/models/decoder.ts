@@ -46,7 +46,10 @@ export class Decoder implements Model {
     checkLengths(inputs);
     const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
     const x = ops.embedding(inputs.tokenIds, parts.embedding);
-    for (const layer of parts.layers) ops.scope(() => layer(x, step));
+    for (const [index, layer] of parts.layers.entries()) {
+      ops.scope(() => layer(x, step));
+      inputs.onLayer?.(index);
+    }
     return x;
   }
 

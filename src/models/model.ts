@@ -13,6 +13,8 @@ export interface ForwardInputs {
   /** [tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
+  /** Called after each layer, when its keys and values are stored. */
+  readonly onLayer?: ((layer: number) => void) | undefined;
 }
 
 export interface Model {

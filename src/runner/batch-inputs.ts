@@ -34,6 +34,15 @@ export function buildForwardInputs(step: ScheduledStep, blockSize: number): Forw
   return { tokenIds, positions, slotMapping, batch };
 }
 
+/** The blocks that `step` completes for other instances, as the feed wants them; null where there are none. */
+export function buildSends({ sequences }: ScheduledStep): Int32Array | null {
+  const sends = sequences.flatMap(({ send }) => send ?? []);
+  if (sends.length === 0) return null;
+  return Int32Array.from(
+    sends.flatMap(({ transferId, firstIndex, blocks }) => [transferId, firstIndex, blocks.length, ...blocks]),
+  );
+}
+
 /** One row for each of `sampled`, sequences that all sample. */
 export function buildSamplingRows(sampled: readonly ScheduledSequence[]): SamplingRows {
   return {

@@ -1,32 +1,65 @@
 // Runs a scheduled step: inputs, forward pass, log-probabilities, sampling. The engine core is its only caller; it
 // owns the KV memory.
 
-import type { Model } from '../models/model.ts';
-import type { KvCache, Ops, Tensor } from '../ops/ops.ts';
+import type { ForwardInputs, Model } from '../models/model.ts';
+import type { KvCache, KvFeed, Ops, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
-import { buildForwardInputs } from './batch-inputs.ts';
-import { scorePrompts } from './prompt-scoring.ts';
+import { buildForwardInputs, buildSends } from './batch-inputs.ts';
 import { sampleRows } from './token-sampling.ts';
+import { scoreTokens } from './token-scoring.ts';
+
+export interface RunnerOptions {
+  readonly numBlocks: number;
+  readonly blockSize: number;
+  /** Whether other instances may be given the KV memory to read. */
+  readonly isShared: boolean;
+}
 
 export class ModelRunner {
   readonly #ops: Ops;
   readonly #model: Model;
   readonly #cache: KvCache;
+  /** Null where nobody else reads the KV memory. */
+  readonly #feed: KvFeed | null;
 
-  constructor(ops: Ops, model: Model, numBlocks: number, blockSize: number) {
+  /** @throws ConfigError where the backend cannot share its KV memory and is asked to. */
+  constructor(ops: Ops, model: Model, { numBlocks, blockSize, isShared }: RunnerOptions) {
     this.#ops = ops;
     this.#model = model;
-    this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize));
+    this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
+    this.#feed = isShared ? ops.openFeed(this.#cache) : null;
+  }
+
+  /** Bytes of one block of one layer. */
+  get pieceBytes(): number {
+    return this.#cache.blockBytes;
+  }
+
+  /** Names the KV memory for the transfer engine; null where it is not shared. */
+  get memoryToken(): bigint | null {
+    return this.#feed?.token ?? null;
   }
 
   run(step: ScheduledStep): StepResult {
-    const inputs = buildForwardInputs(step, this.#cache.shape.blockSize);
+    const inputs = {
+      ...buildForwardInputs(step, this.#cache.shape.blockSize),
+      onLayer: this.#feedStep(step),
+    };
     return this.#ops.scope(() => {
       const hidden = this.#model.forward(inputs, this.#cache);
       const { queryStarts } = inputs.batch;
-      const promptLogprobs = scorePrompts(this.#ops, this.#model, hidden, step, queryStarts);
-      return { ...this.#sample(step, hidden, queryStarts), promptLogprobs };
+      const scored = scoreTokens(this.#ops, this.#model, hidden, step, queryStarts);
+      return { ...this.#sample(step, hidden, queryStarts), ...scored };
     });
+  }
+
+  /** A layer's blocks leave as soon as it is computed. */
+  #feedStep(step: ScheduledStep): ForwardInputs['onLayer'] {
+    const feed = this.#feed;
+    const sends = feed === null ? null : buildSends(step);
+    if (feed === null || sends === null) return undefined;
+    feed.step(sends);
+    return (layer) => feed.layer(layer);
   }
 
   #sample(

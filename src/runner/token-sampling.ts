@@ -3,6 +3,7 @@
 import type { Logprobs, Ops, Tensor } from '../ops/ops.ts';
 import type { ScheduledSequence } from '../scheduler/scheduled-step.ts';
 import { buildAllowedIds, buildLogitEdits, buildSamplingRows } from './batch-inputs.ts';
+import { oneRow } from './logprob-rows.ts';
 
 export interface SampledRows {
   readonly tokenIds: Int32Array;
@@ -53,18 +54,4 @@ function readLogprobs(
     for (const [index, { row }] of alike.entries()) result[row] = oneRow(all, index);
   }
   return result;
-}
-
-/** Plain arrays: a message with five typed arrays a token costs more than one with five short lists. */
-function oneRow(all: Logprobs, row: number): Logprobs {
-  const { numTop } = all;
-  const places = Array.from({ length: numTop }, (_, place) => row * numTop + place);
-  return {
-    tokenIds: [all.tokenIds[row]!],
-    logprobs: [all.logprobs[row]!],
-    ranks: [all.ranks[row]!],
-    numTop,
-    topIds: places.map((place) => all.topIds[place]!),
-    topLogprobs: places.map((place) => all.topLogprobs[place]!),
-  };
 }

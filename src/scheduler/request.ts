@@ -3,13 +3,16 @@
 
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash } from '../kv-cache/prefix-hash.ts';
+import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { Logprobs } from '../ops/ops.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
 
-export type RequestState = 'waiting' | 'running' | 'preempted' | 'finished';
+/** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
+export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preempted' | 'finished';
 
 const LEGAL_TRANSITIONS: Readonly<Record<RequestState, readonly RequestState[]>> = {
-  waiting: ['running', 'finished'],
+  waiting: ['waitingForRemoteKv', 'running', 'finished'],
+  waitingForRemoteKv: ['running', 'finished'],
   running: ['preempted', 'finished'],
   preempted: ['running', 'finished'],
   finished: [],
@@ -42,6 +45,8 @@ export interface StopRule {
 export interface NewRequest {
   readonly id: number;
   readonly promptTokenIds: readonly number[];
+  /** The beginning of the answer, where it is known: given out again as if it had just been sampled. */
+  readonly resumedTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
   /** Null leaves the logits as they are. */
   readonly rules: LogitRules | null;
@@ -53,6 +58,8 @@ export interface NewRequest {
   readonly cacheSalt: string | null;
   /** False where every prompt token must be computed. */
   readonly mayReadCache: boolean;
+  /** Its part in the exchange of KV blocks with other instances. */
+  readonly transfer: SequenceTransfer | null;
 }
 
 export class Request implements BlockTable {
@@ -61,6 +68,10 @@ export class Request implements BlockTable {
   readonly arrival: number;
   readonly priority: number;
   readonly promptLength: number;
+  /** Tokens of the answer that were known from the beginning. */
+  readonly numResumed: number;
+  /** Tokens of the answer that have been given out. */
+  numGivenTokens = 0;
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
   readonly numPromptLogprobs: number | null;
@@ -68,8 +79,14 @@ export class Request implements BlockTable {
   numPromptTokensScored = 1;
   /** What came of that, in order, until it is given away. */
   readonly promptLogprobs: Logprobs[] = [];
+  /** The same of the resumed tokens: how many, and one row each. */
+  numResumedScored = 0;
+  readonly resumedLogprobs: Logprobs[] = [];
+  readonly transfer: SequenceTransfer | null;
+  /** Blocks that have been handed over to be sent; what is recomputed later is the same. */
+  numBlocksSent = 0;
   readonly #history: LogitHistory | null;
-  /** The prompt, then what was sampled. */
+  /** The prompt, then what was resumed, then what was sampled. */
   readonly tokens: number[];
   /** Tokens whose keys and values are in the cache; it catches up with `tokens.length`. */
   numComputedTokens = 0;
@@ -90,6 +107,9 @@ export class Request implements BlockTable {
     this.numPromptLogprobs = request.numPromptLogprobs;
     this.#history = request.rules === null ? null : new LogitHistory(request.rules, request.promptTokenIds);
     this.tokens = [...request.promptTokenIds];
+    this.numResumed = request.resumedTokenIds.length;
+    for (const tokenId of request.resumedTokenIds) this.append(tokenId);
+    this.transfer = request.transfer;
     this.cacheSalt = request.cacheSalt;
     this.mayReadCache = request.mayReadCache;
   }
@@ -98,8 +118,9 @@ export class Request implements BlockTable {
     return this.#state;
   }
 
-  get numOutputTokens(): number {
-    return this.tokens.length - this.promptLength;
+  get numCacheableTokens(): number {
+    const isScored = this.sampling.numLogprobs !== null && this.numResumedScored < this.numResumed;
+    return (isScored ? this.promptLength : this.tokens.length) - 1;
   }
 
   /** Prompt tokens that came from the prefix cache when the request was first admitted. */
@@ -107,10 +128,14 @@ export class Request implements BlockTable {
     return this.#numCachedTokens ?? 0;
   }
 
-  /** The first `numCachedTokens` tokens need no computing. */
-  startFrom(numCachedTokens: number): void {
-    this.numComputedTokens = numCachedTokens;
-    this.#numCachedTokens ??= numCachedTokens;
+  /** The first `numComputedTokens` tokens need no computing; `ofPrompt` of them are told as cached, the first time. */
+  startFrom(numComputedTokens: number, ofPrompt: number): void {
+    this.numComputedTokens = numComputedTokens;
+    this.#numCachedTokens ??= ofPrompt;
+  }
+
+  get isNew(): boolean {
+    return this.#numCachedTokens === null;
   }
 
   append(tokenId: number): void {

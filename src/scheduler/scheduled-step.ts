@@ -17,15 +17,27 @@ export interface ScheduledSequence {
   /** Null samples from the logits as they are. */
   readonly edits: RowEdits | null;
   /** Null where no tokens of the prompt are to be compared with their logits. */
-  readonly promptScoring: PromptScoring | null;
+  readonly promptScoring: TokenScoring | null;
+  /** The same for tokens of the answer that were known before. */
+  readonly resumedScoring: TokenScoring | null;
+  /** Null where this step completes no blocks that are to be sent. */
+  readonly send: BlockSend | null;
 }
 
-/** Tokens of the prompt whose log-probabilities are wanted. */
-export interface PromptScoring {
+/** Known tokens whose log-probabilities are wanted. */
+export interface TokenScoring {
   /** Which of the step's tokens of this sequence stands before the first of them. */
   readonly firstToken: number;
   readonly tokenIds: readonly number[];
   readonly numTop: number;
+}
+
+/** Blocks that other instances are to get, complete once this step is computed. */
+export interface BlockSend {
+  readonly transferId: number;
+  /** Place of the first one among the blocks of the transfer. */
+  readonly firstIndex: number;
+  readonly blocks: readonly number[];
 }
 
 export interface ScheduledStep {
@@ -41,4 +53,6 @@ export interface StepResult {
   readonly logprobs: readonly (Logprobs | null)[];
   /** Rows for the tokens of `promptScoring`, in pieces. */
   readonly promptLogprobs: readonly (readonly Logprobs[])[];
+  /** One row for each token of `resumedScoring`. */
+  readonly resumedLogprobs: readonly (readonly Logprobs[])[];
 }

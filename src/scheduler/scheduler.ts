@@ -3,11 +3,14 @@
 // lets the computed ones catch up under one token budget. The engine core is its only caller.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
+import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import type { Logprobs } from '../ops/ops.ts';
+import { BlockTransfers } from './block-transfers.ts';
 import { type NewRequest, Request } from './request.ts';
 import { compareUrgency, RequestQueue } from './request-queue.ts';
-import type { PromptScoring, ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
+import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
+import { scorePrompt, scoreResumed } from './token-scoring.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
@@ -31,24 +34,44 @@ export interface TokenOutput {
 export interface SchedulerStats {
   readonly running: number;
   readonly waiting: number;
+  /** Requests that hold their blocks and wait for another instance's KV. */
+  readonly loading: number;
   readonly freeBlocks: number;
+  /** Blocks that are kept until another instance has them. */
+  readonly heldBlocks: number;
   readonly numBlocks: number;
+  /** Since the start, like all that follow. */
   readonly preemptions: number;
+  /** Tokens looked up in the prefix cache, and found. */
+  readonly prefixCacheQueries: number;
+  readonly prefixCacheHits: number;
+  /** Tokens of prompts that have been answered, and of answers. */
+  readonly promptTokens: number;
+  readonly generationTokens: number;
 }
 
 export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
+  readonly #transfers: BlockTransfers;
   readonly #requests = new Map<number, Request>();
   readonly #waiting = new RequestQueue();
   /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
+  #numLoading = 0;
   #numAdded = 0;
-  #preemptions = 0;
+  readonly #totals = {
+    preemptions: 0,
+    prefixCacheQueries: 0,
+    prefixCacheHits: 0,
+    promptTokens: 0,
+    generationTokens: 0,
+  };
 
   constructor(config: SchedulerConfig) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
+    this.#transfers = new BlockTransfers(this.#kvCache, config.blockSize);
   }
 
   get hasUnfinished(): boolean {
@@ -59,9 +82,11 @@ export class Scheduler {
     return {
       running: this.#running.length,
       waiting: this.#waiting.length,
+      loading: this.#numLoading,
       freeBlocks: this.#kvCache.numFreeBlocks,
+      heldBlocks: this.#transfers.numHeldBlocks,
       numBlocks: this.#kvCache.numBlocks,
-      preemptions: this.#preemptions,
+      ...this.#totals,
     };
   }
 
@@ -69,21 +94,37 @@ export class Scheduler {
     const request = new Request(newRequest, this.#numAdded++);
     this.#requests.set(request.id, request);
     this.#waiting.add(request);
+    this.#transfers.add(request);
   }
 
-  /** Frees the request's blocks at once; an id that is not in flight is ignored. */
+  /** Frees the request's blocks, at once where nothing is being loaded; an id that is not in flight is ignored. */
   abort(requestId: number): void {
     const request = this.#requests.get(requestId);
     if (request !== undefined) this.#finish(request);
   }
 
-  /** Running requests first, then waiting ones as far as budget, seats and blocks go. */
+  /** What the connector is to know since the last call. */
+  takeNotices(): readonly TransferNotice[] {
+    return this.#transfers.takeNotices();
+  }
+
+  /** What the connector says; a transfer that is not known any more is ignored. */
+  follow(order: TransferOrder): void {
+    if (order.kind === 'release') this.#transfers.release(order.transferId);
+    else this.#endLoad(order.transferId, order.numTokens);
+  }
+
+  /**
+   * Running requests first, then waiting ones as far as budget, seats and blocks go. An empty step stays empty until
+   * a request or an order comes: all there is waits for blocks.
+   */
   schedule(): ScheduledStep {
     const scheduled = new Map<Request, number>();
-    const preemptionsBefore = this.#preemptions;
+    const { preemptions } = this.#totals;
     const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
     const sequences = [...scheduled].map(([request, numTokens]) => this.#take(request, numTokens));
-    if (this.#preemptions === preemptionsBefore) this.#admitWaiting(budget, sequences);
+    const hasRoom = this.#totals.preemptions === preemptions || sequences.length === 0;
+    if (hasRoom) this.#admitWaiting(budget, sequences);
     return { sequences, numTokens: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0) };
   }
 
@@ -93,26 +134,42 @@ export class Scheduler {
     for (const [index, { requestId }] of step.sequences.entries()) {
       const request = this.#requests.get(requestId)!;
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
+      request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const tokenId = result.tokenIds[index]!;
-      if (tokenId !== null) outputs.push(this.#append(request, tokenId, result.logprobs[index]!));
+      if (tokenId !== null) outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
     }
     return outputs;
   }
 
-  #append(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput {
+  /** Before its first new token a request gives out those that it resumes; one of them may end it. */
+  #append(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput[] {
+    const outputs: TokenOutput[] = [];
+    const { promptLength, numResumed, resumedLogprobs } = request;
+    while (request.numGivenTokens < numResumed && request.state !== 'finished') {
+      const known = request.tokens[promptLength + request.numGivenTokens]!;
+      outputs.push(this.#give(request, known, resumedLogprobs[request.numGivenTokens] ?? null));
+    }
+    if (request.state === 'finished') return outputs;
     request.append(tokenId);
-    const isFirst = request.numOutputTokens === 1;
+    return [...outputs, this.#give(request, tokenId, logprobs)];
+  }
+
+  #give(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput {
+    const isFirst = request.numGivenTokens === 0;
+    request.numGivenTokens += 1;
+    if (isFirst) this.#totals.promptTokens += request.promptLength;
+    this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
     const promptLogprobs = wantsPrompt ? request.promptLogprobs.splice(0) : null;
-    const finish = checkStop(request);
+    const finish = checkStop(request.stop, tokenId, request.numGivenTokens);
     if (finish !== null) this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, finish };
   }
 
-  /** Forgets every cached prefix. @returns false, with nothing changed, while requests run. */
+  /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
   resetPrefixCache(): boolean {
-    if (this.#running.length > 0) return false;
+    if (this.#running.length + this.#numLoading > 0) return false;
     this.#kvCache.reset();
     return true;
   }
@@ -126,7 +183,7 @@ export class Scheduler {
       if (request.state !== 'running') continue;
       const numTokens = Math.min(left, request.tokens.length - request.numComputedTokens);
       left += this.#makeRoom(request, numTokens, scheduled);
-      if (request.state !== 'running') break;
+      if (request.state !== 'running') continue;
       scheduled.set(request, numTokens);
       left -= numTokens;
     }
@@ -153,19 +210,56 @@ export class Scheduler {
   /** A running request is never preempted for a waiting one: the first that finds no blocks ends the round. */
   #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
     let left = budget;
-    while (left > 0 && this.#running.length < this.#config.maxNumSeqs) {
+    while (this.#running.length + this.#numLoading < this.#config.maxNumSeqs) {
       const request = this.#waiting.first;
       if (request === null) return;
-      const numCachedTokens = this.#kvCache.admit(request, left);
+      // What was preempted is computed again: nobody sends it twice.
+      const isLoad = request.state === 'waiting' && request.transfer?.kind === 'load';
+      if (left === 0 && !isLoad) return;
+      const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : left);
       if (numCachedTokens === null) return;
       this.#waiting.remove(request);
+      this.#countPrefix(request, numCachedTokens);
+      if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
+        request.moveTo('waitingForRemoteKv');
+        this.#numLoading += 1;
+        continue;
+      }
       request.moveTo('running');
-      request.startFrom(numCachedTokens);
       this.#running.push(request);
       const numTokens = Math.min(left, request.tokens.length - numCachedTokens);
-      sequences.push(this.#take(request, numTokens));
+      if (numTokens > 0) sequences.push(this.#take(request, numTokens));
       left -= numTokens;
     }
+  }
+
+  #countPrefix(request: Request, numCachedTokens: number): void {
+    const { blockSize, enablePrefixCaching } = this.#config;
+    // Of a resumed answer more may be found than a prompt alone would tell.
+    const most = Math.floor((request.promptLength - 1) / blockSize) * blockSize;
+    const ofPrompt = Math.min(numCachedTokens, most);
+    if (request.isNew && enablePrefixCaching && request.mayReadCache) {
+      this.#totals.prefixCacheQueries += request.promptLength;
+      this.#totals.prefixCacheHits += ofPrompt;
+    }
+    request.startFrom(numCachedTokens, ofPrompt);
+  }
+
+  /** The first `numTokens` tokens have come; what a load does not bring is computed here. */
+  #endLoad(transferId: number, numTokens: number): void {
+    const request = this.#transfers.endLoad(transferId);
+    if (request === null) return;
+    if (request.state === 'finished') {
+      this.#kvCache.free(request);
+      return;
+    }
+    const { numComputedTokens: numCached, promptLength } = request;
+    const numLoaded = Math.max(numCached, Math.min(numTokens, promptLength - 1));
+    request.numComputedTokens = numLoaded;
+    this.#kvCache.publish(request, numLoaded, numCached);
+    this.#numLoading -= 1;
+    request.moveTo('running');
+    this.#running.push(request);
   }
 
   /**
@@ -185,6 +279,8 @@ export class Scheduler {
       sampling: reachesEnd ? request.sampling : null,
       edits: reachesEnd ? request.logitEdits() : null,
       promptScoring: scorePrompt(request, firstPosition),
+      resumedScoring: scoreResumed(request, firstPosition),
+      send: this.#transfers.takeCompleted(request),
     };
   }
 
@@ -195,27 +291,16 @@ export class Scheduler {
     request.numComputedTokens = 0;
     request.moveTo('preempted');
     this.#waiting.add(request);
-    this.#preemptions += 1;
+    this.#totals.preemptions += 1;
   }
 
   #finish(request: Request): void {
     if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
+    else if (request.state === 'waitingForRemoteKv') this.#numLoading -= 1;
     else this.#waiting.remove(request);
-    this.#kvCache.free(request);
+    // What is being written into stays taken until the one answer to its load comes.
+    if (this.#transfers.end(request)) this.#kvCache.free(request);
     request.moveTo('finished');
     this.#requests.delete(request.id);
   }
-}
-
-/** Plans the prompt tokens whose predecessors are computed now, each of them once in the life of a request. */
-function scorePrompt(request: Request, firstPosition: number): PromptScoring | null {
-  const { numPromptLogprobs, numPromptTokensScored: start, promptLength } = request;
-  const end = Math.min(promptLength, request.numComputedTokens + 1);
-  if (numPromptLogprobs === null || start >= end) return null;
-  request.numPromptTokensScored = end;
-  return {
-    firstToken: start - 1 - firstPosition,
-    tokenIds: request.tokens.slice(start, end),
-    numTop: numPromptLogprobs,
-  };
 }

@@ -1,6 +1,6 @@
 // Whether the token just sampled ends its sequence. The scheduler asks once a token.
 
-import type { Request } from './request.ts';
+import type { StopRule } from './request.ts';
 
 export interface Finish {
   readonly reason: 'stop' | 'length';
@@ -8,13 +8,15 @@ export interface Finish {
   readonly stopTokenId: number | null;
 }
 
-/** Checks in the protocol's order: end token, stop tokens, length. */
-export function checkStop(request: Request): Finish | null {
-  const tokenId = request.tokens.at(-1)!;
-  const { eosTokenId, stopTokenIds, minTokens, maxTokens } = request.stop;
-  const mayStop = request.numOutputTokens >= minTokens;
+/**
+ * Checks in the protocol's order: end token, stop tokens, length.
+ * @param numTokens of the answer, `tokenId` included.
+ */
+export function checkStop(rule: StopRule, tokenId: number, numTokens: number): Finish | null {
+  const { eosTokenId, stopTokenIds, minTokens, maxTokens } = rule;
+  const mayStop = numTokens >= minTokens;
   if (mayStop && tokenId === eosTokenId) return { reason: 'stop', stopTokenId: null };
   if (mayStop && stopTokenIds.includes(tokenId)) return { reason: 'stop', stopTokenId: tokenId };
-  if (request.numOutputTokens >= maxTokens) return { reason: 'length', stopTokenId: null };
+  if (numTokens >= maxTokens) return { reason: 'length', stopTokenId: null };
   return null;
 }

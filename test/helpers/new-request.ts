@@ -36,6 +36,8 @@ export function newRequest({ sampling, stop, rules, ...parts }: NewRequestParts)
   return {
     id: 0,
     promptTokenIds: [1],
+    resumedTokenIds: [],
+    transfer: null,
     priority: 0,
     cacheSalt: null,
     mayReadCache: true,

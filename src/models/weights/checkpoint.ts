@@ -70,7 +70,7 @@ export class Checkpoint {
 }
 
 /** The names of the index's shards; without an index, the folder's only *.safetensors or model.safetensors. */
-function weightFiles(folder: string): string[] {
+export function weightFiles(folder: string): string[] {
   const shards = readJsonIfPresent(join(folder, INDEX), index);
   if (shards !== null) return [...new Set(Object.values(shards.weight_map))].sort();
   const names = readdirSync(folder);

@@ -13,6 +13,7 @@ function table(
     blockHashes: [],
     cacheSalt: options.salt ?? null,
     mayReadCache: options.mayRead ?? true,
+    numCacheableTokens: numTokens - 1,
   };
 }
 

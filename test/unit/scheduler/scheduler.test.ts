@@ -32,6 +32,7 @@ function resultOf(step: ScheduledStep, tokenOf: (sequence: ScheduledSequence) =>
     tokenIds: step.sequences.map((one) => (one.sampling === null ? null : tokenOf(one) % 97)),
     logprobs: step.sequences.map(() => null),
     promptLogprobs: step.sequences.map(() => []),
+    resumedLogprobs: step.sequences.map(() => []),
   };
 }
 

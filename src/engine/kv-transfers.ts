@@ -1,0 +1,104 @@
+// The connector between the main thread's requests and the engine thread: whatever fails in it, requests are computed
+// here as if there were no other instances. The inference engine has one.
+
+import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
+import type { KvConnector, KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import type { EngineClient } from './engine-client.ts';
+import { type ModelLimits, type PreparedRequest, stopRule } from './input-processor.ts';
+
+/** How often it is asked whether everything has been delivered. */
+const POLL_MS = 20;
+
+export type OnTransferError = (error: unknown) => void;
+
+export class KvTransfers {
+  readonly #connector: KvConnector;
+  readonly #onError: OnTransferError;
+
+  private constructor(connector: KvConnector, onError: OnTransferError) {
+    this.#connector = connector;
+    this.#onError = onError;
+  }
+
+  /**
+   * Null where the engine exchanges no KV blocks.
+   * @throws ConfigError where an address cannot be bound.
+   */
+  static async start(
+    config: KvTransferConfig | null,
+    client: EngineClient,
+    onError: OnTransferError = () => {},
+  ): Promise<KvTransfers | null> {
+    const { memoryToken, info } = client;
+    if (config === null || memoryToken === null || info.kvGeometry === null) return null;
+    const { createConnector } = await import('../kv-transfer/create-connector.ts');
+    const connector = await createConnector(config, {
+      geometry: info.kvGeometry,
+      memoryToken,
+      order: (order) => client.order(order),
+    });
+    const transfers = new KvTransfers(connector, onError);
+    client.onNotice = (notice) => transfers.#guard(() => connector.notice(notice), undefined);
+    // Peers are told at once, not when their deadlines end.
+    void client.died.then(() => transfers.close());
+    return transfers;
+  }
+
+  get stats(): KvTransferStats {
+    return this.#connector.stats;
+  }
+
+  /** Null for a request that other instances have no part in. */
+  open(request: PreparedRequest, limits: ModelLimits): RequestTransfer | null {
+    const { transferKey, promptTokenIds, params } = request;
+    if (transferKey === null) return null;
+    const opened = {
+      ...transferKey,
+      promptTokenIds,
+      numSamples: params.n,
+      maxTokens: stopRule(request, limits).maxTokens,
+      mayLoad: params.prompt_logprobs === null,
+    };
+    return this.#guard(() => this.#connector.open(opened), null);
+  }
+
+  end(transfer: RequestTransfer | null, isComplete: boolean): void {
+    this.#guard(() => transfer?.end(isComplete), undefined);
+  }
+
+  /** Resolves when the answer may leave, or `signal` is aborted. */
+  async answerable(transfer: RequestTransfer, signal: AbortSignal | undefined): Promise<void> {
+    let stop = (): void => {};
+    const aborted = new Promise<void>((resolve) => {
+      stop = resolve;
+      signal?.addEventListener('abort', stop, { once: true });
+    });
+    await Promise.race([transfer.answerable().catch(this.#onError), aborted]);
+    signal?.removeEventListener('abort', stop);
+  }
+
+  cancel(requestId: string): void {
+    this.#guard(() => this.#connector.cancel(requestId), undefined);
+  }
+
+  /** Resolves when nothing is held for other instances any more, or after `deadlineMs`. */
+  async delivered(deadlineMs: number): Promise<void> {
+    const deadline = performance.now() + deadlineMs;
+    while (this.stats.send.holding > 0 && performance.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#connector.close().catch(this.#onError);
+  }
+
+  #guard<T>(act: () => T, otherwise: T): T {
+    try {
+      return act();
+    } catch (error) {
+      this.#onError(error);
+      return otherwise;
+    }
+  }
+}

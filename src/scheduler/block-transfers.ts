@@ -1,0 +1,111 @@
+// The scheduler's book of KV blocks that come from other instances and go to them: what a sequence still waits for,
+// which blocks a step completes for others, and which ones must stay as they are until they have been read.
+
+import type { KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
+import type { TransferNotice } from '../kv-transfer/connector.ts';
+import type { Request } from './request.ts';
+import type { BlockSend } from './scheduled-step.ts';
+
+export class BlockTransfers {
+  readonly #kvCache: KvCacheManager;
+  readonly #blockSize: number;
+  /** By transfer: loads that were asked for and not answered, of requests that may have ended since. */
+  readonly #loads = new Map<number, Request>();
+  /** By transfer: blocks held for sending; a transfer without an entry takes no more of them. */
+  readonly #holds = new Map<number, number[]>();
+  #notices: TransferNotice[] = [];
+  #numHeldBlocks = 0;
+
+  constructor(kvCache: KvCacheManager, blockSize: number) {
+    this.#kvCache = kvCache;
+    this.#blockSize = blockSize;
+  }
+
+  /** Blocks that are held for sending, one that is held twice counted twice. */
+  get numHeldBlocks(): number {
+    return this.#numHeldBlocks;
+  }
+
+  /** What the connector is to know since the last call. */
+  takeNotices(): readonly TransferNotice[] {
+    const notices = this.#notices;
+    if (notices.length > 0) this.#notices = [];
+    return notices;
+  }
+
+  add({ transfer }: Request): void {
+    if (transfer?.kind === 'send') this.#holds.set(transfer.transferId, []);
+  }
+
+  /**
+   * Asks for the prompt's blocks behind the `numCachedTokens` tokens that are here.
+   * @returns false where so little is missing that it is computed here.
+   */
+  askFor(request: Request, numCachedTokens: number): boolean {
+    const { transfer, promptLength, blocks } = request;
+    if (transfer?.kind !== 'load') return false;
+    const { transferId } = transfer;
+    if (promptLength - numCachedTokens <= this.#blockSize) {
+      this.#notices.push({ kind: 'loadEnded', transferId });
+      return false;
+    }
+    const ofPrompt = blocks.slice(0, Math.ceil(promptLength / this.#blockSize));
+    const firstBlock = numCachedTokens / this.#blockSize;
+    this.#notices.push({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
+    this.#loads.set(transferId, request);
+    return true;
+  }
+
+  /** Nothing writes into its blocks any more. @returns null for a transfer that was not asked for. */
+  endLoad(transferId: number): Request | null {
+    const request = this.#loads.get(transferId) ?? null;
+    this.#loads.delete(transferId);
+    return request;
+  }
+
+  /** Blocks of the transfer that the planned tokens complete; from now on they are held. */
+  takeCompleted(request: Request): BlockSend | null {
+    const { transfer, numComputedTokens, numBlocksSent: firstIndex } = request;
+    if (transfer?.kind !== 'send') return null;
+    const held = this.#holds.get(transfer.transferId);
+    if (held === undefined) return null;
+    const { transferId, numTokens } = transfer;
+    const isComplete = numComputedTokens >= numTokens;
+    const end = isComplete
+      ? Math.ceil(numTokens / this.#blockSize)
+      : Math.floor(numComputedTokens / this.#blockSize);
+    if (end <= firstIndex) return null;
+    const blocks = request.blocks.slice(firstIndex, end);
+    this.#kvCache.hold(blocks);
+    held.push(...blocks);
+    this.#numHeldBlocks += blocks.length;
+    request.numBlocksSent = end;
+    return { transferId, firstIndex, blocks };
+  }
+
+  /** The blocks of a transfer have been read, or nobody wants them: it gets no more. */
+  release(transferId: number): void {
+    const held = this.#holds.get(transferId);
+    if (held === undefined) return;
+    this.#holds.delete(transferId);
+    this.#kvCache.release(held);
+    this.#numHeldBlocks -= held.length;
+  }
+
+  /**
+   * The request is over.
+   * @returns whether its blocks are free to go; else those of a load that is under way are freed by `endLoad`'s caller.
+   */
+  end({ transfer, state }: Request): boolean {
+    if (transfer === null) return true;
+    const { transferId } = transfer;
+    if (transfer.kind === 'send') {
+      if (this.#holds.get(transferId)?.length === 0) this.#holds.delete(transferId);
+      return true;
+    }
+    if (state === 'waiting' || state === 'waitingForRemoteKv') {
+      this.#notices.push({ kind: 'loadEnded', transferId });
+    }
+    return state !== 'waitingForRemoteKv';
+  }
+}
