@@ -250,6 +250,8 @@ export class DecodeSide {
   #answered(transfer: ReceiveTransfer, open: OpenArea, answer: Answer): void {
     if (answer.type !== 'pulled' || answer.state === 'mismatch') {
       this.#fail(transfer, 'mismatch');
+    } else if (answer.state === 'gone') {
+      this.#fail(transfer, transfer.retryReason ?? 'unknown', false);
     } else if (answer.state === 'unknown') {
       this.#unknown(transfer, open);
     } else if (answer.state === 'resized') {

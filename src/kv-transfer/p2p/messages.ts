@@ -49,8 +49,11 @@ const schema = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('pulled'),
     seq,
-    /** resized: nothing is sent, the transfer has another number of blocks; mismatch: it is of another prompt. */
-    state: z.enum(['sending', 'computing', 'unknown', 'resized', 'mismatch']),
+    /**
+     * unknown: not heard of yet; gone: over. resized: nothing is sent, the transfer has another number of blocks;
+     * mismatch: it is of another prompt.
+     */
+    state: z.enum(['sending', 'computing', 'unknown', 'gone', 'resized', 'mismatch']),
     num_tokens: count,
     num_blocks: count,
   }),

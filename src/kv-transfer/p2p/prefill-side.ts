@@ -9,6 +9,7 @@ import type { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
+import { RecentKeys } from './recent-keys.ts';
 import { type Grant, type SendDescription, type SendOutcome, SendTransfer } from './send-transfer.ts';
 
 export interface PrefillSideOptions {
@@ -28,6 +29,7 @@ export class PrefillSide {
   readonly #options: PrefillSideOptions;
   readonly #byId = new Map<number, SendTransfer>();
   readonly #byKey = new Map<string, SendTransfer>();
+  readonly #over = new RecentKeys();
   readonly #ended: Record<SendOutcome, number> = { delivered: 0, expired: 0, cancelled: 0, failed: 0 };
 
   constructor(options: PrefillSideOptions) {
@@ -47,11 +49,15 @@ export class PrefillSide {
   open(about: SendDescription, numSamples: number): RequestTransfer | null {
     if (this.#byKey.has(about.key)) return null;
     const isPull = this.#options.sendType === 'GET';
-    if (isPull && !this.#makeRoom(about.numBlocks)) return null;
+    if (isPull && !this.#makeRoom(about.numBlocks)) {
+      this.#over.add(about.key);
+      return null;
+    }
     const transfer = new SendTransfer(about, isPull ? 'holding' : 'reserving');
     this.#options.mover.openSend(about.transferId, about.numBlocks);
     this.#byId.set(about.transferId, transfer);
     this.#byKey.set(about.key, transfer);
+    this.#over.delete(about.key);
     if (!isPull) void this.#reserve(transfer);
     const { transferId, numTokens } = about;
     const send = { kind: 'send', transferId, numTokens } as const;
@@ -68,7 +74,10 @@ export class PrefillSide {
   /** D wants the blocks of a transfer. */
   pulled(peer: Peer, message: MessageOf<'pull'>): Unnumbered<Answer> {
     const transfer = this.#of(peer, message.key);
-    if (transfer === null) return { type: 'pulled', state: 'unknown', num_tokens: 0, num_blocks: 0 };
+    if (transfer === null) {
+      const state = this.#over.has(message.key) ? 'gone' : 'unknown';
+      return { type: 'pulled', state, num_tokens: 0, num_blocks: 0 };
+    }
     const { hash, numTokens, numBlocks } = transfer.about;
     const answer = { type: 'pulled', num_tokens: numTokens, num_blocks: numBlocks } as const;
     if (message.hash !== hash) return { ...answer, state: 'mismatch' };
@@ -243,6 +252,7 @@ export class PrefillSide {
     transfer.state.go('closing');
     this.#ended[outcome] += 1;
     this.#byKey.delete(transfer.about.key);
+    this.#over.add(transfer.about.key);
     if (tells) transfer.peer?.tell({ type: 'cancel', key: transfer.about.key });
     if (transfer.peer !== null) transfer.peer.numOpen -= 1;
     transfer.settle();
