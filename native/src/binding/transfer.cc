@@ -46,6 +46,17 @@ std::vector<transfer::Listener> listen(const Napi::Object& options) {
   return listeners;
 }
 
+napi_threadsafe_function openSignal(napi_env env, napi_value onEvents, napi_threadsafe_function_call_js call) {
+  napi_threadsafe_function signal = nullptr;
+  const Napi::String name = Napi::String::New(env, "svc-kv-transfer");
+  const bool isOpen = napi_create_threadsafe_function(env, onEvents, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
+                                                      call, &signal) == napi_ok;
+  if (!isOpen) throw std::runtime_error("onEvents must be a function");
+  // Whoever waits for a transfer keeps the process alive by what it waits with.
+  napi_unref_threadsafe_function(env, signal);
+  return signal;
+}
+
 Napi::Object describe(Napi::Env env, const Event& event) {
   Napi::Object object = Napi::Object::New(env);
   const auto set = [&](const char* type, const char* name, const Napi::Value& id) {
@@ -119,14 +130,13 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     auto listeners = listen(options);
-    onEvents_ = Signal::New(info.Env(), info[2].As<Napi::Function>(), "svc-kv-transfer", 0, 1);
-    // Whoever waits for a transfer keeps the process alive by what it waits with.
-    onEvents_.Unref(info.Env());
+    signal_ = openSignal(info.Env(), info[2], callEvents);
     try {
-      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners),
-                                       [this] { onEvents_.NonBlockingCall(); });
+      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners), [this] {
+        napi_call_threadsafe_function(signal_, nullptr, napi_tsfn_nonblocking);
+      });
     } catch (...) {
-      onEvents_.Release();
+      napi_release_threadsafe_function(signal_, napi_tsfn_release);
       throw;
     }
     // Hooks run last in, first out: the threads end before the function that they call.
@@ -137,10 +147,18 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
 
 TransferEngine::~TransferEngine() { end(); }
 
+void TransferEngine::callEvents(napi_env env, napi_value onEvents, void*, void*) {
+  if (env == nullptr) return;
+  const Napi::Value undefined = Napi::Env(env).Undefined();
+  napi_value error = nullptr;
+  if (napi_call_function(env, undefined, onEvents, 0, nullptr, nullptr) != napi_pending_exception) return;
+  if (napi_get_and_clear_last_exception(env, &error) == napi_ok) napi_fatal_exception(env, error);
+}
+
 void TransferEngine::end() {
   if (!parts_) return;
   parts_.reset();
-  onEvents_.Release();
+  napi_release_threadsafe_function(signal_, napi_tsfn_release);
   napi_remove_env_cleanup_hook(Env(), endAtExit, this);
 }
 

@@ -60,13 +60,10 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// Where the environment ends first, as it does when a process or a worker ends without `close`.
   static void endAtExit(void* engine) { static_cast<TransferEngine*>(engine)->end(); }
 
-  /// An error of `onEvents` is an uncaught one; an environment that ends does not let it be called.
-  static void callEvents(Napi::Env env, Napi::Function onEvents, std::nullptr_t*, void*) {
-    if (env != nullptr) napi_call_function(env, env.Undefined(), onEvents, 0, nullptr, nullptr);
-  }
-  using Signal = Napi::TypedThreadSafeFunction<std::nullptr_t, void, callEvents>;
+  /// Calls `onEvents` on the JavaScript thread, unless the environment is ending. Its error is an uncaught one.
+  static void callEvents(napi_env env, napi_value onEvents, void*, void*);
 
-  Signal onEvents_;
+  napi_threadsafe_function signal_ = nullptr;
   std::unique_ptr<Parts> parts_;
 };
 
