@@ -1,0 +1,147 @@
+// What a light instance writes: tokens that follow from prompt, seed, choice and position alone, so that every instance
+// writes the same answer, and a test knows it beforehand.
+
+import { randomInt } from 'node:crypto';
+import { z } from 'zod';
+
+export const LightBody = z.looseObject({
+  model: z.string().default('light'),
+  prompt: z.unknown().optional(),
+  messages: z.unknown().optional(),
+  max_tokens: z.int().default(16),
+  max_completion_tokens: z.int().optional(),
+  n: z.int().default(1),
+  seed: z.int().optional(),
+  temperature: z.number().default(1),
+  stream: z.boolean().default(false),
+  stream_options: z.object({ include_usage: z.boolean() }).nullish(),
+  svc_resume: z.object({ created: z.int(), choices: z.array(z.array(z.int())) }).optional(),
+});
+export type LightBody = z.output<typeof LightBody>;
+
+/** One event of a stream: its choice and tokens where it belongs to one, and its JSON. */
+export interface LightEvent {
+  readonly journal: { readonly choice: number; readonly tokenIds: readonly number[] } | null;
+  readonly data: string;
+}
+
+export interface AnswerTraits {
+  readonly isChat: boolean;
+  readonly requestId: string;
+  /** Seconds since 1970. */
+  readonly created: number;
+  /** Another one interleaves the choices of a stream otherwise. */
+  readonly turn: number;
+}
+
+const VOCABULARY = 50_000;
+
+/** FNV-1a. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash >>> 0;
+}
+
+export function expectedTokens(
+  { prompt, messages, seed }: Partial<LightBody>,
+  choice = 0,
+  count = 16,
+): number[] {
+  const start = hashOf(JSON.stringify([prompt, messages, seed ?? null, choice]));
+  return Array.from({ length: count }, (_, position) => (start + position * 7919) % VOCABULARY);
+}
+
+export function textOf(tokenIds: readonly number[]): string {
+  return tokenIds.map((id) => ` ${id}`).join('');
+}
+
+/** The answers of a request, in one piece or as events. */
+export class LightAnswer {
+  readonly #traits: AnswerTraits;
+  readonly #body: LightBody;
+  readonly choices: readonly (readonly number[])[];
+
+  constructor(body: LightBody, traits: AnswerTraits) {
+    this.#traits = { ...traits, created: body.svc_resume?.created ?? traits.created };
+    // Who samples without a seed draws one: another instance would write something else.
+    this.#body =
+      body.temperature === 0 || body.seed !== undefined ? body : { ...body, seed: randomInt(2 ** 31) };
+    const isBatch = Array.isArray(body.prompt) && typeof body.prompt[0] !== 'number';
+    const numPrompts = isBatch && Array.isArray(body.prompt) ? body.prompt.length : 1;
+    const count = body.max_completion_tokens ?? body.max_tokens;
+    this.choices = Array.from({ length: numPrompts * body.n }, (_, choice) =>
+      expectedTokens(this.#body, choice, count),
+    );
+  }
+
+  /** Whether what is to be continued is what this instance would have written. */
+  get canResume(): boolean {
+    const sent = this.#body.svc_resume?.choices;
+    if (sent === undefined) return true;
+    const isBeginning = (ids: readonly number[], choice: number): boolean =>
+      ids.every((id, index) => this.choices[choice]?.[index] === id);
+    return sent.length === this.choices.length && sent.every(isBeginning);
+  }
+
+  whole(): string {
+    const finish_reason = 'length';
+    const choices = this.choices.map((ids, index) => {
+      const text = textOf(ids);
+      return this.#traits.isChat
+        ? { index, message: { role: 'assistant', content: text }, finish_reason }
+        : { index, text, finish_reason, logprobs: null };
+    });
+    return JSON.stringify({ ...this.#head(false), choices, usage: this.#usage() });
+  }
+
+  /** Choices take turns; each one's own events are always the same. */
+  *events(): Generator<LightEvent> {
+    const queues = this.choices.map((ids, choice) => this.#ofChoice(choice, ids));
+    for (
+      let step = this.#traits.turn;
+      queues.some((queue) => queue.length > 0);
+      step += 1 + this.#traits.turn
+    ) {
+      const open = queues.filter((queue) => queue.length > 0);
+      yield open[step % open.length]!.shift()!;
+    }
+    if (this.#body.stream_options?.include_usage !== true) return;
+    yield { journal: null, data: JSON.stringify({ ...this.#head(true), choices: [], usage: this.#usage() }) };
+  }
+
+  #ofChoice(choice: number, ids: readonly number[]): LightEvent[] {
+    const events = ids.map((id, index) =>
+      this.#event(choice, [id], { content: textOf([id]) }, index === ids.length - 1 ? 'length' : null),
+    );
+    if (!this.#traits.isChat) return events;
+    return [this.#event(choice, [], { role: 'assistant', content: '' }, null), ...events];
+  }
+
+  #event(
+    choice: number,
+    tokenIds: readonly number[],
+    delta: { readonly role?: string; readonly content: string },
+    finish_reason: string | null,
+  ): LightEvent {
+    const said = this.#traits.isChat ? { delta } : { text: delta.content, logprobs: null };
+    const choices = [{ index: choice, ...said, finish_reason }];
+    return { journal: { choice, tokenIds }, data: JSON.stringify({ ...this.#head(true), choices }) };
+  }
+
+  #head(isStream: boolean): object {
+    const { isChat, requestId, created } = this.#traits;
+    const kind = isChat ? `chat.completion${isStream ? '.chunk' : ''}` : 'text_completion';
+    return {
+      id: `${isChat ? 'chatcmpl' : 'cmpl'}-${requestId}`,
+      object: kind,
+      created,
+      model: this.#body.model,
+    };
+  }
+
+  #usage(): object {
+    const completion_tokens = this.choices.reduce((sum, { length }) => sum + length, 0);
+    return { prompt_tokens: 1, completion_tokens, total_tokens: completion_tokens + 1 };
+  }
+}

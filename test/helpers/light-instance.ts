@@ -1,0 +1,253 @@
+// An instance of the proxy's protocol without an engine: it registers, answers, keeps the journal of streams, continues
+// those of others, and gets into trouble at the moment that a test names. Many fit into one process.
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Dealer } from 'zeromq';
+import { z } from 'zod';
+import { curveClient, curveKeys } from '../../src/kv-transfer/curve.ts';
+import { encodeRegistration, type RegistrationMessage } from '../../src/kv-transfer/discovery-message.ts';
+import { zmqContext } from '../../src/kv-transfer/p2p/zmq-context.ts';
+import { LightAnswer, LightBody } from './light-answers.ts';
+
+/** request: the body has come; head: the head has left; a number: so many events have left. */
+export type Moment = 'request' | 'head' | number;
+
+/** What happens to one request. */
+export interface Trouble {
+  readonly at: Moment;
+  /**
+   * reset: its connection breaks. die: the whole instance is gone without a word. stall: nothing comes any more.
+   * cut: the answer ends too early, but in order. shutdown: the stream ends with an error of the instance. A number:
+   * the status that is answered in place of an answer.
+   */
+  readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'shutdown' | number;
+}
+
+export interface LightInstanceOptions {
+  readonly type: 'P' | 'D';
+  /** `127.0.0.1:30001` */
+  readonly discovery: string;
+  /** What it says of itself beside its addresses; only these with `isPlain`. */
+  readonly about?: Partial<RegistrationMessage>;
+  /** It says no more than the three keys that every instance says, and keeps no journal. */
+  readonly isPlain?: boolean;
+  readonly secret?: string;
+  readonly apiKey?: string;
+  readonly heartbeatMs?: number;
+  /** Milliseconds that a token takes. */
+  readonly tokenMs?: number;
+  /** 0 takes a free one. */
+  readonly httpPort?: number;
+}
+
+export interface ReceivedRequest {
+  readonly path: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: LightBody;
+  /** The client has left before the end of the answer. */
+  wasAborted: boolean;
+}
+
+const Cancel = z.object({ request_id: z.string() });
+const NEVER = 2 ** 30;
+let numStarted = 0;
+
+export class LightInstance {
+  readonly requests: ReceivedRequest[] = [];
+  /** Ids of transfers that it was told to forget. */
+  readonly cancelled: string[] = [];
+  /** The next request gets the first one. */
+  readonly troubles: Trouble[] = [];
+  readonly #options: LightInstanceOptions;
+  readonly #server: Server;
+  readonly #number = numStarted++;
+  readonly #socket: Dealer;
+  readonly #timer: NodeJS.Timeout;
+  readonly #about: RegistrationMessage;
+  state: 'ready' | 'draining' | 'gone' = 'ready';
+  load: RegistrationMessage['load'];
+
+  private constructor(server: Server, options: LightInstanceOptions) {
+    this.#server = server;
+    this.#options = options;
+    const { type, discovery, isPlain = false, secret, about, heartbeatMs = 50 } = options;
+    // Nobody listens there: the light ones hand over no blocks.
+    const zmqAddress = `127.0.0.1:${20_000 + (this.#number % 10_000)}`;
+    const addresses = { type, http_address: this.httpAddress, zmq_address: zmqAddress } as const;
+    this.#about = isPlain
+      ? { ...addresses, ...about }
+      : { ...addresses, epoch: `${process.pid}-${this.#number}`, model: 'light', ...about };
+    this.#socket = new Dealer({
+      context: zmqContext(),
+      routingId: this.#about.zmq_address,
+      linger: 0,
+      immediate: true,
+      sendTimeout: 0,
+      reconnectInterval: 20,
+      ...curveClient(secret === undefined ? null : curveKeys(secret)),
+    });
+    this.#socket.events.on('handshake', () => this.#beat());
+    this.#socket.connect(`tcp://${discovery}`);
+    this.#timer = setInterval(() => this.#beat(), heartbeatMs);
+  }
+
+  static async start(options: LightInstanceOptions): Promise<LightInstance> {
+    const server = createServer((request, response) => {
+      instance.#answer(request, response).catch(() => response.destroy());
+    });
+    await new Promise<void>((resolve) => server.listen(options.httpPort ?? 0, '127.0.0.1', resolve));
+    const instance = new LightInstance(server, options);
+    return instance;
+  }
+
+  get port(): number {
+    const { port } = this.#server.address() as AddressInfo;
+    return port;
+  }
+
+  get httpAddress(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  get zmqAddress(): string {
+    return this.#about.zmq_address;
+  }
+
+  /** Says that it takes no new requests. */
+  drain(): void {
+    this.state = 'draining';
+    this.#beat();
+  }
+
+  /** It is still there, but says so no more. */
+  fallSilent(): void {
+    clearInterval(this.#timer);
+    this.#socket.close();
+  }
+
+  /** Nobody is told: connections break, new ones are refused. */
+  die(): void {
+    this.fallSilent();
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  /** Says goodbye and is gone. */
+  async close(): Promise<void> {
+    if (!this.#socket.closed) {
+      this.state = 'gone';
+      this.#beat();
+      await sleep(5);
+    }
+    this.die();
+  }
+
+  #beat(): void {
+    if (this.#socket.closed) return;
+    const { isPlain = false } = this.#options;
+    const live = isPlain ? {} : { state: this.state, ...(this.load && { load: this.load }) };
+    this.#socket.send(encodeRegistration({ ...this.#about, ...live })).catch(() => {});
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { apiKey } = this.#options;
+    if (apiKey !== undefined && request.headers.authorization !== `Bearer ${apiKey}`) {
+      return refuse(response, 401);
+    }
+    switch (request.url) {
+      case '/kv_transfer/cancel':
+        this.cancelled.push(Cancel.parse(await json(request)).request_id);
+        response.end('{}');
+        return;
+      case '/v1/models':
+        response.setHeader('content-type', 'application/json');
+        response.end(JSON.stringify({ object: 'list', data: [{ id: 'light', object: 'model' }] }));
+        return;
+      case '/v1/completions':
+      case '/v1/chat/completions':
+        return this.#complete(request, response);
+      default:
+        refuse(response, 404);
+    }
+  }
+
+  async #complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parsed = LightBody.safeParse(await json(request));
+    if (!parsed.success) return refuse(response, 400);
+    const { url: path = '', headers } = request;
+    const received: ReceivedRequest = { path, headers, body: parsed.data, wasAborted: false };
+    this.requests.push(received);
+    response.once('close', () => {
+      received.wasAborted = !response.writableFinished;
+    });
+    const trouble = this.troubles.shift() ?? { at: NEVER, does: 'stall' };
+    if (trouble.at === 'request') return this.#befall(trouble, response);
+    const requestId = String(headers['x-request-id'] ?? 'none');
+    const answer = new LightAnswer(parsed.data, {
+      isChat: path.includes('chat'),
+      requestId,
+      // Clocks differ.
+      created: 1_700_000_000 + this.#number,
+      turn: this.#number,
+    });
+    if (!answer.canResume) return refuse(response, 400);
+    response.setHeader('x-light-instance', String(this.#number));
+    if (parsed.data.stream) return this.#stream(received, answer, trouble, response);
+    await sleep(this.#options.tokenMs ?? 0);
+    const text = answer.whole();
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length });
+    if (trouble.at !== 'head') {
+      response.end(text);
+      return;
+    }
+    response.write(text.slice(0, text.length / 2));
+    return this.#befall(trouble, response);
+  }
+
+  async #stream(
+    { headers, body }: ReceivedRequest,
+    answer: LightAnswer,
+    trouble: Trouble,
+    response: ServerResponse,
+  ): Promise<void> {
+    const { isPlain = false, tokenMs } = this.#options;
+    const hasJournal = !isPlain && headers['x-svc-journal'] === '1';
+    const isKnown = body.svc_resume !== undefined;
+    response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
+    response.flushHeaders();
+    if (trouble.at === 'head') return this.#befall(trouble, response);
+    let numEvents = 0;
+    for (const { journal, data } of answer.events()) {
+      if (tokenMs !== undefined && !isKnown) await sleep(tokenMs);
+      if (response.destroyed) return;
+      const comment =
+        hasJournal && journal !== null ? `: ${journal.choice} ${journal.tokenIds.join()}\n` : '';
+      response.write(`${comment}data: ${data}\n\n`);
+      numEvents += 1;
+      if (trouble.at === numEvents) return this.#befall(trouble, response);
+    }
+    response.end('data: [DONE]\n\n');
+  }
+
+  async #befall({ does }: Trouble, response: ServerResponse): Promise<void> {
+    if (typeof does === 'number') return refuse(response, does);
+    // What was written before has arrived by then.
+    await sleep(5);
+    if (does === 'reset') response.socket?.resetAndDestroy();
+    if (does === 'die') this.die();
+    if (does === 'cut') response.end();
+    if (does === 'shutdown') response.end(`data: ${errorText(503)}\n\ndata: [DONE]\n\n`);
+  }
+}
+
+function refuse(response: ServerResponse, status: number): void {
+  response.writeHead(status, { 'content-type': 'application/json', 'x-refused': 'yes' });
+  response.end(errorText(status));
+}
+
+function errorText(code: number): string {
+  return JSON.stringify({ error: { message: `light: ${code}`, type: 'LightError', param: null, code } });
+}

@@ -1,0 +1,164 @@
+import { describe, expect, it } from 'vitest';
+import { parseRequestId } from '../../src/kv-transfer/request-id.ts';
+import { expectedTokens, textOf } from '../helpers/light-answers.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
+
+closeAllAfterEach();
+
+const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const TEXT = textOf(expectedTokens(BODY, 0, 5));
+
+describe('a request', () => {
+  it('goes to P with one token, then to D as it is, under one id that names both', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    const answer = await proxy.client.completions.create(BODY);
+    expect(answer.choices[0]?.text).toBe(TEXT);
+    expect(p?.requests).toHaveLength(1);
+    expect(p?.requests[0]?.body).toMatchObject({ ...BODY, max_tokens: 1, stream: false });
+    expect(d?.requests[0]?.body).toEqual({ ...BODY, n: 1, stream: false });
+    const id = String(d?.requests[0]?.headers['x-request-id']);
+    expect(p?.requests[0]?.headers['x-request-id']).toBe(id);
+    expect(parseRequestId(id)).toMatchObject({ prefill: p?.zmqAddress, decode: d?.zmqAddress });
+    expect(answer.id).toBe(`cmpl-${id}`);
+  });
+
+  it('for a chat reaches P without what only matters for the answer', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    const messages = [{ role: 'user' as const, content: 'Hello' }];
+    const chat = {
+      model: 'light',
+      messages,
+      max_completion_tokens: 3,
+      n: 2,
+      seed: 7,
+      logprobs: true,
+      top_logprobs: 2,
+    };
+    const answer = await proxy.client.chat.completions.create(chat);
+    expect(answer.choices.map(({ message }) => message.content)).toEqual(
+      [0, 1].map((choice) => textOf(expectedTokens(chat, choice, 3))),
+    );
+    expect(p?.requests[0]?.path).toBe('/v1/chat/completions');
+    expect(p?.requests[0]?.body).toMatchObject({
+      messages,
+      max_tokens: 1,
+      max_completion_tokens: 1,
+      n: 1,
+      logprobs: null,
+      top_logprobs: null,
+    });
+    expect(d?.requests[0]?.body).toMatchObject(chat);
+  });
+
+  it('streams as D writes it, without the journal', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    const body = { ...BODY, stream: true, stream_options: { include_usage: true } };
+    const text = await (await proxy.post('/v1/completions', body)).text();
+    expect(p?.requests[0]?.body).toMatchObject({ stream: false, stream_options: null });
+    expect(d?.requests[0]?.headers['x-svc-journal']).toBe('1');
+    expect(text).not.toContain(': 0');
+    const direct = await fetch(`http://${d?.httpAddress}/v1/completions`, {
+      method: 'POST',
+      headers: { 'x-request-id': String(d?.requests[0]?.headers['x-request-id']) },
+      body: JSON.stringify(body),
+    });
+    expect(text).toBe(await direct.text());
+  });
+
+  it('streams to the official client, chat and completion', async () => {
+    const proxy = await TestProxy.start();
+    await proxy.join('PD');
+    let text = '';
+    for await (const { choices } of await proxy.client.completions.create({ ...BODY, stream: true })) {
+      text += choices[0]?.text ?? '';
+    }
+    expect(text).toBe(TEXT);
+    const chat = {
+      model: 'light',
+      messages: [{ role: 'user' as const, content: 'Hi' }],
+      seed: 3,
+      max_tokens: 4,
+    };
+    let said = '';
+    for await (const { choices } of await proxy.client.chat.completions.create({ ...chat, stream: true })) {
+      said += choices[0]?.delta.content ?? '';
+    }
+    expect(said).toBe(textOf(expectedTokens(chat, 0, 4)));
+  });
+
+  it('that samples gets a seed, one that is greedy or has one keeps its bytes', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    await proxy.client.completions.create({ model: 'light', prompt: 'a' });
+    await proxy.client.completions.create({ model: 'light', prompt: 'a', seed: 5 });
+    await proxy.client.completions.create({ model: 'light', prompt: 'a', temperature: 0 });
+    const seeds = d?.requests.map(({ body }) => body.seed);
+    expect(seeds).toEqual([expect.any(Number), 5, undefined]);
+  });
+
+  it('goes to D alone where the prompt is short, where D has to see it all, or where there is no P', async () => {
+    const proxy = await TestProxy.start({ config: { prefillThreshold: 10 } });
+    const [d] = await proxy.join('D');
+    const long = { ...BODY, prompt: 'x'.repeat(100) };
+    await proxy.client.completions.create(long);
+    const [p] = await proxy.join('P');
+    await proxy.client.completions.create(BODY);
+    await proxy.client.completions.create({ ...BODY, prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9] });
+    await proxy.post('/v1/completions', { ...long, prompt_logprobs: 1 });
+    await proxy.post('/v1/completions', { ...long, use_beam_search: true });
+    expect([p?.requests.length, d?.requests.length]).toEqual([0, 5]);
+    await proxy.client.completions.create({ ...BODY, prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] });
+    expect([p?.requests.length, d?.requests.length]).toEqual([1, 6]);
+  });
+
+  it('is served by a P that can do both where there is no D', async () => {
+    const proxy = await TestProxy.start();
+    const [both] = await proxy.join('P', { about: { role: 'kv_both' } });
+    expect((await proxy.client.completions.create(BODY)).choices[0]?.text).toBe(TEXT);
+    expect(both?.requests).toHaveLength(1);
+  });
+
+  it('goes to instances that speak no more than the existing protocol', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD', { isPlain: true });
+    expect((await proxy.client.completions.create(BODY)).choices[0]?.text).toBe(TEXT);
+    const streamed = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
+    expect(streamed.match(/^data: /gm)).toHaveLength(6);
+    expect([p?.requests.length, d?.requests.length]).toEqual([2, 2]);
+  });
+
+  it('keeps the id that the client gave it', async () => {
+    const proxy = await TestProxy.start();
+    await proxy.join('PD');
+    const answered = await proxy.post('/v1/completions', BODY, { 'x-request-id': 'my-id' });
+    expect(answered.headers.get('x-request-id')).toBe('my-id');
+    expect(answered.headers.get('x-light-instance')).toMatch(/^\d+$/);
+  });
+});
+
+describe('what D says is wrong', () => {
+  it.each([400, 401, 404, 422])('%i passes through, status, headers and body', async (status) => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    p?.troubles.push({ at: 'request', does: status });
+    d?.troubles.push({ at: 'request', does: status });
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect([answered.status, answered.headers.get('x-refused')]).toEqual([status, 'yes']);
+    expect(await answered.json()).toMatchObject({ error: { message: `light: ${status}`, code: status } });
+    expect([p?.requests.length, d?.requests.length]).toEqual([1, 1]);
+  });
+
+  it('a body that is no JSON object is refused before anybody is asked', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    for (const body of ['[1]', '"a"', '{"a": ', '7', '']) {
+      const answered = await proxy.post('/v1/completions', body);
+      expect(answered.status).toBe(400);
+      expect(await answered.json()).toMatchObject({ error: { code: 400, message: expect.any(String) } });
+    }
+    expect(d?.requests).toHaveLength(0);
+  });
+});

@@ -1,0 +1,120 @@
+// A proxy on free ports with light instances behind it, and the official client: what every test of this folder talks to.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import OpenAI from 'openai';
+import { afterEach } from 'vitest';
+import { z } from 'zod';
+import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts';
+import { DEADLINES, type Deadlines } from '../../src/proxy/deadlines.ts';
+import { ProxyServer } from '../../src/proxy/proxy-server.ts';
+import { LightInstance, type LightInstanceOptions } from '../helpers/light-instance.ts';
+
+export interface TestProxyOptions {
+  readonly config?: Partial<ProxyConfig>;
+  readonly deadlines?: Partial<Deadlines>;
+  readonly instanceKey?: string;
+}
+
+const InstanceList = z.object({
+  instances: z.array(
+    z.looseObject({
+      type: z.enum(['P', 'D']),
+      http_address: z.string(),
+      zmq_address: z.string(),
+      state: z.string(),
+      is_suspect: z.boolean(),
+      in_flight: z.int(),
+    }),
+  ),
+  requests_in_flight: z.int(),
+});
+export type InstanceInfo = z.output<typeof InstanceList>['instances'][number];
+
+/** Heartbeats of light instances come every 50 ms. */
+const SHORT: Partial<Deadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
+const open: { close(): Promise<void> }[] = [];
+
+/** To be called at the top of a test file. */
+export function closeAllAfterEach(): void {
+  afterEach(async () => {
+    await Promise.all(open.splice(0).map((it) => it.close()));
+  });
+}
+
+export class TestProxy {
+  readonly server: ProxyServer;
+  readonly client: OpenAI;
+
+  private constructor(server: ProxyServer, apiKey: string) {
+    this.server = server;
+    this.client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey, maxRetries: 0 });
+  }
+
+  static async start({ config, deadlines, instanceKey }: TestProxyOptions = {}): Promise<TestProxy> {
+    const server = await ProxyServer.listen(
+      { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
+      { instanceKey, version: '9.9.9', deadlines: { ...DEADLINES, ...SHORT, ...deadlines } },
+    );
+    const proxy = new TestProxy(server, config?.apiKeys?.[0] ?? 'none');
+    open.push(server);
+    return proxy;
+  }
+
+  get url(): string {
+    return this.server.url;
+  }
+
+  /** Starts one instance of each type in `types`, one after the other, and waits until the proxy knows them. */
+  async join(types: string, options: Partial<LightInstanceOptions> = {}): Promise<LightInstance[]> {
+    const joined: LightInstance[] = [];
+    for (const type of types) {
+      const discovery = this.server.discoveryAddress;
+      const kind = type === 'P' ? 'P' : 'D';
+      const instance = await LightInstance.start({ type: kind, discovery, ...options });
+      open.push(instance);
+      joined.push(instance);
+      await this.untilState(instance, 'ready');
+    }
+    return joined;
+  }
+
+  async instances(): Promise<InstanceInfo[]> {
+    return InstanceList.parse(await (await fetch(`${this.url}/instances`)).json()).instances;
+  }
+
+  async stateOf({ httpAddress }: { readonly httpAddress: string }): Promise<string> {
+    const found = (await this.instances()).find(({ http_address }) => http_address === httpAddress);
+    return found?.state ?? 'unknown';
+  }
+
+  async untilState(instance: { readonly httpAddress: string }, state: string): Promise<void> {
+    await eventually(async () => (await this.stateOf(instance)) === state);
+  }
+
+  /** POSTs JSON, or the text itself. */
+  post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+    return fetch(`${this.url}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    });
+  }
+
+  /** A metric, summed over those of its labels that are not given. */
+  async metric(name: string, labels = ''): Promise<number> {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    const lines = text.split('\n').filter((line) => /^[^ {]+/.exec(line)?.[0] === `svc:proxy_${name}`);
+    return lines
+      .filter((line) => line.includes(labels))
+      .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+  }
+}
+
+/** @throws where it does not become true within `patienceMs`. */
+export async function eventually(isTrue: () => Promise<boolean> | boolean, patienceMs = 5000): Promise<void> {
+  const deadline = Date.now() + patienceMs;
+  while (!(await isTrue())) {
+    if (Date.now() > deadline) throw new Error(`waited ${patienceMs} ms in vain for: ${isTrue}`);
+    await sleep(5);
+  }
+}
