@@ -98,6 +98,12 @@ export class ShuttingDownError extends SvcError {
   override readonly type = 'ServiceUnavailableError';
 }
 
+/** Whoever sent the request, or the proxy that did, wants no answer any more. */
+export class CancelledError extends SvcError {
+  override readonly status = 503;
+  override readonly type = 'ServiceUnavailableError';
+}
+
 /** The request has taken longer than the server lets any request take. */
 export class RequestTimeoutError extends SvcError {
   override readonly status = 504;

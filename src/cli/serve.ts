@@ -6,8 +6,10 @@ import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { Registration } from '../kv-transfer/p2p/registration.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
+import { joinProxy } from './join-proxy.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { StopRequest } from './stop-request.ts';
@@ -41,6 +43,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     logRequests: config.http.logRequests,
     showsCachedTokens: config.http.showsCachedTokens,
     requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
+    exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
     logger,
   });
@@ -48,19 +51,23 @@ export async function serve(config: ServeConfig): Promise<void> {
     await server.close();
     throw error;
   });
+  let registration: Registration | null = null;
   if (engine !== null) {
     server.serve(engine);
+    const [name] = await servedNames(config);
+    registration = await joinProxy(config.engine.kvTransfer, engine, name, (message) => logger.warn(message));
     if (logger.isLevelEnabled('info')) {
       process.stderr.write(startReport(config, engine.info, server.port, process.uptime()));
     }
   }
-  await untilTheEnd(server, engine, stop, config, logger);
+  await untilTheEnd({ server, engine, registration }, stop, config, logger);
 }
 
-async function servedNames(config: ServeConfig): Promise<readonly string[]> {
-  if (config.http.servedModelNames.length > 0) return config.http.servedModelNames;
+async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {
+  const [first, ...others] = http.servedModelNames;
+  if (first !== undefined) return [first, ...others];
   const { BUNDLED_MODEL_NAME } = await import('../models/model-folder.ts');
-  return [config.model ?? BUNDLED_MODEL_NAME];
+  return [model ?? BUNDLED_MODEL_NAME];
 }
 
 async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
@@ -75,17 +82,27 @@ async function startEngine(config: ServeConfig, logger: Logger): Promise<Inferen
     });
     return await Engine.start(
       { ...config.engine, modelPath },
-      { onProgress: (fraction, what) => progress.update(fraction, what) },
+      {
+        onProgress: (fraction, what) => progress.update(fraction, what),
+        onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
+        onTransferWarning: (message) => logger.warn(message),
+      },
     );
   } finally {
     progress.stop();
   }
 }
 
+/** What has been started, as far as it came. */
+interface Started {
+  readonly server: Server;
+  readonly engine: InferenceEngine | null;
+  readonly registration: Registration | null;
+}
+
 /** Drains and closes on a signal; ends with code 1 when the engine has died. */
 async function untilTheEnd(
-  server: Server,
-  engine: InferenceEngine | null,
+  { server, engine, registration }: Started,
   stop: StopRequest,
   config: ServeConfig,
   logger: Logger,
@@ -93,14 +110,18 @@ async function untilTheEnd(
   const death = await Promise.race([stop.requested, server.engineDied]);
   if (death !== null) {
     logger.error(`the engine has died: ${death.message}`);
+    registration?.close();
     await server.drain(DEATH_NOTICE_MS);
     process.exit(1);
   }
+  // The proxy sends nothing new from now on.
+  registration?.drain();
   const deadline = config.shutdownTimeoutSeconds;
   if (server.numInFlight > 0)
     logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
   const numAborted = await server.drain(deadline * 1000);
   if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  registration?.close();
   await engine?.close();
   // An engine that was still loading would hold the process.
   process.exit(0);

@@ -40,6 +40,7 @@ const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 export interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets what goes wrong between instances: no request fails by it. */
   readonly onTransferError?: OnTransferError | undefined;
+  readonly onTransferWarning?: ((message: string) => void) | undefined;
 }
 
 export class InferenceEngine {
@@ -99,7 +100,10 @@ export class InferenceEngine {
       const { maxOutputTokens } = generation;
       const { maxLogprobs } = config;
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
-      const transfers = await KvTransfers.start(config.kvTransfer, client, options.onTransferError);
+      const transfers = await KvTransfers.start(config.kvTransfer, client, {
+        onError: options.onTransferError,
+        onWarning: options.onTransferWarning,
+      });
       return new InferenceEngine(client, transfers, loaded, generation.sampling, limits, config);
     } catch (error) {
       // Both sides read the same folder and may both refuse it: the first error is the one to show.

@@ -11,6 +11,13 @@ const POLL_MS = 20;
 
 export type OnTransferError = (error: unknown) => void;
 
+export interface TransferListeners {
+  /** Gets what goes wrong between instances: no request fails by it. */
+  readonly onError?: OnTransferError | undefined;
+  /** Gets what a person should know, such as an instance of another model. */
+  readonly onWarning?: ((message: string) => void) | undefined;
+}
+
 export class KvTransfers {
   readonly #connector: KvConnector;
   readonly #onError: OnTransferError;
@@ -27,7 +34,7 @@ export class KvTransfers {
   static async start(
     config: KvTransferConfig | null,
     client: EngineClient,
-    onError: OnTransferError = () => {},
+    { onError = () => {}, onWarning = () => {} }: TransferListeners = {},
   ): Promise<KvTransfers | null> {
     const { memoryToken, info } = client;
     if (config === null || memoryToken === null || info.kvGeometry === null) return null;
@@ -36,6 +43,7 @@ export class KvTransfers {
       geometry: info.kvGeometry,
       memoryToken,
       order: (order) => client.order(order),
+      warn: onWarning,
     });
     const transfers = new KvTransfers(connector, onError);
     client.onNotice = (notice) => transfers.#guard(() => connector.notice(notice), undefined);

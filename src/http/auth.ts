@@ -5,7 +5,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
 
 /** Everything below these needs a key; health checks and metrics stay open. */
-const GUARDED_PREFIXES = ['/v1', '/reset_prefix_cache'];
+const GUARDED_PREFIXES = ['/v1', '/reset_prefix_cache', '/kv_transfer'];
 const SCHEME = /^bearer /i;
 
 export interface Caller {

@@ -5,6 +5,7 @@ import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { refuseUnavailable } from '../sampling/sampling-params.ts';
 import { ignoredFields } from './protocol/common-fields.ts';
+import type { StreamResume } from './protocol/stream-resume.ts';
 import type { ServerContext } from './server-context.ts';
 
 type Maybe<T> = T | null | undefined;
@@ -31,6 +32,7 @@ export interface CommonBody extends Record<string, unknown> {
   readonly use_beam_search?: Maybe<boolean>;
   readonly length_penalty?: Maybe<number>;
   readonly priority?: Maybe<number>;
+  readonly svc_resume?: Maybe<StreamResume>;
 }
 
 /** @throws NotFoundError, NotAvailableError or InvalidRequestError for what both endpoints refuse alike. */

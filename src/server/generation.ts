@@ -8,6 +8,7 @@ import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { AnswerFormat } from './answer-format.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
 import { collectSamples, deltasOf, searchSamples } from './samples.ts';
+import { StreamJournal } from './stream-journal.ts';
 
 export type { Sample } from './samples.ts';
 
@@ -38,6 +39,8 @@ export interface Generation {
   readonly continuousUsage: boolean;
   /** Usage tells of the prefix cache. */
   readonly showsCachedTokens: boolean;
+  /** Streams tell which tokens each event was made of. */
+  readonly keepsJournal: boolean;
 }
 
 /** What streaming one prompt has cost. */
@@ -111,11 +114,13 @@ async function streamPrompt(
   const { returnTokenIds, continuousUsage, showsCachedTokens } = generation;
   const numTokens = new Array<number>(params.n).fill(0);
   const hasBegun = new Array<boolean>(params.n).fill(false);
+  const journal = generation.keepsJournal ? new StreamJournal(params.n, prompt * params.n) : null;
   let cachedTokens = 0;
   for await (const delta of deltasOf(engine, generation, prompt, signal)) {
     const { index, numCachedTokens, tokenIds, logprobs } = delta;
     numTokens[index]! += tokenIds.length;
     if (index === 0) cachedTokens = numCachedTokens;
+    journal?.add(index, tokenIds);
     // Half a character, or the beginning of what may become a stop string: nothing to show yet.
     const isShown = delta.text !== '' || delta.finish_reason !== null || returnTokenIds || logprobs !== null;
     if (!isShown) continue;
@@ -123,7 +128,7 @@ async function streamPrompt(
     const usage = continuousUsage ? usageOf(promptTokenIds.length, numTokens[index]!, cached) : null;
     const events = format.events(prompt * params.n + index, delta, !hasBegun[index], usage);
     hasBegun[index] = true;
-    if (!sse.write(events)) await sse.drained();
+    if (!sse.write(journal?.annotate(index, events) ?? events)) await sse.drained();
   }
   return { completionTokens: numTokens.reduce((sum, tokens) => sum + tokens, 0), cachedTokens };
 }

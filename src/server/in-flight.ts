@@ -8,7 +8,8 @@ import type { FastifyReply } from 'fastify';
 export class ClientGoneError extends Error {}
 
 export class InFlight {
-  readonly #controllers = new Set<AbortController>();
+  /** With the id of their request. */
+  readonly #controllers = new Map<AbortController, string>();
   readonly #waiting: (() => void)[] = [];
 
   get size(): number {
@@ -16,12 +17,12 @@ export class InFlight {
   }
 
   /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
-  open(reply: FastifyReply): AbortController {
+  open(reply: FastifyReply, requestId: string): AbortController {
     const controller = new AbortController();
     // One listener for each prompt of the request, by intention.
     setMaxListeners(0, controller.signal);
     const response = reply.raw;
-    this.#controllers.add(controller);
+    this.#controllers.set(controller, requestId);
     const close = (): void => {
       if (!response.writableFinished)
         controller.abort(new ClientGoneError('the client has closed the connection'));
@@ -35,7 +36,12 @@ export class InFlight {
   }
 
   abortAll(reason: Error): void {
-    for (const controller of this.#controllers) controller.abort(reason);
+    for (const controller of this.#controllers.keys()) controller.abort(reason);
+  }
+
+  /** The requests that came with this id. */
+  abort(requestId: string, reason: Error): void {
+    for (const [controller, id] of this.#controllers) if (id === requestId) controller.abort(reason);
   }
 
   /** Resolves true when nothing is in flight, false when that takes longer than `deadlineMs`. */

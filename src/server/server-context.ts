@@ -58,6 +58,11 @@ export class ServerContext {
     return this.#engine;
   }
 
+  /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
+  async deliverTransfers(deadlineMs: number): Promise<void> {
+    await this.#engine?.transfersDelivered(deadlineMs);
+  }
+
   /** The names that requests may give, the one that answers carry first. */
   modelNames(engine: InferenceEngine): readonly [string, ...string[]] {
     const [first, ...others] = this.options.servedModelNames;

@@ -10,6 +10,8 @@ import { bindError } from '../http/bind-error.ts';
 import { chatCompletionsRoute } from './routes/chat-completions.ts';
 import { completionsRoute } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
+import { kvTransferRoutes } from './routes/kv-transfer.ts';
+import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext } from './server-context.ts';
@@ -33,6 +35,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
   readonly showsCachedTokens?: boolean | undefined;
+  /** Adds the route by which a proxy cancels transfers. */
+  readonly exchangesKv?: boolean | undefined;
   /** Adds the routes of operators and tests. */
   readonly hasDevRoutes?: boolean | undefined;
 }
@@ -73,6 +77,8 @@ export class Server {
     completionsRoute(app, context);
     chatCompletionsRoute(app, context);
     statusRoutes(app, context);
+    metricsRoute(app, context);
+    if (options.exchangesKv) kvTransferRoutes(app, context);
     if (options.hasDevRoutes) devRoutes(app, context);
     try {
       await app.listen({
@@ -114,6 +120,7 @@ export class Server {
    * @returns how many requests had to be aborted.
    */
   async drain(deadlineMs: number): Promise<number> {
+    const end = performance.now() + deadlineMs;
     this.#context.startDraining();
     this.#app.server.close();
     const { inFlight } = this.#context;
@@ -125,6 +132,7 @@ export class Server {
       );
       await inFlight.idle(LAST_WORDS_MS);
     }
+    await this.#context.deliverTransfers(Math.max(0, end - performance.now()));
     await this.close();
     return numAborted;
   }

@@ -3,6 +3,7 @@
 
 import { z } from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-params.ts';
+import { streamResume } from './stream-resume.ts';
 
 const streamOptions = z.looseObject({
   include_usage: z.boolean().nullish(),
@@ -35,6 +36,7 @@ export const commonFields = {
   return_tokens_as_token_ids: z.boolean().nullish(),
   priority: z.int().nullish(),
   cache_salt: z.string().min(1, 'must not be empty').nullish(),
+  svc_resume: streamResume.nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
 } as const;
 

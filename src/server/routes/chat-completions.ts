@@ -16,6 +16,7 @@ import {
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
 import { parseBody } from '../protocol/parse-body.ts';
+import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling, renamed } from '../sampling-fields.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
@@ -49,6 +50,8 @@ async function readChat(
   const template = templateOf(engine);
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(1, params.n);
+  const proxied = readProxied(request, body);
+  checkResume(proxied, params.n);
   const messages = toChatMessages(body.messages);
   const text = renderPrompt(template, messages, body);
   const addSpecialTokens = body.add_special_tokens ?? false;
@@ -58,6 +61,7 @@ async function readChat(
       params,
       cacheSalt: body.cache_salt ?? null,
       priority: body.priority ?? 0,
+      ...instanceFields(proxied, 0, params.n),
     })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
@@ -71,6 +75,7 @@ async function readChat(
     isEchoOnly: false,
     beamSearch,
     returnTokenIds: body.return_token_ids ?? false,
+    keepsJournal: proxied.keepsJournal,
     ...reportFields(context, body),
   };
   const head = answerHead(context, engine, request, body, 'chatcmpl');

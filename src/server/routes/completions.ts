@@ -13,6 +13,7 @@ import {
 } from '../protocol/completion.ts';
 import { parseBody } from '../protocol/parse-body.ts';
 import type { PromptInput } from '../protocol/prompt.ts';
+import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling } from '../sampling-fields.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
@@ -46,13 +47,16 @@ async function readCompletion(
   checkCommonFields(context, engine, body, TABLES);
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(body.prompt.length, params.n);
+  const proxied = readProxied(request, body);
+  checkResume(proxied, body.prompt.length * params.n);
   const addSpecialTokens = body.add_special_tokens ?? true;
   const shared = { params, cacheSalt: body.cache_salt ?? null, priority: body.priority ?? 0 };
   const prompts = await Promise.all(
-    body.prompt.map((prompt) =>
+    body.prompt.map((prompt, index) =>
       engine.prepare({
         prompt: 'text' in prompt ? { text: prompt.text, addSpecialTokens } : prompt,
         ...shared,
+        ...instanceFields(proxied, index, params.n),
       }),
     ),
   );
@@ -64,6 +68,7 @@ async function readCompletion(
     isEchoOnly,
     beamSearch: isEchoOnly ? null : beamSearch,
     returnTokenIds: body.return_token_ids ?? engine.tokenizer === null,
+    keepsJournal: proxied.keepsJournal,
     ...reportFields(context, body),
   };
   const head = answerHead(context, engine, request, body, 'cmpl');

@@ -29,7 +29,7 @@ export async function answerGeneration(
   const { engine } = context;
   // A full server does not read what it cannot take.
   engine.checkRoom(1);
-  const controller = context.inFlight.open(reply);
+  const controller = context.inFlight.open(reply, request.id);
   const { signal } = controller;
   const deadline = startDeadline(context, controller);
   try {
@@ -110,7 +110,7 @@ export function answerHead(
 ): AnswerHead {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
   const base = hasOwnHeader ? request.id : (body.request_id ?? request.id);
-  const created = Math.floor(Date.now() / 1000);
+  const created = body.svc_resume?.created ?? Math.floor(Date.now() / 1000);
   return { id: `${prefix}-${base}`, created, model: context.modelNames(engine)[0] };
 }
 

@@ -1,0 +1,18 @@
+// POST /kv_transfer/cancel: a proxy says that nobody waits for a request any more, on whichever instance its KV blocks are.
+
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { CancelledError } from '../../errors.ts';
+import { parseBody } from '../protocol/parse-body.ts';
+import type { ServerContext } from '../server-context.ts';
+
+const cancelSchema = z.looseObject({ request_id: z.string().min(1).max(512) });
+
+export function kvTransferRoutes(app: FastifyInstance, context: ServerContext): void {
+  app.post('/kv_transfer/cancel', async (request) => {
+    const { request_id } = parseBody(cancelSchema, request.body);
+    context.inFlight.abort(request_id, new CancelledError('The request was cancelled by its proxy'));
+    context.engine.cancelTransfer(request_id);
+    return {};
+  });
+}

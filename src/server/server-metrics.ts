@@ -1,0 +1,113 @@
+// What one server counts, for GET /metrics: read from the engine when somebody asks. One registry a server.
+
+import { Counter, Gauge, Registry } from 'prom-client';
+import type { EngineStats, InferenceEngine } from '../engine/inference-engine.ts';
+
+type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
+type Read = (stats: EngineStats) => number;
+type ReadTransfer = (stats: KvTransfer) => number;
+
+const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
+  num_requests_running: ['Requests that the engine computes', ({ running }) => running],
+  num_requests_waiting: ['Requests that wait for a seat or for blocks', ({ waiting }) => waiting],
+  num_requests_loading: ['Requests that wait for KV blocks of other instances', ({ loading }) => loading],
+  kv_cache_usage_perc: [
+    'Used share of the KV blocks, 1 is all',
+    ({ freeBlocks, numBlocks }) => 1 - freeBlocks / numBlocks,
+  ],
+  kv_blocks_held: ['KV blocks that are kept for other instances', ({ heldBlocks }) => heldBlocks],
+};
+
+const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
+  prefix_cache_queries: ['Prompt tokens looked up in the prefix cache', (stats) => stats.prefixCacheQueries],
+  prefix_cache_hits: ['Prompt tokens found in the prefix cache', (stats) => stats.prefixCacheHits],
+  num_preemptions: ['Times that a request gave its blocks back', ({ preemptions }) => preemptions],
+  prompt_tokens: ['Tokens of prompts', ({ promptTokens }) => promptTokens],
+  generation_tokens: ['Tokens of answers', ({ generationTokens }) => generationTokens],
+};
+
+const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+  holding: ['Transfers whose blocks are kept for another instance', ({ send }) => send.holding],
+  areas: ['Transfers that have a place in the receive memory', ({ receive }) => receive.areas],
+  buffer_used_bytes: ['Used part of kv_buffer_size', ({ receive }) => receive.bufferUsedBytes],
+  pool_used_bytes: ['Used part of the overflow pool', ({ receive }) => receive.poolUsedBytes],
+  peers: ['Instances with which a connection is open', ({ peers }) => peers],
+};
+
+const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+  sent_bytes: ['Bytes of KV blocks sent', ({ send }) => send.bytes],
+  received_bytes: ['Bytes of KV blocks received', ({ receive }) => receive.bytes],
+  delivered: ['Transfers that the other instance has', ({ send }) => send.delivered],
+  expired: ['Transfers that nobody asked for in time', ({ send }) => send.expired],
+  cancelled: ['Transfers that were cancelled', ({ send }) => send.cancelled],
+  failed: ['Transfers that could not be sent', ({ send }) => send.failed],
+  pushed: ['Transfers that another instance pushed', ({ receive }) => receive.pushed],
+  pulled: ['Transfers that were pulled from another instance', ({ receive }) => receive.pulled],
+  via_buffer: ['Transfers received into the buffer', ({ receive }) => receive.viaBuffer],
+  via_pool: ['Transfers received into the overflow pool', ({ receive }) => receive.viaPool],
+  loaded_tokens: ['Prompt tokens that were not computed here', ({ receive }) => receive.loadedTokens],
+  corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptPieces],
+};
+
+/** A registry whose metrics carry the name of the model. */
+export function serverMetrics(engine: InferenceEngine, modelName: string): () => Promise<string> {
+  const registry = new Registry();
+  registry.setDefaultLabels({ model_name: modelName, engine: '0' });
+  const latest: { stats: EngineStats | null } = { stats: null };
+  const reader = (read: Read) => (): number => (latest.stats === null ? 0 : read(latest.stats));
+  for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
+  for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
+  if (engine.info.kvGeometry !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  return async () => {
+    latest.stats = await engine.stats();
+    return registry.metrics();
+  };
+}
+
+function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {
+  const reader = (read: ReadTransfer) => (): number => {
+    const stats = latest();
+    return stats === null ? 0 : read(stats);
+  };
+  for (const [name, [help, read]] of Object.entries(TRANSFER_GAUGES)) {
+    addGauge(registry, `kv_transfer_${name}`, help, reader(read));
+  }
+  for (const [name, [help, read]] of Object.entries(TRANSFER_COUNTERS)) {
+    addCounter(registry, `kv_transfer_${name}`, help, reader(read));
+  }
+  new Counter({
+    name: 'svc:kv_transfer_recomputed_total',
+    help: 'Prompts that were computed here after all, by reason',
+    labelNames: ['reason'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [reason, count] of Object.entries(latest()?.receive.recomputed ?? {}))
+        this.inc({ reason }, count);
+    },
+  });
+}
+
+function addGauge(registry: Registry, name: string, help: string, read: () => number): void {
+  new Gauge({
+    name: `svc:${name}`,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(read());
+    },
+  });
+}
+
+/** The engine counts; here the count is only shown. */
+function addCounter(registry: Registry, name: string, help: string, read: () => number): void {
+  new Counter({
+    name: `svc:${name}_total`,
+    help,
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(read());
+    },
+  });
+}
