@@ -1,0 +1,150 @@
+import { describe, expect, it } from 'vitest';
+import { expectedTokens, textOf } from '../helpers/light-answers.ts';
+import type { Trouble } from '../helpers/light-instance.ts';
+import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+
+closeAllAfterEach();
+
+const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const TEXT = textOf(expectedTokens(BODY, 0, 5));
+
+async function answerOf(proxy: TestProxy): Promise<string | undefined> {
+  return (await proxy.client.completions.create(BODY)).choices[0]?.text;
+}
+
+describe('a prefill instance that fails', () => {
+  it.each<Trouble>([
+    { at: 'request', does: 'reset' },
+    { at: 'request', does: 'die' },
+    { at: 'head', does: 'reset' },
+    { at: 'request', does: 500 },
+    { at: 'request', does: 503 },
+    { at: 'request', does: 429 },
+  ])('(%o) is replaced by another one, and both it and D are told', async (trouble) => {
+    const proxy = await TestProxy.start();
+    const [p1, p2, d] = await proxy.join('PPD');
+    p1?.troubles.push(trouble);
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect([p1?.requests.length, p2?.requests.length, d?.requests.length]).toEqual([1, 1, 1]);
+    expect(d?.requests[0]?.headers['x-request-id']).toBe(p2?.requests[0]?.headers['x-request-id']);
+    await eventually(() => d?.cancelled.length === 1);
+    expect(d?.cancelled).toEqual([p1?.requests[0]?.headers['x-request-id']]);
+    expect(await proxy.metric('retries_total', 'prefill')).toBe(1);
+  });
+
+  it('and has no replacement leaves the prompt to D', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    p?.troubles.push({ at: 'request', does: 500 });
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect(d?.requests[0]?.headers['x-request-id']).not.toContain('prefill_addr');
+  });
+
+  it('and is out of reach is asked no more until it says that it is there', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 5000, expiry: 10_000 } });
+    const [p1, p2] = await proxy.join('PPD');
+    p1?.die();
+    for (let round = 0; round < 4; round += 1) await answerOf(proxy);
+    expect(p2?.requests).toHaveLength(4);
+    expect(await proxy.metric('instance_failures_total')).toBe(1);
+  });
+});
+
+describe('a decode instance that fails before the first byte', () => {
+  it.each<Trouble>([
+    { at: 'request', does: 'reset' },
+    { at: 'request', does: 'die' },
+    { at: 'head', does: 'reset' },
+    { at: 'request', does: 500 },
+    { at: 'request', does: 503 },
+    { at: 'request', does: 429 },
+  ])('(%o) is replaced by another one under an id of its own', async (trouble) => {
+    const proxy = await TestProxy.start();
+    const [p, d1, d2] = await proxy.join('PDD');
+    d1?.troubles.push(trouble);
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 1]);
+    const ids = p?.requests.map(({ headers }) => headers['x-request-id']);
+    expect(ids).toEqual([d1, d2].map((d) => d?.requests[0]?.headers['x-request-id']));
+    await eventually(() => p?.cancelled.length === 1);
+    expect(p?.cancelled).toEqual([ids?.[0]]);
+    expect(await proxy.metric('retries_total', 'decode')).toBe(1);
+  });
+
+  it('is asked once more where it is the only one and has only lost the connection', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 'request', does: 'reset' });
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect(d?.requests).toHaveLength(2);
+  });
+
+  it('with a fault that the next one has too is believed', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDD');
+    for (const d of all) d.troubles.push({ at: 'request', does: 500 });
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect([answered.status, answered.headers.get('x-refused')]).toEqual([500, 'yes']);
+    expect(all.reduce((sum, { requests }) => sum + requests.length, 0)).toBe(2);
+  });
+
+  it('because it is full passes that on when all are', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDD');
+    for (const d of all) d.troubles.push({ at: 'request', does: 429 });
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect([answered.status, answered.headers.get('x-refused')]).toEqual([429, 'yes']);
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1]);
+  });
+
+  it('in a request that samples is replaced without another answer', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 'head', does: 'reset' });
+    await proxy.client.completions.create({ model: 'light', prompt: 'a' });
+    expect(d2?.requests[0]?.body.seed).toBe(d1?.requests[0]?.body.seed);
+  });
+
+  it('stuck until it is missed is replaced then', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 'request', does: 'stall' });
+    const asked = answerOf(proxy);
+    await eventually(() => d1?.requests.length === 1);
+    d1?.fallSilent();
+    expect(await asked).toBe(TEXT);
+    expect(d2?.requests).toHaveLength(1);
+  });
+});
+
+describe('without a decode instance', () => {
+  it('a request gets 503 with Retry-After and the error body of the protocol', async () => {
+    const proxy = await TestProxy.start();
+    await proxy.join('P');
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect(answered.status).toBe(503);
+    expect(Number(answered.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await answered.json()).toEqual({
+      error: { message: expect.stringContaining('decode'), type: expect.any(String), param: null, code: 503 },
+    });
+  });
+
+  it('the models are nobody’s to name', async () => {
+    const proxy = await TestProxy.start();
+    expect((await fetch(`${proxy.url}/v1/models`)).status).toBe(503);
+  });
+});
+
+describe('a request with a deadline', () => {
+  it('ends with 504 when that has passed, and the instance is let go', async () => {
+    const proxy = await TestProxy.start({ config: { requestTimeoutSeconds: 0.1 } });
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 'request', does: 'stall' });
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect(answered.status).toBe(504);
+    expect(await answered.json()).toMatchObject({
+      error: { message: expect.stringContaining('0.1 seconds') },
+    });
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+  });
+});

@@ -1,0 +1,165 @@
+import { describe, expect, it } from 'vitest';
+import { expectedTokens, textOf } from '../helpers/light-answers.ts';
+import type { Trouble } from '../helpers/light-instance.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
+
+closeAllAfterEach();
+
+const NUM_TOKENS = 12;
+const BODY = {
+  model: 'light',
+  prompt: 'Once upon a time',
+  max_tokens: NUM_TOKENS,
+  temperature: 0,
+  stream: true,
+  stream_options: { include_usage: true },
+};
+const CHAT = { ...BODY, prompt: undefined, messages: [{ role: 'user', content: 'Hi' }] };
+const ENDS = ['reset', 'die', 'cut', 'shutdown'] as const;
+
+interface Streamed {
+  readonly text: string;
+  readonly id: string;
+  readonly created: number;
+}
+
+/** The stream with the parts replaced that differ from one request to the next. */
+async function stream(proxy: TestProxy, body: object): Promise<Streamed> {
+  const path = 'messages' in body && body.messages ? '/v1/chat/completions' : '/v1/completions';
+  const raw = await (await proxy.post(path, body)).text();
+  const ids = new Set([...raw.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id));
+  const times = new Set([...raw.matchAll(/"created":(\d+)/g)].map(([, created]) => created));
+  expect([ids.size, times.size]).toEqual([1, 1]);
+  const [id = ''] = ids;
+  const [created = ''] = times;
+  return { text: raw.replaceAll(id, 'ID').replaceAll(created, '0'), id, created: Number(created) };
+}
+
+/** Events of one choice in order, as their bytes. */
+function eventsOf(text: string, choice: number): string[] {
+  return text.split('\n\n').filter((event) => event.includes(`"index":${choice},`));
+}
+
+describe('a stream whose instance fails in the middle', () => {
+  it.each([
+    ['completion', BODY],
+    ['chat', CHAT],
+  ])('goes on byte for byte (%s), at every cut and for every kind of end', async (_, body) => {
+    const proxy = await TestProxy.start();
+    await proxy.join('PD');
+    const { text: whole } = await stream(proxy, body);
+    for (let cut = 1; cut <= NUM_TOKENS + 1; cut += 1) {
+      const [broken] = await proxy.join('D', { about: { model: 'light' } });
+      const trouble: Trouble = { at: cut, does: ENDS[cut % ENDS.length]! };
+      broken?.troubles.push(trouble);
+      while (broken?.requests.length === 0) {
+        expect((await stream(proxy, body)).text, JSON.stringify(trouble)).toBe(whole);
+      }
+      await broken?.close();
+    }
+    expect(await proxy.metric('resumes_total')).toBe(NUM_TOKENS + 1);
+  });
+
+  it('goes on over one instance after the other', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const [index, d] of all.entries()) {
+      if (index < 5) d.troubles.push({ at: 2 * (index + 1), does: 'die' });
+    }
+    const { text } = await stream(proxy, BODY);
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 1, 1, 1]);
+    const ids = expectedTokens(BODY, 0, NUM_TOKENS);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(all[5]?.requests[0]?.body.svc_resume?.choices).toEqual([ids.slice(0, 10)]);
+  });
+
+  it('keeps its id and its time, and the new instance gets what was sent', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d1, d2] = await proxy.join('PDD');
+    d1?.troubles.push({ at: 4, does: 'reset' });
+    const { id, created } = await stream(proxy, BODY);
+    expect(p?.requests).toHaveLength(1);
+    expect(id).toBe(`cmpl-${d1?.requests[0]?.headers['x-request-id']}`);
+    expect(d2?.requests[0]?.headers['x-request-id']).toBe(d1?.requests[0]?.headers['x-request-id']);
+    expect(d2?.requests[0]?.body.svc_resume).toEqual({
+      created,
+      choices: [expectedTokens(BODY, 0, 4)],
+    });
+  });
+
+  it('goes on for each of many choices, in whatever order instances write them', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    const body = { ...BODY, n: 3, prompt: ['one', 'two'] };
+    d1?.troubles.push({ at: 23, does: 'reset' });
+    const { text } = await stream(proxy, body);
+    for (let choice = 0; choice < 6; choice += 1) {
+      const written = eventsOf(text, choice).map((event) => JSON.parse(event.slice('data: '.length)));
+      const texts = written.map(({ choices: [said] }) => said.text).join('');
+      expect(texts).toBe(textOf(expectedTokens(body, choice, NUM_TOKENS)));
+      expect(written.at(-1)?.choices[0].finish_reason).toBe('length');
+    }
+    expect(d2?.requests[0]?.body.svc_resume?.choices.flat()).toHaveLength(23);
+  });
+
+  it('that samples goes on as the same sample', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 5, does: 'reset' });
+    const { text } = await stream(proxy, { ...BODY, temperature: 1 });
+    const { seed } = d1?.requests[0]?.body ?? {};
+    expect(d2?.requests[0]?.body.seed).toBe(seed);
+    expect(
+      eventsOf(text, 0)
+        .map((event) => JSON.parse(event.slice(6)).choices[0].text)
+        .join(''),
+    ).toBe(textOf(expectedTokens({ ...BODY, seed }, 0, NUM_TOKENS)));
+  });
+
+  it('starts anew where nothing of it has come', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 'head', does: 'reset' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(d2?.requests[0]?.body.svc_resume).toBeUndefined();
+  });
+
+  it('without a word is given up when nothing has come for too long', async () => {
+    const proxy = await TestProxy.start({ deadlines: { streamSilence: 150 } });
+    const [d1] = await proxy.join('DD');
+    d1?.troubles.push({ at: 3, does: 'stall' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+  });
+
+  it('says so and ends where no other instance can go on', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 3, does: 'die' });
+    const raw = await (await proxy.post('/v1/completions', BODY)).text();
+    const events = raw.trimEnd().split('\n\n');
+    expect(events).toHaveLength(5);
+    expect(JSON.parse(events[3]!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
+    expect(events[4]).toBe('data: [DONE]');
+  });
+
+  it('is not continued by an instance of another model, nor of an instance that keeps no journal', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    const [other] = await proxy.join('D', { about: { model: 'other' } });
+    const [plain] = await proxy.join('D', { isPlain: true });
+    d?.troubles.push({ at: 3, does: 'die' });
+    expect(await (await proxy.post('/v1/completions', BODY)).text()).toContain('"error"');
+    expect([other?.requests.length, plain?.requests.length]).toEqual([0, 0]);
+    plain?.troubles.push({ at: 3, does: 'die' });
+    const [d2] = await proxy.join('D');
+    while (plain?.requests.length === 0) {
+      d2?.requests.splice(0);
+      other?.requests.splice(0);
+      const raw = await (await proxy.post('/v1/completions', { ...BODY, model: undefined })).text();
+      if (plain.requests.length > 0) expect(raw).toContain('"error"');
+    }
+    expect(d2?.requests).toHaveLength(0);
+  });
+});
