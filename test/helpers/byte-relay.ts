@@ -9,6 +9,7 @@ export class ByteRelay {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #incoming = new Set<Socket>();
+  #isPaused = false;
 
   private constructor(server: Server) {
     this.#server = server;
@@ -31,10 +32,12 @@ export class ByteRelay {
 
   /** Reads no more from the connecting side. */
   pause(): void {
+    this.#isPaused = true;
     for (const socket of this.#incoming) socket.pause();
   }
 
   resume(): void {
+    this.#isPaused = false;
     for (const socket of this.#incoming) socket.resume();
   }
 
@@ -53,6 +56,7 @@ export class ByteRelay {
     const outgoing = connect(Number(port), host);
     let offset = 0;
     this.#incoming.add(incoming);
+    if (this.#isPaused) incoming.pause();
     incoming.on('data', (bytes) => {
       outgoing.write(this.change(bytes, offset));
       offset += bytes.length;

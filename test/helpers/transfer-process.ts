@@ -2,6 +2,7 @@
 
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
@@ -60,6 +61,15 @@ export class TransferProcess {
 
   order(command: Command): void {
     this.#child.stdin.write(`${JSON.stringify(command)}\n`);
+  }
+
+  /** Resolves when none of its threads runs any more. */
+  async stop(): Promise<void> {
+    this.signal('SIGSTOP');
+    const tasks = `/proc/${this.pid}/task`;
+    await until(() =>
+      readdirSync(tasks).every((task) => /\) T /.test(readFileSync(`${tasks}/${task}/stat`, 'utf8'))),
+    );
   }
 
   signal(name: NodeJS.Signals): void {

@@ -283,7 +283,7 @@ it('finds that blocks were overwritten before the receiver had copied them out o
   p.fill(range(8), 1);
   const link = await p.link('shm', child.address('shm'));
   await child.obey({ do: 'receive', count: 8 });
-  child.signal('SIGSTOP');
+  await child.stop();
   p.engine.openSend(1, 8);
   p.engine.grant(1, link, 1n, 0);
   p.feed(1, 0, range(8));

@@ -34,7 +34,7 @@ Descriptor openSocket() {
   return socket;
 }
 
-class Shm : public Transport {
+class Shm final : public Transport {
  public:
   bool carriesPieces() const override { return false; }
 

@@ -48,7 +48,7 @@ Descriptor openSocket(int family) {
   return socket;
 }
 
-class Tcp : public Transport {
+class Tcp final : public Transport {
  public:
   bool carriesPieces() const override { return true; }
 

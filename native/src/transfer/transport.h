@@ -11,10 +11,9 @@
 
 namespace svc::transfer {
 
+/// There is one object of each kind, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
-  virtual ~Transport() = default;
-
   /// Pieces follow their frame; otherwise the receiver copies them out of the sender's memory.
   virtual bool carriesPieces() const = 0;
   /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
@@ -23,6 +22,9 @@ class Transport {
   virtual bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const = 0;
   /// Reads what there is of a hello, from its byte `have` on. @returns bytes read, 0 at the end, -1 with errno.
   virtual ssize_t receiveHello(int socket, Hello& hello, size_t have, Descriptor& memory) const = 0;
+
+ protected:
+  ~Transport() = default;
 };
 
 /// A place where peers connect to; `address` is what they are told.
