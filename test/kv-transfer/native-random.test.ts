@@ -1,0 +1,152 @@
+// Whatever order things happen in - steps, grants, cancels, cut links - what is loaded is what was computed.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { KINDS, type Kind, range, TransferNode } from '../helpers/transfer-node.ts';
+
+const NUM_TRANSFERS = 4;
+const BLOCKS = 6;
+const SHAPE = { layers: 3, blocks: NUM_TRANSFERS * BLOCKS, pieceBytes: 328 };
+const RECEIVE_SLOTS = 600;
+
+const Transfer = fc.nat(NUM_TRANSFERS - 1);
+const Target = { to: fc.nat(1), kind: fc.constantFrom(...KINDS) };
+const Feed = fc.record({
+  do: fc.constant('feed' as const),
+  transfers: fc.uniqueArray(Transfer, { minLength: 1 }),
+  count: fc.integer({ min: 1, max: 4 }),
+});
+const Op = fc.oneof(
+  Feed,
+  Feed,
+  fc.record({ do: fc.constant('grant' as const), transfer: Transfer, first: fc.nat(BLOCKS - 1), ...Target }),
+  fc.record({ do: fc.constant('cancel' as const), transfer: Transfer }),
+  fc.record({ do: fc.constant('closeReceive' as const), transfer: Transfer }),
+  fc.record({ do: fc.constant('cut' as const), ...Target }),
+  fc.record({ do: fc.constant('wait' as const) }),
+);
+type Op = typeof Op extends fc.Arbitrary<infer T> ? T : never;
+
+interface Sending {
+  readonly send: number;
+  readonly blocks: readonly number[];
+  numFed: number;
+  isCancelled: boolean;
+  /** Where it was granted last. */
+  receive: { readonly d: TransferNode; readonly ticket: bigint } | null;
+}
+
+/** One producer and two consumers, with everything that was begun. */
+class Play {
+  readonly p = new TransferNode(SHAPE);
+  readonly ds = [0, 1].map(() => new TransferNode(SHAPE, RECEIVE_SLOTS * SHAPE.layers * SHAPE.pieceBytes));
+  readonly #sendings: Sending[];
+  readonly #links = new Map<string, number>();
+  #numGrants = 0;
+
+  constructor(seed: number) {
+    this.p.fill(range(SHAPE.blocks), seed);
+    this.#sendings = range(NUM_TRANSFERS).map((send) => {
+      this.p.engine.openSend(send, BLOCKS);
+      const blocks = range(BLOCKS, send * BLOCKS);
+      return { send, blocks, numFed: 0, isCancelled: false, receive: null };
+    });
+  }
+
+  async do(op: Op): Promise<void> {
+    switch (op.do) {
+      case 'feed':
+        return this.#feed(op.transfers, op.count);
+      case 'grant':
+        return this.#grant(this.#sendings[op.transfer]!, op.to, op.kind, op.first);
+      case 'cancel':
+        return this.#cancel(this.#sendings[op.transfer]!);
+      case 'closeReceive':
+        return this.#closeReceive(this.#sendings[op.transfer]!);
+      case 'cut':
+        return this.#cut(op.to, op.kind);
+      case 'wait':
+        await sleep(1);
+    }
+  }
+
+  /** What was not cancelled is completed, from the beginning and over any link. */
+  async complete(): Promise<void> {
+    for (const sending of this.#sendings) {
+      if (sending.isCancelled) {
+        await this.p.event('sendClosed', ({ send }) => send === sending.send);
+        continue;
+      }
+      this.#grant(sending, sending.send % 2, sending.send < 2 ? 'shm' : 'tcp', 0);
+      this.#feed([sending.send], BLOCKS);
+      const { d, ticket } = sending.receive!;
+      await d.event('received', (event) => event.ticket === ticket);
+      expect(await d.load(ticket, sending.blocks)).toBe(true);
+      expect(d.read(sending.blocks).equals(this.p.read(sending.blocks))).toBe(true);
+    }
+    expect(this.ds.some((d) => d.has('corrupt'))).toBe(false);
+  }
+
+  close(): void {
+    for (const node of [this.p, ...this.ds]) node.close();
+  }
+
+  #feed(sends: readonly number[], count: number): void {
+    const entries = sends.flatMap((send) => {
+      const sending = this.#sendings[send]!;
+      const blocks = sending.blocks.slice(sending.numFed, sending.numFed + count);
+      const entry = [send, sending.numFed, blocks.length, ...blocks];
+      sending.numFed += blocks.length;
+      return entry;
+    });
+    this.p.memory.feedStep(Int32Array.from(entries));
+    for (const layer of range(SHAPE.layers)) this.p.memory.feedLayer(layer);
+  }
+
+  #grant(sending: Sending, to: number, kind: Kind, first: number): void {
+    if (sending.isCancelled) return;
+    this.#closeReceive(sending);
+    const d = this.ds[to]!;
+    const ticket = BigInt(this.#numGrants);
+    const count = BLOCKS - first;
+    d.receive(ticket, count, first, this.#numGrants * BLOCKS);
+    this.#numGrants += 1;
+    sending.receive = { d, ticket };
+    const name = `${kind} ${to}`;
+    const link = this.#links.get(name) ?? this.p.engine.connect(kind, d.address(kind), 2);
+    this.#links.set(name, link);
+    this.p.engine.grant(sending.send, link, ticket, first);
+  }
+
+  #cancel(sending: Sending): void {
+    if (!sending.isCancelled) this.p.engine.closeSend(sending.send);
+    sending.isCancelled = true;
+  }
+
+  #closeReceive(sending: Sending): void {
+    sending.receive?.d.engine.closeReceive(sending.receive.ticket);
+    sending.receive = null;
+  }
+
+  #cut(to: number, kind: Kind): void {
+    const link = this.#links.get(`${kind} ${to}`);
+    if (link !== undefined) this.p.engine.disconnect(link);
+    this.#links.delete(`${kind} ${to}`);
+  }
+}
+
+it('brings every transfer that is not cancelled to its end, bit for bit', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(Op, { maxLength: 60 }), fc.nat(1000), async (ops, seed) => {
+      const play = new Play(seed);
+      try {
+        for (const op of ops) await play.do(op);
+        await play.complete();
+      } finally {
+        play.close();
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
