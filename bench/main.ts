@@ -10,6 +10,7 @@ import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
+import { proxySection } from './proxy.ts';
 import { formatSection, type Section } from './report.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
@@ -26,6 +27,7 @@ const SECTIONS = {
   serve: serveSection,
   transfer: transferSection,
   disaggregated: disaggregatedSection,
+  proxy: proxySection,
   faults: faultSection,
   crowd: crowdSection,
 } as const;
