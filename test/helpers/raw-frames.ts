@@ -35,6 +35,8 @@ export interface RawFrame {
   readonly flags?: number;
   readonly checksum?: number;
   readonly pieceChecksum?: number;
+  /** Where the sender has all of them; TCP does not look at it. */
+  readonly sourceBlock?: number;
   readonly pieces: readonly Uint8Array[];
 }
 
@@ -48,6 +50,7 @@ export function rawFrame(frame: RawFrame): Buffer {
   head.writeUInt32LE(frame.flags ?? 0, 24);
   for (const [i, piece] of frame.pieces.entries()) {
     head.writeUInt32LE(frame.pieceChecksum ?? crc32c(piece), 32 + 8 * i);
+    head.writeUInt32LE(frame.sourceBlock ?? 0, 36 + 8 * i);
   }
   head.writeUInt32LE(frame.checksum ?? crc32c(head), 28);
   return Buffer.concat([head, ...frame.pieces]);
