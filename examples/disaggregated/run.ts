@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import OpenAI from 'openai';
 
-const SVC = fileURLToPath(new URL('cli/main.js', import.meta.resolve('svc')));
+/** What `svc` on the command line is. */
+const SVC = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 const START_DEADLINE_MS = 120_000;
 
 const words = process.argv.slice(2).filter((word) => word !== '--keep');
@@ -60,6 +61,8 @@ async function startInstance(role: 'kv_producer' | 'kv_consumer', discoveryPort:
 async function untilRegistered(url: string): Promise<void> {
   const deadline = Date.now() + START_DEADLINE_MS;
   while (Date.now() < deadline) {
+    if (processes.some(({ exitCode }) => exitCode !== null))
+      throw new Error('a process has ended: see above');
     const answer = await fetch(`${url}/instances`).catch(() => null);
     const list: { instances: unknown[] } = JSON.parse((await answer?.text()) ?? '{"instances": []}');
     if (list.instances.length === numProducers + numConsumers) return;

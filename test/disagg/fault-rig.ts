@@ -2,6 +2,7 @@
 // producers and two consumers, each a process of its own; all that they say to each other passes a wiretap.
 
 import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
@@ -15,10 +16,12 @@ import { spawnLights } from './spawn-lights.ts';
 
 export const PROCESS_FAULTS = ['kill', 'stop'] as const;
 export const LINK_FAULTS = ['reset', 'flip', 'half-open'] as const;
+/** Steps that two instances take once only. */
+const FIRST_STEPS = ['hello', 'welcome', 'link'];
 export const STEPS: Readonly<Record<SendType, readonly string[]>> = {
-  PUT_ASYNC: ['hello', 'welcome', 'reserve', 'granted', 'data', 'received'],
-  PUT: ['hello', 'welcome', 'reserve', 'granted', 'data', 'received'],
-  GET: ['hello', 'welcome', 'pull', 'pulled', 'data', 'received'],
+  PUT_ASYNC: ['hello', 'welcome', 'reserve', 'granted', 'link', 'data', 'received'],
+  PUT: ['hello', 'welcome', 'reserve', 'granted', 'link', 'data', 'received'],
+  GET: ['hello', 'welcome', 'pull', 'pulled', 'link', 'data', 'received'],
 };
 
 export interface Scenario {
@@ -119,6 +122,7 @@ export class FaultRig {
 
   /** Runs requests, puts the fault in at its step, and sees to it that the next scenario finds everything whole. */
   async run({ fault, side, step }: Scenario): Promise<Outcome> {
+    if (FIRST_STEPS.includes(step)) await this.#killAll();
     await this.#refill();
     const victim = this.#lights.find(({ role }) => role === (side === 'P' ? 'kv_producer' : 'kv_consumer'))!;
     let hasHappened = false;
@@ -152,6 +156,12 @@ export class FaultRig {
     for (const { child } of this.#lights) child.kill('SIGKILL');
     await this.#proxy.stop();
     await this.#tap.close();
+  }
+
+  async #killAll(): Promise<void> {
+    const exits = this.#alive().map(({ child }) => once(child, 'exit'));
+    for (const { child } of this.#lights) child.kill('SIGKILL');
+    await Promise.all(exits);
   }
 
   #put(fault: Scenario['fault'], victim: Light): void {

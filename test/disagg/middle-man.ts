@@ -22,7 +22,7 @@ export class Wiretap {
   fault: LinkFault = 'none';
   /** Control messages are swallowed from now on. */
   isControlCut = false;
-  /** Called with the name of each step, before it happens: the type of a message, or `data`. */
+  /** Called with the name of each step, before it happens: the type of a message, `link` or `data`. */
   onStep: (step: string) => void = () => {};
   readonly #doors: ControlDoor[] = [];
   readonly #relays = new Map<string, DataRelay>();
@@ -152,8 +152,10 @@ class DataRelay {
     }
     inbound.on('close', () => outbound.destroy());
     outbound.on('close', () => inbound.destroy());
+    let hasGreeted = false;
     inbound.on('data', (bytes) => {
-      tap.onStep('data');
+      tap.onStep(hasGreeted ? 'data' : 'link');
+      hasGreeted = true;
       if (tap.fault === 'half-open') return;
       if (tap.fault === 'reset') {
         inbound.resetAndDestroy();
