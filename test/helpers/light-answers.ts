@@ -97,25 +97,23 @@ export class LightAnswer {
 
   /** Choices take turns; each one's own events are always the same. */
   *events(): Generator<LightEvent> {
-    const queues = this.choices.map((ids, choice) => this.#ofChoice(choice, ids));
-    for (
-      let step = this.#traits.turn;
-      queues.some((queue) => queue.length > 0);
-      step += 1 + this.#traits.turn
-    ) {
-      const open = queues.filter((queue) => queue.length > 0);
-      yield open[step % open.length]!.shift()!;
+    let open = this.choices.map((ids, choice) => this.#ofChoice(choice, ids));
+    for (let step = this.#traits.turn; open.length > 0; step += 1 + this.#traits.turn) {
+      const at = step % open.length;
+      const next = open[at]!.next();
+      if (next.done === true) open = open.filter((_, index) => index !== at);
+      else yield next.value;
     }
     if (this.#body.stream_options?.include_usage !== true) return;
     yield { journal: null, data: JSON.stringify({ ...this.#head(true), choices: [], usage: this.#usage() }) };
   }
 
-  #ofChoice(choice: number, ids: readonly number[]): LightEvent[] {
-    const events = ids.map((id, index) =>
-      this.#event(choice, [id], { content: textOf([id]) }, index === ids.length - 1 ? 'length' : null),
-    );
-    if (!this.#traits.isChat) return events;
-    return [this.#event(choice, [], { role: 'assistant', content: '' }, null), ...events];
+  *#ofChoice(choice: number, ids: readonly number[]): Generator<LightEvent> {
+    if (this.#traits.isChat) yield this.#event(choice, [], { role: 'assistant', content: '' }, null);
+    for (const [index, id] of ids.entries()) {
+      const finish = index === ids.length - 1 ? 'length' : null;
+      yield this.#event(choice, [id], { content: textOf([id]) }, finish);
+    }
   }
 
   #event(

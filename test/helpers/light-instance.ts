@@ -1,8 +1,8 @@
 // An instance of the proxy's protocol without an engine: it registers, answers, keeps the journal of streams, continues
 // those of others, and gets into trouble at the moment that a test names. Many fit into one process.
 
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dealer } from 'zeromq';
@@ -61,6 +61,7 @@ export class LightInstance {
   readonly cancelled: string[] = [];
   /** The next request gets the first one. */
   readonly troubles: Trouble[] = [];
+  readonly port: number;
   readonly #options: LightInstanceOptions;
   readonly #server: Server;
   readonly #number = numStarted++;
@@ -73,9 +74,11 @@ export class LightInstance {
   private constructor(server: Server, options: LightInstanceOptions) {
     this.#server = server;
     this.#options = options;
+    const address = server.address();
+    this.port = typeof address === 'object' && address !== null ? address.port : 0;
     const { type, discovery, isPlain = false, secret, about, heartbeatMs = 50 } = options;
-    // Nobody listens there: the light ones hand over no blocks.
-    const zmqAddress = `127.0.0.1:${20_000 + (this.#number % 10_000)}`;
+    // Nobody listens there: light ones hand over no blocks.
+    const zmqAddress = `127.0.0.2:${this.port}`;
     const addresses = { type, http_address: this.httpAddress, zmq_address: zmqAddress } as const;
     this.#about = isPlain
       ? { ...addresses, ...about }
@@ -101,11 +104,6 @@ export class LightInstance {
     await new Promise<void>((resolve) => server.listen(options.httpPort ?? 0, '127.0.0.1', resolve));
     const instance = new LightInstance(server, options);
     return instance;
-  }
-
-  get port(): number {
-    const { port } = this.#server.address() as AddressInfo;
-    return port;
   }
 
   get httpAddress(): string {
@@ -225,7 +223,8 @@ export class LightInstance {
       if (response.destroyed) return;
       const comment =
         hasJournal && journal !== null ? `: ${journal.choice} ${journal.tokenIds.join()}\n` : '';
-      response.write(`${comment}data: ${data}\n\n`);
+      const isTaken = response.write(`${comment}data: ${data}\n\n`);
+      if (!isTaken) await Promise.race([once(response, 'drain'), once(response, 'close')]);
       numEvents += 1;
       if (trouble.at === numEvents) return this.#befall(trouble, response);
     }

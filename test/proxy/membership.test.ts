@@ -1,0 +1,167 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { encode } from '@msgpack/msgpack';
+import { describe, expect, it } from 'vitest';
+import { Dealer } from 'zeromq';
+import { ConfigError } from '../../src/errors.ts';
+import { zmqContext } from '../../src/kv-transfer/p2p/zmq-context.ts';
+import { LightInstance } from '../helpers/light-instance.ts';
+import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+
+closeAllAfterEach();
+
+const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const SECRET = 'a secret of enough characters';
+
+/** Sends messages as instances of the existing protocol do. */
+async function say(proxy: TestProxy, identity: string, ...messages: Uint8Array[][]): Promise<void> {
+  const socket = new Dealer({ context: zmqContext(), routingId: identity, linger: 500 });
+  socket.connect(`tcp://${proxy.server.discoveryAddress}`);
+  for (const frames of messages) await socket.send(frames);
+  socket.close();
+}
+
+describe('an instance', () => {
+  it('registers with the three keys of the existing protocol', async () => {
+    const proxy = await TestProxy.start();
+    const zmq_address = '127.0.0.1:21001';
+    await say(proxy, zmq_address, [encode({ type: 'P', http_address: '127.0.0.1:20003', zmq_address })]);
+    await eventually(async () => (await proxy.instances()).length === 1);
+    expect(await proxy.instances()).toEqual([
+      expect.objectContaining({ type: 'P', http_address: '127.0.0.1:20003', zmq_address, state: 'ready' }),
+    ]);
+  });
+
+  it('that registers with rubbish is counted and not listed', async () => {
+    const proxy = await TestProxy.start();
+    const zmq_address = '127.0.0.1:21002';
+    const http_address = '127.0.0.1:20004';
+    const good = encode({ type: 'D', http_address, zmq_address });
+    await say(
+      proxy,
+      zmq_address,
+      [encode({ type: 'X', http_address, zmq_address })],
+      [encode({ type: 'D', http_address: 'nowhere', zmq_address })],
+      [encode([1, 2])],
+      [Buffer.from('\xc1 no msgpack')],
+      [good, good],
+    );
+    await say(proxy, '127.0.0.1:9', [good]);
+    await eventually(async () => (await proxy.metric('registrations_refused_total')) === 6);
+    expect(await proxy.instances()).toEqual([]);
+  });
+
+  it('joins while requests run, and takes its turn', async () => {
+    const proxy = await TestProxy.start();
+    const [d1] = await proxy.join('D');
+    for (let round = 0; round < 4; round += 1) await proxy.client.completions.create(BODY);
+    const [d2] = await proxy.join('D');
+    for (let round = 0; round < 4; round += 1) await proxy.client.completions.create(BODY);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([6, 2]);
+  });
+
+  it('that drains finishes what it has and gets nothing new', async () => {
+    const proxy = await TestProxy.start();
+    const [d1] = await proxy.join('D', { tokenMs: 30 });
+    const [d2] = await proxy.join('D');
+    const stream = await proxy.client.completions.create({ ...BODY, stream: true });
+    d1?.drain();
+    await proxy.untilState(d1!, 'draining');
+    for (let round = 0; round < 3; round += 1) await proxy.client.completions.create(BODY);
+    let numEvents = 0;
+    for await (const _ of stream) numEvents += 1;
+    expect(numEvents).toBe(5);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 3]);
+    expect(await proxy.metric('resumes_total')).toBe(0);
+  });
+
+  it('that says goodbye is gone at once, one that falls silent when it is missed', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 300, expiry: 600 } });
+    const [d1, d2] = await proxy.join('DD');
+    await d1?.close();
+    await proxy.untilState(d1!, 'gone');
+    expect(await proxy.stateOf(d2!)).toBe('ready');
+    const silentAt = Date.now();
+    d2?.fallSilent();
+    await proxy.untilState(d2!, 'gone');
+    expect(Date.now() - silentAt).toBeGreaterThan(400);
+    expect((await fetch(`${proxy.url}/health`)).status).toBe(503);
+    await eventually(async () => (await proxy.instances()).length === 0);
+  });
+
+  it('that is late is asked only where nobody else is there', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 200, expiry: 60_000 } });
+    const [d1] = await proxy.join('D');
+    d1?.fallSilent();
+    await eventually(async () => (await proxy.instances())[0]?.is_suspect === true);
+    await proxy.client.completions.create(BODY);
+    expect(d1?.requests).toHaveLength(1);
+    const [d2] = await proxy.join('D');
+    for (let round = 0; round < 4; round += 1) await proxy.client.completions.create(BODY);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 4]);
+  });
+
+  it('that comes back keeps its turn and is another run', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    const httpPort = d1?.port ?? 0;
+    await d1?.close();
+    const [back] = await proxy.join('D', { httpPort });
+    expect((await proxy.instances()).map(({ http_address }) => http_address)).toEqual([
+      back?.httpAddress,
+      d2?.httpAddress,
+    ]);
+    for (let round = 0; round < 4; round += 1) await proxy.client.completions.create(BODY);
+    expect([back?.requests.length, d2?.requests.length]).toEqual([2, 2]);
+  });
+
+  it('killed without a word loses no request', async () => {
+    const proxy = await TestProxy.start();
+    const children = [await spawnInstance(proxy), await spawnInstance(proxy), await spawnInstance(proxy)];
+    await eventually(async () => (await proxy.instances()).length === 3, 20_000);
+    const asked = Array.from({ length: 30 }, async (_, index) => {
+      const isStream = index % 2 === 0;
+      const body = { ...BODY, max_tokens: 40, prompt: `prompt ${index}`, stream: isStream };
+      const answered = await proxy.post('/v1/completions', body);
+      return [answered.status, (await answered.text()).includes('"error"')];
+    });
+    await sleep(100);
+    for (const child of children.slice(1)) child.kill('SIGKILL');
+    expect(await Promise.all(asked)).toEqual(asked.map(() => [200, false]));
+    expect(await proxy.metric('resumes_total')).toBeGreaterThan(0);
+    children[0]?.kill('SIGKILL');
+  });
+});
+
+async function spawnInstance({ server }: TestProxy): Promise<ChildProcess> {
+  const options = JSON.stringify({ type: 'D', discovery: server.discoveryAddress, tokenMs: 5 });
+  const args = ['--import', 'tsx', 'test/helpers/light-instance-process.ts', options];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(child.stdout!, 'data');
+  return child;
+}
+
+describe('with a secret', () => {
+  it('only those that know it are heard', async () => {
+    const proxy = await TestProxy.start({ config: { secret: SECRET } });
+    await proxy.join('D', { secret: SECRET });
+    const zmq_address = '127.0.0.1:21003';
+    await say(proxy, zmq_address, [encode({ type: 'D', http_address: '127.0.0.1:20005', zmq_address })]);
+    const discovery = proxy.server.discoveryAddress;
+    const stranger = await LightInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
+    await sleep(500);
+    expect(await proxy.instances()).toHaveLength(1);
+    await stranger.close();
+  });
+});
+
+describe('the discovery port', () => {
+  it('that is in use is named with the option to change', async () => {
+    const proxy = await TestProxy.start();
+    const discoveryPort = Number(proxy.server.discoveryAddress.split(':')[1]);
+    const second = TestProxy.start({ config: { discoveryPort } });
+    await expect(second).rejects.toBeInstanceOf(ConfigError);
+    await expect(second).rejects.toThrow(/--discovery-port/);
+  });
+});

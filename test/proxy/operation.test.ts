@@ -1,0 +1,211 @@
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import OpenAI from 'openai';
+import { describe, expect, it } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+
+closeAllAfterEach();
+
+const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const LONG = { ...BODY, max_tokens: 1000 };
+
+describe('a client that hangs up', () => {
+  it('in the middle of a stream ends it at the instance, which is told with P to forget the transfer', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD', { tokenMs: 5 });
+    const stream = await proxy.client.completions.create({ ...LONG, stream: true });
+    for await (const _ of stream) break;
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    const id = d?.requests[0]?.headers['x-request-id'];
+    await eventually(() => p?.cancelled.length === 1 && d?.cancelled.length === 1);
+    expect([p?.cancelled, d?.cancelled]).toEqual([[id], [id]]);
+    await eventually(async () => (await proxy.metric('requests_total', '499')) === 1);
+    expect(await proxy.metric('requests_in_flight')).toBe(0);
+    expect(await proxy.metric('instance_failures_total')).toBe(0);
+  });
+
+  it.each(['P', 'D'] as const)('while %s computes ends that', async (type) => {
+    const proxy = await TestProxy.start();
+    const joined = await proxy.join('PD');
+    const stuck = joined[type === 'P' ? 0 : 1];
+    stuck?.troubles.push({ at: 'request', does: 'stall' });
+    const controller = new AbortController();
+    const asked = proxy.client.completions.create(BODY, { signal: controller.signal });
+    await eventually(() => stuck?.requests.length === 1);
+    controller.abort();
+    await expect(asked).rejects.toThrow('aborted');
+    await eventually(() => stuck?.requests[0]?.wasAborted === true);
+    await eventually(() => joined.every(({ cancelled }) => cancelled.length === 1));
+    if (type === 'P') expect(joined[1]?.requests).toHaveLength(0);
+  });
+
+  it('by its socket alone is noticed', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { tokenMs: 5 });
+    const body = JSON.stringify({ ...LONG, stream: true });
+    const socket = connect(proxy.server.port, '127.0.0.1');
+    socket.write(
+      `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
+    await eventually(() => d?.requests.length === 1);
+    socket.destroy();
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await eventually(() => proxy.server.numInFlight === 0);
+  });
+
+  it('or takes nothing for too long is cut off', async () => {
+    const proxy = await TestProxy.start({ deadlines: { slowClient: 200 } });
+    const [d] = await proxy.join('D');
+    const body = JSON.stringify({ ...BODY, max_tokens: 1_000_000, stream: true });
+    const socket = connect(proxy.server.port, '127.0.0.1').pause();
+    socket.write(
+      `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
+    await eventually(() => d?.requests.length === 1);
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    expect(proxy.server.numInFlight).toBe(0);
+    socket.destroy();
+  });
+});
+
+describe('a proxy with keys', () => {
+  it('lets in who has one, and shows instances its own', async () => {
+    const config = { apiKeys: ['of the client'] };
+    const proxy = await TestProxy.start({ config, instanceKey: 'of the instances' });
+    const [p, d] = await proxy.join('PD', { apiKey: 'of the instances' });
+    await proxy.client.completions.create(BODY);
+    expect([p, d].map((it) => it?.requests[0]?.headers.authorization)).toEqual([
+      'Bearer of the instances',
+      'Bearer of the instances',
+    ]);
+    const stranger = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: 'another', maxRetries: 0 });
+    await expect(stranger.completions.create(BODY)).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
+    await expect(stranger.models.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
+    expect(d?.requests).toHaveLength(1);
+  });
+
+  it('hands on what the client shows where it has none of its own', async () => {
+    const proxy = await TestProxy.start({ instanceKey: 'unused' });
+    await proxy.join('PD', { apiKey: 'of the client' });
+    const client = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: 'of the client', maxRetries: 0 });
+    expect((await client.completions.create(BODY)).choices).toHaveLength(1);
+    await expect(proxy.client.completions.create(BODY)).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
+  });
+});
+
+describe('a proxy that is asked to stop', () => {
+  it('finishes what is in flight and takes nothing new', async () => {
+    const proxy = await TestProxy.start();
+    await proxy.join('D', { tokenMs: 20 });
+    const stream = await proxy.client.completions.create({ ...BODY, max_tokens: 10, stream: true });
+    const drained = proxy.server.drain(10_000);
+    let numEvents = 0;
+    for await (const _ of stream) numEvents += 1;
+    expect(numEvents).toBe(10);
+    expect(await drained).toBe(0);
+    await expect(proxy.client.completions.create(BODY)).rejects.toBeInstanceOf(OpenAI.APIConnectionError);
+  });
+
+  it('tells those that it cannot wait for', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { tokenMs: 20 });
+    const streamed = await proxy.post('/v1/completions', { ...LONG, stream: true });
+    d?.troubles.push({ at: 'request', does: 'stall' });
+    const whole = proxy.post('/v1/completions', BODY);
+    await eventually(() => d?.requests.length === 2);
+    expect(await proxy.server.drain(100)).toBe(2);
+    const events = (await streamed.text()).trimEnd().split('\n\n');
+    expect(events.at(-2)).toContain('shutting down');
+    expect(events.at(-1)).toBe('data: [DONE]');
+    expect((await whole).status).toBe(503);
+    await eventually(() => d?.requests.every(({ wasAborted }) => wasAborted) === true);
+  });
+});
+
+describe('a proxy', () => {
+  it('takes no more requests at a time than it may', async () => {
+    const proxy = await TestProxy.start({ config: { maxInFlight: 1 } });
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 'request', does: 'stall' });
+    const first = proxy.post('/v1/completions', BODY).catch(() => null);
+    await eventually(() => proxy.server.numInFlight === 1);
+    const second = await proxy.post('/v1/completions', BODY);
+    expect([second.status, second.headers.get('retry-after')]).toEqual([429, expect.any(String)]);
+    await proxy.server.close();
+    await first;
+  });
+
+  it('says how it is', async () => {
+    const proxy = await TestProxy.start();
+    const empty = await fetch(`${proxy.url}/health`);
+    expect([empty.status, await empty.json()]).toEqual([
+      503,
+      expect.objectContaining({ prefill: 0, decode: 0 }),
+    ]);
+    await proxy.join('PPD');
+    const health = await fetch(`${proxy.url}/health`);
+    expect([health.status, await health.json()]).toEqual([200, { status: 'ok', prefill: 2, decode: 1 }]);
+    expect(await (await fetch(`${proxy.url}/version`)).json()).toEqual({ version: '9.9.9' });
+    expect((await proxy.client.models.list()).data.map(({ id }) => id)).toEqual(['light']);
+    expect((await fetch(`${proxy.url}/v1/nothing`)).status).toBe(404);
+    expect((await fetch(`${proxy.url}/v1/completions`)).status).toBe(405);
+  });
+
+  it('counts what it does', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    await proxy.client.completions.create(BODY);
+    d?.troubles.push({ at: 'request', does: 400 });
+    await proxy.post('/v1/completions', BODY);
+    await eventually(async () => (await proxy.metric('requests_total')) === 2);
+    expect(await proxy.metric('requests_total', 'status="400"')).toBe(1);
+    expect(await proxy.metric('instance_requests_total', p?.httpAddress)).toBe(2);
+    expect(await proxy.metric('instance_requests_total', d?.httpAddress)).toBe(2);
+    expect(await proxy.metric('instances', 'type="P",state="ready"')).toBe(1);
+    expect(await proxy.metric('time_to_first_byte_seconds_count')).toBe(2);
+    expect(await proxy.metric('leg_seconds_count', 'prefill')).toBe(2);
+  });
+
+  it('shows its instances on a page that needs nothing from elsewhere', async () => {
+    const proxy = await TestProxy.start();
+    const answered = await fetch(proxy.url);
+    expect(answered.headers.get('content-type')).toContain('text/html');
+    const page = await answered.text();
+    expect(page).toContain("fetch('instances')");
+    expect(page).not.toMatch(/\b(src|href)=|@import|url\(/);
+  });
+
+  it('lists the transfers that it led through', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    await proxy.client.completions.create(BODY);
+    const { transfers } = (await (await fetch(`${proxy.url}/instances`)).json()) as { transfers: unknown };
+    expect(transfers).toEqual([
+      {
+        prefill: p?.httpAddress,
+        decode: d?.httpAddress,
+        at: expect.any(Number),
+        milliseconds: expect.any(Number),
+      },
+    ]);
+  });
+
+  it('says which port is in use', async () => {
+    const proxy = await TestProxy.start();
+    const second = TestProxy.start({ config: { port: proxy.server.port } });
+    await expect(second).rejects.toBeInstanceOf(ConfigError);
+    await expect(second).rejects.toThrow(/choose another --port/);
+  });
+
+  it('closes with nothing left under way', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { tokenMs: 5 });
+    const asked = proxy.post('/v1/completions', { ...LONG, stream: true });
+    await asked;
+    await proxy.server.close();
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await sleep(1);
+    expect(proxy.server.numInFlight).toBe(0);
+  });
+});
