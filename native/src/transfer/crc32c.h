@@ -1,31 +1,48 @@
-// CRC-32C (Castagnoli), the checksum of pieces and frames: by the processor's instruction where it has one.
+// CRC-32C (Castagnoli), the checksum of pieces and frames: by what the processor has for it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace svc::transfer {
+
+/// Ways to compute the same: tables, the CRC instruction, or wide carry-less products.
+enum class CrcMethod { Portable, Sse42, Avx512 };
+
+CrcMethod bestCrcMethod();
 
 /// CRC-32C of `size` bytes, the usual one: reflected, all ones before and after.
 uint32_t crc32c(const void* data, size_t size);
 
-/// The same for many pieces of one size, about three times as fast: three parts of a piece are summed side by side.
+/// A way to sum pieces of one size; see crc32c_sse42.cc and crc32c_avx512.cc.
+class PieceSummer {
+ public:
+  virtual ~PieceSummer() = default;
+  /// Bytes at the front of a piece that it sums.
+  virtual size_t bytes() const = 0;
+  /// Their sum, after a sum of all ones.
+  virtual uint32_t sum(const unsigned char* from) const = 0;
+  /// The same, and copies them past the caches, reading each once. `to` lies on a line of the cache.
+  virtual uint32_t copy(unsigned char* to, const unsigned char* from) const = 0;
+};
+
+/// CRC-32C of many pieces of one size, several times as fast.
 class PieceChecksum {
  public:
-  explicit PieceChecksum(size_t bytes);
+  explicit PieceChecksum(size_t bytes, CrcMethod method = bestCrcMethod());
   uint32_t operator()(const void* piece) const;
-  /// Copies `piece` to `to`, past the caches, and sums what it writes, even where `piece` changes meanwhile.
+  /// Copies `piece` to `to` and sums what it writes, even where `piece` changes meanwhile.
   uint32_t copy(void* to, const void* piece) const;
 
  private:
-  uint32_t join(const std::array<uint64_t, 3>& sums, const void* rest) const;
+  uint32_t addRest(uint32_t sum, const unsigned char* piece) const;
 
   size_t bytes_;
-  /// Words of 8 bytes in each part.
-  size_t words_;
-  /// What appending one and two parts of zeros multiplies a sum by.
-  uint32_t shiftOne_, shiftTwo_;
+  CrcMethod method_;
+  /// Null where the method has no faster way for this size.
+  std::unique_ptr<const PieceSummer> summer_;
 };
 
 }  // namespace svc::transfer

@@ -162,7 +162,11 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) c
   writing.parts.push_back(part(writing.head.data(), writing.head.size()));
   if (transport.carriesPieces()) {
     for (const uint32_t block : writing.portion.blocks) {
-      writing.parts.push_back(part(memory.piece(writing.portion.layer, block), memory.pieceBytes));
+      char* const piece = memory.piece(writing.portion.layer, block);
+      iovec& last = writing.parts.back();
+      // Blocks that lie behind each other leave as one.
+      if (static_cast<char*>(last.iov_base) + last.iov_len == piece) last.iov_len += memory.pieceBytes;
+      else writing.parts.push_back(part(piece, memory.pieceBytes));
     }
   }
   return writing;

@@ -1,0 +1,35 @@
+// Numbers modulo the polynomial 0x1EDC6F41, reflected: the highest bit is the power 0. That a sum followed by zeros is a
+// product with a power of x joins sums of parts (the arithmetic is that of zlib's crc32_combine).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace svc::transfer {
+
+constexpr uint32_t kPolynomial = 0x82F63B78;
+/// Of the caches: parts begin with one, so that each is written by one.
+constexpr size_t kLine = 64;
+/// Memory is asked for so many bytes ahead, beyond the end of a piece too, where the next one often is: twice as fast.
+constexpr size_t kAhead = 4096;
+
+constexpr uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+/// x to the power of 8 * bytes.
+constexpr uint32_t shiftBy(size_t bytes) {
+  uint32_t result = 0x80000000, power = 0x00800000;
+  for (; bytes != 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) result = multiply(power, result);
+    power = multiply(power, power);
+  }
+  return result;
+}
+
+}  // namespace svc::transfer

@@ -1,0 +1,17 @@
+// The faster ways to sum pieces, where the processor has them; null for pieces that are too small.
+#pragma once
+
+#include <memory>
+
+#include "transfer/crc32c.h"
+
+namespace svc::transfer {
+
+bool hasSse42();
+bool hasAvx512();
+/// `sum` goes on over `size` bytes, by the CRC instruction.
+uint32_t updateSse42(uint32_t sum, const unsigned char* bytes, size_t size);
+std::unique_ptr<const PieceSummer> makeSse42Summer(size_t pieceBytes);
+std::unique_ptr<const PieceSummer> makeAvx512Summer(size_t pieceBytes);
+
+}  // namespace svc::transfer
