@@ -3,6 +3,7 @@
 // receive-areas.ts has the room, sample-loads.ts the sequences that want the blocks.
 
 import type { RecomputeReason, RequestTransfer, TransferNotice, TransferOrder } from '../connector.ts';
+import type { TransferId } from '../request-id.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
@@ -12,7 +13,9 @@ import { ReceiveAreas } from './receive-areas.ts';
 import type { ReceiveMemory } from './receive-memory.ts';
 import { ReceiveStats } from './receive-stats.ts';
 import { type OpenArea, ReceiveTransfer } from './receive-transfer.ts';
+import { RecentKeys } from './recent-keys.ts';
 import { SampleLoads } from './sample-loads.ts';
+import { idOfKey, isKeyOf } from './transfer-key.ts';
 
 export interface DecodeSideOptions {
   readonly mover: BlockMover;
@@ -45,6 +48,7 @@ export class DecodeSide {
   readonly #loads: SampleLoads;
   readonly #byKey = new Map<string, ReceiveTransfer>();
   readonly #waiting = new Set<ReceiveTransfer>();
+  readonly #ended = new RecentKeys();
 
   constructor(options: DecodeSideOptions) {
     const { mover, memory, order, blockSize } = options;
@@ -56,7 +60,10 @@ export class DecodeSide {
         this.stats.loadedTokens += numTokens;
       },
       onCorrupt: (transfer) => this.#corruptInMemory(transfer),
-      onDone: (transfer) => this.#forget(transfer, transfer.failure === null),
+      onDone: (transfer) => {
+        this.#ended.add(transfer.key);
+        this.#forget(transfer, transfer.failure === null);
+      },
     });
   }
 
@@ -75,6 +82,7 @@ export class DecodeSide {
       this.discard(wanted.key, wanted.address);
       return null;
     }
+    this.#ended.delete(wanted.key);
     const transfer = known ?? new ReceiveTransfer(wanted, 'pulling');
     transfer.isClaimed = true;
     transfer.claimedAt = Date.now();
@@ -93,6 +101,7 @@ export class DecodeSide {
 
   /** Frees what came for this key and was not claimed, and lets P free it. */
   discard(key: string, address: string): void {
+    this.#ended.add(key);
     const known = this.#byKey.get(key);
     if (known !== undefined && !known.isClaimed) this.#forget(known);
     void this.#tellCancel(key, address);
@@ -107,6 +116,7 @@ export class DecodeSide {
     }
     const known = this.#byKey.get(key);
     if (known !== undefined) return reservedAgain(known, hash);
+    if (this.#hasEnded(key)) return unasked();
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
     const transfer = new ReceiveTransfer(about, 'arriving');
     // Who waits for room comes first.
@@ -161,9 +171,11 @@ export class DecodeSide {
     }
   }
 
-  cancel(isMeant: (key: string) => boolean): void {
+  /** Also of what P, which may be behind, will still announce. */
+  cancel(id: TransferId): void {
+    this.#ended.add(id.id);
     for (const transfer of [...this.#byKey.values()]) {
-      if (isMeant(transfer.key)) this.#end(transfer);
+      if (isKeyOf(transfer.key, id)) this.#end(transfer);
     }
   }
 
@@ -178,6 +190,10 @@ export class DecodeSide {
   /** Nothing is waited for any more; what is being loaded ends when the mover closes. */
   close(): void {
     for (const transfer of [...this.#byKey.values()]) this.#end(transfer);
+  }
+
+  #hasEnded(key: string): boolean {
+    return this.#ended.has(key) || this.#ended.has(idOfKey(key)?.id ?? '');
   }
 
   #refusalOf(wanted: Wanted, known: ReceiveTransfer | undefined): RecomputeReason | null {
@@ -383,10 +399,14 @@ export class DecodeSide {
   }
 }
 
+function unasked(): Unnumbered<Answer> {
+  return { type: 'refused', code: 'unasked', reason: 'nobody waits for this transfer' };
+}
+
 /** The same reservation may come twice, after a lost connection. */
 function reservedAgain(known: ReceiveTransfer, hash: string): Unnumbered<Answer> {
   if (known.failure !== null || known.hash !== hash || known.state.is('received', 'over')) {
-    return { type: 'refused', code: 'unasked', reason: 'nobody waits for this transfer' };
+    return unasked();
   }
   const isSame = known.isPushed && known.retries === 0 && known.state.is('arriving');
   return isSame && known.open !== null ? { type: 'granted', ticket: hexOf(known.open) } : { type: 'full' };

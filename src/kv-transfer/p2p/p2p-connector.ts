@@ -25,7 +25,7 @@ import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
 import { PrefillSide } from './prefill-side.ts';
 import { ReceiveMemory } from './receive-memory.ts';
-import { idOfKey, isKeyOf, promptHash, transferKey } from './transfer-key.ts';
+import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
 
 /** Transfers that are open at once, in both directions; requests beyond are ordinary ones. */
 const MAX_OPEN = 4096;
@@ -130,9 +130,8 @@ export class P2pConnector implements KvConnector {
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
-    const isMeant = (key: string) => isKeyOf(key, id);
-    this.#parts.prefill.cancel(isMeant);
-    this.#parts.decode.cancel(isMeant);
+    this.#parts.prefill.cancel(id);
+    this.#parts.decode.cancel(id);
   }
 
   async close(): Promise<void> {

@@ -3,6 +3,7 @@
 
 import type { SendType } from '../../config/kv-transfer-config.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
+import type { TransferId } from '../request-id.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Links } from './links.ts';
@@ -11,6 +12,7 @@ import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { type Grant, type SendDescription, type SendOutcome, SendTransfer } from './send-transfer.ts';
+import { isKeyOf } from './transfer-key.ts';
 
 export interface PrefillSideOptions {
   readonly mover: BlockMover;
@@ -129,9 +131,9 @@ export class PrefillSide {
     }
   }
 
-  cancel(isMeant: (key: string) => boolean): void {
+  cancel(id: TransferId): void {
     for (const transfer of [...this.#byId.values()]) {
-      if (isMeant(transfer.about.key)) this.#finish(transfer, 'cancelled');
+      if (isKeyOf(transfer.about.key, id)) this.#finish(transfer, 'cancelled');
     }
   }
 

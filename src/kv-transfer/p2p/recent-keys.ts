@@ -1,4 +1,5 @@
-// Keys of transfers that P has given up or delivered: who asks for one of them need not ask again.
+// Keys (or request ids, for all keys of a request) of transfers that are over: P tells who asks for one that it will
+// never come, D refuses what comes too late for its request.
 
 /** Keys beyond are forgotten, the oldest first. */
 const MAX_KEYS = 4096;
