@@ -149,7 +149,7 @@ export class InferenceEngine {
     const queue = new OutputQueue();
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
-    const ids = this.#submit(request, queue, transfer);
+    let ids: readonly number[] = [];
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
       this.#client.abort(ids);
@@ -157,6 +157,7 @@ export class InferenceEngine {
     };
     signal?.addEventListener('abort', stop, { once: true });
     try {
+      ids = this.#submit(request, queue, transfer);
       while (unfinished > 0) {
         for (const delta of await queue.take()) {
           if (delta.finish_reason !== null) unfinished -= 1;

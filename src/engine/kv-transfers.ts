@@ -76,6 +76,7 @@ export class KvTransfers {
 
   /** Resolves when the answer may leave, or `signal` is aborted. */
   async answerable(transfer: RequestTransfer, signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted) return;
     let stop = (): void => {};
     const aborted = new Promise<void>((resolve) => {
       stop = resolve;

@@ -58,6 +58,11 @@ export class ServerContext {
     return this.#engine;
   }
 
+  /** The engine as long as it lives, also while the server drains; null before it is there. */
+  get livingEngine(): InferenceEngine | null {
+    return this.#engine?.isAlive ? this.#engine : null;
+  }
+
   /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
   async deliverTransfers(deadlineMs: number): Promise<void> {
     await this.#engine?.transfersDelivered(deadlineMs);
