@@ -1,11 +1,13 @@
 // Bytes of a body become JSON that is safe to look at: valid UTF-8, not too deep, no halves of characters. The app
 // calls it for every body.
 
+import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
 import { jsonErrorOffset } from './json-error-offset.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
 const MAX_DEPTH = 128;
+const BYTE_ORDER_MARK = '\ufeff';
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const OPENS = new Set([0x5b, 0x7b]);
@@ -27,11 +29,9 @@ export function parseJsonBody(bytes: Buffer): unknown {
 }
 
 function decode(bytes: Buffer): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch (cause) {
-    throw new MalformedRequestError('The body is not valid UTF-8', { cause });
-  }
+  if (!isUtf8(bytes)) throw new MalformedRequestError('The body is not valid UTF-8');
+  const text = bytes.toString('utf8');
+  return text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text;
 }
 
 function parse(text: string): unknown {

@@ -24,17 +24,20 @@ const INSTANCE_FAULTS = new Set([500, 502, 503]);
 
 const errorEvent = z.object({ error: z.object({ code: z.int() }) });
 
+/** The journal line that was read last; one is read for every token, so that it is not made anew. */
 interface JournalLine {
-  readonly choice: number;
+  choice: number;
   readonly tokenIds: number[];
-  /** Where the event begins. */
-  readonly end: number;
 }
+
+/** The event does not go to the client. */
+const DROPPED = -1;
 
 export class EventFilter {
   readonly #journal: Journal;
   /** Events of each choice that this instance has written; those of no choice under -1. */
   readonly #seen = new Map<number, { numEvents: number; numTokens: number }>();
+  readonly #line: JournalLine = { choice: 0, tokenIds: [] };
   #rest: Buffer | null = null;
   /** Why nothing that comes now can be used. */
   failure: BrokenStreamError | null = null;
@@ -51,23 +54,26 @@ export class EventFilter {
     while (this.failure === null) {
       const blank = bytes.indexOf(BLANK_LINE, start);
       if (blank < 0) break;
-      const part = this.#event(bytes.subarray(start, blank + BLANK_LINE.length));
-      if (part !== null) parts.push(part);
-      start = blank + BLANK_LINE.length;
+      const end = blank + BLANK_LINE.length;
+      const from = this.#event(bytes, start, end);
+      if (from !== DROPPED) parts.push(bytes.subarray(from, end));
+      start = end;
     }
     this.#rest = start === bytes.length ? null : bytes.subarray(start);
     if ((this.#rest?.length ?? 0) > MAX_EVENT_BYTES) this.#fail('an event has no end');
     return parts;
   }
 
-  #event(event: Buffer): Buffer | null {
-    const line = event[0] === COLON ? readJournalLine(event) : null;
-    if (line !== null) return this.#ofChoice(line, event.subarray(line.end));
-    // Comments that keep the connection open.
-    return event[0] === LETTER_D ? this.#ofNoChoice(event) : event;
+  /** Where in the event from `start` to `end` begins what the client gets. */
+  #event(bytes: Buffer, start: number, end: number): number {
+    const data = bytes[start] === COLON ? readJournalLine(bytes, start, this.#line) : 0;
+    if (data > 0) return this.#ofChoice(this.#line, bytes, data, end) ? data : DROPPED;
+    // Comments keep the connection open.
+    if (bytes[start] !== LETTER_D) return start;
+    return this.#ofNoChoice(bytes.subarray(start, end)) ? start : DROPPED;
   }
 
-  #ofChoice({ choice, tokenIds }: JournalLine, data: Buffer): Buffer | null {
+  #ofChoice({ choice, tokenIds }: JournalLine, bytes: Buffer, start: number, end: number): boolean {
     const journal = this.#journal;
     const record = journal.choice(choice);
     const seen = this.#seenOf(choice);
@@ -75,16 +81,16 @@ export class EventFilter {
     if (seen.numEvents <= record.numEvents) {
       this.#compare(record.tokenIds, seen.numTokens, tokenIds);
       seen.numTokens += tokenIds.length;
-      return null;
+      return false;
     }
-    journal.created ??= createdOf(data);
+    journal.created ??= createdOf(bytes.subarray(start, end));
     record.numEvents += 1;
     journal.numEvents += 1;
     for (const id of tokenIds) record.tokenIds.push(id);
-    return data;
+    return true;
   }
 
-  #ofNoChoice(event: Buffer): Buffer | null {
+  #ofNoChoice(event: Buffer): boolean {
     const journal = this.#journal;
     if (startsWith(event, DONE)) journal.isDone = true;
     else if (startsWith(event, ERROR)) return this.#error(event);
@@ -92,11 +98,11 @@ export class EventFilter {
       if (journal.isEmpty) journal.isBroken = true;
       const seen = this.#seenOf(-1);
       seen.numEvents += 1;
-      if (seen.numEvents <= journal.numOthers) return null;
+      if (seen.numEvents <= journal.numOthers) return false;
       journal.numOthers += 1;
       journal.numEvents += 1;
     }
-    return event;
+    return true;
   }
 
   /** Never a text that is half of one instance and half of another that means something else. */
@@ -106,12 +112,12 @@ export class EventFilter {
   }
 
   /** An instance that dies or shuts down says so in the stream: the client need not know. */
-  #error(event: Buffer): Buffer | null {
+  #error(event: Buffer): boolean {
     const parsed = errorEvent.safeParse(parseJson(event.toString('utf8', 'data: '.length)));
     const code = parsed.success ? parsed.data.error.code : 0;
-    if (!INSTANCE_FAULTS.has(code)) return event;
+    if (!INSTANCE_FAULTS.has(code)) return true;
     this.#fail(`the instance ended the stream with an error (${code})`);
-    return null;
+    return false;
   }
 
   #fail(why: string): void {
@@ -128,22 +134,24 @@ export class EventFilter {
   }
 }
 
-/** `: <choice> <id>,<id>,...` and the data line behind it; null for every other comment. */
-function readJournalLine(event: Buffer): JournalLine | null {
-  let at = 2;
-  let choice = 0;
-  if (event[1] !== SPACE || !isDigit(event[at])) return null;
-  for (; isDigit(event[at]); at++) choice = choice * 10 + event[at]! - ZERO;
-  if (event[at] === SPACE) at++;
-  const tokenIds: number[] = [];
-  while (isDigit(event[at])) {
+/**
+ * Reads `: <choice> <id>,<id>,...` at `start` into `line`.
+ * @returns where the data behind it begins; 0 for every other comment.
+ */
+function readJournalLine(bytes: Buffer, start: number, line: JournalLine): number {
+  let at = start + 2;
+  if (bytes[start + 1] !== SPACE || !isDigit(bytes[at])) return 0;
+  line.choice = 0;
+  for (; isDigit(bytes[at]); at++) line.choice = line.choice * 10 + bytes[at]! - ZERO;
+  if (bytes[at] === SPACE) at++;
+  line.tokenIds.length = 0;
+  while (isDigit(bytes[at])) {
     let id = 0;
-    for (; isDigit(event[at]); at++) id = id * 10 + event[at]! - ZERO;
-    tokenIds.push(id);
-    if (event[at] === COMMA) at++;
+    for (; isDigit(bytes[at]); at++) id = id * 10 + bytes[at]! - ZERO;
+    line.tokenIds.push(id);
+    if (bytes[at] === COMMA) at++;
   }
-  const isLine = event[at] === NEWLINE && event[at + 1] === LETTER_D;
-  return isLine ? { choice, tokenIds, end: at + 1 } : null;
+  return bytes[at] === NEWLINE && bytes[at + 1] === LETTER_D ? at + 1 : 0;
 }
 
 function isDigit(byte: number | undefined): boolean {

@@ -224,7 +224,7 @@ export class LightInstance {
       const comment =
         hasJournal && journal !== null ? `: ${journal.choice} ${journal.tokenIds.join()}\n` : '';
       const isTaken = response.write(`${comment}data: ${data}\n\n`);
-      if (!isTaken) await Promise.race([once(response, 'drain'), once(response, 'close')]);
+      if (!isTaken) await caughtUp(response);
       numEvents += 1;
       if (trouble.at === numEvents) return this.#befall(trouble, response);
     }
@@ -240,6 +240,14 @@ export class LightInstance {
     if (does === 'cut') response.end();
     if (does === 'shutdown') response.end(`data: ${errorText(503)}\n\ndata: [DONE]\n\n`);
   }
+}
+
+/** Resolves when the reader has taken what was written, or has left. */
+async function caughtUp(response: ServerResponse): Promise<void> {
+  const over = new AbortController();
+  const { signal } = over;
+  await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })]);
+  over.abort();
 }
 
 function refuse(response: ServerResponse, status: number): void {
