@@ -66,7 +66,10 @@ export class Cluster {
   }
 
   /** Starts one more instance, and does not wait for it. */
-  async spawn(role: 'kv_producer' | 'kv_consumer'): Promise<Instance> {
+  async spawn(
+    role: 'kv_producer' | 'kv_consumer',
+    { extra, ...own }: { readonly kv_buffer_size?: number; readonly extra?: object } = {},
+  ): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
     const { model, sendType, transport, kvTransfer, extraConfig, serveArgs = [] } = this.#options;
     const config = {
@@ -74,6 +77,7 @@ export class Cluster {
       kv_role: role,
       kv_port: kvPort,
       ...kvTransfer,
+      ...own,
       kv_connector_extra_config: {
         proxy_ip: '127.0.0.1',
         proxy_port: String(this.#discoveryPort),
@@ -82,6 +86,7 @@ export class Cluster {
         ...(sendType && { send_type: sendType }),
         ...(transport && { transport }),
         ...extraConfig,
+        ...extra,
       },
     };
     const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), '--num-threads', '1'];

@@ -1,0 +1,158 @@
+// Real instances under a real proxy: what dies, hangs up or has no room changes no byte and leaves nothing behind.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modelFolder } from '../../src/models/model-folder.ts';
+import { probeNative } from '../../src/native/native.ts';
+import { uniform } from '../../src/sampling/random-stream.ts';
+import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { startServeProcess } from '../helpers/svc-process.ts';
+import { answersOf, type MixedRequest, mixedRequests } from './mixed-requests.ts';
+
+const model = await modelFolder('');
+/** Everything of an aborted request is free by then. */
+const FREE_WITHIN_MS = 1000;
+const HELD = [
+  'kv_transfer_holding',
+  'kv_transfer_areas',
+  'kv_blocks_held',
+  'num_requests_running',
+  'num_requests_loading',
+];
+
+function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
+  return Cluster.start({
+    model,
+    producers: 1,
+    consumers: 1,
+    proxyArgs: ['--prefill-threshold', '0'],
+    ...options,
+  });
+}
+
+async function plainAnswers(requests: readonly MixedRequest[]): Promise<unknown[]> {
+  const plain = await startServeProcess([model, '--num-threads', '1']);
+  try {
+    return await answersOf(plain.url, requests, 8);
+  } finally {
+    await plain.stop();
+  }
+}
+
+/** Sum over all living instances of what they hold for requests. */
+async function held(group: Cluster): Promise<number> {
+  const alive = group.instances.filter(({ child }) => child.signalCode === null && child.exitCode === null);
+  const metrics = await Promise.all(alive.map(({ url }) => readMetrics(url)));
+  return metrics.reduce(
+    (sum, one) => sum + HELD.reduce((all, name) => all + (one.get(`svc:${name}`) ?? 0), 0),
+    0,
+  );
+}
+
+async function untilNothingIsHeld(group: Cluster): Promise<number> {
+  const startedAt = performance.now();
+  while ((await held(group)) > 0 && performance.now() - startedAt < 10 * FREE_WITHIN_MS) await sleep(20);
+  return performance.now() - startedAt;
+}
+
+describe.skipIf(probeNative() === null)('disaggregated serving', () => {
+  describe('when decode instances are killed in the middle of streams', () => {
+    const requests: MixedRequest[] = Array.from({ length: 8 }, (_, index) => ({
+      path: index % 2 === 0 ? '/v1/completions' : '/v1/chat/completions',
+      body: {
+        ...(index % 2 === 0
+          ? { prompt: `Once upon a time, there was a dog number ${index}` }
+          : { messages: [{ role: 'user', content: `Tell me a story about ${index} dogs.` }] }),
+        max_tokens: 400,
+        ignore_eos: true,
+        temperature: 0.9,
+        seed: index,
+        stream: true,
+        ...(index > 3 && { n: 2 }),
+        ...(index > 5 && (index % 2 === 0 ? { logprobs: 2 } : { logprobs: true, top_logprobs: 2 })),
+      },
+    }));
+
+    it('the clients get the bytes of an uninterrupted stream', async () => {
+      const expected = await plainAnswers(requests);
+      const group = await cluster({ consumers: 3 });
+      try {
+        const answers = answersOf(group.url, requests, requests.length);
+        await sleep(500);
+        group.consumers[0]!.child.kill('SIGKILL');
+        await sleep(500);
+        group.consumers[1]!.child.kill('SIGKILL');
+        expect(await answers).toEqual(expected);
+        const proxy = await readMetrics(group.url);
+        expect(proxy.get('svc:proxy_resumes_total')).toBeGreaterThan(0);
+      } finally {
+        await group.stop();
+      }
+    });
+  });
+
+  describe('when clients hang up', () => {
+    let group: Cluster;
+    beforeAll(async () => {
+      group = await cluster({});
+    });
+    afterAll(() => group?.stop());
+
+    it('frees everything of 500 of them within a second', async () => {
+      const hangUps = Array.from({ length: 500 }, (_, index) => async () => {
+        const prompt = 'once there was a little dog who went to the forest '.repeat(1 + (index % 8)) + index;
+        const body = { prompt, max_tokens: 200, ignore_eos: true, stream: index % 2 === 0, seed: index };
+        await fetch(`${group.url}/v1/completions`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+          signal: AbortSignal.timeout(1 + Math.floor(uniform(11, index, 0) * 300)),
+        })
+          .then((response) => response.text())
+          .catch(() => '');
+      });
+      const worker = async (): Promise<void> => {
+        for (let next = hangUps.pop(); next !== undefined; next = hangUps.pop()) await next();
+      };
+      await Promise.all(Array.from({ length: 16 }, worker));
+      expect(await untilNothingIsHeld(group)).toBeLessThan(FREE_WITHIN_MS);
+    });
+  });
+
+  describe.each([
+    {
+      name: 'the buffer',
+      kv_buffer_size: 10,
+      mem_pool_size_gb: 0.25,
+      path: 'svc:kv_transfer_via_pool_total',
+    },
+    {
+      name: 'buffer and pool',
+      kv_buffer_size: 10,
+      mem_pool_size_gb: 0,
+      path: 'svc:kv_transfer_recomputed_total',
+    },
+  ])('when $name cannot take one request', ({ kv_buffer_size, mem_pool_size_gb, path }) => {
+    it.each(['PUT_ASYNC', 'PUT', 'GET'] as const)('answers rightly with %s', async (sendType) => {
+      const requests = mixedRequests(24, 3);
+      const expected = await plainAnswers(requests);
+      // What P holds in GET is bounded by its buffer too: only D is to have none.
+      const group = await cluster({
+        sendType,
+        consumers: 0,
+        extraConfig: { mem_pool_size_gb: 0.25 },
+      });
+      try {
+        await group.spawn('kv_consumer', { kv_buffer_size, extra: { mem_pool_size_gb } });
+        await group.untilReady();
+        expect(await answersOf(group.url, requests, 8)).toEqual(expected);
+        const metrics = await readMetrics(group.consumers[0]!.url);
+        expect(metrics.get(path)).toBeGreaterThan(0);
+        expect(metrics.get('svc:kv_transfer_via_buffer_total')).toBe(0);
+        expect(await untilNothingIsHeld(group)).toBeLessThan(FREE_WITHIN_MS);
+      } finally {
+        await group.stop();
+      }
+    });
+  });
+});
