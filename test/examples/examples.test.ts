@@ -28,10 +28,17 @@ async function runExample(name: string, ...args: string[]): Promise<string> {
 describe('examples', () => {
   it('are all run here', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
+      'disaggregated',
       'offline-chat.ts',
       'offline.ts',
       'streaming-client.ts',
     ]);
+  });
+
+  it('disaggregated/run.ts asks through 1 prefill and 2 decode instances', async () => {
+    const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
+    expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
+    expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
   });
 
   it('offline.ts completes its prompts', async () => {

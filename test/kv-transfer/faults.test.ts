@@ -103,6 +103,26 @@ describe.skipIf(probeNative() === null)('a request that ends early', () => {
     });
   });
 
+  it.each(['PUT_ASYNC', 'PUT'] as const)(
+    'leaves nothing at D where P comes too late, with %s',
+    async (sendType) => {
+      const { p, d } = await startPair({ sendType });
+      const ids = Array.from({ length: 3 }, () => makeRequestId(p.address, d.address)) as [
+        string,
+        string,
+        string,
+      ];
+      const [cancelled, ended, notLoaded] = ids;
+      d.connector.cancel(cancelled);
+      startLoad(d, ended, PROMPT)?.transfer.end(false);
+      d.open(notLoaded, PROMPT, { mayLoad: false });
+      for (const id of ids) await prefill(p, id, PROMPT);
+      await untilIdle(p, d);
+      expect(d.stats.receive.areas).toBe(0);
+      expect(p.stats.send).toMatchObject({ delivered: 0, failed: 3 });
+    },
+  );
+
   it('is freed within a second, 200 times', async () => {
     const { p, d } = await startPair({ bufferBytes: 1e5 });
     const ids = Array.from({ length: 200 }, () => makeRequestId(p.address, d.address));
