@@ -8,6 +8,9 @@ import type { LightProcessOptions } from './light-process.ts';
 export async function spawnLights(options: readonly LightProcessOptions[]): Promise<ChildProcess> {
   const args = ['--import', 'tsx', 'test/disagg/light-process.ts', JSON.stringify(options)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  await once(child.stdout!, 'data');
+  const ended = once(child, 'exit').then(() => {
+    throw new Error(`instances without a model did not start: exit code ${child.exitCode}`);
+  });
+  await Promise.race([once(child.stdout!, 'data'), ended]);
   return child;
 }

@@ -1,8 +1,9 @@
 // A real `svc` command in a process of its own, for tests that kill, signal or talk to it.
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const START_DEADLINE_MS = 40_000;
@@ -76,6 +77,10 @@ async function isHealthy({ url }: SvcProcess): Promise<boolean> {
   return response?.status === 200;
 }
 
+/** Where the kernel begins to hand out ports for outgoing connections: one of those may be taken at any moment. */
+const FIRST_EPHEMERAL_PORT = 32_768;
+const FIRST_PORT = 10_240;
+
 /** A port that nobody listened on a moment ago. */
 export async function freePort(): Promise<number> {
   const [port = 0] = await freePorts(1);
@@ -84,12 +89,22 @@ export async function freePort(): Promise<number> {
 
 /** Different ones. */
 export async function freePorts(count: number): Promise<number[]> {
-  const probes = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(probes.map((probe) => once(probe, 'listening')));
-  return probes.map((probe) => {
-    const address = probe.address();
-    probe.close();
-    if (address === null || typeof address === 'string') throw new Error('no port was given');
-    return address.port;
-  });
+  const probes: Server[] = [];
+  const ports: number[] = [];
+  while (ports.length < count) {
+    const port = randomInt(FIRST_PORT, FIRST_EPHEMERAL_PORT);
+    const probe = createServer().listen(port, '127.0.0.1');
+    if (!(await isListening(probe))) continue;
+    probes.push(probe);
+    ports.push(port);
+  }
+  for (const probe of probes) probe.close();
+  return ports;
+}
+
+async function isListening(probe: Server): Promise<boolean> {
+  return once(probe, 'listening').then(
+    () => true,
+    () => false,
+  );
 }

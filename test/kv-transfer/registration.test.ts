@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Router } from 'zeromq';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { curveKeys, curveServer } from '../../src/kv-transfer/curve.ts';
@@ -23,8 +23,8 @@ async function listen(port: number, secret: string | null = null) {
     handover: true,
     ...curveServer(secret === null ? null : curveKeys(secret)),
   });
-  await router.bind(`tcp://127.0.0.1:${port}`);
   opened.push(router);
+  await router.bind(`tcp://127.0.0.1:${port}`);
   void (async () => {
     for await (const [identity, payload] of router) {
       const read = readRegistration(payload!);
@@ -98,7 +98,8 @@ describe('an instance', () => {
     const first = await listen(port);
     await expect.poll(() => first.heard.length).toBeGreaterThan(0);
     first.router.close();
-    const second = await listen(port);
+    // The port is free a moment later.
+    const second = await vi.waitFor(() => listen(port));
     await expect.poll(() => second.heard.length).toBeGreaterThan(0);
   });
 
