@@ -194,7 +194,8 @@ export class LightInstance {
     if (!answer.canResume) return refuse(response, 400);
     response.setHeader('x-light-instance', String(this.#number));
     if (parsed.data.stream) return this.#stream(received, answer, trouble, response);
-    await sleep(this.#options.tokenMs ?? 0);
+    const { tokenMs } = this.#options;
+    if (tokenMs !== undefined) await sleep(tokenMs);
     const text = answer.whole();
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length });
     if (trouble.at !== 'head') {
