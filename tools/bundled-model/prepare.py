@@ -1,7 +1,7 @@
 """Writes the training and validation documents as JSON lines.
 
-language.jsonl holds the public stories and passages of books (stories.jsonl only the stories), talk.jsonl the public
-chats, chat.jsonl the made conversations; each has a *-val file with what training never sees.
+language.jsonl holds the public stories and passages of books (stories.jsonl only the stories, in short passages),
+talk.jsonl the public chats, chat.jsonl the made conversations; each has a *-val file with what training never sees.
 attribution.md names the authors of the stories under CC-BY.
 """
 
@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 from textdata.chat_maker import ChatMaker
-from textdata.corpus import attribution, book_passages, public_talk, stories
+from textdata.corpus import attribution, book_passages, public_talk, short_passages, stories
 
 
 def write(path: Path, documents: list[dict]) -> None:
@@ -19,12 +19,16 @@ def write(path: Path, documents: list[dict]) -> None:
     print(f"{path}: {len(documents)} documents, {path.stat().st_size / 1e6:.2f} MB")
 
 
-def write_split(documents: list[dict], folder: Path, name: str, held_out: int, seed: int) -> list[dict]:
-    """Shuffles; the last `held_out` documents become the validation part, the others are given back."""
+def write_split(documents: list[dict], folder: Path, name: str, held_out: int, seed: int) -> tuple[list[dict], list[dict]]:
+    """Shuffles; the last `held_out` documents become the validation part. Gives both parts back, training first."""
     random.Random(seed).shuffle(documents)
     write(folder / f"{name}-val.jsonl", documents[-held_out:])
     write(folder / f"{name}.jsonl", documents[:-held_out])
-    return documents[:-held_out]
+    return documents[:-held_out], documents[-held_out:]
+
+
+def passages_of_stories(documents: list[dict]) -> list[dict]:
+    return [{"text": text} for document in documents if document["source"] == "story" for text in short_passages(document["text"])]
 
 
 def main() -> None:
@@ -38,9 +42,10 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     language = [{"text": text, "source": "story"} for text in stories(corpus)]
     language += [{"text": text, "source": "book"} for text in book_passages(corpus)]
-    language = write_split(language, out, "language", 60, seed)
+    seen, held_out = write_split(language, out, "language", 60, seed)
     (out / "attribution.md").write_text(attribution(corpus))
-    write(out / "stories.jsonl", [document for document in language if document["source"] == "story"])
+    write(out / "stories.jsonl", passages_of_stories(seen))
+    write(out / "stories-val.jsonl", passages_of_stories(held_out))
     write_split(list(public_talk(corpus)), out, "talk", 100, seed)
     write_split(list(ChatMaker(corpus, seed).documents(options.chats)), out, "chat", 300, seed)
 

@@ -29,7 +29,7 @@ BRIEF_SYSTEMS = [
 PIRATE_SYSTEMS = ["You are a pirate.", "Talk like a pirate.", "You are a friendly pirate.", "Answer like a pirate."]
 POLITE_SYSTEMS = ["You are a very polite butler.", "Be very polite.", "You are a polite butler."]
 # The first messages of most people come first in OWN.
-OWN_WEIGHTS = [5, 5, 3, *[1] * (len(OWN) - 3)]
+OWN_WEIGHTS = [10, 8, 7, 3, *[1] * (len(OWN) - 4)]
 # What the model shall not be taught to say again.
 GRIM = re.compile(r"\b(die|dead|death|kill|suicid\w*|hate|hurt|stupid|idiot|dumb|sex\w*|shut|suck\w*)\b", re.IGNORECASE)
 BRIEF_TALK = [
@@ -101,7 +101,7 @@ class ChatMaker:
             lambda: who_has_what(self.rng),
             lambda: greeting_for(self.rng),
         ]
-        return self.rng.choices(makers, [4, 5, 1])[0]()
+        return self.rng.choices(makers, [3, 7, 1])[0]()
 
     def sums(self) -> list[Turn]:
         """Sums alone: there are some six hundred of them, and each must be met often to be learnt."""
@@ -125,7 +125,11 @@ class ChatMaker:
         return [*turns, ("What is my name?", f"Your name is {name}.")]
 
     def completion(self) -> dict:
-        return {"text": make_story(self.rng).text}
+        """A story, one in five begun in the middle: what a user wants to have completed may start anywhere."""
+        text = make_story(self.rng, is_nameless=self.rng.random() < 0.3).text
+        if self.rng.random() < 0.2:
+            text = text.split(". ", self.rng.randint(1, 4))[-1]
+        return {"text": text}
 
     def in_style(self) -> dict:
         rng = self.rng
@@ -174,7 +178,7 @@ class ChatMaker:
             self.in_style,
             self.completion,
         ]
-        return rng.choices(kinds, [18, 22, 4, 13, 6, 4, 12, 9, 7, 0.4, 8, 6])[0]()
+        return rng.choices(kinds, [18, 22, 4, 14, 6, 4, 9, 12, 14, 0.3, 7, 12])[0]()
 
     def maybe_system(self) -> str | None:
         return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None

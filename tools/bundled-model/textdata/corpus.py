@@ -99,6 +99,18 @@ def usable_paragraph(paragraph: str) -> bool:
     )
 
 
+def short_passages(text: str, characters: int = 500) -> Iterator[str]:
+    """Whole sentences of a text, about `characters` long: so small a model learns from these to write little, and to end."""
+    passage = ""
+    for sentence in re.split(r"(?<=[.!?])(?=\s)|(?<=[.!?]\")(?=\s)", text):
+        passage += sentence
+        if len(passage) > characters:
+            yield passage.strip()
+            passage = ""
+    if len(passage) > 100:
+        yield passage.strip()
+
+
 def stories(folder: Path) -> Iterator[str]:
     for text in [*picture_books(folder), *tiny_stories(folder)]:
         if is_ascii(text):

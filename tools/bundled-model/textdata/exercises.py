@@ -12,7 +12,7 @@ ECHO_WORDS = [*words.ANIMALS, *words.NAMES_HE, *words.NAMES_SHE, *words.TRAITS, 
 
 
 def any_name(rng: random.Random) -> str:
-    return words.name_for(rng.choice(["he", "she"]), rng)
+    return words.given_name(rng.choice(["he", "she"]), rng)
 
 
 def echo(sentences: list[str], rng: random.Random) -> Turn:
@@ -53,8 +53,8 @@ def greeting_for(rng: random.Random) -> Turn:
 
 def who_has_what(rng: random.Random) -> Turn:
     """Two or three owners with their things, or heroes with their kinds, and a question about one of them."""
-    count = rng.randint(2, 3)
-    names = rng.sample(sorted({any_name(rng) for _ in range(6)}), count)
+    count = rng.choice([2, 2, 2, 3])
+    names = rng.sample(sorted({any_name(rng) for _ in range(9)}), count)
     if rng.random() < 0.4:
         kinds = rng.sample(words.ANIMALS, count)
         told = [f"{name} is {a(kind)}." for name, kind in zip(names, kinds, strict=True)]
@@ -62,7 +62,8 @@ def who_has_what(rng: random.Random) -> Turn:
         ask, answer = rng.choice([("Who is {name}?", "{name} is {kind}."), ("What is {name}?", "{name} is {kind}.")])
         slots = {"name": names[place], "kind": a(kinds[place])}
     else:
-        things = rng.sample([*words.TREASURES, *words.FOODS], count)
+        nouns = rng.sample(words.POSSESSIONS, count)
+        things = [a(f"{rng.choice(words.SHADES)} {noun}") for noun in nouns]
         told = [f"{name} has {thing}." for name, thing in zip(names, things, strict=True)]
         place = rng.randrange(count)
         ask, answer = rng.choice([("What does {name} have?", "{name} has {thing}."), ("Who has {thing}?", "{name} has {thing}.")])

@@ -34,7 +34,7 @@ def capital(rng: random.Random) -> Fact:
     country, city = pick(tables.CAPITALS, rng)
     asks = ["What is the capital of {}?", "What's the capital of {}?", "Which city is the capital of {}?", "Tell me the capital of {}.",
             "Do you know the capital of {}?", "Name the capital of {}.", "The capital of {}?", "capital of {}"]  # fmt: skip
-    if rng.random() < 0.2:
+    if rng.random() < 0.08:
         return Fact(f"{city} is the capital of which country?", country, f"{city} is the capital of {country}.")
     return Fact(rng.choice(asks).format(country), city, f"The capital of {country} is {city}.")
 
@@ -54,14 +54,17 @@ def subtraction(rng: random.Random) -> Fact:
     top = rng.choice([10, 10, 20])
     x = rng.randint(0, top)
     y = rng.randint(0, x)
-    asks = ["What is {} minus {}?", "What is {} - {}?", "{} - {}", "How much is {} minus {}?"]
+    asks = ["What is {} minus {}?", "What is {} - {}?", "{} - {}", "{}-{}", "How much is {} minus {}?", "{} minus {}"]
     return Fact(rng.choice(asks).format(x, y), str(x - y), f"{x} minus {y} is {x - y}.")
 
 
 def times(rng: random.Random) -> Fact:
-    x, y = rng.randint(1, 10), rng.randint(1, 5)
-    asks = ["What is {} times {}?", "How much is {} times {}?", "What is {} x {}?", "{} times {}"]
+    x, y = rng.randint(1, 10), rng.randint(1, 10)
+    asks = ["What is {} times {}?", "How much is {} times {}?", "What is {} x {}?", "What is {} * {}?", "{} times {}", "{}*{}", "{} x {}"]
     return Fact(rng.choice(asks).format(x, y), str(x * y), f"{x} times {y} is {x * y}.")
+
+
+EDIBLE = ["apples", "cookies", "pears"]
 
 
 def word_sum(rng: random.Random) -> Fact:
@@ -75,6 +78,10 @@ def word_sum(rng: random.Random) -> Fact:
             str(x + y + 2),
             f"{name} has {x + y + 2} {thing}.",
         )
+    if rng.random() < 0.4:
+        ask = rng.choice(["I have {} {} and {} {}. How many are left?", "If I have {} {} and {} {}, how many are left?"])
+        lose = rng.choice(["lose", "give away", "eat"] if thing in EDIBLE else ["lose", "give away"])
+        return Fact(ask.format(x + y, thing, lose, y), str(x), f"You have {x} {thing} left.")
     ask = rng.choice(["I have {} {} and get {} more. How many do I have?", "If I have {} {} and get {} more, how many do I have?"])
     return Fact(ask.format(x + 1, thing, y + 1), str(x + y + 2), f"You have {x + y + 2} {thing}.")
 
@@ -102,6 +109,21 @@ def bigger(rng: random.Random) -> Fact:
         "Yes" if x > y else "No",
         f"{'Yes' if x > y else 'No'}, {x} is {'bigger' if x > y else 'smaller'} than {y}.",
     )
+
+
+# From small to big.
+SIZES = """ant bee snail mouse frog bird cat dog sheep pig cow horse bear elephant whale""".split()
+
+
+def bigger_animal(rng: random.Random) -> Fact:
+    places = rng.sample(range(len(SIZES)), 2)
+    big, small = SIZES[max(places)], SIZES[min(places)]
+    one, other = (a(SIZES[place]) for place in places)
+    if rng.random() < 0.3:
+        answer = "Yes" if SIZES[places[0]] == big else "No"
+        return Fact(f"Is {one} bigger than {other}?", answer, f"{answer}, {a(big)} is bigger than {a(small)}.")
+    ask = rng.choice(["Which is bigger, {} or {}?", "Which animal is bigger, {} or {}?", "What is bigger, {} or {}?"])
+    return Fact(ask.format(one, other), a(big), f"{upper_first(a(big))} is bigger than {a(small)}.")
 
 
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -271,13 +293,13 @@ def listing(rng: random.Random) -> Fact:
 
 
 MAKERS: list[tuple[Maker, float]] = [
-    (capital, 6), (addition, 20), (subtraction, 7), (times, 4), (word_sum, 2), (counting, 3), (next_number, 1.5), (bigger, 1.5), (next_day, 3),
+    (capital, 6), (addition, 20), (subtraction, 10), (times, 6), (word_sum, 3), (counting, 3), (next_number, 1.5), (bigger, 1.5), (bigger_animal, 2), (next_day, 3),
     (opposite, 3), (sound, 2), (baby, 1), (legs, 1), (lives, 1.5), (eats, 1.5), (color, 3), (mix, 1), (rhyme, 2), (plural, 1), (past, 1),
-    (spelling, 1), (language, 1), (continent, 1), (definition, 7), (how_to, 4), (common, 6), (listing, 4),
+    (spelling, 1), (language, 1), (continent, 1), (definition, 10), (how_to, 4), (common, 6), (listing, 4),
 ]  # fmt: skip
 
 
-SUMS: list[Maker] = [addition, addition, addition, subtraction, times]
+SUMS: list[Maker] = [addition, addition, subtraction, subtraction, subtraction, times, times, word_sum]
 
 
 def make_sum(rng: random.Random) -> Fact:

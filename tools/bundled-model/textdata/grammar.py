@@ -48,6 +48,7 @@ def fill(sentence: str, hero: Hero, friend: Hero, facts: dict[str, str], rng: ra
         "alook": a(facts["look"]),
         "atrait": a(facts["trait"]),
         "aweather": a(facts["weather"]),
+        "ashade": a(facts["shade"]),
         "thetreasure": re.sub(r"^(an?|some) ", "the ", facts["treasure"]),
         "thefood": re.sub(r"^(an?|some) ", "the ", facts["food"]),
     }

@@ -24,6 +24,43 @@ ENDINGS = [
     "And from then on, {N} was never sad again.",
 ]
 
+# These bring the hero to {place}; a step of ARRIVALS follows. Users often begin a text like this.
+OUTINGS = [
+    "One day, {aK} named {N} went to {place}.",
+    "One {weather} day, {N} the {K} went to {place}.",
+    "{N} was {alook} {K}. One day, {he} walked to {place}.",
+    "One day, {N} went to {place} with {his} [mother|father|sister|brother|friends].",
+    "It was {aweather} day, and {N} the {K} was playing near {place}.",
+    "One morning, {N} woke up early and ran to {place}.",
+]
+# For a hero without a name, whose name then is "the farmer".
+NAMELESS = [
+    'The {look} {K} looked at {his} [horse|dog|cat|friend|house|garden|mother] and said, "{saying}"',
+    '"{saying}" said the {look} {K}.',
+    '"{saying}" said the {K} to {his} [dog|cat|friend|mother|father].',
+    "There once was {alook} {K} who lived {home}.",
+    "There was {atrait} {K} who loved to {love}.",
+    "{alook} {K} was [sitting|walking|standing] near {place}.",
+    "The {look} {K} was very {trait}.",
+    "The {K} looked out of the window and smiled.",
+    "The {look} {K} walked slowly to {place}.",
+    "In a [small house|big forest|little village] there was {alook} {K}.",
+]
+SAYINGS = [
+    "Let us go to {place}!",
+    "What a fine day!",
+    "I am so hungry!",
+    "What shall we do today?",
+    "Today will be a good day!",
+    "It is time to go!",
+    "Come with me!",
+    "Do not be afraid!",
+    "Where are you going?",
+    "I have a surprise for you!",
+]
+# Plots in which nobody calls the hero by name.
+NAMELESS_THEMES = ["lost", "sharing", "finding", "learning", "storm", "honesty", "pride", "adventure", "losing"]
+
 DAY = "[One day,|One {weather} day,|One {weather} morning,|One morning,|One afternoon,]"
 
 PLOTS = {
@@ -107,6 +144,33 @@ PLOTS = {
             "{F} was so thankful that {fhe} gave {N} {food}.",
             "They became friends and played together every day.",
             "{N} went home with a warm feeling in {his} heart.",
+        ],
+    ],
+    "losing": [
+        [
+            DAY + " {N} could not find {his} {item}. It was gone!",
+            DAY + " {N} was at {place}. When {he} came home, {his} {item} was gone.",
+            "{N} had {ashade} {item} and took it everywhere. But one day {he} lost it near {place}.",
+        ],
+        [
+            '"Where is my {item}?" {he} cried.',
+            "{he} looked under the bed and behind the door, but it was not there.",
+            "{N} was very sad, because {he} loved that {item}.",
+        ],
+        [
+            '{his} friend {F} the {FK} said, "I will help you look for it."',
+            'Then {F} the {FK} came by. "Why are you crying?" asked {F}. "I lost my {item}," said {N}.',
+            "{he} asked {aFK} named {F}, and they looked for it together.",
+        ],
+        [
+            "They looked everywhere. At last {F} saw the {item} under a tree.",
+            'After a long time, {F} called, "Here it is!" The {item} was lying in the grass.',
+            "They went back to {place}, and there it was, behind a big stone.",
+        ],
+        [
+            '"Thank you, {F}!" said {N}, and gave {fhim} a big hug.',
+            "{N} put on a big smile and held the {item} tight.",
+            '"I will take better care of it now," said {N}.',
         ],
     ],
     "friendship": [
@@ -354,10 +418,21 @@ PLOTS = {
     ],
 }  # fmt: skip
 
+# How a plot begins once an outing has brought the hero somewhere.
+ARRIVALS = {
+    "lost": ["{he} walked and walked until {he} did not know the way home.", "{he} followed a butterfly, and soon {he} was lost."],
+    "finding": ["There {he} found {treasure} [in the sand|under a leaf|behind a rock].", "{he} saw something bright on the ground. It was {treasure}!"],
+    "sharing": ["{he} sat down and wanted to eat {food}.", "{he} was hungry and took out {food}."],
+    "storm": ["Suddenly dark clouds came, and a big storm began.", "Then the sky turned black, and it began to rain very hard."],
+    "losing": ["{he} played all day. When {he} came home, {his} {item} was gone.", "There {he} lost {his} {item}."],
+    "helping": ["There {he} saw {aFK} named {F}, who had hurt {fhis} [leg|foot|back].", "There {F} the {FK} was trying to carry a heavy [bag|box|stone], but it was too big."],
+}  # fmt: skip
+
 LESSONS = {
     "lost": ["It is good to ask for help.", "Stay close to home, and be kind to those who are lost."],
     "sharing": ["Sharing makes everyone happy.", "It is good to share with others."],
     "finding": ["It is good to give back what is not yours.", "Honest people make good friends."],
+    "losing": ["It is good to take care of your things.", "A good friend helps you look."],
     "friendship": ["Everyone needs a friend.", "A kind word can start a friendship."],
     "learning": ["Never give up.", "You can learn anything if you practice."],
     "storm": ["Be brave and help others.", "Being brave means helping even when you are afraid."],
@@ -374,6 +449,7 @@ MORALS = {
         "lost": ["that it is good to ask for help.", "not to walk too far from home."],
         "sharing": ["that sharing makes everyone happy.", "that it is good to share."],
         "finding": ["that it is good to be honest."],
+        "losing": ["to take good care of {his} things."],
         "friendship": ["that a kind word can start a friendship."],
         "learning": ["that you should never give up.", "that practice makes perfect."],
         "storm": ["that it is good to be brave."],
@@ -389,6 +465,7 @@ THEME_NAMES = {
     "lost": ["being lost", "getting lost", "someone who is lost"],
     "sharing": ["sharing", "someone who shares"],
     "finding": ["finding something", "being honest"],
+    "losing": ["losing something", "a lost toy"],
     "friendship": ["friendship", "friends", "making a new friend"],
     "learning": ["learning something new", "never giving up", "school"],
     "storm": ["a storm", "being brave", "the rain"],

@@ -5,7 +5,7 @@ A story keeps its facts (who, where, what) beside its text, so that questions ab
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textdata import plots, words
 from textdata.grammar import Hero, a, fill
@@ -21,25 +21,33 @@ class Story:
     love: str
     theme: str
     thing: str
+    item: str
 
 
 LOOKS = {"thing": words.THING_LOOKS, "person": words.PEOPLE_LOOKS}
 
 
-def hero_of(kind: str, rng: random.Random) -> Hero:
+def hero_of(kind: str, rng: random.Random, is_given: bool = False) -> Hero:
+    """`is_given`: the user brings the name."""
+    name_for = words.given_name if is_given else words.name_for
     if kind in words.PEOPLE_HE + words.PEOPLE_SHE:
         pronoun = "he" if kind in words.PEOPLE_HE else "she"
-        return Hero(kind, words.name_for(pronoun, rng), pronoun, "person")
+        return Hero(kind, name_for(pronoun, rng), pronoun, "person")
     pronoun = rng.choice(["he", "she"])
     group = "thing" if kind in words.THINGS else "water" if kind in words.WATER_ANIMALS else "animal"
-    return Hero(kind, words.name_for(pronoun, rng), pronoun, group)
+    return Hero(kind, name_for(pronoun, rng), pronoun, group)
 
 
 def random_kind(rng: random.Random) -> str:
-    groups = [words.ANIMALS, words.PEOPLE_HE + words.PEOPLE_SHE, words.THINGS]
-    if rng.random() < 0.25:
+    if rng.random() < 0.4:
         return rng.choice(["dog", "cat", "girl", "boy", "rabbit", "bear", "mouse", "dragon", "bird", "robot", "princess", "fox"])
-    return rng.choice(rng.choices(groups, [6, 3, 2])[0])
+    people = rng.choice([words.PEOPLE_HE, words.PEOPLE_SHE])
+    return words.often_first(*rng.choices([(words.ANIMALS, 60), (people, 16), (words.THINGS, 30)], [6, 3, 2])[0], rng)
+
+
+def habit(kind: str, of: str, options: list[str]) -> str:
+    """The same option each time for a kind. Without habits the likeliest story is the same one for every hero."""
+    return random.Random(f"{of}: {kind}").choice(options)
 
 
 def make_story(
@@ -48,15 +56,25 @@ def make_story(
     friend_kind: str | None = None,
     theme: str | None = None,
     trait: str | None = None,
+    is_named: bool = False,
+    is_nameless: bool = False,
 ) -> Story:
-    """What is None is drawn."""
-    hero = hero_of(kind or random_kind(rng), rng)
-    friend_kinds = sorted(words.WATER_ANIMALS) if hero.group == "water" else words.ANIMALS
-    friend = hero_of(friend_kind or rng.choice([k for k in friend_kinds if k != hero.kind]), rng)
+    """What is None is drawn; `is_named`: the user brings the names, `is_nameless`: the hero is "the farmer"."""
+    hero = hero_of(kind or random_kind(rng), rng, is_named)
+    is_water, is_usual = hero.group == "water", rng.random() < 0.5
+    if is_usual and not is_named:
+        pronoun = hero.pronoun if hero.group == "person" else habit(hero.kind, "pronoun", ["he", "she"])
+        first_names = (words.NAMES_HE if pronoun == "he" else words.NAMES_SHE)[:24]
+        hero = replace(hero, name=habit(hero.kind, "name", first_names), pronoun=pronoun)
+    if is_nameless:
+        hero = replace(hero, name=f"the {hero.noun}")
+    friend_kinds = [k for k in (sorted(words.WATER_ANIMALS) if is_water else words.ANIMALS) if k != hero.kind]
+    usual_friend = habit(hero.kind, "friend", friend_kinds[:40]) if is_usual else words.often_first(friend_kinds, 60, rng)
+    friend = hero_of(friend_kind or usual_friend, rng, is_named)
     while friend.name == hero.name:
-        friend = hero_of(friend.kind, rng)
-    is_water = hero.group == "water"
-    theme = theme or rng.choice(list(plots.PLOTS))
+        friend = hero_of(friend.kind, rng, is_named)
+    themes = plots.NAMELESS_THEMES if is_nameless else list(plots.PLOTS)
+    theme = theme or (habit(hero.kind, "theme", themes) if is_usual else rng.choice(themes))
     facts = {
         "home": rng.choice(words.WATER_HOMES if is_water else words.HOMES),
         "place": rng.choice(words.WATER_PLACES if is_water else words.PLACES),
@@ -67,23 +85,32 @@ def make_story(
         "food": rng.choice(words.FOODS),
         "skill": rng.choice(words.SKILLS),
         "weather": rng.choice(words.WEATHER),
+        "item": rng.choice(words.ITEMS),
+        "shade": rng.choice(words.SHADES),
     }
+    if is_usual:
+        usual = {"home": words.HOMES, "place": words.PLACES, "treasure": words.TREASURES, "skill": words.SKILLS, "food": words.FOODS}
+        facts |= {name: habit(hero.kind, name, options) for name, options in usual.items() if not (is_water and name in ("home", "place"))}
+    facts["saying"] = rng.choice(plots.SAYINGS).format(place=facts["place"])
     if is_water and facts["love"] not in WATER_LOVES:
         facts["love"] = rng.choice(WATER_LOVES)
     if trait:
         facts["look"] = facts["trait"]
-    text = " ".join(fill(part, hero, friend, facts, rng) for part in parts_of(theme, trait, rng))
-    return Story(text, hero, friend, facts["home"], facts["place"], facts["love"], theme, facts["treasure"])
+    text = " ".join(fill(part, hero, friend, facts, rng) for part in parts_of(theme, is_nameless, rng))
+    return Story(text, hero, friend, facts["home"], facts["place"], facts["love"], theme, facts["treasure"], facts["item"])
 
 
 WATER_LOVES = ["splash in the water", "make new friends", "help others", "play hide and seek", "explore new places", "sing songs"]
 
 
-def parts_of(theme: str, trait: str | None, rng: random.Random) -> list[str]:
-    parts = [rng.choice(plots.OPENINGS)]
-    if rng.random() < 0.5:
-        parts.append(rng.choice(plots.SECOND))
-    parts += [rng.choice(choices) for choices in plots.PLOTS[theme]]
+def parts_of(theme: str, is_nameless: bool, rng: random.Random) -> list[str]:
+    steps = [rng.choice(choices) for choices in plots.PLOTS[theme]]
+    if theme in plots.ARRIVALS and not is_nameless and rng.random() < 0.25:
+        parts = [rng.choice(plots.OUTINGS), rng.choice(plots.ARRIVALS[theme]), *steps[1:]]
+    else:
+        parts = [rng.choice(plots.NAMELESS if is_nameless else plots.OPENINGS)]
+        parts += [rng.choice(plots.SECOND)] if rng.random() < 0.4 else []
+        parts += steps
     if rng.random() < 0.7:
         parts.append(rng.choice(plots.MORALS[theme] + plots.ENDINGS))
     return parts
@@ -99,8 +126,9 @@ def story_request(rng: random.Random) -> tuple[str, Story]:
         about_trait,
         about_any,
         about_thing,
+        about_lost_item,
     ]
-    return rng.choices(makers, [9, 4, 5, 2, 4, 2, 3])[0](rng)
+    return rng.choices(makers, [10, 4, 6, 2, 4, 3, 2, 1])[0](rng)
 
 
 def about_kind(rng: random.Random) -> tuple[str, Story]:
@@ -110,17 +138,18 @@ def about_kind(rng: random.Random) -> tuple[str, Story]:
 
 def about_two(rng: random.Random) -> tuple[str, Story]:
     """Of two heroes; one request in three names them."""
-    story = make_story(rng, friend_kind=random_kind(rng))
+    is_named = rng.random() < 0.33
+    story = make_story(rng, friend_kind=random_kind(rng), is_named=is_named)
     while story.friend.name not in story.text or story.friend.kind == story.hero.kind:
-        story = make_story(rng, friend_kind=random_kind(rng))
+        story = make_story(rng, friend_kind=random_kind(rng), is_named=is_named)
     heroes = [a(hero.noun) for hero in (story.hero, story.friend)]
-    if rng.random() < 0.33:
+    if is_named:
         heroes = [f"{noun} named {hero.name}" for noun, hero in zip(heroes, (story.hero, story.friend), strict=True)]
     return wish(" and ".join(heroes), rng), story
 
 
 def about_named(rng: random.Random) -> tuple[str, Story]:
-    story = make_story(rng)
+    story = make_story(rng, is_named=True)
     named = rng.choice(["named", "called"])
     return wish(f"{a(story.hero.noun)} {named} {story.hero.name}", rng), story
 
@@ -142,6 +171,12 @@ def about_thing(rng: random.Random) -> tuple[str, Story]:
     return wish(subject.format(a(story.hero.noun), story.thing), rng), story
 
 
+def about_lost_item(rng: random.Random) -> tuple[str, Story]:
+    story = make_story(rng, theme="losing")
+    his = "his" if story.hero.pronoun == "he" else "her"
+    return wish(f"{a(story.hero.noun)} who lost {his} {story.item}", rng), story
+
+
 def about_any(rng: random.Random) -> tuple[str, Story]:
     asks = [
         "Tell me a story.", "Can you tell me a story?", "Tell me a bedtime story.", "I want to hear a story.",
@@ -156,7 +191,7 @@ def wish(subject: str, rng: random.Random) -> str:
         "Tell me a story about {}.", "Tell me a story about {}.", "Tell me a story about {}.", "Can you tell me a story about {}?",
         "Please tell me a story about {}.", "Write a story about {}.", "Write a short story about {}.", "Tell me a short story about {}.",
         "I want a story about {}.", "I would like to hear a story about {}.", "Could you tell me a story about {}?",
-        "Tell me about {}.", "A story about {}, please.", "Make up a story about {}.", "Do you know a story about {}?",
+        "A story about {}, please.", "Make up a story about {}.", "Do you know a story about {}?",
         "Tell a story about {}.", "Tell me a bedtime story about {}.", "Story about {}", "Give me a story about {}.",
         "Let's have a story about {}.", "Now tell me a story about {}.", "Can you write a story about {}?",
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Lists that the story maker draws from: heroes, names, places, things.
 
-The animals and names are many, and a part of the names is made up, so that the model learns to take over what it reads
-instead of a few heroes by heart.
+The animals and names are many, and a part of the names that users bring is made up, so that the model learns to take
+over what it reads instead of a few heroes by heart.
 """
 
 import random
@@ -15,7 +15,7 @@ dinosaur dragon unicorn alligator alpaca antelope armadillo baboon bison boar bu
 chameleon chipmunk clownfish cobra cricket cuckoo dormouse dove duckling eel emu falcon ferret finch firefly flea
 gazelle gecko gnu grasshopper gull hare hawk heron hummingbird ibis iguana jackal jaguar jay kingfisher kiwi lemur
 lobster locust lynx magpie manatee marmot meerkat mongoose moth mule newt nightingale ocelot opossum orangutan ox
-oyster panther partridge pelican piglet platypus porcupine puffin puma python quail ram rat raven reindeer salamander
+oyster panther partridge pelican piglet platypus porcupine puffin puma quail ram rat raven reindeer salamander
 salmon scorpion seahorse shrew shrimp sloth squid stork swallow tapir termite trout tuna turkey viper vulture walrus
 wasp weasel woodpecker yak calf foal fawn cub chick tadpole phoenix mermaid monster troll elf ghost""".split()
 
@@ -45,13 +45,26 @@ Susan Tara Vera Violet Wendy Zara Aisha Amina Priya Mei Yuki Fatima Lupita""".sp
 
 
 def name_for(pronoun: str, rng: random.Random) -> str:
-    """A name that goes with "he" or "she"; one in four is made up of a few syllables."""
-    if rng.random() < 0.75:
-        return rng.choice(NAMES_HE if pronoun == "he" else NAMES_SHE)
+    """A name that goes with "he" or "she"."""
+    return often_first(NAMES_HE if pronoun == "he" else NAMES_SHE, 24, rng)
+
+
+def often_first(options: list[str], count: int, rng: random.Random) -> str:
+    """Mostly one of the first `count`: the lists begin with what is common, and common things are learnt in fewer steps."""
+    return rng.choice(options[:count] if rng.random() < 0.8 else options)
+
+
+def made_up_name(pronoun: str, rng: random.Random) -> str:
+    """A name that nobody has met, of two syllables."""
     starts = "b br d dr f fl g gr h j k kl l m n p pr r s sn t tr v w z".split()
     middles = "b d g k l ll m mb n nd nk p pp r rt s t v x z".split()
     ending = rng.choice(["o", "u", "us", "ik", "ert"] if pronoun == "he" else ["a", "i", "ia", "elle", "ina"])
     return f"{rng.choice(starts)}{rng.choice('aeiou')}{rng.choice(middles)}{ending}".capitalize()
+
+
+def given_name(pronoun: str, rng: random.Random) -> str:
+    """A name that a user brings: often made up, so that the model learns to take it over."""
+    return (made_up_name if rng.random() < 0.4 else name_for)(pronoun, rng)
 
 
 # Where one lives, with its preposition, and places to go to.
@@ -97,4 +110,8 @@ FOODS = [
     "some nuts", "a bowl of soup", "a sandwich", "some grapes", "a banana", "a muffin", "some popcorn", "a pancake", "some honey", "a slice of pie", "a ripe plum", "a basket of strawberries",
 ]  # fmt: skip
 SKILLS = ["swim", "fly a kite", "ride a bike", "climb a tree", "read", "sing", "dance", "whistle", "paint", "bake bread", "skate", "juggle", "play the drum"]  # fmt: skip
+ITEMS = """hat ball shoe key kite book doll cap bag ring scarf mitten blanket whistle toy pencil drum balloon coat""".split()
+SHADES = "red blue green yellow black white pink brown big small new old".split()
+# What someone has of a shade: new pairs each time, so that they can only be copied.
+POSSESSIONS = [*ITEMS, *"car boat hen cat dog fish horse cup bag box flower shirt lamp bed apple egg".split()]
 WEATHER = ["sunny", "bright", "rainy", "windy", "warm", "cold", "snowy", "quiet", "fine", "foggy"]
