@@ -2,8 +2,9 @@
 // chunks that are the same. `CompletionFormat` and `ChatFormat` are built on it.
 
 import type { OutputDelta } from '../engine/inference-engine.ts';
-import type { Generation, Sample } from './generation.ts';
+import type { Generation } from './generation.ts';
 import type { Usage } from './protocol/usage.ts';
+import type { Sample } from './samples.ts';
 
 /** How an endpoint writes its answers. */
 export interface AnswerFormat {

@@ -4,10 +4,11 @@ import type { OutputDelta } from '../engine/inference-engine.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type AnswerFormat, type AnswerHead, chunkHead, usageField, usageJson } from './answer-format.ts';
 import { CompletionLogprobsWriter, joinLogprobs } from './completion-logprobs.ts';
-import type { Generation, Sample } from './generation.ts';
+import type { Generation } from './generation.ts';
 import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from './protocol/completion.ts';
 import { promptLogprobs } from './protocol/logprobs.ts';
 import type { Usage } from './protocol/usage.ts';
+import type { Sample } from './samples.ts';
 
 export class CompletionFormat implements AnswerFormat {
   readonly #head: AnswerHead;

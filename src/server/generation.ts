@@ -1,16 +1,8 @@
-// Runs the prompts of one HTTP request through the engine: to the end for a whole answer, or delta by delta into an
-// event stream. Both generation routes use it; what the bytes look like is their format's affair.
+// A request for text, checked: what the generation routes make of a body, and what answer.ts runs.
 
-import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
+import type { PreparedRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
-import type { SseStream } from '../http/sse.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
-import type { AnswerFormat } from './answer-format.ts';
-import { type Usage, usageOf } from './protocol/usage.ts';
-import { collectSamples, deltasOf, searchSamples } from './samples.ts';
-import { StreamJournal } from './stream-journal.ts';
-
-export type { Sample } from './samples.ts';
 
 /** Samples of one request over all its prompts. */
 const MAX_CHOICES = 16_384;
@@ -43,12 +35,6 @@ export interface Generation {
   readonly keepsJournal: boolean;
 }
 
-/** What streaming one prompt has cost. */
-interface PromptCost {
-  readonly completionTokens: number;
-  readonly cachedTokens: number;
-}
-
 /** @throws InvalidRequestError where the prompts and samples together are too many. */
 export function checkChoices(numPrompts: number, n: number): void {
   if (numPrompts * n <= MAX_CHOICES) return;
@@ -61,88 +47,4 @@ export function checkChoices(numPrompts: number, n: number): void {
 /** Sequences that the request brings to the engine. */
 export function numSequences({ prompts }: Generation): number {
   return prompts.reduce((sum, { params }) => sum + params.n, 0);
-}
-
-/** The whole answer; choices are in the order of the prompts, the samples of a prompt together. */
-export async function generateBody(
-  engine: InferenceEngine,
-  generation: Generation,
-  format: AnswerFormat,
-  signal: AbortSignal,
-): Promise<object> {
-  const runs = generation.prompts.map(({ params }, prompt) =>
-    generation.beamSearch === null
-      ? collectSamples(
-          deltasOf(engine, generation, prompt, signal),
-          params.n,
-          generation.echoes[prompt]?.text ?? '',
-        )
-      : searchSamples(engine, generation, prompt, signal),
-  );
-  const perPrompt = await Promise.all(runs);
-  const costs = perPrompt.map((samples) => ({
-    completionTokens: samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
-    cachedTokens: samples[0]?.numCachedTokens ?? 0,
-  }));
-  return format.body(perPrompt.flat(), totalUsage(generation, costs));
-}
-
-/** Writes every event but the last; rejects where an error event is to end the stream. */
-export async function generateEvents(
-  engine: InferenceEngine,
-  generation: Generation,
-  format: AnswerFormat,
-  sse: SseStream,
-  signal: AbortSignal,
-): Promise<void> {
-  const runs = generation.prompts.map((_, prompt) =>
-    streamPrompt(engine, generation, prompt, format, sse, signal),
-  );
-  const costs = await Promise.all(runs);
-  if (generation.includeUsage) sse.write(format.usageEvent(totalUsage(generation, costs)));
-}
-
-async function streamPrompt(
-  engine: InferenceEngine,
-  generation: Generation,
-  prompt: number,
-  format: AnswerFormat,
-  sse: SseStream,
-  signal: AbortSignal,
-): Promise<PromptCost> {
-  const { params, promptTokenIds } = generation.prompts[prompt]!;
-  const { returnTokenIds, continuousUsage, showsCachedTokens } = generation;
-  const numTokens = new Array<number>(params.n).fill(0);
-  const hasBegun = new Array<boolean>(params.n).fill(false);
-  const journal = generation.keepsJournal ? new StreamJournal(params.n, prompt * params.n) : null;
-  let cachedTokens = 0;
-  for await (const delta of deltasOf(engine, generation, prompt, signal)) {
-    const { index, numCachedTokens, tokenIds, logprobs } = delta;
-    numTokens[index]! += tokenIds.length;
-    if (index === 0) cachedTokens = numCachedTokens;
-    journal?.add(index, tokenIds);
-    // Half a character, or the beginning of what may become a stop string: nothing to show yet.
-    const isShown = delta.text !== '' || delta.finish_reason !== null || returnTokenIds || logprobs !== null;
-    if (!isShown) continue;
-    const cached = showsCachedTokens ? numCachedTokens : null;
-    const usage = continuousUsage ? usageOf(promptTokenIds.length, numTokens[index]!, cached) : null;
-    const events = format.events(prompt * params.n + index, delta, !hasBegun[index], usage);
-    hasBegun[index] = true;
-    if (!sse.write(journal?.annotate(index, events) ?? events)) await sse.drained();
-  }
-  return { completionTokens: numTokens.reduce((sum, tokens) => sum + tokens, 0), cachedTokens };
-}
-
-function totalUsage(
-  { prompts, showsCachedTokens, beamSearch }: Generation,
-  costs: readonly PromptCost[],
-): Usage {
-  const promptTokens = prompts.reduce((sum, { promptTokenIds }) => sum + promptTokenIds.length, 0);
-  const completionTokens = costs.reduce((sum, cost) => sum + cost.completionTokens, 0);
-  const cachedTokens = costs.reduce((sum, cost) => sum + cost.cachedTokens, 0);
-  return usageOf(
-    promptTokens,
-    completionTokens,
-    showsCachedTokens && beamSearch === null ? cachedTokens : null,
-  );
 }

@@ -2,10 +2,11 @@
 
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import { type AnswerFormat, type AnswerHead, chunkHead, usageField, usageJson } from '../answer-format.ts';
-import type { Generation, Sample } from '../generation.ts';
+import type { Generation } from '../generation.ts';
 import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import { promptLogprobs } from '../protocol/logprobs.ts';
 import type { Usage } from '../protocol/usage.ts';
+import type { Sample } from '../samples.ts';
 import { chatLogprobs } from './chat-logprobs.ts';
 
 export class ChatFormat implements AnswerFormat {

@@ -6,9 +6,10 @@ import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
+import { generateBody, generateEvents } from '../answer.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
-import { type Generation, generateBody, generateEvents, numSequences } from '../generation.ts';
+import { type Generation, numSequences } from '../generation.ts';
 import { ClientGoneError } from '../in-flight.ts';
 import type { ServerContext } from '../server-context.ts';
 
