@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
 import { FaultRig, type Scenario } from './fault-rig.ts';
 
-const SCENARIOS: readonly Scenario[] = [
+const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
+const OF_TCP: readonly Scenario[] = [
   { fault: 'kill', side: 'P', step: 'data' },
   { fault: 'kill', side: 'D', step: 'data' },
   { fault: 'kill', side: 'D', step: 'received' },
@@ -15,18 +16,25 @@ const SCENARIOS: readonly Scenario[] = [
   { fault: 'flip', side: 'D', step: 'data' },
   { fault: 'half-open', side: 'D', step: 'hello' },
 ];
+/** D reads the memory of P: no data passes the wiretap. */
+const OF_SHM: readonly Scenario[] = (['kill', 'stop'] as const).flatMap((fault) =>
+  (['P', 'D'] as const).map((side) => ({ fault, side, step: 'received' })),
+);
 /** The proxy gives up on an instance that has not been heard of for 10 s. */
 const SLOWEST_MS = 20_000;
 
 describe.skipIf(probeNative() === null)('a fault in a transfer', () => {
-  describe.each(['PUT_ASYNC', 'PUT', 'GET'] as const)('with %s', (sendType) => {
+  describe.each([
+    ...SEND_TYPES.map((sendType) => ({ sendType, transport: 'tcp' as const, scenarios: OF_TCP })),
+    { sendType: 'PUT_ASYNC' as const, transport: 'shm' as const, scenarios: OF_SHM },
+  ])('with $sendType over $transport', ({ sendType, transport, scenarios }) => {
     let rig: FaultRig;
     beforeAll(async () => {
-      rig = await FaultRig.start(sendType, 'tcp');
+      rig = await FaultRig.start(sendType, transport);
     });
     afterAll(() => rig?.close());
 
-    it.each(SCENARIOS)('$fault of $side at $step costs no answer', async (scenario) => {
+    it.each(scenarios)('$fault of $side at $step costs no answer', async (scenario) => {
       const outcome = await rig.run(scenario);
       expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
       expect(outcome.right).toBe(outcome.requests);
