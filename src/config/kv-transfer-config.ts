@@ -68,7 +68,7 @@ export function parseKvTransferConfig(
     role: fields.kv_role,
     engineId: fields.engine_id ?? randomUUID(),
     ip: ownIp(fields, surroundings.env ?? process.env),
-    port: fields.kv_port ?? DEFAULT_PORT,
+    port: ownPort(fields, surroundings.port),
     bufferBytes: bufferBytes(fields, memoryBytes),
     poolBytes: poolBytes(fields.extra.mem_pool_size_gb, memoryBytes),
     sendType: fields.extra.send_type ?? 'PUT_ASYNC',
@@ -102,6 +102,17 @@ function ownIp({ kv_ip }: KvTransferFields, env: NodeJS.ProcessEnv): string {
     throw configFault(name, `${ip} is no address that peers can reach: give the address of one interface`);
   }
   return ip;
+}
+
+function ownPort({ kv_port }: KvTransferFields, httpPort: number): number {
+  const port = kv_port ?? DEFAULT_PORT;
+  if (port === httpPort) {
+    throw configFault(
+      'kv_port',
+      `${port} is that of --port: instances talk to each other over a port of their own`,
+    );
+  }
+  return port;
 }
 
 function bufferBytes({ kv_buffer_size, kv_role }: KvTransferFields, memoryBytes: number): number {

@@ -139,6 +139,7 @@ describe('--kv-transfer-config', () => {
       /kv_ip: 0\.0\.0\.0 is no address that peers can reach: give the address of one interface/,
     ],
     [{ kv_ip: 'localhost' }, {}, /kv_ip: expected an IP address/],
+    [{ kv_port: 20002 }, {}, /kv_port: 20002 is that of --port/],
     [{ kv_buffer_device: 'tpu' }, {}, /kv_buffer_device: expected cuda or cpu/],
     [{}, { http_port: 20003 }, /http_port: 20003 differs from --port 20002: give both the same port/],
     [
