@@ -1,5 +1,5 @@
 // One client request on its way through the proxy: what it asks, what has been tried, and how it is stopped. The routes
-// open one a request; proxy.ts leads it through.
+// open one a request; forwarder.ts leads it through.
 
 import { RequestTimeoutError, SvcError } from '../errors.ts';
 import type { ClientReply } from './client-reply.ts';

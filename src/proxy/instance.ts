@@ -4,9 +4,17 @@
 import { Pool } from 'undici';
 import type { InstanceLoad, RegistrationMessage } from '../kv-transfer/discovery-message.ts';
 import { MAX_CONNECTIONS } from './deadlines.ts';
-import type { Leg, LegFailure } from './leg.ts';
+import type { LegFailure } from './leg-failure.ts';
 
 export type InstanceState = 'ready' | 'draining' | 'gone';
+
+/** What is under way to an instance, as far as the instance has to do with it. */
+export interface OpenLeg {
+  /** When bytes last came, by Date.now(). */
+  readonly movedAt: number;
+  fail(failure: LegFailure): void;
+  checkSilence(now: number): void;
+}
 
 export class Instance {
   readonly type: 'P' | 'D';
@@ -22,7 +30,7 @@ export class Instance {
   readonly run: number;
   readonly pool: Pool;
   /** What is under way to it. */
-  readonly legs = new Set<Leg>();
+  readonly legs = new Set<OpenLeg>();
   state: InstanceState;
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;

@@ -4,7 +4,7 @@
 import type { RegistrationMessage } from '../kv-transfer/discovery-message.ts';
 import { type Deadlines, MAX_INSTANCES } from './deadlines.ts';
 import { Instance, type InstanceState } from './instance.ts';
-import { LegFailure } from './leg.ts';
+import { LegFailure } from './leg-failure.ts';
 
 export interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;

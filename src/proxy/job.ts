@@ -4,10 +4,7 @@
 import { randomInt } from 'node:crypto';
 import { MalformedRequestError } from '../errors.ts';
 import { parseJsonBody } from '../http/json-body.ts';
-import { Prompt } from './prompt.ts';
-
-export type JobPath = '/v1/completions' | '/v1/chat/completions';
-export type JsonObject = Readonly<Record<string, unknown>>;
+import { type JobPath, type JsonObject, Prompt } from './prompt.ts';
 
 export interface Job {
   readonly path: JobPath;

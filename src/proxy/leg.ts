@@ -1,8 +1,9 @@
 // One HTTP exchange with one instance: a leg of a request. Its head, its bytes as they come, and the one way in which it
-// can fail. proxy.ts opens legs; instances.ts ends those of an instance that has vanished.
+// can fail. forwarder.ts opens legs; instances.ts ends those of an instance that has vanished.
 
 import type { Dispatcher } from 'undici';
-import type { Instance } from './instance.ts';
+import type { Instance, OpenLeg } from './instance.ts';
+import { LegFailure } from './leg-failure.ts';
 
 export interface LegRequest {
   readonly method: 'GET' | 'POST';
@@ -16,22 +17,10 @@ export interface LegHead {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** connection: refused, reset or out of time; silent: vanished; cancelled: nobody wants the answer any more. */
-export type LegFault = 'connection' | 'silent' | 'cancelled' | 'too long';
-
-export class LegFailure extends Error {
-  readonly fault: LegFault;
-
-  constructor(fault: LegFault, message: string) {
-    super(message);
-    this.fault = fault;
-  }
-}
-
 /** An answer that is held back until it is complete is at most this long. */
 const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
 
-export class Leg implements Dispatcher.DispatchHandler {
+export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
   readonly instance: Instance;
   /** Rejects with a LegFailure. */
   readonly head: Promise<LegHead>;

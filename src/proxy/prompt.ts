@@ -1,7 +1,8 @@
 // The prompt of a request as the proxy sees it: about how long it is, and the pieces by which policies recognise its
 // beginning. Never tokenised: the proxy has no tokenizer.
 
-import type { JobPath, JsonObject } from './job.ts';
+export type JobPath = '/v1/completions' | '/v1/chat/completions';
+export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** What a token of text is taken for. */
 const BYTES_A_TOKEN = 4;

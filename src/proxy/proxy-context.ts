@@ -5,9 +5,9 @@ import type { PolicyName } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import type { Calls } from './calls.ts';
 import type { Deadlines } from './deadlines.ts';
+import type { Forwarder } from './forwarder.ts';
 import type { Instances } from './instances.ts';
 import type { ProxyMetrics } from './metrics.ts';
-import type { Forwarder } from './proxy.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
 import type { Router } from './router.ts';
 

@@ -1,11 +1,12 @@
-// Which prefill and which decode instance a request goes to, and whether it needs a prefill instance at all. proxy.ts asks
-// it for each attempt.
+// Which prefill and which decode instance a request goes to, and whether it needs a prefill instance at all. forwarder.ts
+// asks it for each attempt.
 
 import type { PolicyName } from '../config/proxy-options.ts';
 import type { Instance } from './instance.ts';
 import type { Instances } from './instances.ts';
 import type { Job } from './job.ts';
-import { makePolicy, type Policy } from './policies/policy.ts';
+import { makePolicy } from './policies/make-policy.ts';
+import type { Policy } from './policies/policy.ts';
 
 /** Instances that a request has already been to, and how often. */
 export type Tried = ReadonlyMap<Instance, number>;

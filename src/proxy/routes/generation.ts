@@ -3,7 +3,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
-import { type JobPath, readJob } from '../job.ts';
+import { readJob } from '../job.ts';
+import type { JobPath } from '../prompt.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
 const PATHS: readonly JobPath[] = ['/v1/completions', '/v1/chat/completions'];

@@ -3,7 +3,8 @@
 import type { FastifyInstance } from 'fastify';
 import { NotReadyError } from '../../errors.ts';
 import { ClientReply } from '../client-reply.ts';
-import { Leg, LegFailure } from '../leg.ts';
+import { Leg } from '../leg.ts';
+import { LegFailure } from '../leg-failure.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
 const MAX_TRIES = 3;

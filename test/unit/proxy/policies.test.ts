@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { POLICIES } from '../../../src/config/proxy-options.ts';
-import { makePolicy } from '../../../src/proxy/policies/policy.ts';
+import { makePolicy } from '../../../src/proxy/policies/make-policy.ts';
 import { PrefixTrie } from '../../../src/proxy/policies/prefix-trie.ts';
 import { PIECE_TOKENS, Prompt } from '../../../src/proxy/prompt.ts';
 
