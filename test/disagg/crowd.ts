@@ -8,7 +8,7 @@ import { readInstances } from '../helpers/cluster.ts';
 import { freePorts, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
 import type { LightProcessOptions } from './light-process.ts';
 import { expectedTokens } from './light-server.ts';
-import { spawnLights } from './spawn-lights.ts';
+import { spawnLights, spawnWaiting, startLights } from './spawn-lights.ts';
 
 export interface CrowdOptions {
   readonly producers: number;
@@ -52,7 +52,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
   const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
   const proxy = spawnSvc(['proxy', ...ports, '--prefill-threshold', '0', '--log-level', 'error'], port);
   const crowd = await startCrowd(options, discoveryPort);
-  const churn = new Churn(discoveryPort);
+  const churn = await Churn.prepare(options.seconds, discoveryPort);
   try {
     await waitUntilReady(proxy, async ({ url }) => {
       const ready = (await readInstances(url)).filter(({ state }) => state === 'ready');
@@ -60,7 +60,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
     });
     const load = new Load(proxy);
     const running = load.run(options.atOnce);
-    await churn.run(options.seconds);
+    await churn.run();
     load.stop();
     await running;
     const pairs = Math.min(options.producers, options.consumers);
@@ -107,39 +107,45 @@ async function lightsOf(
   });
 }
 
-/** A P and a D in one process join each second twice over; one such process drains and one crashes. */
+/** Each second two processes with a P and a D each join, and of those that have joined one drains and one crashes. */
 class Churn {
-  readonly children: ChildProcess[] = [];
+  readonly children: readonly ChildProcess[];
   readonly counts = { joined: 0, drained: 0, crashed: 0 };
   readonly #discoveryPort: number;
 
-  constructor(discoveryPort: number) {
+  private constructor(children: readonly ChildProcess[], discoveryPort: number) {
+    this.children = children;
     this.#discoveryPort = discoveryPort;
   }
 
-  async run(seconds: number): Promise<void> {
-    const end = performance.now() + 1000 * seconds;
-    while (performance.now() < end) {
-      const next = sleep(1000);
-      await Promise.all([this.#join(), this.#join()]);
-      await next;
-      await this.#leave('SIGTERM');
-      await this.#leave('SIGKILL');
-    }
+  /** Processes for `seconds` seconds: starting one takes longer than a second of a busy machine has for it. */
+  static async prepare(seconds: number, discoveryPort: number): Promise<Churn> {
+    const children = await Promise.all(Array.from({ length: 2 * seconds }, () => spawnWaiting()));
+    return new Churn(children, discoveryPort);
   }
 
-  async #join(): Promise<void> {
-    const roles = ['kv_producer', 'kv_consumer'] as const;
-    this.children.push(await spawnLights(await lightsOf(roles, this.#discoveryPort)));
+  async run(): Promise<void> {
+    const leaving: Promise<void>[] = [];
+    for (let next = 0; next + 1 < this.children.length; next += 2) {
+      const second = sleep(1000);
+      const [drains, crashes] = [this.children[next]!, this.children[next + 1]!];
+      await Promise.all([this.#join(drains), this.#join(crashes)]);
+      await second;
+      leaving.push(this.#leave(drains, 'SIGTERM'), this.#leave(crashes, 'SIGKILL'));
+    }
+    await Promise.all(leaving);
+  }
+
+  async #join(child: ChildProcess): Promise<void> {
+    await startLights(child, await lightsOf(['kv_producer', 'kv_consumer'], this.#discoveryPort));
     this.counts.joined += 1;
   }
 
-  async #leave(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
-    const child = this.children.shift();
-    if (child === undefined) return;
+  async #leave(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const exited = once(child, 'exit');
     child.kill(signal);
+    await exited;
     this.counts[signal === 'SIGTERM' ? 'drained' : 'crashed'] += 1;
-    await once(child, 'exit');
   }
 }
 

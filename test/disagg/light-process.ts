@@ -1,5 +1,7 @@
-// Entry of a child process that holds instances without a model: a list of their options is the first argument, as JSON.
+// Entry of a child process that holds instances without a model. It says when it could start them, reads a list of their
+// options from its input, as JSON, and says when they serve.
 
+import { json } from 'node:stream/consumers';
 import { z } from 'zod';
 import { LightServer } from './light-server.ts';
 
@@ -18,8 +20,9 @@ const Options = z.object({
 
 export type LightProcessOptions = z.infer<typeof Options>;
 
+process.stdout.write('waiting\n');
 const lights: LightServer[] = [];
-for (const { discoveryPort, ...options } of z.array(Options).parse(JSON.parse(process.argv[2] ?? ''))) {
+for (const { discoveryPort, ...options } of z.array(Options).parse(await json(process.stdin))) {
   lights.push(await LightServer.start({ ...options, proxy: { ip: '127.0.0.1', port: discoveryPort } }));
 }
 process.on(

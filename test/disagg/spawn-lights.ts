@@ -6,11 +6,33 @@ import type { LightProcessOptions } from './light-process.ts';
 
 /** Resolves when all of them serve. SIGTERM drains them. */
 export async function spawnLights(options: readonly LightProcessOptions[]): Promise<ChildProcess> {
-  const args = ['--import', 'tsx', 'test/disagg/light-process.ts', JSON.stringify(options)];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  const ended = once(child, 'exit').then(() => {
+  const child = await spawnWaiting();
+  await startLights(child, options);
+  return child;
+}
+
+/** A process that has loaded all it needs, and waits for `startLights`. */
+export async function spawnWaiting(): Promise<ChildProcess> {
+  const args = ['--import', 'tsx', 'test/disagg/light-process.ts'];
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  await itsWord(child);
+  return child;
+}
+
+export async function startLights(
+  child: ChildProcess,
+  options: readonly LightProcessOptions[],
+): Promise<void> {
+  child.stdin?.end(JSON.stringify(options));
+  await itsWord(child);
+}
+
+async function itsWord(child: ChildProcess): Promise<void> {
+  const over = new AbortController();
+  const ended = once(child, 'exit', over).then(() => {
     throw new Error(`instances without a model did not start: exit code ${child.exitCode}`);
   });
   await Promise.race([once(child.stdout!, 'data'), ended]);
-  return child;
+  ended.catch(() => {});
+  over.abort();
 }
