@@ -13,7 +13,7 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMaxPieces = 128;
 /// Most bytes of pieces in one frame, but always one piece: what a core's cache holds, since pieces are summed first and
 /// copied then.
-constexpr size_t kMaxPayload = 1 << 18;
+constexpr size_t kMaxPayload = 1 << 19;
 
 /// Whoever closes a connection because of what came over it says why, in text of at most this length.
 constexpr size_t kMaxReason = 128;
