@@ -1,7 +1,9 @@
 // What was chosen at start, for the person who started it. `svc serve` prints it once it answers.
 
+import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { EngineInfo } from '../engine/inference-engine.ts';
+import { formatAddress } from '../kv-transfer/address.ts';
 import { version } from './version.ts';
 
 export function startReport(config: ServeConfig, info: EngineInfo, port: number, seconds: number): string {
@@ -17,6 +19,7 @@ export function startReport(config: ServeConfig, info: EngineInfo, port: number,
       `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,
     ],
     ['address', `${address}/v1${host === null ? ' (all interfaces)' : ''}`],
+    ...kvTransferRows(config.engine.kvTransfer),
     ['api keys', apiKeys.length === 0 ? 'none: everybody may use the server' : `${apiKeys.length}`],
   ];
   const lines = rows.map(([name, value]) => `  ${name.padEnd(12)} ${value}`);
@@ -25,6 +28,14 @@ export function startReport(config: ServeConfig, info: EngineInfo, port: number,
       ? ['  No model was named: this is the small chat model that svc brings along. It knows little.']
       : [];
   return `${[`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint].join('\n')}\n`;
+}
+
+/** For an instance of disaggregated serving. */
+function kvTransferRows(transfer: KvTransferConfig | null): readonly (readonly [string, string])[] {
+  if (transfer === null) return [];
+  const { role, sendType, proxy } = transfer;
+  const join = proxy === null ? 'no proxy' : `proxy ${formatAddress(proxy)}`;
+  return [['kv transfer', `${role} at ${formatAddress(transfer)}, ${sendType}, ${join}`]];
 }
 
 function printable(host: string | null): string {

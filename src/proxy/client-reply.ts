@@ -20,16 +20,21 @@ const HOP_BY_HOP = new Set([
 
 export class ClientReply {
   readonly #response: FastifyReply['raw'];
-  /** The id under which the client knows its request; null where it gave none. */
-  readonly #ownId: string | null;
+  readonly #id: string;
+  readonly #isOwnId: boolean;
   readonly #slowMs: number;
   #hasBegun = false;
   #catchingUp: NodeJS.Timeout | null = null;
 
-  constructor(reply: FastifyReply, ownId: string | null, slowMs: number) {
+  /**
+   * @param id of the request, where no instance gives it one
+   * @param isOwnId the client knows its request by it: no other one will do
+   */
+  constructor(reply: FastifyReply, id: string, isOwnId: boolean, slowMs: number) {
     reply.hijack();
     this.#response = reply.raw;
-    this.#ownId = ownId;
+    this.#id = id;
+    this.#isOwnId = isOwnId;
     this.#slowMs = slowMs;
   }
 
@@ -99,7 +104,8 @@ export class ClientReply {
       this.#response.end(`data: ${body}\n\ndata: [DONE]\n\n`);
       return;
     }
-    const headers = { ...errorHeaders(error), 'content-type': 'application/json; charset=utf-8' };
+    const type = { 'content-type': 'application/json; charset=utf-8' };
+    const headers = { ...errorHeaders(error), ...type, 'x-request-id': this.#id };
     this.send({ status: error.status, headers }, Buffer.from(body));
   }
 
@@ -109,7 +115,7 @@ export class ClientReply {
       if (value === undefined || HOP_BY_HOP.has(name)) continue;
       passed[name] = typeof value === 'string' ? value : [...value];
     }
-    if (this.#ownId !== null) passed['x-request-id'] = this.#ownId;
+    if (this.#isOwnId) passed['x-request-id'] = this.#id;
     return passed;
   }
 }

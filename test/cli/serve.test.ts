@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { freePort } from '../helpers/svc-process.ts';
@@ -25,7 +26,8 @@ afterEach(() => {
 
 async function serve(...args: string[]): Promise<{ cli: CliProcess; url: string }> {
   // The slow backend: streams last long enough to be interrupted.
-  const common = ['--host', '127.0.0.1', '--device', 'reference'];
+  const device = args.includes('--device') ? [] : ['--device', 'reference'];
+  const common = ['--host', '127.0.0.1', ...device];
   const port = args.includes('--port') ? [] : ['--port', '0'];
   const cli = new CliProcess(['serve', ...common, ...port, ...args], {
     XDG_CACHE_HOME: folder,
@@ -75,6 +77,14 @@ describe('svc serve', () => {
     expect(cli.stdout).toBe('');
     const models = await (await fetch(`${url}/v1/models`)).text();
     expect(models).toMatch(/"first".*"second"/);
+  });
+
+  it.skipIf(probeNative() === null)('reports what part of disaggregated serving it is', async () => {
+    const config = { kv_connector: 'P2pNcclConnector', kv_role: 'kv_producer', kv_port: await freePort() };
+    const { cli } = await serve(model(), '--device', 'cpu', '--kv-transfer-config', JSON.stringify(config));
+    expect(cli.stderr).toMatch(
+      new RegExp(`^ {2}kv transfer {2}kv_producer at 127.0.0.1:${config.kv_port}, PUT_ASYNC, no proxy$`, 'm'),
+    );
   });
 
   it('asks for one of the keys of --api-key', async () => {

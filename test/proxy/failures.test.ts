@@ -124,6 +124,7 @@ describe('without a decode instance', () => {
     const answered = await proxy.post('/v1/completions', BODY);
     expect(answered.status).toBe(503);
     expect(Number(answered.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(answered.headers.get('x-request-id')).toMatch(/^[0-9a-f]{32}$/);
     expect(await answered.json()).toEqual({
       error: { message: expect.stringContaining('decode'), type: expect.any(String), param: null, code: 503 },
     });

@@ -120,15 +120,18 @@ describe('an instance', () => {
     const proxy = await TestProxy.start();
     const children = [await spawnInstance(proxy), await spawnInstance(proxy), await spawnInstance(proxy)];
     await eventually(async () => (await proxy.instances()).length === 3, 20_000);
-    const asked = Array.from({ length: 30 }, async (_, index) => {
-      const isStream = index % 2 === 0;
-      const body = { ...BODY, max_tokens: 40, prompt: `prompt ${index}`, stream: isStream };
-      const answered = await proxy.post('/v1/completions', body);
+    const asked = Array.from({ length: 30 }, (_, index) => {
+      const body = { ...BODY, max_tokens: 200, prompt: `prompt ${index}`, stream: index % 2 === 0 };
+      return proxy.post('/v1/completions', body);
+    });
+    const ended = asked.map(async (answer) => {
+      const answered = await answer;
       return [answered.status, (await answered.text()).includes('"error"')];
     });
-    await sleep(100);
+    // The heads of all are here, streams are in the middle.
+    await Promise.all(asked);
     for (const child of children.slice(1)) child.kill('SIGKILL');
-    expect(await Promise.all(asked)).toEqual(asked.map(() => [200, false]));
+    expect(await Promise.all(ended)).toEqual(asked.map(() => [200, false]));
     expect(await proxy.metric('resumes_total')).toBeGreaterThan(0);
     children[0]?.kill('SIGKILL');
   });

@@ -23,7 +23,7 @@ async function answer(
   context.calls.checkRoom();
   const job = readJob(path, request.body);
   const hasOwnId = request.headers['x-request-id'] === request.id;
-  const client = new ClientReply(reply, hasOwnId ? request.id : null, context.deadlines.slowClient);
+  const client = new ClientReply(reply, request.id, hasOwnId, context.deadlines.slowClient);
   const call = new Call(job, client, {
     id: request.id,
     authorization: context.authorizationOf(request),
