@@ -1,6 +1,6 @@
-// D's half of KV transfer: gives P room, asks P for what did not come by itself, and where nothing comes of it says so at
-// once, so that D computes the prompt itself. p2p-connector.ts hands it requests, notices, messages and events;
-// receive-areas.ts has the room, sample-loads.ts the sequences that want the blocks.
+// D's half of KV transfer: gives P room, sees to it that what a request wants comes, and where nothing comes of it says so
+// at once, so that D computes the prompt itself. p2p-connector.ts hands it requests, notices, messages and events;
+// receive-areas.ts has the room, pulls.ts asks P, sample-loads.ts has the sequences that want the blocks.
 
 import type { RecomputeReason, RequestTransfer, TransferNotice, TransferOrder } from '../connector.ts';
 import type { TransferId } from '../request-id.ts';
@@ -9,10 +9,11 @@ import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
+import { Pulls } from './pulls.ts';
 import { ReceiveAreas } from './receive-areas.ts';
 import type { ReceiveMemory } from './receive-memory.ts';
 import { ReceiveStats } from './receive-stats.ts';
-import { type OpenArea, ReceiveTransfer } from './receive-transfer.ts';
+import { ReceiveTransfer, ticketText } from './receive-transfer.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { SampleLoads } from './sample-loads.ts';
 import { idOfKey, isKeyOf } from './transfer-key.ts';
@@ -36,8 +37,6 @@ export interface Wanted {
   readonly transferIds: readonly number[];
 }
 
-/** Requests that wait for room; those beyond are computed here. */
-const MAX_WAITING = 1024;
 /** A transfer that went wrong is asked for once more. */
 const MAX_RETRIES = 1;
 
@@ -45,15 +44,20 @@ export class DecodeSide {
   readonly stats = new ReceiveStats();
   readonly #options: DecodeSideOptions;
   readonly #areas: ReceiveAreas;
+  readonly #pulls: Pulls;
   readonly #loads: SampleLoads;
   readonly #byKey = new Map<string, ReceiveTransfer>();
-  readonly #waiting = new Set<ReceiveTransfer>();
   readonly #ended = new RecentKeys();
 
   constructor(options: DecodeSideOptions) {
-    const { mover, memory, order, blockSize } = options;
+    const { mover, peers, memory, deadlines, order, blockSize } = options;
     this.#options = options;
-    this.#areas = new ReceiveAreas(mover, memory, () => this.#pullWaiting());
+    this.#areas = new ReceiveAreas(mover, memory, () => this.#pulls.roomIsFree());
+    this.#pulls = new Pulls({
+      ...{ peers, deadlines, blockSize, areas: this.#areas },
+      onFailed: (transfer, reason, tells) => this.#fail(transfer, reason, tells),
+      onNeedless: (transfer) => this.#end(transfer),
+    });
     this.#loads = new SampleLoads({
       ...{ mover, order, blockSize },
       onLoaded: (numTokens) => {
@@ -90,7 +94,7 @@ export class DecodeSide {
     this.#loads.claim(transfer, wanted.transferIds);
     if (known === undefined) {
       this.#byKey.set(wanted.key, transfer);
-      this.#pull(transfer);
+      this.#pulls.begin(transfer);
     }
     return {
       sequences: wanted.transferIds.map((transferId) => ({ kind: 'load', transferId })),
@@ -120,11 +124,11 @@ export class DecodeSide {
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
     const transfer = new ReceiveTransfer(about, 'arriving');
     // Who waits for room comes first.
-    const hasRoom = this.#waiting.size === 0 && this.#areas.open(transfer, 0, num_blocks);
+    const hasRoom = this.#pulls.numWaiting === 0 && this.#areas.open(transfer, 0, num_blocks);
     if (!hasRoom || transfer.open === null) return { type: 'full' };
     this.#byKey.set(key, transfer);
-    this.#attach(transfer, peer);
-    return { type: 'granted', ticket: hexOf(transfer.open) };
+    transfer.attach(peer);
+    return { type: 'granted', ticket: ticketText(transfer.open) };
   }
 
   /** P will not send. */
@@ -147,7 +151,7 @@ export class DecodeSide {
     const isPushed = transfer.isPushed && transfer.retries === 0;
     this.stats.received(isPushed, transfer.open.area.place);
     transfer.peer?.tell({ type: 'received', key: transfer.key });
-    this.#detach(transfer);
+    transfer.detach();
     this.#loads.received(transfer);
   }
 
@@ -201,107 +205,6 @@ export class DecodeSide {
     return this.#options.memory.couldHold(this.#blocksOf(wanted.numTokens)) ? null : 'no_room';
   }
 
-  /** Asks P for the blocks, into a new area where it has none; waits where there is no room. */
-  #pull(transfer: ReceiveTransfer): void {
-    if (transfer.open === null) {
-      const [firstBlock, numBlocks] = [firstMissing(transfer), this.#blocksOf(transfer.numTokens)];
-      if (firstBlock >= numBlocks) {
-        this.#end(transfer);
-        return;
-      }
-      if (!this.#areas.open(transfer, firstBlock, numBlocks)) {
-        this.#wait(transfer);
-        return;
-      }
-    }
-    this.#waiting.delete(transfer);
-    transfer.state.go('pulling');
-    void this.#ask(transfer);
-  }
-
-  #wait(transfer: ReceiveTransfer): void {
-    if (transfer.state.is('waiting')) return;
-    if (this.#waiting.size >= MAX_WAITING) {
-      this.#fail(transfer, 'no_room');
-      return;
-    }
-    transfer.state.go('waiting');
-    transfer.waitingSince = Date.now();
-    this.#waiting.add(transfer);
-  }
-
-  #pullWaiting(): void {
-    for (const transfer of [...this.#waiting]) {
-      this.#pull(transfer);
-      if (transfer.state.is('waiting')) break;
-    }
-  }
-
-  async #ask(transfer: ReceiveTransfer): Promise<void> {
-    const { open } = transfer;
-    if (open === null) return;
-    let answer: Answer;
-    try {
-      const peer = this.#options.peers.get(transfer.address);
-      this.#attach(transfer, peer);
-      answer = await peer.request({
-        type: 'pull',
-        key: transfer.key,
-        ticket: hexOf(open),
-        first_block: open.firstBlock,
-        num_blocks: this.#blocksOf(transfer.numTokens),
-        hash: transfer.hash,
-      });
-    } catch (error) {
-      if (!(error instanceof PeerError)) throw error;
-      if (error.code === 'refused') this.#options.peers.complain(transfer.address, error.message);
-      const reason = error.code === 'gone' ? 'peer_gone' : 'mismatch';
-      if (isAsking(transfer, open)) this.#fail(transfer, reason, false);
-      return;
-    }
-    // The blocks may be here before the answer is, or all may be over.
-    if (isAsking(transfer, open)) this.#answered(transfer, open, answer);
-  }
-
-  #answered(transfer: ReceiveTransfer, open: OpenArea, answer: Answer): void {
-    if (answer.type !== 'pulled' || answer.state === 'mismatch') {
-      this.#fail(transfer, 'mismatch');
-    } else if (answer.state === 'gone') {
-      this.#fail(transfer, transfer.retryReason ?? 'unknown', false);
-    } else if (answer.state === 'unknown') {
-      this.#unknown(transfer, open);
-    } else if (answer.state === 'resized') {
-      this.#resized(transfer, answer.num_tokens);
-    } else {
-      transfer.isComputing = answer.state === 'computing';
-      transfer.state.go('arriving');
-      transfer.lastActivity = Date.now();
-    }
-  }
-
-  /** Another proxy may call D before P: P is asked for a while. */
-  #unknown(transfer: ReceiveTransfer, open: OpenArea): void {
-    const { unknown, unknownRetry } = this.#options.deadlines;
-    if (transfer.retries > 0 || Date.now() - transfer.claimedAt >= unknown) {
-      this.#fail(transfer, transfer.retryReason ?? 'unknown', false);
-      return;
-    }
-    setTimeout(() => {
-      if (isAsking(transfer, open)) void this.#ask(transfer);
-    }, unknownRetry);
-  }
-
-  /** P has fewer blocks than this prompt has: what there is, is of use. */
-  #resized(transfer: ReceiveTransfer, numTokens: number): void {
-    if (numTokens < 1 || numTokens >= transfer.numTokens) {
-      this.#fail(transfer, 'mismatch');
-      return;
-    }
-    transfer.numTokens = numTokens;
-    void this.#areas.release(transfer);
-    this.#pull(transfer);
-  }
-
   /** Something went wrong on the way: everything is asked for once more, under a new ticket. */
   #again(transfer: ReceiveTransfer, reason: RecomputeReason): void {
     if (!transfer.isClaimed) {
@@ -315,10 +218,7 @@ export class DecodeSide {
     }
     transfer.retries += 1;
     transfer.retryReason = reason;
-    transfer.state.go('pulling');
-    void this.#areas.reopen(transfer).then((isOpen) => {
-      if (isOpen) void this.#ask(transfer);
-    });
+    void this.#pulls.beginAgain(transfer);
   }
 
   #corruptInMemory(transfer: ReceiveTransfer): void {
@@ -356,8 +256,8 @@ export class DecodeSide {
   #over(transfer: ReceiveTransfer, tells: boolean): void {
     if (transfer.isExpected && tells) void this.#tellCancel(transfer.key, transfer.address);
     if (!transfer.state.is('over')) transfer.state.go('over');
-    this.#waiting.delete(transfer);
-    this.#detach(transfer);
+    this.#pulls.end(transfer);
+    transfer.detach();
     // What is being copied out of the area is not to be overwritten: the last sequence comes by here again.
     if (transfer.samples.every(({ state }) => state !== 'loading')) void this.#areas.release(transfer);
   }
@@ -382,18 +282,6 @@ export class DecodeSide {
     }
   }
 
-  #attach(transfer: ReceiveTransfer, peer: Peer): void {
-    if (transfer.peer === peer) return;
-    this.#detach(transfer);
-    transfer.peer = peer;
-    peer.numOpen += 1;
-  }
-
-  #detach(transfer: ReceiveTransfer): void {
-    if (transfer.peer !== null) transfer.peer.numOpen -= 1;
-    transfer.peer = null;
-  }
-
   #blocksOf(numTokens: number): number {
     return Math.ceil(numTokens / this.#options.blockSize);
   }
@@ -409,21 +297,7 @@ function reservedAgain(known: ReceiveTransfer, hash: string): Unnumbered<Answer>
     return unasked();
   }
   const isSame = known.isPushed && known.retries === 0 && known.state.is('arriving');
-  return isSame && known.open !== null ? { type: 'granted', ticket: hexOf(known.open) } : { type: 'full' };
-}
-
-/** Whether the answer to what was asked for this area still matters. */
-function isAsking(transfer: ReceiveTransfer, open: OpenArea): boolean {
-  return transfer.state.is('pulling') && transfer.open === open;
-}
-
-/** The first block that some sequence lacks; the very first where not all have said so yet. */
-function firstMissing({ samples }: ReceiveTransfer): number {
-  const isKnown = samples.every(({ state }) => state === 'wanted' || state === 'done');
-  const wanted = samples.filter(({ state }) => state === 'wanted');
-  return isKnown && wanted.length > 0 ? Math.min(...wanted.map(({ firstBlock }) => firstBlock)) : 0;
-}
-
-function hexOf({ ticket }: OpenArea): string {
-  return ticket.toString(16).padStart(16, '0');
+  return isSame && known.open !== null
+    ? { type: 'granted', ticket: ticketText(known.open) }
+    : { type: 'full' };
 }

@@ -1,5 +1,5 @@
 // One transfer at D, from the first that is heard of it - P's reservation or the request itself - until its area is
-// free: plain data; decode-side.ts moves it.
+// free. decode-side.ts and pulls.ts move it.
 
 import type { RecomputeReason } from '../connector.ts';
 import type { Peer } from './peer.ts';
@@ -75,8 +75,26 @@ export class ReceiveTransfer {
     this.state = new State(TRANSITIONS, first);
   }
 
+  /** Something is expected of P: the connection to it stays. */
+  attach(peer: Peer): void {
+    if (this.peer === peer) return;
+    this.detach();
+    this.peer = peer;
+    peer.numOpen += 1;
+  }
+
+  detach(): void {
+    if (this.peer !== null) this.peer.numOpen -= 1;
+    this.peer = null;
+  }
+
   /** Whether blocks may still come. */
   get isExpected(): boolean {
     return this.state.is('waiting', 'pulling', 'arriving');
   }
+}
+
+/** A ticket as messages carry it: 16 hexadecimal digits. */
+export function ticketText({ ticket }: OpenArea): string {
+  return ticket.toString(16).padStart(16, '0');
 }
