@@ -5,8 +5,6 @@ import { connect, type Socket } from 'node:net';
 import { loadNative } from '../../src/native/native.ts';
 import type { Shape } from './transfer-node.ts';
 
-const { crc32c } = loadNative();
-
 export interface RawHello {
   readonly magic?: number;
   readonly version?: number;
@@ -41,6 +39,7 @@ export interface RawFrame {
 }
 
 export function rawFrame(frame: RawFrame): Buffer {
+  const { crc32c } = loadNative();
   const head = Buffer.alloc(32 + 8 * frame.pieces.length);
   head.writeUInt32LE(frame.magic ?? 0x46435653, 0);
   head.writeUInt32LE(frame.layer ?? 0, 4);

@@ -3,8 +3,11 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ByteRelay } from '../helpers/byte-relay.ts';
+import { needsNative } from '../helpers/needs-native.ts';
 import { range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
+
+needsNative();
 
 const SHAPE = { layers: 2, blocks: 16, pieceBytes: 512 };
 const HELLO_BYTES = 24;

@@ -3,9 +3,12 @@
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
+import { needsNative } from '../helpers/needs-native.ts';
 import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { KINDS, pieceOf, range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
+
+needsNative();
 
 const SHAPE = { layers: 2, blocks: 8, pieceBytes: 256 };
 const node = transferNodes();

@@ -7,9 +7,12 @@ import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
+import { needsNative } from '../helpers/needs-native.ts';
 import { KINDS, range, SHAPE, TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { ADDON, transferProcesses } from '../helpers/transfer-process.ts';
 import { until } from '../helpers/until.ts';
+
+needsNative();
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');

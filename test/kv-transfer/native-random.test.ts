@@ -3,7 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { needsNative } from '../helpers/needs-native.ts';
 import { KINDS, type Kind, range, TransferNode } from '../helpers/transfer-node.ts';
+
+needsNative();
 
 const NUM_TRANSFERS = 4;
 const BLOCKS = 6;

@@ -3,8 +3,12 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { probeNative } from '../../src/native/native.ts';
+import { needsNative } from '../helpers/needs-native.ts';
 import { rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { range, transferNodes } from '../helpers/transfer-node.ts';
+
+needsNative();
 
 const SHAPE = { layers: 2, blocks: 8, pieceBytes: 4096 };
 const MEMORY_BYTES = SHAPE.layers * SHAPE.blocks * SHAPE.pieceBytes;
@@ -13,6 +17,7 @@ const NATIVE = fileURLToPath(new URL('../../native', import.meta.url));
 const node = transferNodes();
 
 beforeAll(() => {
+  if (probeNative() === null) return;
   const { status, stderr } = spawnSync(
     'make',
     ['--silent', '-C', NATIVE, 'WERROR=-Werror', 'build/shm-peer'],

@@ -1,8 +1,11 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
 import { describe, expect, it } from 'vitest';
+import { needsNative } from '../helpers/needs-native.ts';
 import { KINDS, range, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
+
+needsNative();
 
 const node = transferNodes();
 
