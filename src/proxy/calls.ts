@@ -1,7 +1,7 @@
 // The requests that are under way, so that a shutdown can wait for them and there are never too many. proxy-server.ts
 // owns it.
 
-import { OverloadedError, type SvcError } from '../errors.ts';
+import { OverloadedError, ShuttingDownError, type SvcError } from '../errors.ts';
 import type { Call } from './call.ts';
 
 const RETRY_AFTER_SECONDS = 1;
@@ -10,6 +10,7 @@ export class Calls {
   readonly #open = new Set<Call>();
   readonly #max: number;
   #idle: (() => void)[] = [];
+  #takesMore = true;
 
   constructor(max: number) {
     this.#max = max;
@@ -19,8 +20,23 @@ export class Calls {
     return this.#open.size;
   }
 
-  /** @throws OverloadedError where there are as many as may be. */
+  /** False while those that are left are finished. */
+  get takesMore(): boolean {
+    return this.#takesMore;
+  }
+
+  takeNoMore(): void {
+    this.#takesMore = false;
+  }
+
+  /** @throws ShuttingDownError where none is taken any more. */
+  checkOpen(): void {
+    if (!this.#takesMore) throw new ShuttingDownError('The proxy is shutting down and takes no new requests');
+  }
+
+  /** @throws ShuttingDownError, or OverloadedError where there are as many as may be. */
   checkRoom(): void {
+    this.checkOpen();
     if (this.#open.size < this.#max) return;
     throw new OverloadedError(
       `The proxy has ${this.#max} requests under way (--max-in-flight): come again later`,

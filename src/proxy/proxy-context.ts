@@ -2,7 +2,6 @@
 
 import type { FastifyRequest } from 'fastify';
 import type { PolicyName } from '../config/proxy-options.ts';
-import { ShuttingDownError } from '../errors.ts';
 import type { Calls } from './calls.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Forwarder } from './forwarder.ts';
@@ -11,7 +10,7 @@ import type { ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
 import type { Router } from './router.ts';
 
-export interface ContextParts {
+export interface ProxyContext {
   readonly forwarder: Forwarder;
   readonly router: Router;
   readonly instances: Instances;
@@ -27,48 +26,10 @@ export interface ContextParts {
   readonly instanceKey: string | undefined;
 }
 
-export class ProxyContext {
-  readonly forwarder: Forwarder;
-  readonly router: Router;
-  readonly instances: Instances;
-  readonly calls: Calls;
-  readonly metrics: ProxyMetrics;
-  readonly recent: RecentTransfers;
-  readonly deadlines: Deadlines;
-  readonly policy: PolicyName;
-  readonly version: string;
-  readonly requestTimeoutMs: number;
-  readonly #instanceKey: string | undefined;
-  #isServing = true;
-
-  constructor(parts: ContextParts) {
-    this.forwarder = parts.forwarder;
-    this.router = parts.router;
-    this.instances = parts.instances;
-    this.calls = parts.calls;
-    this.metrics = parts.metrics;
-    this.recent = parts.recent;
-    this.deadlines = parts.deadlines;
-    this.policy = parts.policy;
-    this.version = parts.version;
-    this.requestTimeoutMs = parts.requestTimeoutMs;
-    this.#instanceKey = parts.instanceKey;
-  }
-
-  get isServing(): boolean {
-    return this.#isServing;
-  }
-
-  startDraining(): void {
-    this.#isServing = false;
-  }
-
-  /** @throws ShuttingDownError while requests drain. */
-  checkServing(): void {
-    if (!this.#isServing) throw new ShuttingDownError('The proxy is shutting down and takes no new requests');
-  }
-
-  authorizationOf({ headers }: FastifyRequest): string | undefined {
-    return this.#instanceKey === undefined ? headers.authorization : `Bearer ${this.#instanceKey}`;
-  }
+/** What instances are shown for the request of a client. */
+export function authorizationFor(
+  { instanceKey }: ProxyContext,
+  { headers }: FastifyRequest,
+): string | undefined {
+  return instanceKey === undefined ? headers.authorization : `Bearer ${instanceKey}`;
 }

@@ -14,7 +14,7 @@ import { Discovery } from './discovery.ts';
 import { Forwarder } from './forwarder.ts';
 import { Instances } from './instances.ts';
 import { ProxyMetrics } from './metrics.ts';
-import { ProxyContext } from './proxy-context.ts';
+import type { ProxyContext } from './proxy-context.ts';
 import { RecentTransfers } from './recent-transfers.ts';
 import { Router } from './router.ts';
 import { generationRoutes } from './routes/generation.ts';
@@ -99,7 +99,7 @@ export class ProxyServer {
    */
   async drain(deadlineMs: number): Promise<number> {
     const { calls } = this.#context;
-    this.#context.startDraining();
+    calls.takeNoMore();
     this.#app.server.close();
     this.#app.server.closeIdleConnections();
     const isDone = await calls.idle(deadlineMs);
@@ -114,7 +114,7 @@ export class ProxyServer {
 
   /** Closes at once: requests in flight lose their connection. */
   async close(): Promise<void> {
-    this.#context.startDraining();
+    this.#context.calls.takeNoMore();
     this.#app.server.closeAllConnections();
     await this.#app.close();
     this.#discovery.close();
@@ -140,7 +140,7 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
   const cancels = new Cancels(metrics, deadlines.cancel);
   const { streamSilence } = deadlines;
   const hasOwnKeys = config.apiKeys.length > 0;
-  return new ProxyContext({
+  return {
     forwarder: new Forwarder({ router, metrics, cancels, recent, streamSilence }),
     router,
     instances,
@@ -152,7 +152,7 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
     version: options.version ?? '',
     requestTimeoutMs: config.requestTimeoutSeconds * 1000,
     instanceKey: hasOwnKeys && options.instanceKey !== '' ? options.instanceKey : undefined,
-  });
+  };
 }
 
 function makeApp(

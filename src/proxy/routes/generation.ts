@@ -5,7 +5,7 @@ import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
 import { readJob } from '../job.ts';
 import type { JobPath } from '../prompt.ts';
-import type { ProxyContext } from '../proxy-context.ts';
+import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
 
 const PATHS: readonly JobPath[] = ['/v1/completions', '/v1/chat/completions'];
 
@@ -19,14 +19,13 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
-  context.checkServing();
   context.calls.checkRoom();
   const job = readJob(path, request.body);
   const hasOwnId = request.headers['x-request-id'] === request.id;
   const client = new ClientReply(reply, request.id, hasOwnId, context.deadlines.slowClient);
   const call = new Call(job, client, {
     id: request.id,
-    authorization: context.authorizationOf(request),
+    authorization: authorizationFor(context, request),
     timeoutMs: context.requestTimeoutMs,
   });
   context.calls.add(call);

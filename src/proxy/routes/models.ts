@@ -5,14 +5,14 @@ import { NotReadyError } from '../../errors.ts';
 import { ClientReply } from '../client-reply.ts';
 import { Leg } from '../leg.ts';
 import { LegFailure } from '../leg-failure.ts';
-import type { ProxyContext } from '../proxy-context.ts';
+import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
 
 const MAX_TRIES = 3;
 
 export function modelsRoute(app: FastifyInstance, context: ProxyContext): void {
   app.get('/v1/models', async (request, reply) => {
-    context.checkServing();
-    const authorization = context.authorizationOf(request);
+    context.calls.checkOpen();
+    const authorization = authorizationFor(context, request);
     const headers = authorization === undefined ? {} : { authorization };
     const instances = context.instances.ready(({ mayDecode }) => mayDecode);
     for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_TRIES)) {

@@ -16,7 +16,7 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
     return page;
   });
   app.get('/health', async (_request, reply) => {
-    const canServe = context.isServing && context.router.canServe;
+    const canServe = context.calls.takesMore && context.router.canServe;
     const count = (type: 'P' | 'D'): number =>
       context.instances.ready((instance) => instance.type === type).length;
     if (!canServe) reply.code(503).header('retry-after', '3');
