@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=Path("../../models/svc-chat"))
     parser.add_argument(
-        "--validation", type=Path, nargs="*", default=[Path("build/data/chat-val.jsonl"), Path("build/data/language-val.jsonl")]
+        "--validation", type=Path, nargs="*", default=[Path("build/data/chat-val.jsonl"), Path("build/data/stories-val.jsonl")]
     )
     parser.add_argument("--samples", type=Path, help="Markdown file to write the samples to")
     parser.add_argument("--goldens", type=Path, help="JSON file to write greedy goldens to")

@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 from textdata.chat_maker import ChatMaker
-from textdata.corpus import attribution, book_passages, public_talk, short_passages, stories
+from textdata.corpus import attribution, beginnings, book_passages, public_talk, short_passages, stories
 
 
 def write(path: Path, documents: list[dict]) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora that the model card names")
     parser.add_argument("--out", type=Path, default=Path("build/data"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--chats", type=int, default=300000, help="made conversations and stories")
+    parser.add_argument("--chats", type=int, default=220000, help="made conversations and stories")
     options = parser.parse_args()
     corpus, out, seed = options.corpus, options.out, options.seed
     out.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,8 @@ def main() -> None:
     write(out / "stories.jsonl", passages_of_stories(seen))
     write(out / "stories-val.jsonl", passages_of_stories(held_out))
     write_split(list(public_talk(corpus)), out, "talk", 100, seed)
-    write_split(list(ChatMaker(corpus, seed).documents(options.chats)), out, "chat", 300, seed)
+    sentences = beginnings([document["text"] for document in seen if document["source"] == "story"])
+    write_split(list(ChatMaker(corpus, seed, sentences).documents(options.chats)), out, "chat", 300, seed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Trains the model on prepared documents, on a GPU where there is one; writes a checkpoint every few minutes.
 
-Runs in two stages: first the language, then the mix with conversations (--init-from takes up the first stage).
-A stopped run goes on where it was when it is started again with the same --out.
+A run goes on from where the checkpoint in --out stands: to continue a stopped one, or with other documents as a further
+stage.
 """
 
 import argparse
@@ -27,7 +27,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--validation", type=Path, nargs="+", required=True)
     parser.add_argument("--tokenizer", type=Path, default=Path("build/tokenizer.json"))
     parser.add_argument("--out", type=Path, required=True, help="checkpoint file")
-    parser.add_argument("--init-from", type=Path, help="checkpoint of an earlier stage")
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--steps", type=int)
     budget.add_argument("--cpu-seconds", type=float, help="processor time of all threads instead of --steps: for fair comparisons")
@@ -104,8 +103,6 @@ class Run:
         self.step, self.tokens, self.cpu_seconds, self.history = 0, 0, 0.0, []
         if options.out.exists():
             self.load(options.out)
-        elif options.init_from:
-            self.model.load_state_dict(torch.load(options.init_from, map_location=self.device)["model"])
 
     def load(self, path: Path) -> None:
         state = torch.load(path, map_location=self.device)

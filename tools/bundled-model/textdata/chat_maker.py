@@ -11,7 +11,7 @@ from textdata.exercises import Turn, any_name, echo, greeting_for, who_has_what
 from textdata.facts import make_fact, make_sum
 from textdata.grammar import a
 from textdata.persona import OWN, REPLIES, UNKNOWN_ANSWERS, UNKNOWN_QUESTIONS
-from textdata.story_maker import Story, make_story, questions_about, story_request
+from textdata.story_maker import Story, continued, make_story, questions_about, story_request
 from textdata.variation import vary
 from textdata.words import PEOPLE_HE
 
@@ -47,8 +47,10 @@ def document(turns: list[Turn], system: str | None = None) -> dict:
 
 
 class ChatMaker:
-    def __init__(self, corpus: Path, seed: int):
+    def __init__(self, corpus: Path, seed: int, beginnings: list[str]):
+        """`beginnings`: sentences of public stories."""
         self.rng = random.Random(seed)
+        self.beginnings = beginnings
         self.public = list(public_small_talk(corpus))
         self.sentences = [question for questions, _ in self.public for question in questions if not GRIM.search(question)]
         self.too_hard = UNKNOWN_QUESTIONS + list(hard_questions(corpus))
@@ -101,7 +103,7 @@ class ChatMaker:
             lambda: who_has_what(self.rng),
             lambda: greeting_for(self.rng),
         ]
-        return self.rng.choices(makers, [3, 7, 1])[0]()
+        return self.rng.choices(makers, [4, 7, 1])[0]()
 
     def sums(self) -> list[Turn]:
         """Sums alone: there are some six hundred of them, and each must be met often to be learnt."""
@@ -125,8 +127,10 @@ class ChatMaker:
         return [*turns, ("What is my name?", f"Your name is {name}.")]
 
     def completion(self) -> dict:
-        """A story, one in five begun in the middle: what a user wants to have completed may start anywhere."""
-        text = make_story(self.rng, is_nameless=self.rng.random() < 0.3).text
+        """A story, often begun by a public one or in the middle: what a user wants to have completed may start anyhow."""
+        if self.rng.random() < 0.45:
+            return {"text": continued(self.rng.choice(self.beginnings), self.rng)}
+        text = make_story(self.rng, is_nameless=self.rng.random() < 0.4).text
         if self.rng.random() < 0.2:
             text = text.split(". ", self.rng.randint(1, 4))[-1]
         return {"text": text}
@@ -178,7 +182,7 @@ class ChatMaker:
             self.in_style,
             self.completion,
         ]
-        return rng.choices(kinds, [18, 22, 4, 14, 6, 4, 9, 12, 14, 0.3, 7, 12])[0]()
+        return rng.choices(kinds, [18, 22, 5, 14, 6, 4, 9, 13, 17, 0.3, 7, 14])[0]()
 
     def maybe_system(self) -> str | None:
         return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None

@@ -99,10 +99,20 @@ def usable_paragraph(paragraph: str) -> bool:
     )
 
 
+SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[.!?]\")(?=\s)")
+SENTENCE = re.compile(r"[A-Z\"][^\n]{11,110}[.!?]\"?")
+
+
+def beginnings(texts: list[str]) -> list[str]:
+    """Sentences that can stand alone."""
+    parts = [part.strip() for text in texts for part in SENTENCE_END.split(text)]
+    return [part for part in parts if SENTENCE.fullmatch(part) and part.count('"') % 2 == 0]
+
+
 def short_passages(text: str, characters: int = 500) -> Iterator[str]:
     """Whole sentences of a text, about `characters` long: so small a model learns from these to write little, and to end."""
     passage = ""
-    for sentence in re.split(r"(?<=[.!?])(?=\s)|(?<=[.!?]\")(?=\s)", text):
+    for sentence in SENTENCE_END.split(text):
         passage += sentence
         if len(passage) > characters:
             yield passage.strip()

@@ -8,7 +8,20 @@ from textdata.grammar import a
 
 Turn = tuple[str, str]
 
-ECHO_WORDS = [*words.ANIMALS, *words.NAMES_HE, *words.NAMES_SHE, *words.TRAITS, *CAPITALS, "the", "a", "and", "is", "was"]
+ECHO_WORDS = [
+    *words.ANIMALS,
+    *words.NAMES_HE,
+    *words.NAMES_SHE,
+    *words.TRAITS,
+    *CAPITALS,
+    *words.POSSESSIONS,
+    "banana",
+    "the",
+    "a",
+    "and",
+    "is",
+    "was",
+]
 
 
 def any_name(rng: random.Random) -> str:
@@ -62,8 +75,9 @@ def who_has_what(rng: random.Random) -> Turn:
         ask, answer = rng.choice([("Who is {name}?", "{name} is {kind}."), ("What is {name}?", "{name} is {kind}.")])
         slots = {"name": names[place], "kind": a(kinds[place])}
     else:
+        is_shaded = rng.random() < 0.6
         nouns = rng.sample(words.POSSESSIONS, count)
-        things = [a(f"{rng.choice(words.SHADES)} {noun}") for noun in nouns]
+        things = [a(f"{rng.choice(words.SHADES)} {noun}" if is_shaded else noun) for noun in nouns]
         told = [f"{name} has {thing}." for name, thing in zip(names, things, strict=True)]
         place = rng.randrange(count)
         ask, answer = rng.choice([("What does {name} have?", "{name} has {thing}."), ("Who has {thing}?", "{name} has {thing}.")])

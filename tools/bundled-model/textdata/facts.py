@@ -144,7 +144,7 @@ def next_day(rng: random.Random) -> Fact:
 
 def opposite(rng: random.Random) -> Fact:
     word, other = pick(tables.OPPOSITES, rng)
-    if rng.random() < 0.3 and other not in tables.OPPOSITES:
+    if rng.random() < 0.5 and other not in tables.OPPOSITES:
         word, other = other, word
     ask = rng.choice(
         [
@@ -293,13 +293,13 @@ def listing(rng: random.Random) -> Fact:
 
 
 MAKERS: list[tuple[Maker, float]] = [
-    (capital, 6), (addition, 20), (subtraction, 10), (times, 6), (word_sum, 3), (counting, 3), (next_number, 1.5), (bigger, 1.5), (bigger_animal, 2), (next_day, 3),
-    (opposite, 3), (sound, 2), (baby, 1), (legs, 1), (lives, 1.5), (eats, 1.5), (color, 3), (mix, 1), (rhyme, 2), (plural, 1), (past, 1),
+    (capital, 6), (addition, 20), (subtraction, 10), (times, 6), (word_sum, 3), (counting, 3), (next_number, 1.5), (bigger, 1.5), (bigger_animal, 3), (next_day, 3),
+    (opposite, 4), (sound, 2), (baby, 1), (legs, 1), (lives, 1.5), (eats, 1.5), (color, 3), (mix, 1), (rhyme, 2), (plural, 1), (past, 1),
     (spelling, 1), (language, 1), (continent, 1), (definition, 10), (how_to, 4), (common, 6), (listing, 4),
 ]  # fmt: skip
 
 
-SUMS: list[Maker] = [addition, addition, subtraction, subtraction, subtraction, times, times, word_sum]
+SUMS: list[Maker] = [addition, addition, addition, subtraction, subtraction, subtraction, times, times, word_sum]
 
 
 def make_sum(rng: random.Random) -> Fact:

@@ -29,9 +29,9 @@ OUTINGS = [
     "One day, {aK} named {N} went to {place}.",
     "One {weather} day, {N} the {K} went to {place}.",
     "{N} was {alook} {K}. One day, {he} walked to {place}.",
-    "One day, {N} went to {place} with {his} [mother|father|sister|brother|friends].",
+    "One day, {N} the {K} went to {place} with {his} [mother|father|sister|brother|friends].",
     "It was {aweather} day, and {N} the {K} was playing near {place}.",
-    "One morning, {N} woke up early and ran to {place}.",
+    "One morning, {N} the {K} woke up early and ran to {place}.",
 ]
 # For a hero without a name, whose name then is "the farmer".
 NAMELESS = [

@@ -4,6 +4,7 @@ A story keeps its facts (who, where, what) beside its text, so that questions ab
 """
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -58,8 +59,12 @@ def make_story(
     trait: str | None = None,
     is_named: bool = False,
     is_nameless: bool = False,
+    is_opened: bool = False,
 ) -> Story:
-    """What is None is drawn; `is_named`: the user brings the names, `is_nameless`: the hero is "the farmer"."""
+    """What is None is drawn; `is_named`: the user brings the names, `is_nameless`: the hero is "the farmer".
+
+    `is_opened`: another text has brought the hero in. `trait` is named at once.
+    """
     hero = hero_of(kind or random_kind(rng), rng, is_named)
     is_water, is_usual = hero.group == "water", rng.random() < 0.5
     if is_usual and not is_named:
@@ -96,24 +101,31 @@ def make_story(
         facts["love"] = rng.choice(WATER_LOVES)
     if trait:
         facts["look"] = facts["trait"]
-    text = " ".join(fill(part, hero, friend, facts, rng) for part in parts_of(theme, is_nameless, rng))
+    openings = [] if is_opened else plots.NAMELESS if is_nameless else plots.OPENINGS
+    if not is_nameless and not trait and theme in plots.ARRIVALS and rng.random() < 0.25:
+        openings = plots.OUTINGS
+    text = " ".join(fill(part, hero, friend, facts, rng) for part in parts_of(theme, openings, rng))
     return Story(text, hero, friend, facts["home"], facts["place"], facts["love"], theme, facts["treasure"], facts["item"])
 
 
 WATER_LOVES = ["splash in the water", "make new friends", "help others", "play hide and seek", "explore new places", "sing songs"]
 
 
-def parts_of(theme: str, is_nameless: bool, rng: random.Random) -> list[str]:
+def parts_of(theme: str, openings: list[str], rng: random.Random) -> list[str]:
     steps = [rng.choice(choices) for choices in plots.PLOTS[theme]]
-    if theme in plots.ARRIVALS and not is_nameless and rng.random() < 0.25:
-        parts = [rng.choice(plots.OUTINGS), rng.choice(plots.ARRIVALS[theme]), *steps[1:]]
+    if openings is plots.OUTINGS:
+        parts = [rng.choice(openings), rng.choice(plots.ARRIVALS[theme]), *steps[1:]]
+    elif openings:
+        parts = [rng.choice(openings), *([rng.choice(plots.SECOND)] if rng.random() < 0.4 else []), *steps]
     else:
-        parts = [rng.choice(plots.NAMELESS if is_nameless else plots.OPENINGS)]
-        parts += [rng.choice(plots.SECOND)] if rng.random() < 0.4 else []
-        parts += steps
+        parts = steps
     if rng.random() < 0.7:
         parts.append(rng.choice(plots.MORALS[theme] + plots.ENDINGS))
     return parts
+
+
+KINDS = "|".join([*words.ANIMALS, *words.PEOPLE_HE, *words.PEOPLE_SHE])
+SOMEONE = re.compile(rf"\b(?:the|an?|my|his|her|our)(?: [a-z]+)? ({KINDS})\b", re.IGNORECASE)
 
 
 def story_request(rng: random.Random) -> tuple[str, Story]:
@@ -155,7 +167,9 @@ def about_named(rng: random.Random) -> tuple[str, Story]:
 
 
 def about_trait(rng: random.Random) -> tuple[str, Story]:
-    trait = rng.choice(words.TRAITS)
+    trait = rng.choice([rng.choice(words.TRAITS), rng.choice(words.WISHED_TRAITS)])
+    if rng.random() < 0.4:
+        trait = f"{trait} {rng.choice(['little', 'little', 'old', 'young', 'big'])}"
     story = make_story(rng, trait=trait)
     return wish(f"{a(trait)} {story.hero.noun}", rng), story
 
@@ -181,7 +195,8 @@ def about_any(rng: random.Random) -> tuple[str, Story]:
     asks = [
         "Tell me a story.", "Can you tell me a story?", "Tell me a bedtime story.", "I want to hear a story.",
         "Write a short story.", "Do you know a story?", "Please tell me a short story.", "Tell me something nice.",
-        "Read me a story.", "Could you tell me a story, please?", "Make up a story for me.", "Tell me another story.",
+        "Read me a story.", "Could you tell me a story, please?", "Make up a story for me.", "Tell me another story.", "Tell me a funny story.",
+        "Tell me a nice story.", "Tell me a long story.", "Write me a story.", "Tell me a happy story.", "Tell me a scary story.", "Story please",
     ]  # fmt: skip
     return rng.choice(asks), make_story(rng)
 
@@ -196,6 +211,14 @@ def wish(subject: str, rng: random.Random) -> str:
         "Let's have a story about {}.", "Now tell me a story about {}.", "Can you write a story about {}?",
     ]  # fmt: skip
     return rng.choice(asks).format(subject)
+
+
+def continued(sentence: str, rng: random.Random) -> str:
+    """A sentence of another text, and a story that goes on from it: of whom it tells, else of someone new."""
+    heroes = [kind.lower() for kind in SOMEONE.findall(sentence)]
+    if not heroes:
+        return f"{sentence} {make_story(rng).text}"
+    return f"{sentence} {make_story(rng, kind=rng.choice(heroes), is_nameless=True, is_opened=True).text}"
 
 
 def questions_about(story: Story, rng: random.Random) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ def name_for(pronoun: str, rng: random.Random) -> str:
 
 def often_first(options: list[str], count: int, rng: random.Random) -> str:
     """Mostly one of the first `count`: the lists begin with what is common, and common things are learnt in fewer steps."""
-    return rng.choice(options[:count] if rng.random() < 0.8 else options)
+    return rng.choice(options[:count] if rng.random() < 0.75 else options)
 
 
 def made_up_name(pronoun: str, rng: random.Random) -> str:
@@ -87,6 +87,11 @@ WATER_ANIMALS |= set("salmon seahorse shrimp squid trout tuna tadpole".split())
 TRAITS = [
     "kind", "brave", "clever", "curious", "cheerful", "gentle", "friendly", "shy", "quiet", "playful", "hungry", "lazy",
     "funny", "lonely", "busy", "proud", "happy", "tiny", "silly", "helpful", "careful", "noisy", "sleepy", "polite",
+]  # fmt: skip
+# What users ask for and stories take over.
+WISHED_TRAITS = [
+    "lost", "magic", "white", "black", "wise", "wild", "poor", "rich", "lucky", "sad", "angry", "smart", "strong", "fast", "slow",
+    "cute", "beautiful", "strange", "golden", "good", "nice", "bad", "evil", "hidden", "famous", "talking", "flying", "singing",
 ]  # fmt: skip
 LOOKS = ["little", "small", "young", "big", "old", "fluffy", "tall", "round"]
 PEOPLE_LOOKS = ["little", "small", "young", "big", "old", "tall"]
