@@ -1,9 +1,14 @@
-// Every fault at every step of the transfer protocol, in every mode; and a crowd of instances with some coming and going.
+// Every fault at every step of the transfer protocol, in every mode; a crowd of instances with some coming and going; and
+// clients that leave.
 
+import { modelFolder } from '../src/models/model-folder.ts';
 import { runCrowd } from '../test/disagg/crowd.ts';
 import { allScenarios, FaultRig, type Outcome, type Scenario, STEPS } from '../test/disagg/fault-rig.ts';
+import { hangUp } from '../test/disagg/hang-ups.ts';
+import { Cluster } from '../test/helpers/cluster.ts';
 import type { Figure, Section } from './report.ts';
 
+const NUM_HANG_UPS = 500;
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
 
 interface Row {
@@ -50,6 +55,22 @@ export async function faultSection(): Promise<Section> {
       'Right answers of all, and the slowest of them in seconds; a dash where the step did not come.',
     ],
   };
+}
+
+export async function hangUpSection(): Promise<Section> {
+  const model = await modelFolder('');
+  const proxyArgs = ['--prefill-threshold', '0'];
+  const group = await Cluster.start({ model, producers: 1, consumers: 1, proxyArgs });
+  try {
+    const ms = await hangUp(group, NUM_HANG_UPS);
+    const name = 'last client left until P and D hold nothing';
+    return {
+      title: `${NUM_HANG_UPS} clients that leave within 300 ms, svc-chat, 1 P and 1 D`,
+      figures: [{ name, value: ms, unit: 'ms', limit: null, goal: '< 1000' }],
+    };
+  } finally {
+    await group.stop();
+  }
 }
 
 export async function crowdSection(): Promise<Section> {

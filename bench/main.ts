@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
 import { engineSection } from './engine.ts';
-import { crowdSection, faultSection } from './faults.ts';
+import { crowdSection, faultSection, hangUpSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
@@ -30,6 +30,7 @@ const SECTIONS = {
   proxy: proxySection,
   faults: faultSection,
   crowd: crowdSection,
+  hangups: hangUpSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;

@@ -4,21 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { probeNative } from '../../src/native/native.ts';
-import { uniform } from '../../src/sampling/random-stream.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
+import { hangUp, untilNothingIsHeld } from './hang-ups.ts';
 import { answersOf, type MixedRequest, mixedRequests } from './mixed-requests.ts';
 
 const model = await modelFolder('');
-/** Everything of an aborted request is free by then: within a second, and what a busy machine adds. */
-const FREE_WITHIN_MS = 3000;
-const HELD = [
-  'kv_transfer_holding',
-  'kv_transfer_areas',
-  'kv_blocks_held',
-  'num_requests_running',
-  'num_requests_loading',
-];
+/** Everything of an aborted request is free by then. */
+const FREE_WITHIN_MS = 1000;
 
 function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
   return Cluster.start({
@@ -37,22 +30,6 @@ async function plainAnswers(requests: readonly MixedRequest[]): Promise<unknown[
   } finally {
     await plain.stop();
   }
-}
-
-/** Sum over all living instances of what they hold for requests. */
-async function held(group: Cluster): Promise<number> {
-  const alive = group.instances.filter(({ child }) => child.signalCode === null && child.exitCode === null);
-  const metrics = await Promise.all(alive.map(({ url }) => readMetrics(url)));
-  return metrics.reduce(
-    (sum, one) => sum + HELD.reduce((all, name) => all + (one.get(`svc:${name}`) ?? 0), 0),
-    0,
-  );
-}
-
-async function untilNothingIsHeld(group: Cluster): Promise<number> {
-  const startedAt = performance.now();
-  while ((await held(group)) > 0 && performance.now() - startedAt < 10 * FREE_WITHIN_MS) await sleep(20);
-  return performance.now() - startedAt;
 }
 
 describe.skipIf(probeNative() === null)('disaggregated serving', () => {
@@ -98,24 +75,9 @@ describe.skipIf(probeNative() === null)('disaggregated serving', () => {
     });
     afterAll(() => group?.stop());
 
-    it('frees everything of 500 of them at once', async () => {
-      const hangUps = Array.from({ length: 500 }, (_, index) => async () => {
-        const prompt = 'once there was a little dog who went to the forest '.repeat(1 + (index % 8)) + index;
-        const body = { prompt, max_tokens: 200, ignore_eos: true, stream: index % 2 === 0, seed: index };
-        await fetch(`${group.url}/v1/completions`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body: JSON.stringify(body),
-          signal: AbortSignal.timeout(1 + Math.floor(uniform(11, index, 0) * 300)),
-        })
-          .then((response) => response.text())
-          .catch(() => '');
-      });
-      const worker = async (): Promise<void> => {
-        for (let next = hangUps.pop(); next !== undefined; next = hangUps.pop()) await next();
-      };
-      await Promise.all(Array.from({ length: 16 }, worker));
-      expect(await untilNothingIsHeld(group)).toBeLessThan(FREE_WITHIN_MS);
+    // A machine with other work may take longer once.
+    it('frees everything of 500 of them within a second', { retry: 2 }, async () => {
+      expect(await hangUp(group, 500)).toBeLessThan(FREE_WITHIN_MS);
     });
   });
 
