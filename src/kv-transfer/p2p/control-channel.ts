@@ -58,6 +58,8 @@ interface Pending {
 
 /** Messages that may wait for one slow peer. */
 const MAX_QUEUED = 4096;
+/** A connection that has been seen to end has ended for every part of the socket by then. */
+const SETTLED_MS = 100;
 /** How long the last message of a connection may take to leave. */
 const GOODBYE_MS = 100;
 
@@ -75,7 +77,7 @@ export class ControlChannel {
     this.#router = router;
     this.#options = options;
     this.#handlers = handlers;
-    router.events.on('disconnect', () => handlers.someoneLeft());
+    router.events.on('disconnect', () => this.#someoneLeft());
     void this.#readRouter();
   }
 
@@ -94,6 +96,14 @@ export class ControlChannel {
       throw bindError(options, error);
     }
     return new ControlChannel(router, options, handlers);
+  }
+
+  /** Twice: until the socket knows what its monitor has seen, what is written to the one who left is lost in silence. */
+  #someoneLeft(): void {
+    this.#handlers.someoneLeft();
+    setTimeout(() => {
+      if (!this.#isClosed) this.#handlers.someoneLeft();
+    }, SETTLED_MS).unref();
   }
 
   /** How many messages were none. */
