@@ -2,6 +2,7 @@
 // owns it.
 
 import { OverloadedError, ShuttingDownError, type SvcError } from '../errors.ts';
+import { within } from '../util/within.ts';
 import type { Call } from './call.ts';
 
 const RETRY_AFTER_SECONDS = 1;
@@ -62,15 +63,6 @@ export class Calls {
   /** Resolves true when there are none, false when that takes longer than `deadlineMs`. */
   async idle(deadlineMs: number): Promise<boolean> {
     if (this.#open.size === 0) return true;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<boolean>((resolve) => {
-      timer = setTimeout(() => resolve(false), deadlineMs);
-    });
-    const idle = new Promise<boolean>((resolve) => {
-      this.#idle.push(() => resolve(true));
-    });
-    const isIdle = await Promise.race([idle, late]);
-    clearTimeout(timer);
-    return isIdle;
+    return within(deadlineMs, new Promise((resolve) => this.#idle.push(resolve)));
   }
 }

@@ -3,6 +3,7 @@
 
 import { setMaxListeners } from 'node:events';
 import type { FastifyReply } from 'fastify';
+import { within } from '../util/within.ts';
 
 /** The reason of an abort that nobody is left to hear of. */
 export class ClientGoneError extends Error {}
@@ -47,15 +48,6 @@ export class InFlight {
   /** Resolves true when nothing is in flight, false when that takes longer than `deadlineMs`. */
   async idle(deadlineMs: number): Promise<boolean> {
     if (this.#controllers.size === 0) return true;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<boolean>((resolve) => {
-      timer = setTimeout(() => resolve(false), deadlineMs);
-    });
-    const idle = new Promise<boolean>((resolve) => {
-      this.#waiting.push(() => resolve(true));
-    });
-    const isIdle = await Promise.race([idle, late]);
-    clearTimeout(timer);
-    return isIdle;
+    return within(deadlineMs, new Promise((resolve) => this.#waiting.push(resolve)));
   }
 }

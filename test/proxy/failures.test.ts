@@ -8,19 +8,22 @@ closeAllAfterEach();
 const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
 const TEXT = textOf(expectedTokens(BODY, 0, 5));
 
+/** Everything that can go wrong before the first byte of an answer. */
+const TROUBLES: readonly Trouble[] = [
+  { at: 'request', does: 'reset' },
+  { at: 'request', does: 'die' },
+  { at: 'head', does: 'reset' },
+  { at: 'request', does: 500 },
+  { at: 'request', does: 503 },
+  { at: 'request', does: 429 },
+];
+
 async function answerOf(proxy: TestProxy): Promise<string | undefined> {
   return (await proxy.client.completions.create(BODY)).choices[0]?.text;
 }
 
 describe('a prefill instance that fails', () => {
-  it.each<Trouble>([
-    { at: 'request', does: 'reset' },
-    { at: 'request', does: 'die' },
-    { at: 'head', does: 'reset' },
-    { at: 'request', does: 500 },
-    { at: 'request', does: 503 },
-    { at: 'request', does: 429 },
-  ])('(%o) is replaced by another one, and both it and D are told', async (trouble) => {
+  it.each(TROUBLES)('(%o) is replaced by another one, and both it and D are told', async (trouble) => {
     const proxy = await TestProxy.start();
     const [p1, p2, d] = await proxy.join('PPD');
     p1?.troubles.push(trouble);
@@ -51,14 +54,7 @@ describe('a prefill instance that fails', () => {
 });
 
 describe('a decode instance that fails before the first byte', () => {
-  it.each<Trouble>([
-    { at: 'request', does: 'reset' },
-    { at: 'request', does: 'die' },
-    { at: 'head', does: 'reset' },
-    { at: 'request', does: 500 },
-    { at: 'request', does: 503 },
-    { at: 'request', does: 429 },
-  ])('(%o) is replaced by another one under an id of its own', async (trouble) => {
+  it.each(TROUBLES)('(%o) is replaced by another one under an id of its own', async (trouble) => {
     const proxy = await TestProxy.start();
     const [p, d1, d2] = await proxy.join('PDD');
     d1?.troubles.push(trouble);

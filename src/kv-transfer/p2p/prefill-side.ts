@@ -2,6 +2,7 @@
 // the blocks when D has them or nobody comes. p2p-connector.ts hands it requests, messages and events.
 
 import type { SendType } from '../../config/kv-transfer-config.ts';
+import { within } from '../../util/within.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
 import type { TransferId } from '../request-id.ts';
 import type { BlockMover } from './block-mover.ts';
@@ -240,12 +241,7 @@ export class PrefillSide {
   async #answerable(transfer: SendTransfer): Promise<void> {
     this.#computed(transfer);
     if (this.#options.sendType !== 'PUT') return;
-    let timer: NodeJS.Timeout | undefined;
-    const deadline = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.#options.deadlines.put);
-    });
-    await Promise.race([transfer.settled, deadline]);
-    clearTimeout(timer);
+    await within(this.#options.deadlines.put, transfer.settled);
   }
 
   /** @param tells D hears of it, where it is not the one that said so. */
