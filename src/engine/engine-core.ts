@@ -1,4 +1,5 @@
-// The engine's loop body: schedule -> run -> update. It knows no thread and no text; `engine-thread.ts` drives it.
+// The engine's loop body: schedule -> launch -> update. A step is planned and launched while the one before it runs, so
+// that the kernels never wait for the loop. It knows no thread and no text; `engine-thread.ts` drives it.
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
@@ -8,6 +9,7 @@ import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import { chooseNumBlocks } from '../runner/kv-budget.ts';
 import { ModelRunner } from '../runner/model-runner.ts';
+import type { RunningStep } from '../runner/running-step.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import { Scheduler, type TokenOutput } from '../scheduler/scheduler.ts';
 import type { CoreStats, EngineInfo } from './messages.ts';
@@ -23,7 +25,8 @@ export class EngineCore {
   readonly #scheduler: Scheduler;
   readonly #runner: ModelRunner;
   readonly #onNotices: OnNotices;
-  #runSeconds = 0;
+  /** What the kernels are computing. */
+  #running: RunningStep | null = null;
   #isStalled = false;
 
   private constructor(
@@ -86,7 +89,7 @@ export class EngineCore {
   }
 
   get hasUnfinished(): boolean {
-    return this.#scheduler.hasUnfinished;
+    return this.#scheduler.hasUnfinished || this.#running !== null;
   }
 
   /** Whether a step has something to compute: not where all there is waits for blocks or another instance's KV. */
@@ -95,7 +98,7 @@ export class EngineCore {
   }
 
   get stats(): CoreStats {
-    return { ...this.#scheduler.stats, runSeconds: this.#runSeconds };
+    return { ...this.#scheduler.stats, busySeconds: this.#ops.busySeconds };
   }
 
   add(request: NewRequest): void {
@@ -120,16 +123,35 @@ export class EngineCore {
     return this.#scheduler.resetPrefixCache();
   }
 
-  /** Computes one step; what it returns is each request's new token, if it got one. */
+  /** Returns when it is time to plan the next step: what comes until then can still be part of it. */
+  awaitPlanning(): void {
+    this.#running?.nearlyDone.read();
+  }
+
+  /**
+   * Launches a step, then answers the one before it.
+   * @returns the tokens that the step before gave, of each request that got one.
+   */
   step(): TokenOutput[] {
+    const before = this.#running;
     const step = this.#scheduler.schedule();
     this.#tellNotices();
-    this.#isStalled = step.sequences.length === 0;
-    if (this.#isStalled) return [];
-    const startedAt = performance.now();
-    const result = this.#runner.run(step);
-    this.#runSeconds += (performance.now() - startedAt) / 1000;
-    return this.#scheduler.update(step, result);
+    if (step.sequences.length === 0) {
+      this.#running = null;
+      this.#isStalled = before === null;
+      return this.#answer(before);
+    }
+    let outputs: TokenOutput[] = [];
+    this.#running = this.#runner.launch(step, before, () => {
+      outputs = this.#answer(before);
+      return this.#scheduler.logitEdits(step);
+    });
+    return outputs;
+  }
+
+  /** Waits until the step is computed. */
+  #answer(running: RunningStep | null): TokenOutput[] {
+    return running === null ? [] : this.#scheduler.update(running.step, running.read());
   }
 
   close(): void {

@@ -1,5 +1,5 @@
-// Entry of the engine thread: inbox, loop, outbox. Between two steps it drains its inbox without going back to
-// the event loop; it sleeps on the event loop only when there is nothing to compute.
+// Entry of the engine thread: inbox, loop, outbox. While steps run it drains its inbox without going back to the event
+// loop, as late as planning the next step allows; it sleeps on the event loop only when there is nothing to compute.
 
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { EngineCore } from './engine-core.ts';
@@ -35,7 +35,8 @@ async function run(channel: MessagePort): Promise<void> {
 async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   const inbox = new Inbox(channel);
   while (true) {
-    if (!core.canStep) await inbox.wait();
+    if (core.canStep) core.awaitPlanning();
+    else await inbox.wait();
     for (const message of inbox.drain()) {
       if (message.type === 'close') return;
       handle(core, channel, message);

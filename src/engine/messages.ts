@@ -31,7 +31,7 @@ export interface EngineInfo {
 /** What the engine thread counts. */
 export interface CoreStats extends SchedulerStats {
   /** Time spent in forward passes and sampling since the start. */
-  readonly runSeconds: number;
+  readonly busySeconds: number | null;
 }
 
 export interface EngineStats extends CoreStats {

@@ -45,7 +45,7 @@ export class Decoder implements Model {
     const { ops, parts } = this;
     checkLengths(inputs);
     const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
-    const x = ops.embedding(inputs.tokenIds, parts.embedding);
+    const x = ops.embedding(inputs.tokens, parts.embedding);
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);
@@ -60,16 +60,16 @@ export class Decoder implements Model {
   }
 }
 
-function checkLengths({ tokenIds, positions, slotMapping, batch }: ForwardInputs): void {
+function checkLengths({ tokens, positions, slotMapping, batch }: ForwardInputs): void {
   const rows = batch.queryStarts[batch.numSequences];
   if (
-    positions.length !== tokenIds.length ||
-    slotMapping.length !== tokenIds.length ||
-    rows !== tokenIds.length
+    positions.length !== tokens.ids.length ||
+    slotMapping.length !== tokens.ids.length ||
+    rows !== tokens.ids.length
   ) {
     throw new ShapeError(
       'forward',
-      `${tokenIds.length} positions, slots and query rows, one a token`,
+      `${tokens.ids.length} positions, slots and query rows, one a token`,
       `${positions.length}, ${slotMapping.length} and ${rows}`,
     );
   }

@@ -23,9 +23,14 @@ export interface NativePart {
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
 
+/** Of an op among all that were called, from 1. */
+export type StreamPlace = number;
+
 /**
  * Threads, memory and ops of one backend. Weights, vectors, embeddings and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
+ * Ops that return their place run later, in the order of the calls: what they fill is there once `await` says so, what
+ * they are given may be used again at once.
  */
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
@@ -47,26 +52,35 @@ export interface NativeBackend {
   /** Opens the feed of a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
   openFeed(cache: number): bigint;
   /** See KvMemory. */
-  feedStep(sends: Int32Array): void;
+  feedStep(sends: Int32Array): StreamPlace;
   /** See KvMemory. */
-  feedLayer(layer: number): void;
+  feedLayer(layer: number): StreamPlace;
   weightBytes(weight: number): number;
   /** Makes at least `bytes` of the arena usable and returns how many are; what lies in it stays. */
   growArena(bytes: number): number;
   close(): void;
 
-  linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): void;
-  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): void;
-  embedding(table: number, ids: Int32Array, ...out: TensorArgs): void;
+  /** That of the last op that was called; 0 before the first. */
+  lastPlace(): StreamPlace;
+  /** Blocks until the op at `place` has run. Throws what an op threw. */
+  await(place: StreamPlace): void;
+  /** Time in which ops ran. */
+  busySeconds(): number;
+
+  linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPlace;
+  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
+  /** The id -1 - i stands for sampled[i], as it is when the op runs. */
+  embedding(table: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPlace;
   rmsNorm(
     isBf16: boolean,
     weight: number,
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
-  ): void;
-  rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): void;
-  rope(table: number, headDim: number, positions: Int32Array, ...x: TensorArgs): void;
-  gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): void;
+  ): StreamPlace;
+  rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): StreamPlace;
+  rope(table: number, headDim: number, positions: Int32Array, ...x: TensorArgs): StreamPlace;
+  gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
+  /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(
@@ -74,7 +88,7 @@ export interface NativeBackend {
     layer: number,
     slots: Int32Array,
     ...rest: [...k: TensorArgs, ...v: TensorArgs]
-  ): void;
+  ): StreamPlace;
   /** `window` 0 is none. */
   attention(
     cache: number,
@@ -87,10 +101,10 @@ export interface NativeBackend {
     blockTables: Int32Array,
     maxBlocks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
-  ): void;
+  ): StreamPlace;
   restrictLogits(
     ...rest: [...logits: TensorArgs, rows: Int32Array, starts: Int32Array, ids: Int32Array]
-  ): void;
+  ): StreamPlace;
   editLogits(
     ...rest: [
       ...logits: TensorArgs,
@@ -103,19 +117,22 @@ export interface NativeBackend {
       frequency: Float32Array,
       presence: Float32Array,
     ]
-  ): void;
+  ): StreamPlace;
+  /** Ids as those of `embedding`; the last four are filled. */
   logprobs(
     ...rest: [
       ...logits: TensorArgs,
       numTop: number,
       rows: Int32Array,
-      tokenIds: Int32Array,
+      ids: Int32Array,
+      sampled: Int32Array,
       logprobs: Float32Array,
       ranks: Int32Array,
       topIds: Int32Array,
       topLogprobs: Float32Array,
     ]
-  ): void;
+  ): StreamPlace;
+  /** Fills `tokens`. */
   sample(
     ...rest: [
       ...logits: TensorArgs,
@@ -126,7 +143,7 @@ export interface NativeBackend {
       uniform: Float64Array,
       tokens: Int32Array,
     ]
-  ): void;
+  ): StreamPlace;
 
   /** Bytes a second that all threads together read from memory, the best of `repeats` passes over `bytes`. */
   readBandwidth(bytes: number, repeats: number): number;

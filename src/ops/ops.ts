@@ -2,6 +2,9 @@
 // A model calls these and knows no backend; a backend implements these and knows no model. `reference/` is the
 // plain-TypeScript definition of each op and the oracle for the others.
 //
+// An op may run later than it is called, always behind those that were called before it: like the commands of a GPU's
+// stream. Tensors are what ops give each other; numbers come out of a backend by `read` alone, which waits.
+//
 // Law of every op (batch invariance): an output row is a function of its own input row, its own sequence's KV
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
@@ -112,6 +115,21 @@ export interface AttentionOptions {
   readonly window: number | null;
 }
 
+/** What an op computes for JavaScript. */
+export interface Pending<T> {
+  /** Waits until the op has run. Throws what made an op fail. */
+  read(): T;
+}
+
+/** One token id a row of logits. */
+export type SampledTokens = Pending<Int32Array>;
+
+/** Token ids of which some may still be being sampled: the id -1 - i stands for the token of row i of `sampled`. */
+export interface TokenIds {
+  readonly ids: Int32Array;
+  readonly sampled: SampledTokens | null;
+}
+
 /** One entry a row of logits. */
 export interface SamplingRows {
   /** 0 takes the largest logit (the lowest id among equals) and ignores the rest. */
@@ -181,6 +199,8 @@ export interface Ops {
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /** @throws ConfigError where the backend cannot transfer its KV memory. */
   openFeed(cache: KvCache): KvFeed;
+  /** Time in which ops ran since the start; null where a backend does not measure it. */
+  readonly busySeconds: number | null;
   /** Frees weights, KV memory and threads. No op may be called after it. */
   close(): void;
 
@@ -189,8 +209,11 @@ export interface Ops {
   /** Runs `body`; the tensors made inside are freed when it returns. Scopes nest. */
   scope<T>(body: () => T): T;
 
+  /** Its `read` returns when all ops that were called before have run. */
+  mark(): Pending<void>;
+
   /** ids [tokens] -> f32 [tokens, hidden]. Ids must lie in the vocabulary. */
-  embedding(ids: Int32Array, table: EmbeddingTable): Tensor;
+  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
@@ -236,13 +259,13 @@ export interface Ops {
   editLogits(logits: Tensor, edits: LogitEdits): void;
 
   /**
-   * Log-softmax of `rows` of logits [any, vocab] f32 at `tokenIds`, one a row, and at the `numTop` largest.
+   * Log-softmax of `rows` of logits [any, vocab] f32 at `tokens`, one a row, and at the `numTop` largest.
    * numTop is at most vocab.
    */
-  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs;
+  logprobs(logits: Tensor, rows: Int32Array, tokens: TokenIds, numTop: number): Pending<Logprobs>;
 
   /** logits [rows, vocab] f32 -> one token id a row. */
-  sample(logits: Tensor, rows: SamplingRows): Int32Array;
+  sample(logits: Tensor, rows: SamplingRows): SampledTokens;
 
   /** A copy in JavaScript memory, widened to f32, [rows * cols]. */
   read(x: Tensor): Float32Array;

@@ -6,12 +6,20 @@ import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { ScheduledSequence, ScheduledStep } from '../scheduler/scheduled-step.ts';
+import type { RunningStep } from './running-step.ts';
 
-/** Flattens `step`; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
-export function buildForwardInputs(step: ScheduledStep, blockSize: number): ForwardInputs {
+/**
+ * Flattens `step`; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1].
+ * @param before is the step before, from which tokens may come.
+ */
+export function buildForwardInputs(
+  step: ScheduledStep,
+  blockSize: number,
+  before: RunningStep | null,
+): ForwardInputs {
   const { sequences, numTokens } = step;
   const maxBlocks = Math.max(1, ...sequences.map((sequence) => sequence.blocks.length));
-  const tokenIds = new Int32Array(numTokens);
+  const ids = new Int32Array(numTokens);
   const positions = new Int32Array(numTokens);
   const slotMapping = new Int32Array(numTokens);
   const queryStarts = new Int32Array(sequences.length + 1);
@@ -20,7 +28,8 @@ export function buildForwardInputs(step: ScheduledStep, blockSize: number): Forw
   let row = 0;
   for (const [index, sequence] of sequences.entries()) {
     const { firstPosition, blocks } = sequence;
-    tokenIds.set(sequence.tokenIds, row);
+    for (const [offset, id] of sequence.tokenIds.entries())
+      ids[row + offset] = id < 0 ? -1 - before!.rowOf(-1 - id) : id;
     blockTables.set(blocks, index * maxBlocks);
     contextLengths[index] = firstPosition + sequence.tokenIds.length;
     for (let offset = 0; offset < sequence.tokenIds.length; offset += 1, row += 1) {
@@ -31,7 +40,7 @@ export function buildForwardInputs(step: ScheduledStep, blockSize: number): Forw
     queryStarts[index + 1] = row;
   }
   const batch = { numSequences: sequences.length, queryStarts, contextLengths, blockTables, maxBlocks };
-  return { tokenIds, positions, slotMapping, batch };
+  return { tokens: { ids, sampled: before?.sampledTokens ?? null }, positions, slotMapping, batch };
 }
 
 /** The blocks that `step` completes for other instances, as the feed wants them; null where there are none. */

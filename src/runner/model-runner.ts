@@ -1,12 +1,17 @@
-// Runs a scheduled step: inputs, forward pass, log-probabilities, sampling. The engine core is its only caller; it
-// owns the KV memory.
+// Hands a scheduled step to the backend: inputs, forward pass, log-probabilities, sampling. The engine core is its only
+// caller; it owns the KV memory.
 
 import type { ForwardInputs, Model } from '../models/model.ts';
-import type { KvCache, KvFeed, Ops, Tensor } from '../ops/ops.ts';
-import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import type { KvCache, KvFeed, Ops, Pending, Tensor } from '../ops/ops.ts';
+import type { RowEdits } from '../sampling/logit-rules.ts';
+import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs, buildSends } from './batch-inputs.ts';
-import { sampleRows } from './token-sampling.ts';
+import { RunningStep } from './running-step.ts';
+import { type SampledRows, sampleRows } from './token-sampling.ts';
 import { scoreTokens } from './token-scoring.ts';
+
+/** Part of the layers behind which a step counts as nearly done: what is left should take longer than planning. */
+const NEARLY_DONE = 3 / 4;
 
 export interface RunnerOptions {
   readonly numBlocks: number;
@@ -40,24 +45,46 @@ export class ModelRunner {
     return this.#feed?.token ?? null;
   }
 
-  run(step: ScheduledStep): StepResult {
-    const inputs = {
-      ...buildForwardInputs(step, this.#cache.shape.blockSize),
-      onLayer: this.#feedStep(step),
-    };
+  /**
+   * Launches `step` behind the step `before`, whose tokens it may build on without anyone having read them.
+   * @param chooseEdits is called when the forward pass has been launched and says what the logits of each sequence go
+   * through: it may wait for the results of `before`, which the kernels do not.
+   */
+  launch(
+    step: ScheduledStep,
+    before: RunningStep | null,
+    chooseEdits: () => readonly (RowEdits | null)[],
+  ): RunningStep {
+    const inputs = buildForwardInputs(step, this.#cache.shape.blockSize, before);
+    const { queryStarts } = inputs.batch;
     return this.#ops.scope(() => {
-      const hidden = this.#model.forward(inputs, this.#cache);
-      const { queryStarts } = inputs.batch;
+      const { hidden, nearlyDone } = this.#forward(step, inputs);
       const scored = scoreTokens(this.#ops, this.#model, hidden, step, queryStarts);
-      return { ...this.#sample(step, hidden, queryStarts), ...scored };
+      const sampled = this.#sample(step, hidden, queryStarts, chooseEdits());
+      return new RunningStep(step, { nearlyDone, sampled, scored });
     });
   }
 
+  #forward(
+    step: ScheduledStep,
+    inputs: ForwardInputs,
+  ): { readonly hidden: Tensor; readonly nearlyDone: Pending<void> } {
+    const lastOfMost = Math.floor(this.#model.config.numLayers * NEARLY_DONE) - 1;
+    const feedLayer = this.#feedStep(step);
+    let nearlyDone = this.#ops.mark();
+    const onLayer = (layer: number): void => {
+      feedLayer?.(layer);
+      if (layer === lastOfMost) nearlyDone = this.#ops.mark();
+    };
+    const hidden = this.#model.forward({ ...inputs, onLayer }, this.#cache);
+    return { hidden, nearlyDone };
+  }
+
   /** A layer's blocks leave as soon as it is computed. */
-  #feedStep(step: ScheduledStep): ForwardInputs['onLayer'] {
+  #feedStep(step: ScheduledStep): ((layer: number) => void) | null {
     const feed = this.#feed;
     const sends = feed === null ? null : buildSends(step);
-    if (feed === null || sends === null) return undefined;
+    if (feed === null || sends === null) return null;
     feed.step(sends);
     return (layer) => feed.layer(layer);
   }
@@ -66,22 +93,16 @@ export class ModelRunner {
     step: ScheduledStep,
     hidden: Tensor,
     queryStarts: Int32Array,
-  ): Pick<StepResult, 'tokenIds' | 'logprobs'> {
-    const sampled = [...step.sequences.entries()].filter(([, { sampling }]) => sampling !== null);
-    const tokenIds = new Array<number | null>(step.sequences.length).fill(null);
-    const logprobs: StepResult['logprobs'][number][] = tokenIds.map(() => null);
-    if (sampled.length === 0) return { tokenIds, logprobs };
+    edits: readonly (RowEdits | null)[],
+  ): SampledRows | null {
+    const sampling = [...step.sequences.entries()].filter(([, sequence]) => sequence.sampling !== null);
+    if (sampling.length === 0) return null;
     // Each sequence samples from its last row.
-    const rows = Int32Array.from(sampled, ([index]) => queryStarts[index + 1]! - 1);
-    const result = sampleRows(
+    const rows = Int32Array.from(sampling, ([place]) => queryStarts[place + 1]! - 1);
+    return sampleRows(
       this.#ops,
       this.#model.logits(hidden, rows),
-      sampled.map(([, sequence]) => sequence),
+      sampling.map(([place, sequence]) => ({ sequence, edits: edits[place]! })),
     );
-    for (const [row, [index]] of sampled.entries()) {
-      tokenIds[index] = result.tokenIds[row]!;
-      logprobs[index] = result.logprobs[row]!;
-    }
-    return { tokenIds, logprobs };
   }
 }

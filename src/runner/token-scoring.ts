@@ -2,28 +2,32 @@
 // before them. The model runner calls it.
 
 import type { Model } from '../models/model.ts';
-import type { Logprobs, Ops, Tensor } from '../ops/ops.ts';
+import type { Logprobs, Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, StepResult, TokenScoring } from '../scheduler/scheduled-step.ts';
 import { oneRow } from './logprob-rows.ts';
 
 /** Rows whose logits are in memory at the same time: with a vocabulary of 152k they take 39 MB. */
 const ROWS_AT_ONCE = 64;
 
-/** One list a sequence of `step`, empty where nobody asked. */
+/** One list a sequence of the step, empty where nobody asked. */
+export type ScoredTokens = Pick<StepResult, 'promptLogprobs' | 'resumedLogprobs'>;
+
 export function scoreTokens(
   ops: Ops,
   model: Model,
   hidden: Tensor,
   step: ScheduledStep,
   queryStarts: Int32Array,
-): Pick<StepResult, 'promptLogprobs' | 'resumedLogprobs'> {
-  const score = (scoring: TokenScoring | null, index: number): Logprobs[] =>
+): Pending<ScoredTokens> {
+  const score = (scoring: TokenScoring | null, index: number): Pending<Logprobs>[] =>
     scoring === null ? [] : scoreInPieces(ops, model, hidden, scoring, queryStarts[index]!);
+  const prompts = step.sequences.map(({ promptScoring }, index) => score(promptScoring, index));
+  const resumed = step.sequences.map(({ resumedScoring }, index) => score(resumedScoring, index));
   return {
-    promptLogprobs: step.sequences.map(({ promptScoring }, index) => score(promptScoring, index)),
-    resumedLogprobs: step.sequences.map(({ resumedScoring }, index) =>
-      score(resumedScoring, index).flatMap(rowsOf),
-    ),
+    read: () => ({
+      promptLogprobs: prompts.map((pieces) => pieces.map((piece) => piece.read())),
+      resumedLogprobs: resumed.map((pieces) => pieces.flatMap((piece) => rowsOf(piece.read()))),
+    }),
   };
 }
 
@@ -37,8 +41,8 @@ function scoreInPieces(
   hidden: Tensor,
   { firstToken, tokenIds, numTop }: TokenScoring,
   queryStart: number,
-): Logprobs[] {
-  const pieces: Logprobs[] = [];
+): Pending<Logprobs>[] {
+  const pieces: Pending<Logprobs>[] = [];
   for (let start = 0; start < tokenIds.length; start += ROWS_AT_ONCE) {
     const chosen = Int32Array.from(tokenIds.slice(start, start + ROWS_AT_ONCE));
     const firstRow = queryStart + firstToken + start;
@@ -51,7 +55,7 @@ function scoreInPieces(
         return ops.logprobs(
           logits,
           chosen.map((_, row) => row),
-          chosen,
+          { ids: chosen, sampled: null },
           numTop,
         );
       }),

@@ -88,8 +88,13 @@ export class Request implements BlockTable {
   readonly #history: LogitHistory | null;
   /** The prompt, then what was resumed, then what was sampled. */
   readonly tokens: number[];
-  /** Tokens whose keys and values are in the cache; it catches up with `tokens.length`. */
+  /** Tokens whose keys and values are in the cache or will be once the planned steps have run. */
   numComputedTokens = 0;
+  /** Planned steps that have not been answered, and those among them that sample a token of this request. */
+  numStepsAhead = 0;
+  numTokensAhead = 0;
+  /** Where it stands in the last step that computes it. */
+  place = 0;
   readonly blocks: number[] = [];
   readonly blockHashes: BlockHash[] = [];
   readonly cacheSalt: string | null;
@@ -132,6 +137,17 @@ export class Request implements BlockTable {
   startFrom(numComputedTokens: number, ofPrompt: number): void {
     this.numComputedTokens = numComputedTokens;
     this.#numCachedTokens ??= ofPrompt;
+  }
+
+  /** Tokens that are known or being sampled and that no step computes yet. */
+  get numTokensToCompute(): number {
+    return this.#isLastTokenAhead ? 0 : this.tokens.length + this.numTokensAhead - this.numComputedTokens;
+  }
+
+  /** Whether the token that is being sampled ends the request by its length. */
+  get #isLastTokenAhead(): boolean {
+    const numAnswered = this.tokens.length - this.promptLength + this.numTokensAhead;
+    return this.numTokensAhead > 0 && numAnswered >= this.stop.maxTokens;
   }
 
   get isNew(): boolean {

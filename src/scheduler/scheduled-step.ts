@@ -2,20 +2,20 @@
 // logged and replayed.
 
 import type { Logprobs } from '../ops/ops.ts';
-import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { SequenceSampling } from './request.ts';
 
 /** The part of one sequence that this step computes. */
 export interface ScheduledSequence {
   readonly requestId: number;
-  /** New tokens, in order; the first one stands at `firstPosition` of the sequence. */
+  /**
+   * New tokens, in order; the first one stands at `firstPosition` of the sequence. An id of -1 - i is the token that
+   * sequence i of the step before samples: it was not known when this step was planned.
+   */
   readonly tokenIds: readonly number[];
   readonly firstPosition: number;
   readonly blocks: readonly number[];
   /** Null while the step ends inside the prompt: nothing is sampled then. */
   readonly sampling: SequenceSampling | null;
-  /** Null samples from the logits as they are. */
-  readonly edits: RowEdits | null;
   /** Null where no tokens of the prompt are to be compared with their logits. */
   readonly promptScoring: TokenScoring | null;
   /** The same for tokens of the answer that were known before. */

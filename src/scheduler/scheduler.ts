@@ -1,10 +1,14 @@
 // Decides which tokens of which request are computed in the next step, and what a sampled token changes.
 // There is no prefill phase and no decode phase: each request has tokens, some of them computed, and every step
 // lets the computed ones catch up under one token budget. The engine core is its only caller.
+//
+// A step may be planned while the one before it runs: a token that is being sampled is planned like a known one. What
+// that token ends has then a step too many ahead, whose result is dropped and whose blocks stay taken until it has run.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import type { Logprobs } from '../ops/ops.ts';
+import type { RowEdits } from '../sampling/logit-rules.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { type NewRequest, Request } from './request.ts';
 import { compareUrgency, RequestQueue } from './request-queue.ts';
@@ -58,6 +62,9 @@ export class Scheduler {
   readonly #waiting = new RequestQueue();
   /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
+  /** Those that are over and have steps ahead. */
+  readonly #leaving = new Map<number, Request>();
+  #numStepsAhead = 0;
   #numLoading = 0;
   #numAdded = 0;
   readonly #totals = {
@@ -97,7 +104,7 @@ export class Scheduler {
     this.#transfers.add(request);
   }
 
-  /** Frees the request's blocks, at once where nothing is being loaded; an id that is not in flight is ignored. */
+  /** Frees the request's blocks once nothing writes into them any more; an id that is not in flight is ignored. */
   abort(requestId: number): void {
     const request = this.#requests.get(requestId);
     if (request !== undefined) this.#finish(request);
@@ -115,28 +122,47 @@ export class Scheduler {
   }
 
   /**
-   * Running requests first, then waiting ones as far as budget, seats and blocks go. An empty step stays empty until
-   * a request or an order comes: all there is waits for blocks.
+   * Running requests first, then waiting ones as far as budget, seats and blocks go. At most one step may be ahead, its
+   * results unknown. An empty step stays empty until that step is answered, or where there is none, until a request or
+   * an order comes: all there is waits for blocks.
    */
   schedule(): ScheduledStep {
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#totals;
     const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
-    const sequences = [...scheduled].map(([request, numTokens]) => this.#take(request, numTokens));
+    if (budget === null) return { sequences: [], numTokens: 0 };
+    const sequences: ScheduledSequence[] = [];
+    for (const [request, numTokens] of scheduled) this.#take(request, numTokens, sequences);
     const hasRoom = this.#totals.preemptions === preemptions || sequences.length === 0;
     if (hasRoom) this.#admitWaiting(budget, sequences);
+    if (sequences.length > 0) this.#numStepsAhead += 1;
     return { sequences, numTokens: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0) };
   }
 
-  /** Appends the sampled tokens of `step`; gives each request that got one its token. */
+  /** What the logits of each sequence of `step` go through, once the steps before it are answered. */
+  logitEdits(step: ScheduledStep): (RowEdits | null)[] {
+    return step.sequences.map(({ requestId, sampling }) =>
+      sampling === null ? null : (this.#requests.get(requestId)?.logitEdits() ?? null),
+    );
+  }
+
+  /** Appends the sampled tokens of `step`, the oldest that is ahead; gives each request that got one its token. */
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
+    this.#numStepsAhead -= 1;
     for (const [index, { requestId }] of step.sequences.entries()) {
-      const request = this.#requests.get(requestId)!;
+      const request = this.#requests.get(requestId);
+      const tokenId = result.tokenIds[index]!;
+      if (request === undefined) {
+        this.#letGo(requestId);
+        continue;
+      }
+      request.numStepsAhead -= 1;
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
-      const tokenId = result.tokenIds[index]!;
-      if (tokenId !== null) outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
+      if (tokenId === null) continue;
+      request.numTokensAhead -= 1;
+      outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
     }
     return outputs;
   }
@@ -151,6 +177,8 @@ export class Scheduler {
     }
     if (request.state === 'finished') return outputs;
     request.append(tokenId);
+    // Where the step behind computes this very token, the block that it completes can be named now.
+    this.#publish(request, request.tokens.length - 1);
     return [...outputs, this.#give(request, tokenId, logprobs)];
   }
 
@@ -174,15 +202,21 @@ export class Scheduler {
     return true;
   }
 
-  /** Plans tokens of the running requests into `scheduled`. @returns what is left of the budget. */
-  #scheduleRunning(budget: number, scheduled: Map<Request, number>): number {
+  /**
+   * Plans tokens of the running requests into `scheduled`.
+   * @returns what is left of the budget; null where blocks are short and a step is ahead: what that step ends gives
+   * blocks back, and nothing gives up its blocks while it is being computed.
+   */
+  #scheduleRunning(budget: number, scheduled: Map<Request, number>): number | null {
     let left = budget;
     for (const request of [...this.#running]) {
       if (left === 0) break;
+      const numTokens = Math.min(left, request.numTokensToCompute);
       // It may have given up its blocks to one before it.
-      if (request.state !== 'running') continue;
-      const numTokens = Math.min(left, request.tokens.length - request.numComputedTokens);
-      left += this.#makeRoom(request, numTokens, scheduled);
+      if (request.state !== 'running' || numTokens === 0) continue;
+      const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
+      if (!hasBlocks && this.#numStepsAhead > 0) return null;
+      if (!hasBlocks) left += this.#makeRoom(request, numTokens, scheduled);
       if (request.state !== 'running') continue;
       scheduled.set(request, numTokens);
       left -= numTokens;
@@ -191,8 +225,8 @@ export class Scheduler {
   }
 
   /**
-   * Allocates blocks for the next `numTokens` tokens of a running request; where the pool is empty the least urgent
-   * of the running requests gives up its blocks, at worst `request` itself.
+   * Finds blocks for the next `numTokens` tokens of a running request: the least urgent of the running requests gives
+   * up its blocks, at worst `request` itself.
    * @returns tokens of this step's budget that preempted requests gave back.
    */
   #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
@@ -228,7 +262,7 @@ export class Scheduler {
       request.moveTo('running');
       this.#running.push(request);
       const numTokens = Math.min(left, request.tokens.length - numCachedTokens);
-      if (numTokens > 0) sequences.push(this.#take(request, numTokens));
+      if (numTokens > 0) this.#take(request, numTokens, sequences);
       left -= numTokens;
     }
   }
@@ -266,22 +300,31 @@ export class Scheduler {
    * Plans the next `numTokens` tokens and counts them as computed, so that the step after can be planned, and so
    * that requests admitted behind it can share its blocks: a layer stores all keys before it reads any.
    */
-  #take(request: Request, numTokens: number): ScheduledSequence {
-    const firstPosition = request.numComputedTokens;
+  #take(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
+    const { tokens, numTokensAhead, numComputedTokens: firstPosition, place } = request;
+    const isAhead = firstPosition === tokens.length;
+    const reachesEnd = firstPosition + numTokens === tokens.length + numTokensAhead;
     request.numComputedTokens += numTokens;
-    this.#kvCache.publish(request, request.numComputedTokens, firstPosition);
-    const reachesEnd = request.numComputedTokens === request.tokens.length;
-    return {
+    request.numStepsAhead += 1;
+    if (reachesEnd) request.numTokensAhead += 1;
+    request.place = sequences.length;
+    this.#publish(request, firstPosition);
+    sequences.push({
       requestId: request.id,
-      tokenIds: request.tokens.slice(firstPosition, firstPosition + numTokens),
+      tokenIds: isAhead ? [-1 - place] : tokens.slice(firstPosition, firstPosition + numTokens),
       firstPosition,
       blocks: request.blocks,
       sampling: reachesEnd ? request.sampling : null,
-      edits: reachesEnd ? request.logitEdits() : null,
       promptScoring: scorePrompt(request, firstPosition),
       resumedScoring: scoreResumed(request, firstPosition),
       send: this.#transfers.takeCompleted(request),
-    };
+    });
+  }
+
+  /** Lets others find the blocks that hold known tokens from `firstPosition` on and are planned to be computed. */
+  #publish(request: Request, firstPosition: number): void {
+    const numKnown = Math.min(request.numComputedTokens, request.tokens.length);
+    this.#kvCache.publish(request, numKnown, firstPosition);
   }
 
   /** Recompute later: all blocks go back, the tokens stay. */
@@ -298,9 +341,20 @@ export class Scheduler {
     if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
     else if (request.state === 'waitingForRemoteKv') this.#numLoading -= 1;
     else this.#waiting.remove(request);
-    // What is being written into stays taken until the one answer to its load comes.
-    if (this.#transfers.end(request)) this.#kvCache.free(request);
+    // What is being written into stays taken: until the one answer to its load comes, or until its steps have run.
+    const isLoading = !this.#transfers.end(request);
+    if (request.numStepsAhead > 0) this.#leaving.set(request.id, request);
+    else if (!isLoading) this.#kvCache.free(request);
     request.moveTo('finished');
     this.#requests.delete(request.id);
+  }
+
+  /** A step of a request that is over has run; its blocks are free behind the last one. */
+  #letGo(requestId: number): void {
+    const request = this.#leaving.get(requestId)!;
+    request.numStepsAhead -= 1;
+    if (request.numStepsAhead > 0) return;
+    this.#leaving.delete(requestId);
+    this.#kvCache.free(request);
   }
 }

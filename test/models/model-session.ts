@@ -29,7 +29,7 @@ export class ModelSession {
     return ops.scope(() => {
       const hidden = this.model.forward(
         {
-          tokenIds: Int32Array.from(ids),
+          tokens: { ids: Int32Array.from(ids), sampled: null },
           positions,
           slotMapping: positions.map(
             (position) => blocks[Math.floor(position / BLOCK_SIZE)]! * BLOCK_SIZE + (position % BLOCK_SIZE),

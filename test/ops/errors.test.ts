@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
 import { chooseInstructionSet, chooseThreads, loadNative } from '../../src/native/native.ts';
-import type { AttentionBatch } from '../../src/ops/ops.ts';
+import type { AttentionBatch, TokenIds } from '../../src/ops/ops.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu } from './native-backends.ts';
 
@@ -13,6 +13,7 @@ const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
 const ints = (...values: number[]): Int32Array => Int32Array.from(values);
+const known = (...ids: number[]): TokenIds => ({ ids: ints(...ids), sampled: null });
 
 describeEachIsa('wrong calls', (isa) => {
   const cpu = openCpu(isa);
@@ -45,8 +46,8 @@ describeEachIsa('wrong calls', (isa) => {
 
   it('with ids, rows, positions or slots out of range say which', () => {
     const table = cpu.loadEmbedding(folder.write([5, 4], new Float32Array(20)));
-    expect(() => cpu.embedding(ints(1, 5), table)).toThrow(/ids from 0 to 4, got 5 in row 1/);
-    expect(() => cpu.embedding(ints(-1), table)).toThrow(ShapeError);
+    expect(() => cpu.embedding(known(1, 5), table)).toThrow(/ids from 0 to 4, got 5 in row 1/);
+    expect(() => cpu.embedding(known(-1), table)).toThrow(ShapeError);
     expect(() => cpu.gatherRows(zeros(3, 4), ints(3))).toThrow(/rows from 0 to 2, got 3 in row 0/);
     const angles = cpu.makeVector(new Float32Array(4 * 8));
     expect(() => cpu.rope(zeros(1, 8), ints(4), angles, 8)).toThrow(/positions from 0 to 3, got 4/);

@@ -63,7 +63,9 @@ function editsOf(
 function readLogprobs(ops: Ops, row: readonly number[], token: number, numTop: number): Logprobs {
   return ops.scope(() => {
     const logits = ops.tensor(Float32Array.from([...row, ...row]), 2, row.length, 'f32');
-    return ops.logprobs(logits, Int32Array.of(1), Int32Array.of(token), numTop);
+    return ops
+      .logprobs(logits, Int32Array.of(1), { ids: Int32Array.of(token), sampled: null }, numTop)
+      .read();
   });
 }
 
@@ -135,12 +137,16 @@ describe.each(backends)('on %s', (_, ops) => {
     expect(attempt((logits) => ops.restrictLogits(logits, lists(1, 0)))).toThrow(ShapeError);
     expect(attempt((logits) => ops.restrictLogits(logits, lists(0, 2)))).toThrow(ShapeError);
     expect(attempt((logits) => ops.editLogits(logits, editsOf(0, [{ id: -1 }], {})))).toThrow(ShapeError);
-    expect(attempt((logits) => ops.logprobs(logits, Int32Array.of(0), Int32Array.of(0), 3))).toThrow(
-      ShapeError,
-    );
-    expect(attempt((logits) => ops.logprobs(logits, Int32Array.of(0), Int32Array.of(), 1))).toThrow(
-      ShapeError,
-    );
+    expect(
+      attempt((logits) =>
+        ops.logprobs(logits, Int32Array.of(0), { ids: Int32Array.of(0), sampled: null }, 3).read(),
+      ),
+    ).toThrow(ShapeError);
+    expect(
+      attempt((logits) =>
+        ops.logprobs(logits, Int32Array.of(0), { ids: Int32Array.of(), sampled: null }, 1).read(),
+      ),
+    ).toThrow(ShapeError);
   });
 });
 
@@ -199,9 +205,11 @@ describe.skipIf(isas.length === 0).each(backends.slice(1))('%s against the refer
       const all = ops.tensor(values, 9, vocab, 'f32');
       const rows = Int32Array.from({ length: 9 }, (_, i) => i);
       const tokens = rows.map((r) => (r * 611) % vocab);
-      const together = ops.logprobs(all, rows, tokens, numTop);
+      const together = ops.logprobs(all, rows, { ids: tokens, sampled: null }, numTop).read();
       for (const r of rows) {
-        const alone = ops.logprobs(all, Int32Array.of(r), Int32Array.of(tokens[r]!), numTop);
+        const alone = ops
+          .logprobs(all, Int32Array.of(r), { ids: Int32Array.of(tokens[r]!), sampled: null }, numTop)
+          .read();
         expect(alone.logprobs[0]).toBe(together.logprobs[r]);
         expect(Array.from(alone.topLogprobs)).toEqual(
           Array.from(together.topLogprobs).slice(r * numTop, (r + 1) * numTop),

@@ -29,7 +29,7 @@ describeEachIsa('sampling', (isa) => {
   afterAll(() => cpu.close());
 
   const pick = (ops: Ops, logits: Float32Array, vocab: number, rows: SamplingRows): Int32Array =>
-    ops.scope(() => ops.sample(ops.tensor(logits, logits.length / vocab, vocab, 'f32'), rows));
+    ops.scope(() => ops.sample(ops.tensor(logits, logits.length / vocab, vocab, 'f32'), rows).read());
 
   const compare = (vocab: number, settings: Settings, spread: number): void => {
     const random = new Random(vocab);

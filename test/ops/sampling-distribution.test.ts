@@ -110,13 +110,15 @@ function drawRows(ops: Ops, settings: Settings, first: number): Int32Array {
       frequency: perRow(frequency),
       presence: perRow(presence),
     });
-    return ops.sample(logits, {
-      temperature: perRow(temperature),
-      topK: numbers(new Int32Array(ROWS_AT_ONCE), topK),
-      topP: perRow(topP),
-      minP: perRow(minP),
-      uniform: Float64Array.from(rows, (row) => uniform(1, 2, first + row)),
-    });
+    return ops
+      .sample(logits, {
+        temperature: perRow(temperature),
+        topK: numbers(new Int32Array(ROWS_AT_ONCE), topK),
+        topP: perRow(topP),
+        minP: perRow(minP),
+        uniform: Float64Array.from(rows, (row) => uniform(1, 2, first + row)),
+      })
+      .read();
   });
 }
 

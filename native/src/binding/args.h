@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "cpu/products.h"
 #include "memory/arena.h"
@@ -24,6 +26,9 @@ template <class T>
 struct Span {
   T* data;
   int64_t length;
+
+  /// For what runs later: JavaScript may change or free its array before.
+  std::vector<std::remove_const_t<T>> copy() const { return {data, data + length}; }
 };
 
 class Args {
@@ -49,10 +54,13 @@ class Args {
   int64_t peekCols() const { return info_[next_ + 2].As<Napi::Number>().Int64Value(); }
 
   Span<const int32_t> int32s(int64_t least) { return array<const int32_t>(napi_int32_array, least); }
-  Span<int32_t> mutableInt32s(int64_t least) { return array<int32_t>(napi_int32_array, least); }
   Span<const float> float32s(int64_t least) { return array<const float>(napi_float32_array, least); }
-  Span<float> mutableFloat32s(int64_t least) { return array<float>(napi_float32_array, least); }
   Span<const double> float64s(int64_t least) { return array<const double>(napi_float64_array, least); }
+
+  /// Arrays that the op uses when it runs: they are kept until then.
+  Span<int32_t> keptInt32s(int64_t least) { return keep(array<int32_t>(napi_int32_array, least)); }
+  Span<float> keptFloat32s(int64_t least) { return keep(array<float>(napi_float32_array, least)); }
+  const std::vector<Napi::Object>& kept() const { return kept_; }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
     throw ArgumentError(op_, expected, got);
@@ -61,14 +69,17 @@ class Args {
   void expectEqual(const std::string& what, int64_t expected, int64_t got) const {
     if (got != expected) fail(what + " " + std::to_string(expected), std::to_string(got));
   }
-  /// Throws unless all values lie in [0, end).
-  void expectBelow(const std::string& what, Span<const int32_t> values, int64_t end) const {
+  /// Throws unless all values lie in [begin, end).
+  void expectWithin(const std::string& what, Span<const int32_t> values, int64_t begin, int64_t end) const {
     for (int64_t i = 0; i < values.length; ++i) {
-      if (values.data[i] < 0 || values.data[i] >= end) {
-        fail(what + " from 0 to " + std::to_string(end - 1),
+      if (values.data[i] < begin || values.data[i] >= end) {
+        fail(what + " from " + std::to_string(begin) + " to " + std::to_string(end - 1),
              std::to_string(values.data[i]) + " in row " + std::to_string(i));
       }
     }
+  }
+  void expectBelow(const std::string& what, Span<const int32_t> values, int64_t end) const {
+    expectWithin(what, values, 0, end);
   }
 
  private:
@@ -95,10 +106,18 @@ class Args {
     return {static_cast<T*>(data), static_cast<int64_t>(length)};
   }
 
+  /// Remembers the array that was just read.
+  template <class T>
+  Span<T> keep(Span<T> span) {
+    kept_.push_back(info_[next_ - 1].As<Napi::Object>());
+    return span;
+  }
+
   const char* op_;
   const Napi::CallbackInfo& info_;
   const Arena& arena_;
   size_t next_ = 0;
+  std::vector<Napi::Object> kept_;
 };
 
 }  // namespace svc

@@ -29,6 +29,25 @@ void checkSequence(const Args& a, const cpu::SequenceBatch& batch, const cpu::Kv
   }
 }
 
+/// A batch whose arrays are its own.
+class KeptBatch {
+ public:
+  explicit KeptBatch(const cpu::SequenceBatch& batch)
+      : sequences_(batch.sequences), maxBlocks_(batch.maxBlocks),
+        queryStarts_(batch.queryStarts, batch.queryStarts + batch.sequences + 1),
+        contextLengths_(batch.contextLengths, batch.contextLengths + batch.sequences),
+        blockTables_(batch.blockTables, batch.blockTables + static_cast<size_t>(batch.sequences) * batch.maxBlocks) {}
+
+  cpu::SequenceBatch batch() const {
+    return {sequences_, queryStarts_.data(), contextLengths_.data(), blockTables_.data(), maxBlocks_};
+  }
+
+ private:
+  int sequences_;
+  int maxBlocks_;
+  std::vector<int32_t> queryStarts_, contextLengths_, blockTables_;
+};
+
 /// The columns between the last head and the end of a padded bf16 row.
 void clearPadding(const cpu::Rows& out, int64_t cols, int64_t padded) {
   if (padded == cols) return;
@@ -50,8 +69,9 @@ Napi::Value Backend::storeKv(const Info& info) {
   a.expectEqual("rows of k", slots.length, k.rows);
   a.expectEqual("rows of v", slots.length, v.rows);
   a.expectBelow("slots", slots, int64_t{cache.blocks} * cache.layout.blockSize);
-  cpu::storeKv(state().pool, state().kernels, cache, layer, k, v, slots.data);
-  return info.Env().Undefined();
+  return record(info, a, [&s = state(), &cache, layer, k, v, slots = slots.copy()] {
+    cpu::storeKv(s.pool, s.kernels, cache, layer, k, v, slots.data());
+  });
 }
 
 /// attention(cache, layer, scale, window or 0, sequences, queryStarts, contextLengths, blockTables, maxBlocks,
@@ -83,11 +103,12 @@ Napi::Value Backend::attention(const Info& info) {
   a.expectEqual("rows of q", batch.queryStarts[sequences], q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   for (int i = 0; i < batch.sequences; ++i) checkSequence(a, batch, cache, i);
-  clearPadding(out, cols, padded);
-  cpu::runAttention(state().pool, state().kernels, state().attentionMemory, cache, layer, batch, q,
-                    static_cast<int>(cols / cache.layout.headDim), scale,
-                    window == 0 ? cpu::kNoWindow : static_cast<int>(std::min<int64_t>(window, cpu::kNoWindow)), out);
-  return info.Env().Undefined();
+  const int heads = static_cast<int>(cols / cache.layout.headDim);
+  const int visible = window == 0 ? cpu::kNoWindow : static_cast<int>(std::min<int64_t>(window, cpu::kNoWindow));
+  return record(info, a, [&s = state(), &cache, layer, kept = KeptBatch(batch), q, heads, scale, visible, out, cols, padded] {
+    clearPadding(out, cols, padded);
+    cpu::runAttention(s.pool, s.kernels, s.attentionMemory, cache, layer, kept.batch(), q, heads, scale, visible, out);
+  });
 }
 
 }  // namespace svc

@@ -2,14 +2,11 @@
 
 #include "binding/backend.h"
 
-#include "threads/float_mode.h"
-
 namespace svc {
 
 template <Backend::Method method>
 Napi::Value Backend::call(const Info& info) {
   try {
-    const FlushDenormals mode;
     return (this->*method)(info);
   } catch (const Napi::Error&) {
     throw;
@@ -37,6 +34,9 @@ Napi::Function Backend::define(Napi::Env env) {
                          InstanceMethod<&Backend::call<&Backend::weightBytes>>("weightBytes"),
                          InstanceMethod<&Backend::call<&Backend::growArena>>("growArena"),
                          InstanceMethod<&Backend::call<&Backend::close>>("close"),
+                         InstanceMethod<&Backend::call<&Backend::lastPlace>>("lastPlace"),
+                         InstanceMethod<&Backend::call<&Backend::await>>("await"),
+                         InstanceMethod<&Backend::call<&Backend::busySeconds>>("busySeconds"),
                          InstanceMethod<&Backend::call<&Backend::openFeed>>("openFeed"),
                          InstanceMethod<&Backend::call<&Backend::feedStep>>("feedStep"),
                          InstanceMethod<&Backend::call<&Backend::feedLayer>>("feedLayer"),
@@ -84,6 +84,7 @@ BackendState& Backend::state() {
 
 Napi::Value Backend::close(const Info& info) {
   state_.reset();
+  keptArrays_.clear();
   return info.Env().Undefined();
 }
 

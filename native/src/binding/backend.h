@@ -1,9 +1,12 @@
-// The native half of one CPU backend: its threads, its memory and the ops on them. One JavaScript thread owns it.
+// The native half of one CPU backend: its threads, its memory and the ops on them. One JavaScript thread owns it. An op
+// checks its arguments when it is called and runs on the backend's stream, behind all that were called before.
 #pragma once
 
 #include <napi.h>
 
+#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "binding/args.h"
@@ -11,6 +14,7 @@
 #include "cpu/paged_attention.h"
 #include "memory/mapped_file.h"
 #include "threads/pool.h"
+#include "threads/stream.h"
 #include "transfer/send_table.h"
 
 namespace svc {
@@ -31,13 +35,22 @@ struct BackendState {
   cpu::KernelSet kernels;
   ThreadPool pool;
   Arena arena;
-  std::vector<cpu::PackedWeight> weights;
-  std::vector<Embedding> embeddings;
-  std::vector<std::vector<float>> vectors;
-  std::vector<cpu::KvCache> caches;
+  // Growing moves none of them: the stream may be reading.
+  std::deque<cpu::PackedWeight> weights;
+  std::deque<Embedding> embeddings;
+  std::deque<std::vector<float>> vectors;
+  std::deque<cpu::KvCache> caches;
   /// Of the cache whose feed is open.
   std::shared_ptr<transfer::SendTable> feed;
   cpu::AttentionMemory attentionMemory;
+  /// Last, so that it has ended when the rest is freed. Only its thread uses the pool.
+  Stream stream;
+};
+
+/// An array of JavaScript that a recorded op uses when it runs.
+struct KeptArray {
+  uint64_t place;
+  Napi::ObjectReference array;
 };
 
 class Backend : public Napi::ObjectWrap<Backend> {
@@ -49,13 +62,26 @@ class Backend : public Napi::ObjectWrap<Backend> {
   using Info = Napi::CallbackInfo;
   using Method = Napi::Value (Backend::*)(const Info&);
 
-  /// Turns C++ exceptions into JavaScript errors, and sets the floating-point mode of the call.
+  /// Turns C++ exceptions into JavaScript errors.
   template <Method method>
   Napi::Value call(const Info& info);
 
   /// Throws when the backend is closed.
   BackendState& state();
   Args args(const char* op, const Info& info) { return Args(op, info, state().arena); }
+
+  /// Records `body`, which may point into JavaScript's memory only where `args` keeps it. Returns its place.
+  template <class Body>
+  Napi::Value record(const Info& info, const Args& args, Body body);
+  /// Runs `body` behind all that is recorded, and waits.
+  template <class Body>
+  Napi::Value runNow(const Info& info, const Body& body);
+
+  // stream.cc
+  Napi::Value lastPlace(const Info&);
+  Napi::Value await(const Info&);
+  Napi::Value busySeconds(const Info&);
+  void keep(uint64_t place, const std::vector<Napi::Object>& arrays);
 
   // load.cc: memory that lives as long as the model; each returns an index.
   Napi::Value loadLinear(const Info&);
@@ -108,8 +134,24 @@ class Backend : public Napi::ObjectWrap<Backend> {
   const std::vector<float>& vectorAt(Args&);
   const cpu::KvCache& cacheAt(Args&);
 
+  /// Released on the JavaScript thread once the stream is past them.
+  std::deque<KeptArray> keptArrays_;
+  /// Freed before the arrays: its stream may be writing into them.
   std::unique_ptr<BackendState> state_;
 };
+
+template <class Body>
+Napi::Value Backend::record(const Info& info, const Args& args, Body body) {
+  const uint64_t place = state().stream.record(std::move(body));
+  keep(place, args.kept());
+  return Napi::Number::New(info.Env(), static_cast<double>(place));
+}
+
+template <class Body>
+Napi::Value Backend::runNow(const Info& info, const Body& body) {
+  state().stream.run(body);
+  return info.Env().Undefined();
+}
 
 /// By the names that the op interface uses.
 cpu::DType dtypeFrom(const Napi::Value& name);

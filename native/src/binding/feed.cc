@@ -6,9 +6,9 @@
 namespace svc {
 namespace {
 
-transfer::SendTable& openedFeed(const BackendState& state) {
+const std::shared_ptr<transfer::SendTable>& openedFeed(const BackendState& state) {
   if (state.feed == nullptr) throw ArgumentError("feed", "a feed that is open", "none");
-  return *state.feed;
+  return state.feed;
 }
 
 }  // namespace
@@ -25,13 +25,17 @@ Napi::Value Backend::openFeed(const Info& info) {
 }
 
 Napi::Value Backend::feedStep(const Info& info) {
-  svc::feedStep(openedFeed(state()), info);
-  return info.Env().Undefined();
+  Args a = args("feedStep", info);
+  return record(info, a, [feed = openedFeed(state()), sends = a.int32s(0).copy()] {
+    svc::feedStep(*feed, sends.data(), static_cast<int64_t>(sends.size()));
+  });
 }
 
 Napi::Value Backend::feedLayer(const Info& info) {
-  svc::feedLayer(openedFeed(state()), info);
-  return info.Env().Undefined();
+  Args a = args("feedLayer", info);
+  const auto& feed = openedFeed(state());
+  const auto layer = static_cast<uint32_t>(a.integerIn(0, feed->memory.layers - 1, "a layer"));
+  return record(info, a, [feed, layer] { feed->feedLayer(layer); });
 }
 
 }  // namespace svc

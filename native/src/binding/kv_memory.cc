@@ -8,15 +8,10 @@
 
 namespace svc {
 
-void feedStep(transfer::SendTable& table, const Napi::CallbackInfo& info) {
-  const auto entries = info[0].As<Napi::Int32Array>();
-  if (!table.feedStep(entries.Data(), static_cast<int64_t>(entries.ElementLength()))) {
-    throw Napi::RangeError::New(info.Env(), "feedStep: expected [send, first, count, blocks...] inside the transfer");
+void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
+  if (!table.feedStep(entries, length)) {
+    throw std::range_error("feedStep: expected [send, first, count, blocks...] inside the transfer");
   }
-}
-
-void feedLayer(transfer::SendTable& table, const Napi::CallbackInfo& info) {
-  table.feedLayer(static_cast<uint32_t>(integerArgument(info, 0, 0, table.memory.layers - 1, "feedLayer: a layer")));
 }
 
 Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table) {
@@ -52,12 +47,15 @@ Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value KvMemoryObject::feedStep(const Napi::CallbackInfo& info) {
-  svc::feedStep(*table_, info);
-  return info.Env().Undefined();
+  const auto entries = info[0].As<Napi::Int32Array>();
+  return checked(info, [&] {
+    svc::feedStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
+    return info.Env().Undefined();
+  });
 }
 
 Napi::Value KvMemoryObject::feedLayer(const Napi::CallbackInfo& info) {
-  svc::feedLayer(*table_, info);
+  table_->feedLayer(static_cast<uint32_t>(integerArgument(info, 0, 0, table_->memory.layers - 1, "feedLayer: a layer")));
   return info.Env().Undefined();
 }
 

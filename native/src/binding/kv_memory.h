@@ -1,4 +1,4 @@
-// KV memory without a backend, for tests and for instances without a model; and the feed that it shares with a backend.
+// KV memory without a backend, for tests and for instances without a model; and what its feed shares with a backend's.
 #pragma once
 
 #include <napi.h>
@@ -9,9 +9,8 @@
 
 namespace svc {
 
-/// Passes a step's entries to the table. Throws ArgumentError where they do not fit.
-void feedStep(transfer::SendTable& table, const Napi::CallbackInfo& info);
-void feedLayer(transfer::SendTable& table, const Napi::CallbackInfo& info);
+/// Passes a step's entries to the table. Throws std::range_error where they do not fit.
+void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
 Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table);
 
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {

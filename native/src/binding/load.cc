@@ -66,7 +66,7 @@ cpu::WeightPart partFrom(const Napi::Object& object, int k, Files& files) {
 }
 
 template <class T>
-Napi::Value indexOfLast(const Napi::Env& env, const std::vector<T>& list) {
+Napi::Value indexOfLast(const Napi::Env& env, const std::deque<T>& list) {
   return Napi::Number::New(env, static_cast<double>(list.size() - 1));
 }
 
@@ -82,7 +82,8 @@ Napi::Value Backend::loadLinear(const Info& info) {
   for (uint32_t i = 0; i < list.Length(); ++i) {
     parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), k, files));
   }
-  s.weights.push_back(cpu::packLinear(s.pool, s.kernels, parts, k, computeDType(info[2])));
+  const cpu::DType dtype = computeDType(info[2]);
+  s.stream.run([&] { s.weights.push_back(cpu::packLinear(s.pool, s.kernels, parts, k, dtype)); });
   return indexOfLast(info.Env(), s.weights);
 }
 
@@ -94,7 +95,8 @@ Napi::Value Backend::loadGated(const Info& info) {
   const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), k, files);
   const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), k, files);
   if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, computeDType(info[3])));
+  const cpu::DType dtype = computeDType(info[3]);
+  s.stream.run([&] { s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, dtype)); });
   return indexOfLast(info.Env(), s.weights);
 }
 
@@ -116,7 +118,8 @@ Napi::Value Backend::loadVector(const Info& info) {
   std::vector<float> values(sizeFrom(info[1], "length"));
   const MappedFile file(source.path);
   const int64_t count = static_cast<int64_t>(values.size());
-  s.kernels.widen[static_cast<int>(source.dtype)](source.in(file, count), values.data(), count);
+  const char* published = source.in(file, count);
+  s.stream.run([&] { s.kernels.widen[static_cast<int>(source.dtype)](published, values.data(), count); });
   s.vectors.push_back(std::move(values));
   return indexOfLast(info.Env(), s.vectors);
 }

@@ -3,19 +3,47 @@
 #include "cpu/logits.h"
 
 #include "binding/backend.h"
+#include "binding/token_ids.h"
 
 namespace svc {
 namespace {
 
-cpu::IdLists readLists(Args& a, const cpu::Rows& logits, int64_t vocab) {
-  const Span<const int32_t> rows = a.int32s(0);
-  const Span<const int32_t> starts = a.int32s(rows.length + 1);
-  const Span<const int32_t> ids = a.int32s(0);
-  a.expectBelow("rows", rows, logits.rows);
-  a.expectBelow("ids", ids, vocab);
-  a.expectBelow("starts", starts, ids.length + 1);
-  return {static_cast<int>(rows.length), rows.data, starts.data, ids.data};
-}
+/// Lists whose arrays are their own, each of three arguments.
+struct KeptLists {
+  std::vector<int32_t> rows, starts, ids;
+
+  KeptLists(Args& a, const cpu::Rows& logits, int64_t vocab) {
+    const Span<const int32_t> rowsArray = a.int32s(0);
+    const Span<const int32_t> startsArray = a.int32s(rowsArray.length + 1);
+    const Span<const int32_t> idsArray = a.int32s(0);
+    a.expectBelow("rows", rowsArray, logits.rows);
+    a.expectBelow("ids", idsArray, vocab);
+    a.expectBelow("starts", startsArray, idsArray.length + 1);
+    rows = rowsArray.copy();
+    starts = startsArray.copy();
+    ids = idsArray.copy();
+  }
+
+  int64_t count() const { return static_cast<int64_t>(rows.size()); }
+  int64_t listed() const { return starts[rows.size()]; }
+  cpu::IdLists lists() const { return {static_cast<int>(rows.size()), rows.data(), starts.data(), ids.data()}; }
+};
+
+struct KeptEdits {
+  KeptLists lists;
+  std::vector<float> biases;
+  std::vector<int32_t> counts;
+  std::vector<float> repetition, frequency, presence;
+
+  KeptEdits(Args& a, const cpu::Rows& logits, int64_t vocab)
+      : lists(a, logits, vocab), biases(a.float32s(lists.listed()).copy()), counts(a.int32s(lists.listed()).copy()),
+        repetition(a.float32s(lists.count()).copy()), frequency(a.float32s(lists.count()).copy()),
+        presence(a.float32s(lists.count()).copy()) {}
+
+  cpu::LogitEdits edits() const {
+    return {lists.lists(), biases.data(), counts.data(), repetition.data(), frequency.data(), presence.data()};
+  }
+};
 
 }  // namespace
 
@@ -24,9 +52,9 @@ Napi::Value Backend::restrictLogits(const Info& info) {
   Args a = args("restrictLogits", info);
   const int64_t vocab = a.peekCols();
   const cpu::Rows logits = a.rows(cpu::DType::F32, vocab);
-  const cpu::IdLists lists = readLists(a, logits, vocab);
-  cpu::runRestrict(state().pool, logits, static_cast<int>(vocab), lists);
-  return info.Env().Undefined();
+  return record(info, a, [&pool = state().pool, logits, vocab, kept = KeptLists(a, logits, vocab)] {
+    cpu::runRestrict(pool, logits, static_cast<int>(vocab), kept.lists());
+  });
 }
 
 /// editLogits(logits[4], rows, starts, ids, biases, counts, repetition, frequency, presence)
@@ -34,19 +62,11 @@ Napi::Value Backend::editLogits(const Info& info) {
   Args a = args("editLogits", info);
   const int64_t vocab = a.peekCols();
   const cpu::Rows logits = a.rows(cpu::DType::F32, vocab);
-  cpu::LogitEdits edits{};
-  edits.lists = readLists(a, logits, vocab);
-  const int64_t listed = edits.lists.starts[edits.lists.count];
-  edits.biases = a.float32s(listed).data;
-  edits.counts = a.int32s(listed).data;
-  edits.repetition = a.float32s(edits.lists.count).data;
-  edits.frequency = a.float32s(edits.lists.count).data;
-  edits.presence = a.float32s(edits.lists.count).data;
-  cpu::runEdit(logits, edits);
-  return info.Env().Undefined();
+  return record(info, a, [logits, kept = KeptEdits(a, logits, vocab)] { cpu::runEdit(logits, kept.edits()); });
 }
 
-/// logprobs(logits[4], numTop, rows, tokenIds, logprobs, ranks, topIds, topLogprobs)
+/// logprobs(logits[4], numTop, rows, ids, sampled, logprobs, ranks, topIds, topLogprobs): the last four are there when
+/// the op has run.
 Napi::Value Backend::logprobs(const Info& info) {
   Args a = args("logprobs", info);
   const int64_t vocab = a.peekCols();
@@ -56,17 +76,22 @@ Napi::Value Backend::logprobs(const Info& info) {
   job.numTop = static_cast<int>(a.integerIn(0, vocab, "numTop"));
   const Span<const int32_t> rows = a.int32s(0);
   a.expectBelow("rows", rows, logits.rows);
-  const Span<const int32_t> tokenIds = a.int32s(rows.length);
-  a.expectBelow("tokenIds", tokenIds, vocab);
+  TokenIds ids(a, vocab);
+  a.expectEqual("ids", rows.length, ids.size());
   job.count = static_cast<int>(rows.length);
-  job.rows = rows.data;
-  job.tokenIds = tokenIds.data;
-  job.logprobs = a.mutableFloat32s(rows.length).data;
-  job.ranks = a.mutableInt32s(rows.length).data;
-  job.topIds = a.mutableInt32s(rows.length * job.numTop).data;
-  job.topLogprobs = a.mutableFloat32s(rows.length * job.numTop).data;
-  cpu::runLogprobs(state().pool, state().kernels, logits, static_cast<int>(vocab), job);
-  return info.Env().Undefined();
+  job.logprobs = a.keptFloat32s(rows.length).data;
+  job.ranks = a.keptInt32s(rows.length).data;
+  job.topIds = a.keptInt32s(rows.length * job.numTop).data;
+  job.topLogprobs = a.keptFloat32s(rows.length * job.numTop).data;
+  const auto look = [&s = state(), logits, vocab, job, rows = rows.copy(), ids = std::move(ids)] {
+    std::vector<int32_t> tokenIds(rows.size());
+    for (size_t i = 0; i < tokenIds.size(); ++i) tokenIds[i] = ids[static_cast<int64_t>(i)];
+    cpu::LogprobRows whole = job;
+    whole.rows = rows.data();
+    whole.tokenIds = tokenIds.data();
+    cpu::runLogprobs(s.pool, s.kernels, logits, static_cast<int>(vocab), whole);
+  };
+  return record(info, a, look);
 }
 
 }  // namespace svc

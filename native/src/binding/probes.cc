@@ -37,6 +37,7 @@ Napi::Value Backend::readBandwidth(const Info& info) {
   Args a = args("readBandwidth", info);
   const auto bytes = static_cast<size_t>(a.integerIn(1 << 20, int64_t{1} << 36, "bytes"));
   const int64_t repeats = a.integerIn(1, 1000, "repeats");
+  const auto onAll = [&](int tasks, const auto& body) { state().stream.run([&] { state().pool.run(tasks, body); }); };
   const Pages pages(bytes);
   std::memset(pages.data(), 1, bytes);
   constexpr size_t kPiece = size_t{1} << 20;
@@ -44,7 +45,7 @@ Napi::Value Backend::readBandwidth(const Info& info) {
   double best = 0;
   for (int64_t i = 0; i < repeats; ++i) {
     const auto start = Clock::now();
-    state().pool.run(static_cast<int>(bytes / kPiece), [&](int piece, int) {
+    onAll(static_cast<int>(bytes / kPiece), [&](int piece, int) {
       sink += addUp(reinterpret_cast<const uint64_t*>(pages.data() + piece * kPiece), kPiece / 8);
     });
     best = std::max(best, static_cast<double>(bytes / kPiece * kPiece) / secondsSince(start));
@@ -57,12 +58,13 @@ Napi::Value Backend::matrixPeak(const Info& info) {
   Args a = args("matrixPeak", info);
   const int64_t repeats = a.integerIn(1, 1000, "repeats");
   constexpr int64_t kLoops = 200000;
+  const auto onAll = [&](int tasks, const auto& body) { state().stream.run([&] { state().pool.run(tasks, body); }); };
   const int threads = state().pool.threads();
   double best = 0;
   for (int64_t i = 0; i < repeats; ++i) {
     std::vector<double> done(threads * 8, 0.0);
     const auto start = Clock::now();
-    state().pool.run(threads * 8, [&](int task, int) { done[task] = state().kernels.peak(kLoops); });
+    onAll(threads * 8, [&](int task, int) { done[task] = state().kernels.peak(kLoops); });
     const double seconds = secondsSince(start);
     double total = 0;
     for (double d : done) total += d;
@@ -76,15 +78,19 @@ Napi::Value Backend::forkJoinSeconds(const Info& info) {
   Args a = args("forkJoinSeconds", info);
   const int64_t repeats = a.integerIn(1, 1 << 24, "repeats");
   ThreadPool& pool = state().pool;
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < repeats; ++i) {
-    std::atomic<int> arrived{0};
-    pool.run(pool.threads(), [&](int, int) {
-      ++arrived;
-      while (arrived.load() < pool.threads()) continue;
-    });
-  }
-  return Napi::Number::New(info.Env(), secondsSince(start) / static_cast<double>(repeats));
+  double seconds = 0;
+  state().stream.run([&] {
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < repeats; ++i) {
+      std::atomic<int> arrived{0};
+      pool.run(pool.threads(), [&](int, int) {
+        ++arrived;
+        while (arrived.load() < pool.threads()) continue;
+      });
+    }
+    seconds = secondsSince(start);
+  });
+  return Napi::Number::New(info.Env(), seconds / static_cast<double>(repeats));
 }
 
 }  // namespace svc

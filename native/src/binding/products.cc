@@ -23,8 +23,8 @@ Napi::Value Backend::linear(const Info& info) {
   const cpu::Rows x = a.rows(weight.dtype, weight.k, readCols(weight));
   const cpu::Rows out = a.rows(cpu::DType::F32, weight.n);
   a.expectEqual("rows of the output", x.rows, out.rows);
-  cpu::runLinear(state().pool, state().kernels, weight, x, out, a.boolean());
-  return info.Env().Undefined();
+  const bool add = a.boolean();
+  return record(info, a, [&s = state(), &weight, x, out, add] { cpu::runLinear(s.pool, s.kernels, weight, x, out, add); });
 }
 
 /// gatedLinear(weight, x[4], out[4])
@@ -34,8 +34,7 @@ Napi::Value Backend::gatedLinear(const Info& info) {
   const cpu::Rows x = a.rows(weight.dtype, weight.k, readCols(weight));
   const cpu::Rows out = a.rows(weight.dtype, weight.n, paddedCols(weight.dtype, weight.n));
   a.expectEqual("rows of the output", x.rows, out.rows);
-  cpu::runGated(state().pool, state().kernels, weight, x, out);
-  return info.Env().Undefined();
+  return record(info, a, [&s = state(), &weight, x, out] { cpu::runGated(s.pool, s.kernels, weight, x, out); });
 }
 
 }  // namespace svc

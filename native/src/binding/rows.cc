@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "binding/backend.h"
+#include "binding/token_ids.h"
 
 namespace svc {
 namespace {
@@ -38,20 +39,21 @@ cpu::DType dtypeFlag(Args& args) { return args.boolean() ? cpu::DType::Bf16 : cp
 
 }  // namespace
 
-/// embedding(table, ids, out[4])
+/// embedding(table, ids, sampled, out[4])
 Napi::Value Backend::embedding(const Info& info) {
   Args a = args("embedding", info);
   const auto& tables = state().embeddings;
   const Embedding& table = tables[a.integerIn(0, static_cast<int64_t>(tables.size()) - 1, "an embedding")];
-  const Span<const int32_t> ids = a.int32s(0);
+  TokenIds ids(a, table.vocab);
   const cpu::Rows out = a.rows(cpu::DType::F32, table.hidden);
-  a.expectEqual("rows of the output", ids.length, out.rows);
-  a.expectBelow("ids", ids, table.vocab);
+  a.expectEqual("rows of the output", ids.size(), out.rows);
   const auto widen = state().kernels.widen[static_cast<int>(table.dtype)];
   const int64_t rowBytes = table.hidden * static_cast<int64_t>(cpu::elementBytes(table.dtype));
-  eachRow(state().pool, ids.length, table.hidden,
-          [&](int64_t row) { widen(table.data + ids.data[row] * rowBytes, floatsAt(out, row), table.hidden); });
-  return info.Env().Undefined();
+  const auto look = [&pool = state().pool, &table, ids = std::move(ids), out, widen, rowBytes] {
+    eachRow(pool, out.rows, table.hidden,
+            [&](int64_t row) { widen(table.data + ids[row] * rowBytes, floatsAt(out, row), table.hidden); });
+  };
+  return record(info, a, look);
 }
 
 /// rmsNorm(isBf16, weight, eps, x[4], out[4])
@@ -66,11 +68,12 @@ Napi::Value Backend::rmsNorm(const Info& info) {
   const cpu::Rows out = a.rows(dtype, cols, padded);
   a.expectEqual("rows of the output", x.rows, out.rows);
   const auto kernel = state().kernels.rmsNorm[static_cast<int>(dtype)];
-  eachRow(state().pool, x.rows, cols, [&](int64_t row) {
-    kernel(floatsAt(x, row), weight.data(), static_cast<int>(cols), eps, rowAt(out, row, dtype),
-           static_cast<int>(padded));
+  return record(info, a, [&pool = state().pool, &weight, kernel, x, out, dtype, cols, padded, eps] {
+    eachRow(pool, x.rows, cols, [&](int64_t row) {
+      kernel(floatsAt(x, row), weight.data(), static_cast<int>(cols), eps, rowAt(out, row, dtype),
+             static_cast<int>(padded));
+    });
   });
-  return info.Env().Undefined();
 }
 
 /// rmsNormHeads(weight, eps, x[4])
@@ -82,12 +85,13 @@ Napi::Value Backend::rmsNormHeads(const Info& info) {
   const cpu::Rows x = a.rows(cpu::DType::F32, cols);
   if (headDim == 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
   const auto kernel = state().kernels.rmsNorm[static_cast<int>(cpu::DType::F32)];
-  eachRow(state().pool, x.rows, cols, [&](int64_t row) {
-    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
-      kernel(head, weight.data(), static_cast<int>(headDim), eps, head, static_cast<int>(headDim));
-    }
+  return record(info, a, [&pool = state().pool, &weight, kernel, x, cols, headDim, eps] {
+    eachRow(pool, x.rows, cols, [&](int64_t row) {
+      for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
+        kernel(head, weight.data(), static_cast<int>(headDim), eps, head, static_cast<int>(headDim));
+      }
+    });
   });
-  return info.Env().Undefined();
 }
 
 /// rope(table, headDim, positions, x[4])
@@ -102,13 +106,14 @@ Napi::Value Backend::rope(const Info& info) {
   a.expectEqual("positions", x.rows, positions.length);
   a.expectBelow("positions", positions, static_cast<int64_t>(table.size()) / headDim);
   const auto kernel = state().kernels.rope;
-  eachRow(state().pool, x.rows, cols, [&](int64_t row) {
-    const float* angles = table.data() + positions.data[row] * headDim;
-    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
-      kernel(head, angles, static_cast<int>(headDim));
-    }
+  return record(info, a, [&pool = state().pool, &table, kernel, positions = positions.copy(), x, cols, headDim] {
+    eachRow(pool, x.rows, cols, [&](int64_t row) {
+      const float* angles = table.data() + positions[row] * headDim;
+      for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
+        kernel(head, angles, static_cast<int>(headDim));
+      }
+    });
   });
-  return info.Env().Undefined();
 }
 
 /// gatherRows(isBf16, rows, x[4], out[4])
@@ -123,12 +128,13 @@ Napi::Value Backend::gatherRows(const Info& info) {
   a.expectEqual("rows of the output", rows.length, out.rows);
   a.expectBelow("rows", rows, x.rows);
   const size_t element = cpu::elementBytes(dtype);
-  for (int64_t row = 0; row < rows.length; ++row) {
-    char* to = rowAt(out, row, dtype);
-    std::memcpy(to, rowAt(x, rows.data[row], dtype), cols * element);
-    std::memset(to + cols * element, 0, (padded - cols) * element);
-  }
-  return info.Env().Undefined();
+  return record(info, a, [rows = rows.copy(), x, out, dtype, element, cols, padded] {
+    for (int64_t row = 0; row < out.rows; ++row) {
+      char* to = rowAt(out, row, dtype);
+      std::memcpy(to, rowAt(x, rows[row], dtype), cols * element);
+      std::memset(to + cols * element, 0, (padded - cols) * element);
+    }
+  });
 }
 
 /// read(isBf16, x[4], Float32Array)
@@ -137,10 +143,11 @@ Napi::Value Backend::read(const Info& info) {
   const cpu::DType dtype = dtypeFlag(a);
   const int64_t cols = a.peekCols();
   const cpu::Rows x = a.rows(dtype, cols);
-  const Span<float> out = a.mutableFloat32s(x.rows * cols);
+  const Span<float> out = a.keptFloat32s(x.rows * cols);
   const auto widen = state().kernels.widen[static_cast<int>(dtype)];
-  for (int64_t row = 0; row < x.rows; ++row) widen(rowAt(x, row, dtype), out.data + row * cols, cols);
-  return info.Env().Undefined();
+  return runNow(info, [&] {
+    for (int64_t row = 0; row < x.rows; ++row) widen(rowAt(x, row, dtype), out.data + row * cols, cols);
+  });
 }
 
 /// write(isBf16, Float32Array, out[4])
@@ -153,14 +160,15 @@ Napi::Value Backend::write(const Info& info) {
   const cpu::Rows out = a.rows(dtype, cols, padded);
   a.expectEqual("values", out.rows * cols, values.length);
   const size_t element = cpu::elementBytes(dtype);
-  for (int64_t row = 0; row < out.rows; ++row) {
-    char* to = rowAt(out, row, dtype);
-    const float* from = values.data + row * cols;
-    if (dtype == cpu::DType::F32) std::memcpy(to, from, cols * element);
-    else state().kernels.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
-    std::memset(to + cols * element, 0, (padded - cols) * element);
-  }
-  return info.Env().Undefined();
+  return runNow(info, [&] {
+    for (int64_t row = 0; row < out.rows; ++row) {
+      char* to = rowAt(out, row, dtype);
+      const float* from = values.data + row * cols;
+      if (dtype == cpu::DType::F32) std::memcpy(to, from, cols * element);
+      else state().kernels.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+      std::memset(to + cols * element, 0, (padded - cols) * element);
+    }
+  });
 }
 
 }  // namespace svc

@@ -3,59 +3,30 @@
 
 #include "threads/pool.h"
 
-#include <csignal>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <climits>
 
 #include "threads/float_mode.h"
+#include "threads/waiting.h"
 
 namespace svc {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// How long a worker looks for the next op before it sleeps: longer than the gaps inside a forward pass.
-constexpr auto kSpin = std::chrono::microseconds(80);
 /// How long the caller spins for workers that hold a last task before it offers its core to them.
 constexpr int kJoinPauses = 2000;
-
-inline void pauseCore() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 long futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
   return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
 }
 
-/// Workers take no signals but those that their own instructions raise: the others are the main thread's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGABRT}) sigdelset(&blocked, signal);
-    pthread_sigmask(SIG_SETMASK, &blocked, &previous_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
-
- private:
-  sigset_t previous_;
-};
-
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
-  SignalsBlocked inherited;
+  const SignalsBlocked inherited;
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { workerLoop(thread); });
 }
 
@@ -110,16 +81,11 @@ bool ThreadPool::join() {
 }
 
 uint32_t ThreadPool::awaitEpoch(uint32_t seen) {
-  const auto deadline = Clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      const uint32_t epoch = epoch_.load(std::memory_order_acquire);
-      if (epoch != seen) return epoch;
-      pauseCore();
-    }
-  } while (Clock::now() < deadline);
+  uint32_t epoch = seen;
+  const auto hasChanged = [&] { return (epoch = epoch_.load(std::memory_order_acquire)) != seen; };
+  if (spinUntil(hasChanged)) return epoch;
   sleepers_.fetch_add(1);
-  uint32_t epoch = epoch_.load();
+  epoch = epoch_.load();
   while (epoch == seen) {
     futex(&epoch_, FUTEX_WAIT, seen);
     epoch = epoch_.load();

@@ -1,5 +1,5 @@
 // A fork-join pool: `run` splits one op into tasks that the caller and the workers draw from a shared ticket. Used by
-// every op of a backend, from the one JavaScript thread that owns it.
+// every op of a backend, from the thread of its stream.
 #pragma once
 
 #include <atomic>

@@ -19,11 +19,15 @@ import type {
   LogitEdits,
   Logprobs,
   Ops,
+  Pending,
+  SampledTokens,
   SamplingRows,
   Tensor,
   TensorSource,
+  TokenIds,
   Vector,
 } from '../ops.ts';
+import { CpuPending, CpuSampledTokens } from './cpu-pending.ts';
 import { Arena, type CpuTensor, expectTensor } from './cpu-tensor.ts';
 import { CpuEmbedding, CpuGated, CpuKvCache, CpuLinear, CpuVector } from './cpu-weights.ts';
 import { asShapeError } from './native-errors.ts';
@@ -82,18 +86,26 @@ export class CpuOps implements Ops {
     };
   }
 
+  get busySeconds(): number {
+    return this.native.busySeconds();
+  }
+
   close(): void {
     this.native.close();
+  }
+
+  mark(): Pending<void> {
+    return new CpuPending(this.native, this.native.lastPlace(), () => {});
   }
 
   scope<T>(body: () => T): T {
     return this.arena.inScope(body);
   }
 
-  embedding(ids: Int32Array, table: EmbeddingTable): Tensor {
+  embedding({ ids, sampled }: TokenIds, table: EmbeddingTable): Tensor {
     const { index, hidden } = this.own('embedding', table, CpuEmbedding);
     const out = this.arena.allocate(ids.length, hidden, 'f32');
-    this.guard(() => this.native.embedding(index, ids, out.offset, out.rows, out.cols, out.stride));
+    this.guard(() => this.native.embedding(index, ids, this.unread('embedding', sampled), ...place(out)));
     return out;
   }
 
@@ -216,20 +228,25 @@ export class CpuOps implements Ops {
     );
   }
 
-  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs {
+  logprobs(logits: Tensor, rows: Int32Array, tokens: TokenIds, numTop: number): Pending<Logprobs> {
     const input = expectTensor('logprobs', 'logits', logits, { dtype: 'f32' });
-    checkLogprobRows(logits, rows, tokenIds, numTop);
+    const sampled = this.unread('logprobs', tokens.sampled);
+    checkLogprobRows(logits, rows, tokens.ids, sampled.length, numTop);
     const values = new Float32Array(rows.length);
     const ranks = new Int32Array(rows.length);
     const topIds = new Int32Array(rows.length * numTop);
     const topLogprobs = new Float32Array(rows.length * numTop);
-    this.guard(() =>
-      this.native.logprobs(...place(input), numTop, rows, tokenIds, values, ranks, topIds, topLogprobs),
+    const ids = tokens.ids.slice();
+    const streamPlace = this.guard(() =>
+      this.native.logprobs(...place(input), numTop, rows, ids, sampled, values, ranks, topIds, topLogprobs),
     );
-    return { tokenIds: tokenIds.slice(), logprobs: values, ranks, numTop, topIds, topLogprobs };
+    return new CpuPending(this.native, streamPlace, () => {
+      const tokenIds = ids.map((id) => (id < 0 ? sampled[-1 - id]! : id));
+      return { tokenIds, logprobs: values, ranks, numTop, topIds, topLogprobs };
+    });
   }
 
-  sample(logits: Tensor, rows: SamplingRows): Int32Array {
+  sample(logits: Tensor, rows: SamplingRows): SampledTokens {
     const input = expectTensor('sample', 'logits', logits, { dtype: 'f32' });
     for (const [name, values] of Object.entries(rows)) {
       if (values.length !== logits.rows)
@@ -237,8 +254,10 @@ export class CpuOps implements Ops {
     }
     const { temperature, topK, topP, minP, uniform } = rows;
     const tokens = new Int32Array(logits.rows);
-    this.guard(() => this.native.sample(...place(input), temperature, topK, topP, minP, uniform, tokens));
-    return tokens;
+    const streamPlace = this.guard(() =>
+      this.native.sample(...place(input), temperature, topK, topP, minP, uniform, tokens),
+    );
+    return new CpuSampledTokens(this.native, streamPlace, tokens);
   }
 
   read(x: Tensor): Float32Array {
@@ -265,6 +284,11 @@ export class CpuOps implements Ops {
     return copy;
   }
 
+  /** The array that ops behind `sampled` find filled. */
+  private unread(op: string, sampled: SampledTokens | null): Int32Array {
+    return sampled === null ? NO_TOKENS : this.own(op, sampled, CpuSampledTokens).unread;
+  }
+
   /** `value` as what this very backend made. */
   private own<T extends { readonly native: NativeBackend }>(
     op: string,
@@ -284,6 +308,8 @@ export class CpuOps implements Ops {
     }
   }
 }
+
+const NO_TOKENS = new Int32Array(0);
 
 type Place = [offset: number, rows: number, cols: number, stride: number];
 

@@ -49,7 +49,7 @@ function edit(logit: number, edits: LogitEdits, index: number, at: number): numb
 
 export function logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs {
   const input = expectTensor('logprobs', 'logits', logits, { dtype: 'f32' });
-  checkLogprobRows(logits, rows, tokenIds, numTop);
+  checkLogprobRows(logits, rows, tokenIds, 0, numTop);
   const out = {
     tokenIds: tokenIds.slice(),
     logprobs: new Float32Array(rows.length),

@@ -1,5 +1,5 @@
 // The reference backend: plain TypeScript that defines what each op means. Every other backend is tested against
-// it, and it serves where no native addon could be built.
+// it, and it serves where no native addon could be built. Ops run when they are called.
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
@@ -16,9 +16,12 @@ import type {
   LogitEdits,
   Logprobs,
   Ops,
+  Pending,
+  SampledTokens,
   SamplingRows,
   Tensor,
   TensorSource,
+  TokenIds,
   Vector,
 } from '../ops.ts';
 import { attention } from './attention.ts';
@@ -37,6 +40,7 @@ export class ReferenceOps implements Ops {
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
   readonly kernels = 'reference';
+  readonly busySeconds = null;
   /** Tensors of the open scopes, the innermost last. */
   private readonly scopes: HostTensor[][] = [];
 
@@ -90,8 +94,12 @@ export class ReferenceOps implements Ops {
     return tensor;
   }
 
-  embedding(ids: Int32Array, table: EmbeddingTable): Tensor {
-    return this.keep(embedding(ids, table));
+  mark(): Pending<void> {
+    return { read: () => {} };
+  }
+
+  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor {
+    return this.keep(embedding(knownIds(tokens), table));
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
@@ -156,12 +164,14 @@ export class ReferenceOps implements Ops {
     editLogits(logits, edits);
   }
 
-  logprobs(logits: Tensor, rows: Int32Array, tokenIds: Int32Array, numTop: number): Logprobs {
-    return logprobs(logits, rows, tokenIds, numTop);
+  logprobs(logits: Tensor, rows: Int32Array, tokens: TokenIds, numTop: number): Pending<Logprobs> {
+    const result = logprobs(logits, rows, knownIds(tokens), numTop);
+    return { read: () => result };
   }
 
-  sample(logits: Tensor, rows: SamplingRows): Int32Array {
-    return sample(logits, rows);
+  sample(logits: Tensor, rows: SamplingRows): SampledTokens {
+    const tokens = sample(logits, rows);
+    return { read: () => tokens };
   }
 
   read(x: Tensor): Float32Array {
@@ -176,4 +186,10 @@ export class ReferenceOps implements Ops {
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
     return this.keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
   }
+}
+
+/** Sampled tokens in the place of the ids that stand for them; an id that stands for none stays negative. */
+function knownIds({ ids, sampled }: TokenIds): Int32Array {
+  const tokens = sampled?.read();
+  return ids.map((id) => (id < 0 ? (tokens?.[-1 - id] ?? id) : id));
 }

@@ -112,13 +112,17 @@ describe('embedding', () => {
   it('gives the rows of the table in f32, whatever they are stored in', () => {
     for (const dtype of ['f32', 'f16', 'bf16'] as const) {
       const table = ops.loadEmbedding(folder.write([3, 2], [1, 2, 3, 4, 5, 6], dtype));
-      expect([...ops.read(ops.embedding(Int32Array.of(2, 0), table))]).toEqual([5, 6, 1, 2]);
+      expect([...ops.read(ops.embedding({ ids: Int32Array.of(2, 0), sampled: null }, table))]).toEqual([
+        5, 6, 1, 2,
+      ]);
     }
   });
 
   it('refuses an id that is not in the vocabulary', () => {
     const table = ops.loadEmbedding(folder.write([3, 1], [1, 2, 3]));
-    expect(() => ops.embedding(Int32Array.of(0, 3), table)).toThrow(/ids from 0 to 2, got 3 in row 1/);
-    expect(() => ops.embedding(Int32Array.of(-1), table)).toThrow(ShapeError);
+    expect(() => ops.embedding({ ids: Int32Array.of(0, 3), sampled: null }, table)).toThrow(
+      /ids from 0 to 2, got 3 in row 1/,
+    );
+    expect(() => ops.embedding({ ids: Int32Array.of(-1), sampled: null }, table)).toThrow(ShapeError);
   });
 });

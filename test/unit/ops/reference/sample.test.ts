@@ -16,13 +16,15 @@ interface Settings {
 /** One row, all of its settings neutral but those given. */
 function sample(logits: number[], settings: Settings): number {
   const { temperature = 1, topK = 0, topP = 1, minP = 0, uniform = 0 } = settings;
-  return ops.sample(ops.tensor(Float32Array.from(logits), 1, logits.length, 'f32'), {
-    temperature: Float32Array.of(temperature),
-    topK: Int32Array.of(topK),
-    topP: Float32Array.of(topP),
-    minP: Float32Array.of(minP),
-    uniform: Float64Array.of(uniform),
-  })[0]!;
+  return ops
+    .sample(ops.tensor(Float32Array.from(logits), 1, logits.length, 'f32'), {
+      temperature: Float32Array.of(temperature),
+      topK: Int32Array.of(topK),
+      topP: Float32Array.of(topP),
+      minP: Float32Array.of(minP),
+      uniform: Float64Array.of(uniform),
+    })
+    .read()[0]!;
 }
 
 /** All ids that some draw gives. */
@@ -89,7 +91,7 @@ describe('sample', () => {
       minP: Float32Array.of(0, 0),
       uniform: Float64Array.of(0.9, 0.9),
     });
-    expect([...tokens]).toEqual([0, 1]);
+    expect([...tokens.read()]).toEqual([0, 1]);
   });
 
   it('always draws a token of the row that its own filters keep', () => {

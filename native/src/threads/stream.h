@@ -1,0 +1,80 @@
+// Commands that run one after the other on a thread of their own, while the thread that records them goes on. Every
+// op of a backend is one; the JavaScript thread that owns the backend is the only recorder.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace svc {
+
+class Stream {
+ public:
+  using Command = std::function<void()>;
+
+  Stream();
+  /// Ends after the command that is running; those behind it are dropped.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Lets `command` run behind all that were recorded before, and returns its place for `await`. Waits where
+  /// `kMostWaiting` commands have not run yet.
+  uint64_t record(Command command);
+  /// The place of the last recorded command; 0 before the first.
+  uint64_t lastPlace() const { return recorded_.load(std::memory_order_relaxed); }
+  bool hasRun(uint64_t place) const { return run_.load(std::memory_order_acquire) >= place; }
+
+  /// Returns when the command at `place` has run. Throws what a command threw: none after it has run or will run.
+  void await(uint64_t place);
+
+  /// Runs `body` behind all that were recorded before and waits for it; what it throws is thrown here alone.
+  template <class Body>
+  void run(const Body& body) {
+    std::exception_ptr failure;
+    await(record([&] {
+      try {
+        body();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }));
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
+
+  /// Time in which commands ran.
+  double busySeconds() const { return static_cast<double>(busyNanoseconds_.load(std::memory_order_relaxed)) * 1e-9; }
+
+ private:
+  static constexpr uint64_t kMostWaiting = 4096;
+  static constexpr uint64_t kNobodyWaits = UINT64_MAX;
+
+  void loop();
+  void execute(Command& command);
+  bool awaitRecorded(uint64_t place);
+  void awaitRun(uint64_t place);
+
+  /// Places count from 1; the command at `place` lies at place % kMostWaiting.
+  std::array<Command, kMostWaiting> commands_;
+  alignas(64) std::atomic<uint64_t> recorded_{0};
+  alignas(64) std::atomic<uint64_t> run_{0};
+  std::atomic<int64_t> busyNanoseconds_{0};
+  /// Written by the stream's thread before the command that threw counts as run.
+  std::exception_ptr failure_;
+
+  std::atomic<bool> stopping_{false};
+  /// Whether the stream's thread sleeps; which place the recorder sleeps for.
+  std::atomic<bool> isSleeping_{false};
+  std::atomic<uint64_t> awaited_{kNobodyWaits};
+  std::mutex mutex_;
+  std::condition_variable hasWork_;
+  std::condition_variable hasProgress_;
+  std::thread thread_;
+};
+
+}  // namespace svc

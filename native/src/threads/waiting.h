@@ -1,0 +1,53 @@
+// What the threads of a backend share: how they wait, and that signals are not for them.
+#pragma once
+
+#include <csignal>
+#include <pthread.h>
+
+#include <chrono>
+
+namespace svc {
+
+/// How long a thread looks for its next work before it sleeps: longer than the gaps inside a forward pass.
+constexpr auto kSpin = std::chrono::microseconds(80);
+
+inline void pauseCore() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// False where `isReady` has not become true within `kSpin`.
+template <class Condition>
+bool spinUntil(const Condition& isReady) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (isReady()) return true;
+      pauseCore();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+/// Threads that are started meanwhile take no signals but those that their own instructions raise: the others are the
+/// main thread's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGABRT}) sigdelset(&blocked, signal);
+    pthread_sigmask(SIG_SETMASK, &blocked, &previous_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t previous_;
+};
+
+}  // namespace svc
