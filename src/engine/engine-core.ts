@@ -14,6 +14,9 @@ import type { NewRequest } from '../scheduler/request.ts';
 import { Scheduler, type TokenOutput } from '../scheduler/scheduler.ts';
 import type { CoreStats, EngineInfo } from './messages.ts';
 
+/** Planning is given as many times as long as it took the last time: what is left of a step must outlast it. */
+const PLANNING_MARGIN = 4;
+
 export type OnProgress = (fraction: number, what: string) => void;
 export type OnNotices = (notices: readonly TransferNotice[]) => void;
 
@@ -27,6 +30,9 @@ export class EngineCore {
   readonly #onNotices: OnNotices;
   /** What the kernels are computing. */
   #running: RunningStep | null = null;
+  /** Share of a step's layers behind which the next step is planned. */
+  #planBehind = 0;
+  #answeredAt = 0;
   #isStalled = false;
 
   private constructor(
@@ -133,6 +139,7 @@ export class EngineCore {
    * @returns the tokens that the step before gave, of each request that got one.
    */
   step(): TokenOutput[] {
+    const startedAt = performance.now();
     const before = this.#running;
     const step = this.#scheduler.schedule();
     this.#tellNotices();
@@ -142,8 +149,12 @@ export class EngineCore {
       return this.#answer(before);
     }
     let outputs: TokenOutput[] = [];
-    this.#running = this.#runner.launch(step, before, () => {
+    this.#running = this.#runner.launch(step, before, this.#planBehind, () => {
+      const planMs = performance.now() - startedAt;
       outputs = this.#answer(before);
+      const stepMs = performance.now() - this.#answeredAt;
+      this.#answeredAt += stepMs;
+      this.#planBehind = Math.max(0, 1 - (PLANNING_MARGIN * planMs) / stepMs);
       return this.#scheduler.logitEdits(step);
     });
     return outputs;

@@ -10,9 +10,6 @@ import { RunningStep } from './running-step.ts';
 import { type SampledRows, sampleRows } from './token-sampling.ts';
 import { scoreTokens } from './token-scoring.ts';
 
-/** Part of the layers behind which a step counts as nearly done: what is left should take longer than planning. */
-const NEARLY_DONE = 3 / 4;
-
 export interface RunnerOptions {
   readonly numBlocks: number;
   readonly blockSize: number;
@@ -47,18 +44,20 @@ export class ModelRunner {
 
   /**
    * Launches `step` behind the step `before`, whose tokens it may build on without anyone having read them.
+   * @param nearlyAll share of the layers behind which the step counts as nearly done.
    * @param chooseEdits is called when the forward pass has been launched and says what the logits of each sequence go
    * through: it may wait for the results of `before`, which the kernels do not.
    */
   launch(
     step: ScheduledStep,
     before: RunningStep | null,
+    nearlyAll: number,
     chooseEdits: () => readonly (RowEdits | null)[],
   ): RunningStep {
     const inputs = buildForwardInputs(step, this.#cache.shape.blockSize, before);
     const { queryStarts } = inputs.batch;
     return this.#ops.scope(() => {
-      const { hidden, nearlyDone } = this.#forward(step, inputs);
+      const { hidden, nearlyDone } = this.#forward(step, inputs, nearlyAll);
       const scored = scoreTokens(this.#ops, this.#model, hidden, step, queryStarts);
       const sampled = this.#sample(step, hidden, queryStarts, chooseEdits());
       return new RunningStep(step, { nearlyDone, sampled, scored });
@@ -68,13 +67,14 @@ export class ModelRunner {
   #forward(
     step: ScheduledStep,
     inputs: ForwardInputs,
+    nearlyAll: number,
   ): { readonly hidden: Tensor; readonly nearlyDone: Pending<void> } {
-    const lastOfMost = Math.floor(this.#model.config.numLayers * NEARLY_DONE) - 1;
+    const numNearlyAll = Math.floor(this.#model.config.numLayers * nearlyAll);
     const feedLayer = this.#feedStep(step);
     let nearlyDone = this.#ops.mark();
     const onLayer = (layer: number): void => {
       feedLayer?.(layer);
-      if (layer === lastOfMost) nearlyDone = this.#ops.mark();
+      if (layer + 1 === numNearlyAll) nearlyDone = this.#ops.mark();
     };
     const hidden = this.#model.forward({ ...inputs, onLayer }, this.#cache);
     return { hidden, nearlyDone };

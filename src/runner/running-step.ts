@@ -7,7 +7,7 @@ import type { ScoredTokens } from './token-scoring.ts';
 
 export class RunningStep {
   readonly step: ScheduledStep;
-  /** Its `read` returns when most of the step has been computed. */
+  /** Its `read` returns when the step has been computed up to the layer that the launch named. */
   readonly nearlyDone: Pending<void>;
   readonly #sampled: SampledRows | null;
   readonly #scored: Pending<ScoredTokens>;

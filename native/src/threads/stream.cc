@@ -45,7 +45,7 @@ void Stream::await(uint64_t place) {
 }
 
 void Stream::awaitRun(uint64_t place) {
-  if (hasRun(place)) return;
+  if (spinUntil([&] { return hasRun(place); })) return;
   std::unique_lock lock(mutex_);
   awaited_.store(place);
   hasProgress_.wait(lock, [&] { return run_.load() >= place; });

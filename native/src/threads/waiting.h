@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <pthread.h>
+#include <sched.h>
 
 #include <chrono>
 
@@ -19,7 +20,8 @@ inline void pauseCore() {
 #endif
 }
 
-/// False where `isReady` has not become true within `kSpin`.
+/// False where `isReady` has not become true within `kSpin`. It offers its core to others meanwhile: there are as many
+/// threads as cores, and the one that is waited for may be without.
 template <class Condition>
 bool spinUntil(const Condition& isReady) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
@@ -28,6 +30,7 @@ bool spinUntil(const Condition& isReady) {
       if (isReady()) return true;
       pauseCore();
     }
+    sched_yield();
   } while (std::chrono::steady_clock::now() < deadline);
   return false;
 }
