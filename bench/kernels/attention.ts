@@ -5,6 +5,7 @@ import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import type { MachineLimits } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
+import { timeOps } from './time-ops.ts';
 
 interface Shape {
   readonly name: string;
@@ -80,9 +81,7 @@ function measure(ops: Ops, shape: Shape, contexts: readonly number[], queries: n
     const seconds: number[] = [];
     for (let run = 0; run < RUNS; run += 1) {
       const options = { layer: run % layers, scale: 1 / Math.sqrt(headDim), window: null };
-      const startedAt = performance.now();
-      ops.scope(() => ops.attention(q, cache, batch, options));
-      seconds.push((performance.now() - startedAt) / 1000);
+      seconds.push(timeOps(ops, () => ops.attention(q, cache, batch, options)));
     }
     return median(seconds);
   });

@@ -5,6 +5,7 @@ import type { GatedWeight, LinearWeight, Ops, Tensor } from '../../src/ops/ops.t
 import { selectOps } from '../../src/ops/select.ts';
 import { type MachineLimits, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
+import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
 
 interface Product {
@@ -94,9 +95,9 @@ function medianSeconds(ops: Ops, x: Tensor, weights: readonly Weight[]): number 
   const end = performance.now() + SECONDS * 1000;
   for (let i = 0; performance.now() < end || seconds.length < 5; i += 1) {
     const weight = weights[i % weights.length]!;
-    const startedAt = performance.now();
-    ops.scope(() => ('gated' in weight ? ops.gatedLinear(x, weight.gated) : ops.linear(x, weight.linear)));
-    seconds.push((performance.now() - startedAt) / 1000);
+    const product = () =>
+      'gated' in weight ? ops.gatedLinear(x, weight.gated) : ops.linear(x, weight.linear);
+    seconds.push(timeOps(ops, product));
   }
   return median(seconds);
 }
