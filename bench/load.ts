@@ -1,11 +1,11 @@
-// Many requests at once on the 0.5B shape: throughput by concurrency, how much of the wall clock goes into the forward
-// passes, and what one token costs the main thread.
+// Many requests at once on the 0.5B shape: throughput by concurrency, how much of the wall clock the kernels get, and
+// what one token costs the main thread and the engine thread.
 
-import { readFileSync } from 'node:fs';
 import type { InferenceEngine } from '../src/engine/inference-engine.ts';
 import { resolveSamplingParams } from '../src/sampling/sampling-params.ts';
 import { withRandomEngines } from './random-engine.ts';
 import type { Figure, Section } from './report.ts';
+import { cpuSince, threadCpu } from './thread-cpu.ts';
 
 const PROMPT_TOKENS = 128;
 const OUTPUT_TOKENS = 128;
@@ -22,41 +22,35 @@ export async function loadSection(): Promise<Section> {
     title: `Throughput, qwen2.5-0.5b, ${PROMPT_TOKENS} tokens in, ${OUTPUT_TOKENS} out`,
     figures: figures.flat(),
     notes: [
-      'Forward passes: time in them and in sampling, divided by the wall clock. Main thread: its CPU time divided by ' +
-        'the output tokens; what the engine thread does beside the forward passes is the rest of the wall clock.',
+      'Kernels: time in which ops ran, divided by the wall clock; the rest is what they waited for the engine. Threads: ' +
+        'their CPU time divided by the output tokens; what the engine thread does, it does while kernels run.',
     ],
   };
 }
 
 async function measure(engine: InferenceEngine, concurrency: number): Promise<Figure[]> {
   const busyBefore = await busySeconds(engine);
-  const cpuBefore = threadCpuSeconds();
+  const cpuBefore = threadCpu(process.pid);
   const startedAt = performance.now();
   await Promise.all(Array.from({ length: concurrency }, (_, index) => run(engine, index)));
   const seconds = (performance.now() - startedAt) / 1000;
-  const cpuSeconds = threadCpuSeconds() - cpuBefore;
+  const cpu = cpuSince(cpuBefore, process.pid);
   const busy = (await busySeconds(engine)) - busyBefore;
   const outputTokens = concurrency * OUTPUT_TOKENS;
   const name = `${concurrency} at once`;
   const watched = { limit: null, goal: null };
-  const micros = (value: number): number => (1e6 * value) / outputTokens;
+  const perToken = (what: string, value: number): Figure => ({
+    name: `${name}: ${what}`,
+    value: (1e6 * value) / outputTokens,
+    unit: 'us/token',
+    ...watched,
+  });
   const goal = concurrency === 16 ? '>= 97 %' : null;
   return [
     { name: `${name}: output`, value: outputTokens / seconds, unit: 'tokens/s', ...watched },
-    {
-      name: `${name}: forward passes`,
-      value: (100 * busy) / seconds,
-      unit: '% of the time',
-      limit: 100,
-      goal,
-    },
-    { name: `${name}: main thread`, value: micros(cpuSeconds), unit: 'us/token', ...watched },
-    {
-      name: `${name}: engine beside passes`,
-      value: micros(seconds - busy),
-      unit: 'us/token',
-      ...watched,
-    },
+    { name: `${name}: kernels`, value: (100 * busy) / seconds, unit: '% of the time', limit: 100, goal },
+    perToken('main thread', cpu.main),
+    perToken('engine thread', cpu.engine),
   ];
 }
 
@@ -75,9 +69,4 @@ async function run(engine: InferenceEngine, seed: number): Promise<void> {
   const params = resolveSamplingParams({ temperature: 1, seed, max_tokens: OUTPUT_TOKENS, ignore_eos: true });
   const request = await engine.prepare({ prompt: { tokenIds }, params });
   for await (const delta of engine.generate(request)) if (delta.finish_reason !== null) return;
-}
-
-/** CPU time of the calling thread; the kernel counts it in nanoseconds. */
-function threadCpuSeconds(): number {
-  return Number(readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]) / 1e9;
 }

@@ -3,11 +3,11 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
 import { Pool } from 'undici';
 import { readInstances } from '../test/helpers/cluster.ts';
 import { freePorts } from '../test/helpers/svc-process.ts';
 import { type Figure, median, type Section } from './report.ts';
+import { cpuSince, threadCpu } from './thread-cpu.ts';
 
 const NUM_REQUESTS = 2000;
 const WARM_UPS = 4;
@@ -149,14 +149,8 @@ async function post(pool: Pool, body: object) {
 /** Microseconds of CPU of `work`, behind as much of it as the compiler of the process needs to see. */
 async function measured({ pid }: ChildProcess, work: () => Promise<void>): Promise<number> {
   for (let round = 0; round < WARM_UPS; round += 1) await work();
-  const before = cpuMicros(pid);
+  const before = threadCpu(pid!);
   await work();
-  return cpuMicros(pid) - before;
-}
-
-/** The kernel counts each thread's time in nanoseconds. */
-function cpuMicros(pid: number | undefined): number {
-  const micros = (thread: string): number =>
-    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]) / 1000;
-  return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + micros(thread), 0);
+  const { main, kernels, engine } = cpuSince(before, pid!);
+  return 1e6 * (main + kernels + engine);
 }

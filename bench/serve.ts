@@ -3,13 +3,13 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { freePort } from '../test/helpers/svc-process.ts';
 import type { GoldenModel } from '../test/models/golden-cases.ts';
 import { STORIES_260K } from './goldens.ts';
 import type { Figure, Section } from './report.ts';
+import { cpuSince, threadCpu } from './thread-cpu.ts';
 
 const NUM_STREAMS = 32;
 const NUM_CPU_STREAMS = 64;
@@ -110,32 +110,27 @@ async function compareTexts(url: string, { cases }: GoldenModel): Promise<Figure
   };
 }
 
-/** CPU time of the server's main thread, and of all its other threads, with many streams open. */
+/** CPU time of the server's threads with many streams open. */
 async function measureCpu({ child, url }: BenchServer): Promise<Figure[]> {
-  const before = cpuMicros(child.pid);
+  const pid = child.pid!;
+  const before = threadCpu(pid);
   const prompts = Array.from({ length: NUM_CPU_STREAMS }, (_, index) => PROMPTS[index % PROMPTS.length]!);
   const results = await Promise.all(prompts.map((prompt, index) => stream(url, prompt, index)));
-  const after = cpuMicros(child.pid);
+  const cpu = cpuSince(before, pid);
   const tokens = results.reduce((sum, { numTokens }) => sum + numTokens, 0);
   const name = `${NUM_CPU_STREAMS} streams at once`;
-  const watched = { unit: 'us/token', limit: null, goal: null };
+  const perToken = (thread: string, seconds: number): Figure => ({
+    name: `${name}: CPU of the ${thread}`,
+    value: (1e6 * seconds) / tokens,
+    unit: 'us/token',
+    limit: null,
+    goal: null,
+  });
   return [
-    { name: `${name}: CPU of the main thread`, value: (after.main - before.main) / tokens, ...watched },
-    {
-      name: `${name}: CPU of engine and kernel threads`,
-      value: (after.others - before.others) / tokens,
-      ...watched,
-    },
+    perToken('main thread', cpu.main),
+    perToken('engine thread', cpu.engine),
+    perToken('kernel threads', cpu.kernels),
   ];
-}
-
-/** The kernel counts each thread's time in nanoseconds; the main thread has the number of the process. */
-function cpuMicros(pid: number | undefined): { readonly main: number; readonly others: number } {
-  const micros = (thread: string): number =>
-    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]) / 1000;
-  const main = micros(String(pid));
-  const all = readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + micros(thread), 0);
-  return { main, others: all - main };
 }
 
 /** Asks for one token until it comes. */

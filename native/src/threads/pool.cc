@@ -11,6 +11,7 @@
 #include <climits>
 
 #include "threads/float_mode.h"
+#include "threads/own_thread.h"
 #include "threads/waiting.h"
 
 namespace svc {
@@ -61,6 +62,7 @@ void ThreadPool::work(int thread) {
 }
 
 void ThreadPool::workerLoop(int thread) {
+  nameThread("svc-kernel");
   FlushDenormals mode;
   uint32_t seen = 0;
   for (;;) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "threads/float_mode.h"
+#include "threads/own_thread.h"
 #include "threads/waiting.h"
 
 namespace svc {
@@ -53,6 +54,7 @@ void Stream::awaitRun(uint64_t place) {
 }
 
 void Stream::loop() {
+  nameThread("svc-kernel");
   const FlushDenormals mode;
   for (uint64_t place = 1; awaitRecorded(place); ++place) {
     const auto start = Clock::now();

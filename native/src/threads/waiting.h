@@ -1,8 +1,6 @@
-// What the threads of a backend share: how they wait, and that signals are not for them.
+// How the threads of a backend wait for each other: they look for a while before they sleep.
 #pragma once
 
-#include <csignal>
-#include <pthread.h>
 #include <sched.h>
 
 #include <chrono>
@@ -34,23 +32,5 @@ bool spinUntil(const Condition& isReady) {
   } while (std::chrono::steady_clock::now() < deadline);
   return false;
 }
-
-/// Threads that are started meanwhile take no signals but those that their own instructions raise: the others are the
-/// main thread's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGABRT}) sigdelset(&blocked, signal);
-    pthread_sigmask(SIG_SETMASK, &blocked, &previous_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t previous_;
-};
 
 }  // namespace svc

@@ -1,5 +1,7 @@
 #include "transfer/loader.h"
 
+#include "threads/own_thread.h"
+
 namespace svc::transfer {
 
 Loader::Loader(KvMemory memory, EventQueue& events)
@@ -23,6 +25,7 @@ void Loader::post(LoadJob job) {
 }
 
 void Loader::run() {
+  nameThread("svc-transfer");
   std::unique_lock lock(mutex_);
   while (true) {
     hasWork_.wait(lock, [this] { return isStopping_ || !jobs_.empty(); });

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "threads/own_thread.h"
 #include "transfer/descriptor.h"
 
 namespace svc::transfer {
@@ -28,6 +29,7 @@ class Poller {
   /// `onEvents(fd, events)` for sockets, `onWake()` after every round that began with a wake-up.
   void start(std::function<void(int, uint32_t)> onEvents, std::function<void()> onWake) {
     thread_ = std::thread([this, onEvents = std::move(onEvents), onWake = std::move(onWake)] {
+      nameThread("svc-transfer");
       while (!isStopping_) runOnce(onEvents, onWake);
     });
   }

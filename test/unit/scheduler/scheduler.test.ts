@@ -20,11 +20,12 @@ function request(id: number, promptLength: number, maxTokens: number): NewReques
 }
 
 /** The token that stands for "the model's answer": a function of what the step computes, as logits are. */
-function sampleStep(step: ScheduledStep): StepResult {
-  return resultOf(
-    step,
-    ({ tokenIds, firstPosition }) => tokenIds.at(-1)! * 7 + firstPosition + tokenIds.length,
-  );
+function sampleStep(step: ScheduledStep, before: StepResult | null = null): StepResult {
+  return resultOf(step, ({ tokenIds, firstPosition }) => {
+    const last = tokenIds.at(-1)!;
+    const known = last < 0 ? before!.tokenIds[-1 - last]! : last;
+    return known * 7 + firstPosition + tokenIds.length;
+  });
 }
 
 function resultOf(step: ScheduledStep, tokenOf: (sequence: ScheduledSequence) => number): StepResult {
@@ -57,6 +58,49 @@ function runToEnd(scheduler: Scheduler, config: SchedulerConfig): Map<number, nu
     }
   }
   return outputs;
+}
+
+interface RunningStep {
+  readonly step: ScheduledStep;
+  readonly result: StepResult;
+  /** By block: which requests it is in the tables of. */
+  readonly owners: ReadonlyMap<number, readonly number[]>;
+}
+
+/** The same, each step planned while the one before it runs; `abortions` names requests by step. */
+function runAhead(
+  scheduler: Scheduler,
+  config: SchedulerConfig,
+  abortions: ReadonlyMap<number, number> = new Map(),
+): Map<number, number[]> {
+  const outputs = new Map<number, number[]>();
+  let running: RunningStep | null = null;
+  for (let numSteps = 0; scheduler.hasUnfinished || running !== null; numSteps += 1) {
+    expect(numSteps).toBeLessThan(10_000);
+    const abortion = abortions.get(numSteps);
+    if (abortion !== undefined) scheduler.abort(abortion);
+    const step = scheduler.schedule();
+    const next: RunningStep | null = step.sequences.length === 0 ? null : launch(step, running);
+    if (next !== null) checkStep(step, scheduler, config);
+    const given = running === null ? [] : scheduler.update(running.step, running.result);
+    for (const { requestId, tokenId } of given) {
+      outputs.set(requestId, [...(outputs.get(requestId) ?? []), tokenId]);
+    }
+    running = next;
+  }
+  return outputs;
+}
+
+function launch(step: ScheduledStep, before: RunningStep | null): RunningStep {
+  const owners = new Map<number, number[]>();
+  for (const { requestId, blocks, firstPosition } of step.sequences) {
+    for (const block of blocks) owners.set(block, [...(owners.get(block) ?? []), requestId]);
+    // Nobody else writes into what the running step uses.
+    for (const block of blocks.slice(Math.floor(firstPosition / CONFIG.blockSize))) {
+      expect(before?.owners.get(block) ?? [requestId]).toEqual([requestId]);
+    }
+  }
+  return { step, result: sampleStep(step, before?.result), owners };
 }
 
 function checkStep(step: ScheduledStep, scheduler: Scheduler, config: SchedulerConfig): void {
@@ -215,6 +259,115 @@ describe('Scheduler', () => {
         },
       ),
       { numRuns: 60 },
+    );
+  });
+
+  it('plans a token that is being sampled like a known one, and not behind the last token allowed', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(request(1, 3, 3));
+    scheduler.add(request(2, 5, 2));
+    const first = scheduler.schedule();
+    const second = scheduler.schedule();
+    expect(second.sequences).toMatchObject([
+      { requestId: 1, tokenIds: [-1], firstPosition: 3 },
+      { requestId: 2, tokenIds: [-2], firstPosition: 5 },
+    ]);
+    scheduler.update(
+      first,
+      resultOf(first, () => 5),
+    );
+    const third = scheduler.schedule();
+    expect(third.sequences).toMatchObject([{ requestId: 1, tokenIds: [-1], firstPosition: 4 }]);
+    scheduler.update(
+      second,
+      resultOf(second, () => 6),
+    );
+    expect(scheduler.schedule().sequences).toEqual([]);
+    const [last] = scheduler.update(
+      third,
+      resultOf(third, () => 7),
+    );
+    expect(last).toMatchObject({ requestId: 1, tokenId: 7, finish: { reason: 'length' } });
+    expect(scheduler.stats).toMatchObject({ running: 0, freeBlocks: CONFIG.numBlocks });
+  });
+
+  it('drops what a step computes of a request that the step before it ended, and frees its blocks then', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, stop: { eosTokenId: 5 } }));
+    const first = scheduler.schedule();
+    const second = scheduler.schedule();
+    const ended = scheduler.update(
+      first,
+      resultOf(first, () => 5),
+    );
+    expect(ended).toMatchObject([{ tokenId: 5, finish: { reason: 'stop' } }]);
+    expect(scheduler.hasUnfinished).toBe(false);
+    expect(scheduler.logitEdits(second)).toEqual([null]);
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks - 1);
+    expect(
+      scheduler.update(
+        second,
+        resultOf(second, () => 6),
+      ),
+    ).toEqual([]);
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
+  });
+
+  it('preempts nothing while a step runs: it waits for the blocks that the step may give back', () => {
+    const scheduler = new Scheduler({ ...CONFIG, numBlocks: 2 });
+    scheduler.add(request(1, 15, 9));
+    scheduler.add(request(2, 16, 9));
+    const first = scheduler.schedule();
+    // The second needs a third block for its next token.
+    expect(scheduler.schedule().sequences).toEqual([]);
+    expect(scheduler.stats.preemptions).toBe(0);
+    scheduler.update(first, sampleStep(first));
+    expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 1 }]);
+    expect(scheduler.stats.preemptions).toBe(1);
+  });
+
+  it('planned ahead, gives every request the same tokens as alone, whatever ends or leaves meanwhile', () => {
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.record({
+            promptLength: fc.integer({ min: 1, max: 60 }),
+            maxTokens: fc.integer({ min: 1, max: 30 }),
+            stopTokenIds: fc.constantFrom([], [3, 40], [3, 40, 51, 62, 73]),
+            abortedAt: fc.option(fc.nat(40)),
+          }),
+          { minLength: 1, maxLength: 12 },
+        ),
+        fc.record({
+          maxNumSeqs: fc.integer({ min: 1, max: 6 }),
+          maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
+          numBlocks: fc.integer({ min: 6, max: 20 }),
+          blockSize: fc.constant(16),
+          enablePrefixCaching: fc.boolean(),
+        }),
+        (shapes, config) => {
+          const requests = shapes.map(({ promptLength, maxTokens, stopTokenIds }, id) => {
+            const one = request(id, promptLength, maxTokens);
+            return { ...one, stop: { ...one.stop, stopTokenIds } };
+          });
+          const ahead = new Scheduler(config);
+          for (const one of requests) ahead.add(one);
+          const abortions = new Map(
+            shapes.flatMap(({ abortedAt }, id) => (abortedAt === null ? [] : [[abortedAt, id]])),
+          );
+          const outputs = runAhead(ahead, config, abortions);
+          expect(ahead.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
+          const aborted = new Set(abortions.values());
+          for (const one of requests) {
+            const alone = new Scheduler(CONFIG);
+            alone.add(one);
+            const expected = runToEnd(alone, CONFIG).get(one.id)!;
+            const given = outputs.get(one.id) ?? [];
+            expect(given).toEqual(aborted.has(one.id) ? expected.slice(0, given.length) : expected);
+          }
+        },
+      ),
+      { numRuns: 100 },
     );
   });
 

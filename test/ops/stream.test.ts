@@ -1,0 +1,167 @@
+// Ops run behind one another on a thread of their own, and what they give each other needs no reading.
+
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ShapeError } from '../../src/errors.ts';
+import type { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
+import { CpuSampledTokens } from '../../src/ops/cpu/cpu-pending.ts';
+import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { describeEachIsa, openCpu, Random } from './native-backends.ts';
+
+const HIDDEN = 64;
+const VOCAB = 40;
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const random = new Random(1);
+const embeddings = folder.write([VOCAB, HIDDEN], random.floats(VOCAB * HIDDEN));
+const logitValues = random.floats(3 * VOCAB);
+
+const squareOfZeros = folder.write([2048, 2048], new Float32Array(2048 * 2048));
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+const GREEDY: SamplingRows = {
+  temperature: new Float32Array(3),
+  topK: new Int32Array(3),
+  topP: new Float32Array(3).fill(1),
+  minP: new Float32Array(3),
+  uniform: new Float64Array(3),
+};
+
+function sampleGreedily(ops: Ops): { readonly logits: Tensor; readonly sampled: SampledTokens } {
+  const logits = ops.tensor(logitValues, 3, VOCAB, 'f32');
+  return { logits, sampled: ops.sample(logits, GREEDY) };
+}
+
+/** What every backend does alike. */
+function describeTokens(open: () => Ops): void {
+  let ops: Ops;
+  beforeEach(() => {
+    ops = open();
+  });
+  afterEach(() => ops.close());
+
+  it('looks up sampled tokens that nobody has read, between known ones', () => {
+    const table = ops.loadEmbedding(embeddings);
+    ops.scope(() => {
+      const { sampled } = sampleGreedily(ops);
+      const rows = ops.embedding({ ids: Int32Array.of(-3, 7, -1), sampled }, table);
+      const tokens = sampled.read();
+      const known = { ids: Int32Array.of(tokens[2]!, 7, tokens[0]!), sampled: null };
+      expect(ops.read(rows)).toEqual(ops.read(ops.embedding(known, table)));
+    });
+  });
+
+  it('gives the log-probabilities of sampled tokens that nobody has read', () => {
+    ops.scope(() => {
+      const { logits, sampled } = sampleGreedily(ops);
+      const rows = Int32Array.of(0, 1, 2);
+      const ids = Int32Array.of(-1, -2, -3);
+      const unread = ops.logprobs(logits, rows, { ids, sampled }, 2).read();
+      const known = { ids: sampled.read(), sampled: null };
+      expect(unread).toEqual(ops.logprobs(logits, rows, known, 2).read());
+      expect(Array.from(unread.ranks)).toEqual([1, 1, 1]);
+    });
+  });
+
+  it('refuses ids that stand for no sampled token', () => {
+    const table = ops.loadEmbedding(embeddings);
+    ops.scope(() => {
+      const { logits, sampled } = sampleGreedily(ops);
+      const beyond = { ids: Int32Array.of(-4), sampled };
+      expect(() => ops.embedding(beyond, table)).toThrow(ShapeError);
+      expect(() => ops.logprobs(logits, Int32Array.of(0), beyond, 0)).toThrow(ShapeError);
+    });
+  });
+}
+
+describe('tokens on the reference backend', () => describeTokens(() => new ReferenceOps()));
+
+describeEachIsa('tokens', (isa) => describeTokens(() => openCpu(isa)));
+
+describeEachIsa('the stream of ops', (isa) => {
+  let cpu: CpuOps;
+  beforeEach(() => {
+    cpu = openCpu(isa);
+  });
+  afterEach(() => cpu.close());
+
+  /** An op that takes far longer than a call. */
+  function callLongOp(): void {
+    const weight = cpu.loadLinear([{ weight: squareOfZeros, bias: null }], 'f32');
+    cpu.linear(cpu.tensor(new Float32Array(512 * 2048), 512, 2048, 'f32'), weight);
+  }
+
+  it('goes on while JavaScript does', () => {
+    cpu.scope(() => {
+      const before = cpu.busySeconds;
+      callLongOp();
+      const calledAt = performance.now();
+      cpu.mark().read();
+      const waited = (performance.now() - calledAt) / 1000;
+      expect(cpu.busySeconds - before).toBeGreaterThan(0.002);
+      expect(waited).toBeGreaterThan(0.001);
+    });
+  });
+
+  it('keeps what it is given: an array may change as soon as the call returns', () => {
+    cpu.scope(() => {
+      const x = cpu.tensor(Float32Array.of(1, 2, 3), 3, 1, 'f32');
+      callLongOp();
+      const rows = Int32Array.of(2, 0);
+      const gathered = cpu.gatherRows(x, rows);
+      rows.fill(1);
+      expect([...cpu.read(gathered)]).toEqual([3, 1]);
+    });
+  });
+
+  it('takes more ops than may wait', () => {
+    cpu.scope(() => {
+      callLongOp();
+      const x = cpu.tensor(Float32Array.of(5), 1, 1, 'f32');
+      let last = x;
+      for (let i = 0; i < 10_000; i += 1) last = cpu.gatherRows(last, Int32Array.of(0));
+      expect([...cpu.read(last)]).toEqual([5]);
+    });
+  });
+
+  it('keeps the arrays that ops fill until they have run, and no longer', async () => {
+    const dropped = cpu.scope(() => {
+      const logits = cpu.tensor(logitValues, 3, VOCAB, 'f32');
+      callLongOp();
+      const sampled = cpu.sample(logits, GREEDY);
+      if (!(sampled instanceof CpuSampledTokens)) throw new Error('tokens of another backend');
+      return new WeakRef(sampled.unread);
+    });
+    await nextTurn();
+    collectGarbage();
+    expect(dropped.deref()).toBeDefined();
+    await nextTurn();
+    cpu.mark().read();
+    // The next op lets go of what those before it needed.
+    cpu.scope(() => cpu.embedding({ ids: Int32Array.of(0), sampled: null }, cpu.loadEmbedding(embeddings)));
+    collectGarbage();
+    expect(dropped.deref()).toBeUndefined();
+  });
+
+  it('drops what has not run when it is closed', () => {
+    const other = openCpu(isa);
+    other.scope(() => other.tensor(Float32Array.of(1), 1, 1, 'f32'));
+    const pending = other.mark();
+    other.close();
+    expect(() => pending.read()).toThrow(/closed/);
+  });
+
+  it('throws what made an op fail wherever something is read behind it', () => {
+    const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
+    const feed = cpu.openFeed(cpu.makeKvCache(shape, true));
+    feed.step(Int32Array.of(1, 0));
+    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/feedStep/);
+  });
+});
