@@ -58,12 +58,11 @@ export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
   readonly #transfers: BlockTransfers;
+  /** All that have blocks or wait for some: also those that are over and that a step ahead still computes. */
   readonly #requests = new Map<number, Request>();
   readonly #waiting = new RequestQueue();
   /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
-  /** Those that are over and have steps ahead. */
-  readonly #leaving = new Map<number, Request>();
   #numStepsAhead = 0;
   #numLoading = 0;
   #numAdded = 0;
@@ -107,7 +106,7 @@ export class Scheduler {
   /** Frees the request's blocks once nothing writes into them any more; an id that is not in flight is ignored. */
   abort(requestId: number): void {
     const request = this.#requests.get(requestId);
-    if (request !== undefined) this.#finish(request);
+    if (request !== undefined && request.state !== 'finished') this.#finish(request);
   }
 
   /** What the connector is to know since the last call. */
@@ -141,9 +140,10 @@ export class Scheduler {
 
   /** What the logits of each sequence of `step` go through, once the steps before it are answered. */
   logitEdits(step: ScheduledStep): (RowEdits | null)[] {
-    return step.sequences.map(({ requestId, sampling }) =>
-      sampling === null ? null : (this.#requests.get(requestId)?.logitEdits() ?? null),
-    );
+    return step.sequences.map(({ requestId, sampling }) => {
+      const request = this.#requests.get(requestId)!;
+      return sampling === null || request.state === 'finished' ? null : request.logitEdits();
+    });
   }
 
   /** Appends the sampled tokens of `step`, the oldest that is ahead; gives each request that got one its token. */
@@ -151,15 +151,15 @@ export class Scheduler {
     const outputs: TokenOutput[] = [];
     this.#numStepsAhead -= 1;
     for (const [index, { requestId }] of step.sequences.entries()) {
-      const request = this.#requests.get(requestId);
-      const tokenId = result.tokenIds[index]!;
-      if (request === undefined) {
-        this.#letGo(requestId);
+      const request = this.#requests.get(requestId)!;
+      request.numStepsAhead -= 1;
+      if (request.state === 'finished') {
+        this.#leave(request);
         continue;
       }
-      request.numStepsAhead -= 1;
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
+      const tokenId = result.tokenIds[index]!;
       if (tokenId === null) continue;
       request.numTokensAhead -= 1;
       outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
@@ -341,20 +341,17 @@ export class Scheduler {
     if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
     else if (request.state === 'waitingForRemoteKv') this.#numLoading -= 1;
     else this.#waiting.remove(request);
-    // What is being written into stays taken: until the one answer to its load comes, or until its steps have run.
     const isLoading = !this.#transfers.end(request);
-    if (request.numStepsAhead > 0) this.#leaving.set(request.id, request);
-    else if (!isLoading) this.#kvCache.free(request);
     request.moveTo('finished');
-    this.#requests.delete(request.id);
+    // What is being written into stays taken: here until the one answer to the load comes.
+    if (isLoading) this.#requests.delete(request.id);
+    else this.#leave(request);
   }
 
-  /** A step of a request that is over has run; its blocks are free behind the last one. */
-  #letGo(requestId: number): void {
-    const request = this.#leaving.get(requestId)!;
-    request.numStepsAhead -= 1;
+  /** Frees the blocks of a request that is over, once no step ahead writes into them. */
+  #leave(request: Request): void {
     if (request.numStepsAhead > 0) return;
-    this.#leaving.delete(requestId);
+    this.#requests.delete(request.id);
     this.#kvCache.free(request);
   }
 }

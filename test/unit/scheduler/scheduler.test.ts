@@ -301,7 +301,6 @@ describe('Scheduler', () => {
       resultOf(first, () => 5),
     );
     expect(ended).toMatchObject([{ tokenId: 5, finish: { reason: 'stop' } }]);
-    expect(scheduler.hasUnfinished).toBe(false);
     expect(scheduler.logitEdits(second)).toEqual([null]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks - 1);
     expect(
@@ -311,6 +310,7 @@ describe('Scheduler', () => {
       ),
     ).toEqual([]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
+    expect(scheduler.hasUnfinished).toBe(false);
   });
 
   it('preempts nothing while a step runs: it waits for the blocks that the step may give back', () => {
