@@ -1,4 +1,4 @@
-// The engine thread's incoming messages: read without waiting between two steps, waited for when idle.
+// The engine thread's incoming messages: read without waiting while steps run, waited for when idle.
 
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { ToEngine } from './messages.ts';

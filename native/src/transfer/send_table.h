@@ -1,4 +1,4 @@
-// Which pieces of which send are ready, granted and gone. The engine thread feeds it from inside its step, the
+// Which pieces of which send are ready, granted and gone. The thread that computes feeds it from inside a step, the
 // JavaScript thread opens and grants, the sender thread takes frames; none of them ever waits for more than a lookup.
 #pragma once
 
@@ -34,7 +34,7 @@ class SendTable {
   void attach(std::function<void()> wake);
   void detach();
 
-  // Engine thread.
+  // The thread that computes.
   /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed,
   /// or feeds a block that was fed before.
   bool feedStep(const int32_t* entries, int64_t length);
