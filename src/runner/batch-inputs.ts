@@ -2,20 +2,27 @@
 // The model runner is its only caller.
 
 import type { ForwardInputs } from '../models/model.ts';
-import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
+import type { IdLists, LogitEdits, SampledTokens, SamplingRows } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { ScheduledSequence, ScheduledStep } from '../scheduler/scheduled-step.ts';
-import type { RunningStep } from './running-step.ts';
+
+/** The step before, as far as its tokens go. */
+export interface StepBefore {
+  /** Null where it samples none. */
+  readonly sampledTokens: SampledTokens | null;
+  /** Which row of `sampledTokens` is that of the sequence at `place`. */
+  rowOf(place: number): number;
+}
 
 /**
- * Flattens `step`; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1].
- * @param before is the step before, from which tokens may come.
+ * Flattens `step`; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. Tokens may come from the step
+ * `before`.
  */
 export function buildForwardInputs(
   step: ScheduledStep,
   blockSize: number,
-  before: RunningStep | null,
+  before: StepBefore | null,
 ): ForwardInputs {
   const { sequences, numTokens } = step;
   const maxBlocks = Math.max(1, ...sequences.map((sequence) => sequence.blocks.length));
@@ -27,15 +34,15 @@ export function buildForwardInputs(
   const blockTables = new Int32Array(sequences.length * maxBlocks);
   let row = 0;
   for (const [index, sequence] of sequences.entries()) {
-    const { firstPosition, blocks } = sequence;
-    for (const [offset, id] of sequence.tokenIds.entries())
-      ids[row + offset] = id < 0 ? -1 - before!.rowOf(-1 - id) : id;
+    const { tokenIds, firstPosition, blocks } = sequence;
     blockTables.set(blocks, index * maxBlocks);
-    contextLengths[index] = firstPosition + sequence.tokenIds.length;
-    for (let offset = 0; offset < sequence.tokenIds.length; offset += 1, row += 1) {
+    contextLengths[index] = firstPosition + tokenIds.length;
+    for (const [offset, id] of tokenIds.entries()) {
       const position = firstPosition + offset;
+      ids[row] = id < 0 ? -1 - before!.rowOf(-1 - id) : id;
       positions[row] = position;
       slotMapping[row] = blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
+      row += 1;
     }
     queryStarts[index + 1] = row;
   }

@@ -38,7 +38,7 @@ class KeptBatch {
         contextLengths_(batch.contextLengths, batch.contextLengths + batch.sequences),
         blockTables_(batch.blockTables, batch.blockTables + static_cast<size_t>(batch.sequences) * batch.maxBlocks) {}
 
-  cpu::SequenceBatch batch() const {
+  cpu::SequenceBatch view() const {
     return {sequences_, queryStarts_.data(), contextLengths_.data(), blockTables_.data(), maxBlocks_};
   }
 
@@ -107,7 +107,7 @@ Napi::Value Backend::attention(const Info& info) {
   const int visible = window == 0 ? cpu::kNoWindow : static_cast<int>(std::min<int64_t>(window, cpu::kNoWindow));
   return record(info, a, [&s = state(), &cache, layer, kept = KeptBatch(batch), q, heads, scale, visible, out, cols, padded] {
     clearPadding(out, cols, padded);
-    cpu::runAttention(s.pool, s.kernels, s.attentionMemory, cache, layer, kept.batch(), q, heads, scale, visible, out);
+    cpu::runAttention(s.pool, s.kernels, s.attentionMemory, cache, layer, kept.view(), q, heads, scale, visible, out);
   });
 }
 

@@ -42,7 +42,7 @@ uint64_t Stream::record(Command command) {
 
 void Stream::await(uint64_t place) {
   awaitRun(place);
-  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  if (hasFailed_.load()) std::rethrow_exception(failure_);
 }
 
 void Stream::awaitRun(uint64_t place) {
@@ -71,9 +71,10 @@ void Stream::loop() {
 
 void Stream::execute(Command& command) {
   try {
-    if (failure_ == nullptr) command();
+    if (!hasFailed_.load()) command();
   } catch (...) {
     failure_ = std::current_exception();
+    hasFailed_.store(true);
   }
   command = nullptr;
 }

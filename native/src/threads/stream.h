@@ -64,8 +64,9 @@ class Stream {
   alignas(64) std::atomic<uint64_t> recorded_{0};
   alignas(64) std::atomic<uint64_t> run_{0};
   std::atomic<int64_t> busyNanoseconds_{0};
-  /// Written by the stream's thread before the command that threw counts as run.
+  /// What a command threw; the stream's thread writes it once, before it says so.
   std::exception_ptr failure_;
+  std::atomic<bool> hasFailed_{false};
 
   std::atomic<bool> stopping_{false};
   /// Whether the stream's thread sleeps; which place the recorder sleeps for.
