@@ -1,6 +1,5 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
-import { setMaxListeners } from 'node:events';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { didYouMean } from '../config/suggest.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
@@ -15,6 +14,7 @@ import {
   type SamplingParams,
 } from '../sampling/sampling-params.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
+import { sharedAbortController } from '../util/shared-abort.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
 import { type NormalisedPrompt, normalisePrompts, type PromptsInput } from './prompts.ts';
@@ -116,7 +116,7 @@ export class LLM {
     const prepared = await Promise.all(
       normalisePrompts(prompts).map((prompt) => prepareBeamSearch(engine, toPrompt(prompt), resolved)),
     );
-    const failure = new AbortController();
+    const failure = sharedAbortController();
     const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
       const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: failure.signal });
       return { sequences: await describeBeams(engine, beams) };
@@ -153,9 +153,7 @@ export class LLM {
   ): Promise<RequestOutput[]> {
     const outputs = new Array<RequestOutput>(jobs.length);
     const progress = await startProgress(jobs.length, options.useProgressBar ?? true);
-    const failure = new AbortController();
-    // One listener for each prompt that runs, by intention.
-    setMaxListeners(0, failure.signal);
+    const failure = sharedAbortController();
     const queue = jobs.entries();
     const work = async (): Promise<void> => {
       for (const [index, job] of queue)

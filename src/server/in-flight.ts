@@ -1,8 +1,8 @@
 // Which generation requests are being answered now, so that a client that leaves aborts its own and a shutdown waits
 // for all. The server context owns it; each generation route opens one entry a request.
 
-import { setMaxListeners } from 'node:events';
 import type { FastifyReply } from 'fastify';
+import { sharedAbortController } from '../util/shared-abort.ts';
 import { within } from '../util/within.ts';
 
 /** The reason of an abort that nobody is left to hear of. */
@@ -19,9 +19,7 @@ export class InFlight {
 
   /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
   open(reply: FastifyReply, requestId: string): AbortController {
-    const controller = new AbortController();
-    // One listener for each prompt of the request, by intention.
-    setMaxListeners(0, controller.signal);
+    const controller = sharedAbortController();
     const response = reply.raw;
     this.#controllers.set(controller, requestId);
     const close = (): void => {

@@ -248,7 +248,7 @@ describe.each(KINDS)('a process at the other end of %s', (kind) => {
     expect(performance.now() - before).toBeLessThan(1000);
     expect(await child.ended()).toBe('SIGKILL');
     expect(readFileSync('/proc/net/unix', 'utf8')).not.toContain(`svc-kv-${pid}-`);
-    expect(readdirSync('/dev/shm').filter((name) => name.includes('svc'))).toEqual([]);
+    expect(readdirSync('/dev/shm').filter((name) => name.includes('svc-kv'))).toEqual([]);
   });
 
   it('that is killed while it sends leaves the receiver as it was', async () => {
