@@ -14,7 +14,7 @@ import type { NewRequest } from '../scheduler/request.ts';
 import { Scheduler, type TokenOutput } from '../scheduler/scheduler.ts';
 import type { CoreStats, EngineInfo } from './messages.ts';
 
-/** Planning is given as many times as long as it took the last time: what is left of a step must outlast it. */
+/** How many times as long as planning took the last time is left of a step when the next one is planned. */
 const PLANNING_MARGIN = 4;
 
 export type OnProgress = (fraction: number, what: string) => void;
@@ -152,12 +152,18 @@ export class EngineCore {
     this.#running = this.#runner.launch(step, before, this.#planBehind, () => {
       const planMs = performance.now() - startedAt;
       outputs = this.#answer(before);
-      const stepMs = performance.now() - this.#answeredAt;
-      this.#answeredAt += stepMs;
-      this.#planBehind = Math.max(0, 1 - (PLANNING_MARGIN * planMs) / stepMs);
+      this.#choosePlanningPoint(planMs, before !== null);
       return this.#scheduler.logitEdits(step);
     });
     return outputs;
+  }
+
+  /** Called when a step is answered; `isNext` where the one before it was answered a step ago. */
+  #choosePlanningPoint(planMs: number, isNext: boolean): void {
+    const answeredAt = performance.now();
+    const stepMs = answeredAt - this.#answeredAt;
+    this.#answeredAt = answeredAt;
+    if (isNext) this.#planBehind = Math.max(0, 1 - (PLANNING_MARGIN * planMs) / stepMs);
   }
 
   /** Waits until the step is computed. */
