@@ -1,0 +1,81 @@
+// The loop body by itself: what a step launches, and when the one before it is answered.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import { probeNative } from '../../src/native/native.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { newRequest } from '../helpers/new-request.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(os.tmpdir(), 'svc-core-'));
+  await writeTinyModel(folder, { seed: 1 });
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe.each(probeNative() === null ? ['reference' as const] : ['reference' as const, 'cpu' as const])(
+  'the engine core on %s',
+  (device) => {
+    let core: EngineCore;
+    beforeEach(async () => {
+      const config = { ...ENGINE_DEFAULTS, modelPath: folder, device, kvCacheMemoryBytes: 2 ** 20 };
+      core = await EngineCore.start(config, () => {});
+    });
+    afterEach(() => core.close());
+
+    /** One step, as the engine thread makes it. */
+    function step(): [requestId: number, tokenId: number][] {
+      core.awaitPlanning();
+      return core.step().map(({ requestId, tokenId }) => [requestId, tokenId]);
+    }
+
+    it('answers a step when the next one has been launched', () => {
+      core.add(newRequest({ id: 1, stop: { maxTokens: 2 } }));
+      expect(step()).toEqual([]);
+      expect(step()).toMatchObject([[1, expect.any(Number)]]);
+      expect(core.hasUnfinished).toBe(true);
+      expect(step()).toMatchObject([[1, expect.any(Number)]]);
+      expect(core.hasUnfinished).toBe(false);
+    });
+
+    it('takes a request that comes while a step runs into the next one', () => {
+      core.add(newRequest({ id: 1 }));
+      step();
+      core.add(newRequest({ id: 2 }));
+      expect(step()).toMatchObject([[1, expect.any(Number)]]);
+      expect(step()).toMatchObject([
+        [1, expect.any(Number)],
+        [2, expect.any(Number)],
+      ]);
+    });
+
+    it('says nothing more of a request that an end token ended, and frees its blocks with the step behind it', () => {
+      core.add(newRequest({ id: 1, stop: { maxTokens: 1 } }));
+      step();
+      const first = step()[0]![1];
+      core.add(newRequest({ id: 2, stop: { eosTokenId: first } }));
+      step();
+      expect(step()).toEqual([[2, first]]);
+      expect(core.stats.freeBlocks).toBe(core.stats.numBlocks - 1);
+      expect(core.hasUnfinished).toBe(true);
+      expect(step()).toEqual([]);
+      expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
+      expect(core.hasUnfinished).toBe(false);
+    });
+
+    it('frees the blocks of an aborted request behind the steps that compute it', () => {
+      core.add(newRequest({ id: 1 }));
+      step();
+      step();
+      core.abort(1);
+      expect(core.stats.freeBlocks).toBeLessThan(core.stats.numBlocks);
+      expect(step()).toEqual([]);
+      expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
+      expect(core.canStep).toBe(false);
+    });
+  },
+);
