@@ -29,7 +29,7 @@ export type StreamPlace = number;
 /**
  * Threads, memory and ops of one backend. Weights, vectors, embeddings and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
- * Ops that return their place run later, in the order of the calls: what they fill is there once `await` says so, what
+ * Ops that return their place run later, in the order of the calls: what they fill is there once `await` is true, what
  * they are given may be used again at once.
  */
 export interface NativeBackend {
@@ -62,8 +62,8 @@ export interface NativeBackend {
 
   /** That of the last op that was called; 0 before the first. */
   lastPlace(): StreamPlace;
-  /** Blocks until the op at `place` has run. Throws what an op threw. */
-  await(place: StreamPlace): void;
+  /** Blocks until the op at `place` has run; false where it has not in so many milliseconds. Throws what an op threw. */
+  await(place: StreamPlace, atMost: number): boolean;
   /** Time in which ops ran. */
   busySeconds(): number;
 

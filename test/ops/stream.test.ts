@@ -1,14 +1,17 @@
 // Ops run behind one another on a thread of their own, and what they give each other needs no reading.
 
+import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
 import type { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
 import { CpuSampledTokens } from '../../src/ops/cpu/cpu-pending.ts';
 import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
 
@@ -156,6 +159,33 @@ describeEachIsa('the stream of ops', (isa) => {
     const pending = other.mark();
     other.close();
     expect(() => pending.read()).toThrow(/closed/);
+  });
+
+  it('lets a thread end that waits for long work', async () => {
+    // Each op copies 64 MB: seconds of them.
+    const worker = new Worker(
+      `const { parentPort, workerData } = require('node:worker_threads');
+       const { Backend } = require(workerData.addon);
+       const backend = new Backend(workerData.isa, 1);
+       const [rows, cols] = [4096, 4096];
+       const bytes = rows * cols * 4;
+       backend.growArena(2 * bytes);
+       const ids = new Int32Array(rows);
+       for (let i = 0; i < 1000; i++) {
+         backend.gatherRows(false, ids, 0, rows, cols, cols, bytes, rows, cols, cols);
+       }
+       parentPort.postMessage('waiting');
+       while (!backend.await(backend.lastPlace(), 100));
+       parentPort.postMessage('done');`,
+      { eval: true, workerData: { addon: ADDON, isa } },
+    );
+    const messages: unknown[] = [];
+    worker.on('message', (message) => messages.push(message));
+    await once(worker, 'message');
+    const startedAt = performance.now();
+    await worker.terminate();
+    expect(performance.now() - startedAt).toBeLessThan(1000);
+    expect(messages).toEqual(['waiting']);
   });
 
   it('throws what made an op fail wherever something is read behind it', () => {

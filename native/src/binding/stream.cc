@@ -9,12 +9,13 @@ Napi::Value Backend::lastPlace(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(state().stream.lastPlace()));
 }
 
-/// await(place)
+/// await(place, milliseconds): whether the op has run.
 Napi::Value Backend::await(const Info& info) {
   Args a = args("await", info);
-  const auto last = static_cast<int64_t>(state().stream.lastPlace());
-  state().stream.await(static_cast<uint64_t>(a.integerIn(0, last, "a place")));
-  return info.Env().Undefined();
+  Stream& stream = state().stream;
+  const auto place = static_cast<uint64_t>(a.integerIn(0, static_cast<int64_t>(stream.lastPlace()), "a place"));
+  const Stream::Duration atMost(a.integerIn(0, 60'000, "milliseconds"));
+  return Napi::Boolean::New(info.Env(), stream.await(place, atMost));
 }
 
 /// busySeconds(): time in which ops ran.

@@ -30,7 +30,7 @@ Stream::~Stream() {
 
 uint64_t Stream::record(Command command) {
   const uint64_t place = recorded_.load(std::memory_order_relaxed) + 1;
-  if (place > kMostWaiting) awaitRun(place - kMostWaiting);
+  while (place > kMostWaiting && !awaitRun(place - kMostWaiting, kLongWait)) continue;
   commands_[place % kMostWaiting] = std::move(command);
   recorded_.store(place);
   if (isSleeping_.load()) {
@@ -40,17 +40,19 @@ uint64_t Stream::record(Command command) {
   return place;
 }
 
-void Stream::await(uint64_t place) {
-  awaitRun(place);
+bool Stream::await(uint64_t place, Duration atMost) {
+  if (!awaitRun(place, atMost)) return false;
   if (hasFailed_.load()) std::rethrow_exception(failure_);
+  return true;
 }
 
-void Stream::awaitRun(uint64_t place) {
-  if (spinUntil([&] { return hasRun(place); })) return;
+bool Stream::awaitRun(uint64_t place, Duration atMost) {
+  if (spinUntil([&] { return hasRun(place); })) return true;
   std::unique_lock lock(mutex_);
   awaited_.store(place);
-  hasProgress_.wait(lock, [&] { return run_.load() >= place; });
+  const bool isThere = hasProgress_.wait_for(lock, atMost, [&] { return run_.load() >= place; });
   awaited_.store(kNobodyWaits);
+  return isThere;
 }
 
 void Stream::loop() {

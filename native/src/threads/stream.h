@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -16,6 +17,7 @@ namespace svc {
 class Stream {
  public:
   using Command = std::function<void()>;
+  using Duration = std::chrono::milliseconds;
 
   Stream();
   /// Ends after the command that is running; those behind it are dropped.
@@ -30,20 +32,22 @@ class Stream {
   uint64_t lastPlace() const { return recorded_.load(std::memory_order_relaxed); }
   bool hasRun(uint64_t place) const { return run_.load(std::memory_order_acquire) >= place; }
 
-  /// Returns when the command at `place` has run. Throws what a command threw: none after it has run or will run.
-  void await(uint64_t place);
+  /// Waits until the command at `place` has run; false where it has not within `atMost`. Throws what a command threw:
+  /// none after that one has run or will run.
+  bool await(uint64_t place, Duration atMost);
 
   /// Runs `body` behind all that were recorded before and waits for it; what it throws is thrown here alone.
   template <class Body>
   void run(const Body& body) {
     std::exception_ptr failure;
-    await(record([&] {
+    const uint64_t place = record([&] {
       try {
         body();
       } catch (...) {
         failure = std::current_exception();
       }
-    }));
+    });
+    while (!await(place, kLongWait)) continue;
     if (failure != nullptr) std::rethrow_exception(failure);
   }
 
@@ -52,12 +56,14 @@ class Stream {
 
  private:
   static constexpr uint64_t kMostWaiting = 4096;
+  /// Any: commands end.
+  static constexpr Duration kLongWait{1000};
   static constexpr uint64_t kNobodyWaits = UINT64_MAX;
 
   void loop();
   void execute(Command& command);
   bool awaitRecorded(uint64_t place);
-  void awaitRun(uint64_t place);
+  bool awaitRun(uint64_t place, Duration atMost);
 
   /// Places count from 1; the command at `place` lies at place % kMostWaiting.
   std::array<Command, kMostWaiting> commands_;

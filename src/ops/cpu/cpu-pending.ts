@@ -3,6 +3,9 @@
 import type { NativeBackend, StreamPlace } from '../../native/native.ts';
 import type { Pending, SampledTokens } from '../ops.ts';
 
+/** A thread that is to end meanwhile ends between two calls: a step may take seconds. */
+const SLICE_MS = 100;
+
 export class CpuPending<T> implements Pending<T> {
   readonly native: NativeBackend;
   private readonly streamPlace: StreamPlace;
@@ -16,7 +19,7 @@ export class CpuPending<T> implements Pending<T> {
   }
 
   read(): T {
-    this.native.await(this.streamPlace);
+    while (!this.native.await(this.streamPlace, SLICE_MS));
     return this.result();
   }
 }
