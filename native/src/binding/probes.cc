@@ -30,6 +30,12 @@ uint64_t addUp(const uint64_t* words, size_t count) {
   return sum;
 }
 
+/// body(task, thread) for each task, on all threads of the backend.
+template <class Body>
+void runOnAll(BackendState& state, int tasks, const Body& body) {
+  state.stream.run([&] { state.pool.run(tasks, body); });
+}
+
 }  // namespace
 
 /// readBandwidth(bytes, repeats): best bytes a second that all threads read from memory together.
@@ -37,7 +43,6 @@ Napi::Value Backend::readBandwidth(const Info& info) {
   Args a = args("readBandwidth", info);
   const auto bytes = static_cast<size_t>(a.integerIn(1 << 20, int64_t{1} << 36, "bytes"));
   const int64_t repeats = a.integerIn(1, 1000, "repeats");
-  const auto onAll = [&](int tasks, const auto& body) { state().stream.run([&] { state().pool.run(tasks, body); }); };
   const Pages pages(bytes);
   std::memset(pages.data(), 1, bytes);
   constexpr size_t kPiece = size_t{1} << 20;
@@ -45,7 +50,7 @@ Napi::Value Backend::readBandwidth(const Info& info) {
   double best = 0;
   for (int64_t i = 0; i < repeats; ++i) {
     const auto start = Clock::now();
-    onAll(static_cast<int>(bytes / kPiece), [&](int piece, int) {
+    runOnAll(state(), static_cast<int>(bytes / kPiece), [&](int piece, int) {
       sink += addUp(reinterpret_cast<const uint64_t*>(pages.data() + piece * kPiece), kPiece / 8);
     });
     best = std::max(best, static_cast<double>(bytes / kPiece * kPiece) / secondsSince(start));
@@ -58,13 +63,12 @@ Napi::Value Backend::matrixPeak(const Info& info) {
   Args a = args("matrixPeak", info);
   const int64_t repeats = a.integerIn(1, 1000, "repeats");
   constexpr int64_t kLoops = 200000;
-  const auto onAll = [&](int tasks, const auto& body) { state().stream.run([&] { state().pool.run(tasks, body); }); };
   const int threads = state().pool.threads();
   double best = 0;
   for (int64_t i = 0; i < repeats; ++i) {
     std::vector<double> done(threads * 8, 0.0);
     const auto start = Clock::now();
-    onAll(threads * 8, [&](int task, int) { done[task] = state().kernels.peak(kLoops); });
+    runOnAll(state(), threads * 8, [&](int task, int) { done[task] = state().kernels.peak(kLoops); });
     const double seconds = secondsSince(start);
     double total = 0;
     for (double d : done) total += d;
