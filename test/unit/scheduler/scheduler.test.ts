@@ -14,6 +14,15 @@ const CONFIG: SchedulerConfig = {
   enablePrefixCaching: true,
 };
 
+/** Small enough that seats, budget and blocks run out. */
+const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
+  maxNumSeqs: fc.integer({ min: 1, max: 6 }),
+  maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
+  numBlocks: fc.integer({ min: 6, max: 20 }),
+  blockSize: fc.constant(16),
+  enablePrefixCaching: fc.boolean(),
+});
+
 function request(id: number, promptLength: number, maxTokens: number): NewRequest {
   const promptTokenIds = Array.from({ length: promptLength }, (_, index) => ((id % 3) * 31 + index) % 97);
   return newRequest({ id, promptTokenIds, stop: { maxTokens } });
@@ -235,13 +244,7 @@ describe('Scheduler', () => {
             maxLength: 12,
           },
         ),
-        fc.record({
-          maxNumSeqs: fc.integer({ min: 1, max: 6 }),
-          maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
-          numBlocks: fc.integer({ min: 6, max: 20 }),
-          blockSize: fc.constant(16),
-          enablePrefixCaching: fc.boolean(),
-        }),
+        anyConfig,
         (shapes, config) => {
           const requests = shapes.map(({ promptLength, maxTokens, priority }, id) => ({
             ...request(id, promptLength, maxTokens),
@@ -338,13 +341,7 @@ describe('Scheduler', () => {
           }),
           { minLength: 1, maxLength: 12 },
         ),
-        fc.record({
-          maxNumSeqs: fc.integer({ min: 1, max: 6 }),
-          maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
-          numBlocks: fc.integer({ min: 6, max: 20 }),
-          blockSize: fc.constant(16),
-          enablePrefixCaching: fc.boolean(),
-        }),
+        anyConfig,
         (shapes, config) => {
           const requests = shapes.map(({ promptLength, maxTokens, stopTokenIds }, id) => {
             const one = request(id, promptLength, maxTokens);
