@@ -29,17 +29,19 @@ const squareOfZeros = folder.write([2048, 2048], new Float32Array(2048 * 2048));
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
 
-const GREEDY: SamplingRows = {
-  temperature: new Float32Array(3),
-  topK: new Int32Array(3),
-  topP: new Float32Array(3).fill(1),
-  minP: new Float32Array(3),
-  uniform: new Float64Array(3),
-};
+function greedy(rows: number): SamplingRows {
+  return {
+    temperature: new Float32Array(rows),
+    topK: new Int32Array(rows),
+    topP: new Float32Array(rows).fill(1),
+    minP: new Float32Array(rows),
+    uniform: new Float64Array(rows),
+  };
+}
 
 function sampleGreedily(ops: Ops): { readonly logits: Tensor; readonly sampled: SampledTokens } {
   const logits = ops.tensor(logitValues, 3, VOCAB, 'f32');
-  return { logits, sampled: ops.sample(logits, GREEDY) };
+  return { logits, sampled: ops.sample(logits, greedy(3)) };
 }
 
 /** What every backend does alike. */
@@ -138,7 +140,7 @@ describeEachIsa('the stream of ops', (isa) => {
     const dropped = cpu.scope(() => {
       const logits = cpu.tensor(logitValues, 3, VOCAB, 'f32');
       callLongOp();
-      const sampled = cpu.sample(logits, GREEDY);
+      const sampled = cpu.sample(logits, greedy(3));
       if (!(sampled instanceof CpuSampledTokens)) throw new Error('tokens of another backend');
       return new WeakRef(sampled.unread);
     });
@@ -186,6 +188,15 @@ describeEachIsa('the stream of ops', (isa) => {
     await worker.terminate();
     expect(performance.now() - startedAt).toBeLessThan(1000);
     expect(messages).toEqual(['waiting']);
+  });
+
+  it('looks up no token that was sampled from a larger vocabulary than that of the table', () => {
+    const small = cpu.loadEmbedding(folder.write([1, HIDDEN], random.floats(HIDDEN)));
+    cpu.scope(() => {
+      const logits = cpu.tensor(Float32Array.of(0, 1), 1, 2, 'f32');
+      cpu.embedding({ ids: Int32Array.of(-1), sampled: cpu.sample(logits, greedy(1)) }, small);
+      expect(() => cpu.mark().read()).toThrow(/tokens below 1, sampled 1/);
+    });
   });
 
   it('throws what made an op fail wherever something is read behind it', () => {

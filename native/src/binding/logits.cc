@@ -83,15 +83,13 @@ Napi::Value Backend::logprobs(const Info& info) {
   job.ranks = a.keptInt32s(rows.length).data;
   job.topIds = a.keptInt32s(rows.length * job.numTop).data;
   job.topLogprobs = a.keptFloat32s(rows.length * job.numTop).data;
-  const auto look = [&s = state(), logits, vocab, job, rows = rows.copy(), ids = std::move(ids)] {
-    std::vector<int32_t> tokenIds(rows.size());
-    for (size_t i = 0; i < tokenIds.size(); ++i) tokenIds[i] = ids[static_cast<int64_t>(i)];
+  return record(info, a, [&s = state(), logits, vocab, job, rows = rows.copy(), ids = std::move(ids)] {
+    const std::vector<int32_t> tokenIds = ids.resolve();
     cpu::LogprobRows whole = job;
     whole.rows = rows.data();
     whole.tokenIds = tokenIds.data();
     cpu::runLogprobs(s.pool, s.kernels, logits, static_cast<int>(vocab), whole);
-  };
-  return record(info, a, look);
+  });
 }
 
 }  // namespace svc

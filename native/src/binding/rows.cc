@@ -49,11 +49,11 @@ Napi::Value Backend::embedding(const Info& info) {
   a.expectEqual("rows of the output", ids.size(), out.rows);
   const auto widen = state().kernels.widen[static_cast<int>(table.dtype)];
   const int64_t rowBytes = table.hidden * static_cast<int64_t>(cpu::elementBytes(table.dtype));
-  const auto look = [&pool = state().pool, &table, ids = std::move(ids), out, widen, rowBytes] {
+  return record(info, a, [&pool = state().pool, &table, ids = std::move(ids), out, widen, rowBytes] {
+    const std::vector<int32_t> tokens = ids.resolve();
     eachRow(pool, out.rows, table.hidden,
-            [&](int64_t row) { widen(table.data + ids[row] * rowBytes, floatsAt(out, row), table.hidden); });
-  };
-  return record(info, a, look);
+            [&](int64_t row) { widen(table.data + tokens[row] * rowBytes, floatsAt(out, row), table.hidden); });
+  });
 }
 
 /// rmsNorm(isBf16, weight, eps, x[4], out[4])

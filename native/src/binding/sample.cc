@@ -33,10 +33,9 @@ Napi::Value Backend::sample(const Info& info) {
   const cpu::Rows logits = a.rows(cpu::DType::F32, vocab);
   KeptSettings kept(a, logits.rows);
   int32_t* tokens = a.keptInt32s(logits.rows).data;
-  const auto draw = [&s = state(), logits, vocab, kept = std::move(kept), tokens] {
+  return record(info, a, [&s = state(), logits, vocab, kept = std::move(kept), tokens] {
     cpu::runSample(s.pool, s.kernels, logits, static_cast<int>(vocab), kept.settings(), tokens);
-  };
-  return record(info, a, draw);
+  });
 }
 
 }  // namespace svc

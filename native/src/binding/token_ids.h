@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "binding/args.h"
@@ -12,7 +14,7 @@ namespace svc {
 /// op runs.
 class TokenIds {
  public:
-  TokenIds(Args& a, int64_t vocab) {
+  TokenIds(Args& a, int64_t vocab) : vocab_(vocab) {
     const Span<const int32_t> ids = a.int32s(0);
     const Span<int32_t> sampled = a.keptInt32s(0);
     a.expectWithin("ids", ids, -sampled.length, vocab);
@@ -21,9 +23,21 @@ class TokenIds {
   }
 
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
-  int32_t operator[](int64_t i) const { return ids_[i] < 0 ? sampled_[-1 - ids_[i]] : ids_[i]; }
+
+  /// When the op runs: all of them. Throws std::range_error where a token was sampled from a larger vocabulary.
+  std::vector<int32_t> resolve() const {
+    std::vector<int32_t> tokens = ids_;
+    for (int32_t& token : tokens) {
+      if (token < 0) token = sampled_[-1 - token];
+      if (token < 0 || token >= vocab_) {
+        throw std::range_error("expected tokens below " + std::to_string(vocab_) + ", sampled " + std::to_string(token));
+      }
+    }
+    return tokens;
+  }
 
  private:
+  int64_t vocab_;
   std::vector<int32_t> ids_;
   const int32_t* sampled_;
 };
