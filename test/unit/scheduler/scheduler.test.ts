@@ -14,6 +14,11 @@ const CONFIG: SchedulerConfig = {
   enablePrefixCaching: true,
 };
 
+const anyLengths = {
+  promptLength: fc.integer({ min: 1, max: 60 }),
+  maxTokens: fc.integer({ min: 1, max: 30 }),
+};
+
 /** Small enough that seats, budget and blocks run out. */
 const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
   maxNumSeqs: fc.integer({ min: 1, max: 6 }),
@@ -235,8 +240,7 @@ describe('Scheduler', () => {
       fc.property(
         fc.array(
           fc.record({
-            promptLength: fc.integer({ min: 1, max: 60 }),
-            maxTokens: fc.integer({ min: 1, max: 30 }),
+            ...anyLengths,
             priority: fc.integer({ min: -1, max: 1 }),
           }),
           {
@@ -334,8 +338,7 @@ describe('Scheduler', () => {
       fc.property(
         fc.array(
           fc.record({
-            promptLength: fc.integer({ min: 1, max: 60 }),
-            maxTokens: fc.integer({ min: 1, max: 30 }),
+            ...anyLengths,
             stopTokenIds: fc.constantFrom([], [3, 40], [3, 40, 51, 62, 73]),
             abortedAt: fc.option(fc.nat(40)),
           }),
