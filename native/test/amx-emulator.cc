@@ -149,14 +149,20 @@ bool decode(const uint8_t* code, const greg_t* registers, Instruction& in) {
   return true;
 }
 
+/// A tile that the loaded shapes leave out is an illegal operand.
+bool isShaped(int tile) { return tiles[tile].rows > 0 && tiles[tile].rowBytes > 0; }
+
 bool execute(const Instruction& in) {
   const bool isMemory = in.mod != 3;
+  const bool isProduct = in.opcode == 0x5c;
+  if (in.opcode != 0x49 && !isShaped(in.reg)) return false;
+  if (isProduct && (!isShaped(in.rm) || !isShaped(in.vvvv))) return false;
   if (in.opcode == 0x49 && in.prefix == 0 && isMemory) loadConfig(in.base);
   else if (in.opcode == 0x49 && in.prefix == 0) std::memset(tiles, 0, sizeof tiles);
   else if (in.opcode == 0x49 && in.prefix == 3 && !isMemory) zero(tiles[in.reg]);
   else if (in.opcode == 0x4b && in.prefix == 2) storeTile(tiles[in.reg], in.base, in.index);
   else if (in.opcode == 0x4b && isMemory) loadTile(tiles[in.reg], in.base, in.index);
-  else if (in.opcode == 0x5c && in.prefix == 2) multiply(tiles[in.reg], tiles[in.rm], tiles[in.vvvv]);
+  else if (isProduct && in.prefix == 2) multiply(tiles[in.reg], tiles[in.rm], tiles[in.vvvv]);
   else return false;
   return true;
 }

@@ -67,7 +67,8 @@ class Tiles {
     for (int tile : {0, 1, 4}) shapes.set(tile, first);
     for (int tile : {2, 3, 5}) shapes.set(tile, second);
     for (int tile : {6, 7}) shapes.set(tile, kTileSteps);
-    _tile_loadconfig(&shapes);
+    // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
+    asm volatile("ldtilecfg %0" ::"m"(shapes));
   }
 
   int first_ = -1;

@@ -1,0 +1,19 @@
+// The probes that measure the limits of this machine for the benchmark.
+
+import { expect, it } from 'vitest';
+import { loadNative } from '../../src/native/native.ts';
+import { describeEachIsa } from './native-backends.ts';
+
+describeEachIsa('The probes of the machine', (isa) => {
+  it('measure the speed of matrix units, of memory and of handing out work', () => {
+    const { Backend } = loadNative();
+    const backend = new Backend(isa, 2);
+    try {
+      expect(backend.matrixPeak(1)).toBeGreaterThan(1e8);
+      expect(backend.readBandwidth(2 ** 24, 1)).toBeGreaterThan(1e8);
+      expect(backend.forkJoinSeconds(1000)).toBeGreaterThan(0);
+    } finally {
+      backend.close();
+    }
+  });
+});
