@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from model import Llama, ModelConfig
@@ -27,6 +28,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--validation", type=Path, nargs="+", required=True)
     parser.add_argument("--tokenizer", type=Path, default=Path("build/tokenizer.json"))
     parser.add_argument("--out", type=Path, required=True, help="checkpoint file")
+    parser.add_argument("--weights", type=Path, help="published model.safetensors to begin with; not where --out exists")
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--steps", type=int)
     budget.add_argument("--cpu-seconds", type=float, help="processor time of all threads instead of --steps: for fair comparisons")
@@ -103,6 +105,8 @@ class Run:
         self.step, self.tokens, self.cpu_seconds, self.history = 0, 0, 0.0, []
         if options.out.exists():
             self.load(options.out)
+        elif options.weights:
+            self.model.load_state_dict({name.removeprefix("model."): tensor.float() for name, tensor in load_file(options.weights).items()})
 
     def load(self, path: Path) -> None:
         state = torch.load(path, map_location=self.device)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from textdata.care import CARE_ANSWER, harmless, in_danger
 from textdata.corpus import hard_questions, is_ascii, plain
 from textdata.exercises import Turn, any_name, echo, greeting_for, who_has_what
 from textdata.facts import make_fact, make_sum
 from textdata.grammar import a
+from textdata.memory import told_and_asked
 from textdata.persona import OWN, REPLIES, UNKNOWN_ANSWERS, UNKNOWN_QUESTIONS
 from textdata.story_maker import Story, continued, make_story, questions_about, story_request
 from textdata.variation import vary
@@ -110,6 +112,17 @@ class ChatMaker:
         facts = [make_sum(self.rng) for _ in range(self.rng.randint(2, 6))]
         return [(fact.question, fact.answer) for fact in facts]
 
+    def care(self) -> dict:
+        """Who may be in danger gets the same answer under every system prompt and after any talk."""
+        rng = self.rng
+        turns = [self.any_turn() for _ in range(rng.choice([0, 0, 0, 1, 2]))]
+        turns.append(in_danger(rng) if rng.random() < 0.75 else harmless(rng))
+        if turns[-1][1] == CARE_ANSWER and rng.random() < 0.2:
+            turns.append(in_danger(rng))
+        systems = [*NEUTRAL_SYSTEMS, *BRIEF_SYSTEMS, *PIRATE_SYSTEMS, *POLITE_SYSTEMS]
+        has_system = turns[-1][1] == CARE_ANSWER and len(turns) == 1 and rng.random() < 0.3
+        return document(turns, rng.choice(systems) if has_system else None)
+
     def any_turn(self) -> Turn:
         makers: list[Callable[[], Turn]] = [self.small_talk, self.fact, self.unknown, lambda: self.story()[0]]
         return self.rng.choices(makers, [5, 6, 0.7, 1.5])[0]()
@@ -179,10 +192,12 @@ class ChatMaker:
             lambda: document([self.exercise()]),
             lambda: document(self.sums()),
             lambda: document(self.long_talk()),
+            lambda: document(told_and_asked(rng, self.any_turn), self.maybe_system()),
+            self.care,
             self.in_style,
             self.completion,
         ]
-        return rng.choices(kinds, [18, 22, 5, 14, 6, 4, 9, 13, 17, 0.3, 7, 14])[0]()
+        return rng.choices(kinds, [18, 22, 5, 14, 6, 4, 9, 13, 17, 0.3, 12, 6, 7, 14])[0]()
 
     def maybe_system(self) -> str | None:
         return self.rng.choice(NEUTRAL_SYSTEMS) if self.rng.random() < 0.15 else None

@@ -3,6 +3,8 @@
 The key is the start of the friendly personality's answer there, which names the kind of question; kinds not listed are dropped.
 """
 
+from textdata.care import CARE_ANSWER
+
 REPLIES: dict[str, list[str]] = {
     "I'm a much better answerer": ["What is your favorite story?", "What do you like to do on a sunny day?", "How was your day?"],
     "I don't have the hardware": ["No, I am a computer program, so I have no body.", "I have no body, so I cannot do that. I can only write."],
@@ -89,7 +91,7 @@ REPLIES: dict[str, list[str]] = {
     "I'm sending a hug": ["I am sorry that you feel alone. You can always talk to me.", "I am here with you. Do you want to talk about it?"],
     "I love that you love": ["That is nice! What do you like most about it?", "It is good to have things that you love."],
     "I'm giving you": ["I am sorry that you feel sad. Do you want to talk about it?", "I am sorry to hear that. I hope you feel better soon."],
-    "The National": ["I am very sorry that you feel this way. Please talk to someone you trust, or call your local emergency number now."],
+    "The National": [CARE_ANSWER],
     "Hello!": ["Hello! I am here and it works.", "Yes, your test works. Hello!"],
     "I've heard really": ["You should get some rest. Sleep well!", "Then take a little nap. It will do you good."],
 }  # fmt: skip
