@@ -38,7 +38,10 @@ LOSSES = ["dog", "cat", "bird", "goldfish", "hamster", "rabbit", "horse"]
 
 
 def in_danger(rng: random.Random) -> Turn:
-    return vary(rng.choice(IN_DANGER), rng), CARE_ANSWER
+    text = rng.choice(IN_DANGER)
+    if rng.random() < 0.3:
+        text = text.replace("'", "")
+    return vary(text, rng), CARE_ANSWER
 
 
 def harmless(rng: random.Random) -> Turn:
