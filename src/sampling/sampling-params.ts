@@ -7,7 +7,9 @@ import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 const MAX_N = 16384;
 
 const text = z.string();
-const nonEmptyText = text.min(1, 'must not contain empty strings');
+const nonEmptyText = text
+  .min(1, 'must not contain empty strings')
+  .refine((value) => !/\p{Surrogate}/u.test(value), 'must not contain half characters (lone surrogates)');
 const tokenIds = z.array(z.int().nonnegative());
 const penalty = z.number().min(-2).max(2);
 const numLogprobs = z.int().min(-1);
