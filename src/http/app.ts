@@ -32,7 +32,7 @@ const KEEP_ALIVE_TIMEOUT_MS = 72_000;
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
 export interface HttpAppOptions {
-  /** Any of these opens /v1*; none leaves it open to everybody. */
+  /** Any of these opens what is guarded; none leaves all of it open to everybody. */
   readonly apiKeys?: readonly string[] | undefined;
   /** Bytes a request body may have. */
   readonly bodyLimit?: number | undefined;
@@ -63,8 +63,8 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const keys = new ApiKeys(options.apiKeys ?? []);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
-    const { method, url, headers } = request;
-    keys.check({ method, url, route: request.routeOptions.url, authorization: headers.authorization });
+    const { method, headers, routeOptions } = request;
+    keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
   });
   answerUnknownPaths(app);
   return app;

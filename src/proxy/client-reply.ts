@@ -18,23 +18,21 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
+type Headers = Record<string, string | string[]>;
+
 export class ClientReply {
   readonly #response: FastifyReply['raw'];
-  readonly #id: string;
-  readonly #isOwnId: boolean;
+  /** Headers of every answer, whoever gives it. */
+  readonly #own: Headers;
   readonly #slowMs: number;
   #hasBegun = false;
   #catchingUp: NodeJS.Timeout | null = null;
 
-  /**
-   * @param id of the request, where no instance gives it one
-   * @param isOwnId the client knows its request by it: no other one will do
-   */
-  constructor(reply: FastifyReply, id: string, isOwnId: boolean, slowMs: number) {
-    reply.hijack();
+  /** @param id by which the client knows its request */
+  constructor(reply: FastifyReply, id: string, slowMs: number) {
+    reply.header('x-request-id', id).hijack();
     this.#response = reply.raw;
-    this.#id = id;
-    this.#isOwnId = isOwnId;
+    this.#own = passedOn(reply.getHeaders());
     this.#slowMs = slowMs;
   }
 
@@ -66,7 +64,7 @@ export class ClientReply {
   begin({ status, headers }: LegHead): void {
     this.#hasBegun = true;
     this.#response.socket?.setNoDelay(true);
-    this.#response.writeHead(status, this.#passedOn(headers));
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
     this.#response.flushHeaders();
   }
 
@@ -92,7 +90,8 @@ export class ClientReply {
   /** A whole answer. */
   send({ status, headers }: LegHead, body: Buffer): void {
     this.#hasBegun = true;
-    this.#response.writeHead(status, { ...this.#passedOn(headers), 'content-length': body.length });
+    const length = { 'content-length': body.length };
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
     this.#response.end(body);
   }
 
@@ -105,17 +104,17 @@ export class ClientReply {
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };
-    const headers = { ...errorHeaders(error), ...type, 'x-request-id': this.#id };
-    this.send({ status: error.status, headers }, Buffer.from(body));
+    this.send({ status: error.status, headers: { ...errorHeaders(error), ...type } }, Buffer.from(body));
   }
+}
 
-  #passedOn(headers: LegHead['headers']): Record<string, string | string[]> {
-    const passed: Record<string, string | string[]> = {};
-    for (const [name, value] of Object.entries(headers)) {
-      if (value === undefined || HOP_BY_HOP.has(name)) continue;
-      passed[name] = typeof value === 'string' ? value : [...value];
-    }
-    if (this.#isOwnId) passed['x-request-id'] = this.#id;
-    return passed;
+function passedOn(
+  headers: Readonly<Record<string, number | string | readonly string[] | undefined>>,
+): Headers {
+  const passed: Headers = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || HOP_BY_HOP.has(name)) continue;
+    passed[name] = typeof value === 'object' ? [...value] : String(value);
   }
+  return passed;
 }

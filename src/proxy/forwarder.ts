@@ -213,7 +213,11 @@ export class Forwarder {
   #ask(call: Call, instance: Instance, role: 'prefill' | 'decode', body: Buffer, id: string): Leg {
     call.throwIfStopped();
     const { path, isStream } = call.job;
-    const headers: Record<string, string> = { 'content-type': 'application/json', 'x-request-id': id };
+    const headers: Record<string, string> = {
+      'content-type': 'application/json',
+      'x-request-id': id,
+      'x-svc-answer-id': call.id,
+    };
     if (call.authorization !== undefined) headers.authorization = call.authorization;
     if (role === 'decode' && isStream) headers['x-svc-journal'] = '1';
     this.#parts.metrics.asked(instance, role);

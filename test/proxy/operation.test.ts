@@ -85,6 +85,28 @@ describe('a proxy with keys', () => {
     expect(d?.requests).toHaveLength(1);
   });
 
+  it('shows its instances to who has one only; the page asks for it', async () => {
+    const proxy = await TestProxy.start({ config: { apiKeys: ['of the client'] } });
+    await proxy.join('D');
+    for (const path of ['/instances', '/instances?a=b', '/%69nstances', '/v1/models', '/nowhere']) {
+      const answered = await fetch(proxy.url + path);
+      expect([answered.status, answered.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+      expect(await answered.json()).toMatchObject({ error: { type: 'AuthenticationError', code: 401 } });
+    }
+    for (const path of ['/', '/?a=b']) {
+      const page = await fetch(proxy.url + path);
+      expect([page.status, page.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+      expect(page.headers.get('content-type')).toContain('text/html');
+      expect(await page.text()).toContain('API key');
+    }
+    const headers = { authorization: 'Bearer of the client' };
+    expect((await fetch(proxy.url, { headers })).status).toBe(200);
+    expect((await fetch(`${proxy.url}/instances`, { headers })).status).toBe(200);
+    for (const path of ['/health', '/metrics', '/version']) {
+      expect((await fetch(proxy.url + path)).status).toBe(200);
+    }
+  });
+
   it('hands on what the client shows where it has none of its own', async () => {
     const proxy = await TestProxy.start({ instanceKey: 'unused' });
     await proxy.join('PD', { apiKey: 'of the client' });
@@ -172,7 +194,7 @@ describe('a proxy', () => {
     const answered = await fetch(proxy.url);
     expect(answered.headers.get('content-type')).toContain('text/html');
     const page = await answered.text();
-    expect(page).toContain("fetch('instances')");
+    expect(page).toContain("fetch('instances'");
     expect(page).not.toMatch(/\b(src|href)=|@import|url\(/);
   });
 

@@ -261,6 +261,17 @@ describe('POST /v1/completions', () => {
     expect(await unnamed.json()).toMatchObject({ id: 'cmpl-from-body' });
   });
 
+  it('names its answers as a proxy wants them, whatever the id between instances is', async () => {
+    const between = `___prefill_addr_10.0.0.1:1___decode_addr_10.0.0.2:2_${'0'.repeat(32)}`;
+    const headers = { 'x-request-id': between, 'x-svc-answer-id': 'public' };
+    for (const stream of [false, true]) {
+      const body = { ...GREEDY, prompt: 'Hello', request_id: 'from-body', stream };
+      const text = await (await svc.post('/v1/completions', body, headers)).text();
+      const ids = new Set([...text.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id));
+      expect([...ids]).toEqual(['cmpl-public']);
+    }
+  });
+
   it('answers two requests of the same id at once', async () => {
     const answers = await Promise.all(
       [1, 2].map(() => svc.post('/v1/completions', { ...GREEDY, prompt: 'Hello', request_id: 'twin' })),
