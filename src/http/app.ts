@@ -12,6 +12,7 @@ import {
   type FastifyRequest,
   fastify,
 } from 'fastify';
+import { CORS_DEFAULTS, type CorsConfig } from '../config/cors-options.ts';
 import {
   MalformedRequestError,
   MethodNotAllowedError,
@@ -20,6 +21,7 @@ import {
 } from '../errors.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
+import { useCors } from './cors.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { parseJsonBody } from './json-body.ts';
 
@@ -34,6 +36,8 @@ export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 export interface HttpAppOptions {
   /** Any of these opens what is guarded; none leaves all of it open to everybody. */
   readonly apiKeys?: readonly string[] | undefined;
+  /** Pages that may call; without it all may. */
+  readonly cors?: CorsConfig | undefined;
   /** Bytes a request body may have. */
   readonly bodyLimit?: number | undefined;
   /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
@@ -60,11 +64,14 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
   useJsonBodies(app, options.keepsBodyBytes ?? false);
+  useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);
-  app.addHook('onRequest', async (request, reply) => {
-    reply.header('x-request-id', request.id);
-    const { method, headers, routeOptions } = request;
-    keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
+  // Behind the plugin's own hook, so that a browser may show its page what a 401 says.
+  app.after(() => {
+    app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
+      reply.header('x-request-id', id);
+      keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
+    });
   });
   answerUnknownPaths(app);
   return app;
@@ -98,6 +105,8 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
 function answerUnknownPaths(app: FastifyInstance): void {
   const methods = new Map<string, string[]>();
   app.addHook('onRoute', (route) => {
+    // Preflights may go anywhere.
+    if (route.method === 'OPTIONS') return;
     methods.set(route.url, [...(methods.get(route.url) ?? []), ...[route.method].flat()]);
   });
   app.setNotFoundHandler(async (request, reply) => {

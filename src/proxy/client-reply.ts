@@ -32,7 +32,7 @@ export class ClientReply {
   constructor(reply: FastifyReply, id: string, slowMs: number) {
     reply.header('x-request-id', id).hijack();
     this.#response = reply.raw;
-    this.#own = passedOn(reply.getHeaders());
+    this.#own = texts(reply.getHeaders());
     this.#slowMs = slowMs;
   }
 
@@ -108,13 +108,17 @@ export class ClientReply {
   }
 }
 
-function passedOn(
-  headers: Readonly<Record<string, number | string | readonly string[] | undefined>>,
-): Headers {
-  const passed: Headers = {};
+/** Whether a page may read the answer is the proxy's to say, whatever the instance says. */
+function passedOn(headers: LegHead['headers']): Headers {
+  const isPassedOn = ([name]: [string, unknown]): boolean =>
+    !HOP_BY_HOP.has(name) && !name.startsWith('access-control-');
+  return Object.fromEntries(Object.entries(texts(headers)).filter(isPassedOn));
+}
+
+function texts(headers: Readonly<Record<string, number | string | readonly string[] | undefined>>): Headers {
+  const written: Headers = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || HOP_BY_HOP.has(name)) continue;
-    passed[name] = typeof value === 'object' ? [...value] : String(value);
+    if (value !== undefined) written[name] = typeof value === 'object' ? [...value] : String(value);
   }
-  return passed;
+  return written;
 }
