@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { eventsOf, FINGERPRINT, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
 beforeAll(async () => {
@@ -41,12 +41,18 @@ describe('POST /v1/completions', () => {
         },
       ],
       service_tier: null,
-      system_fingerprint: null,
+      system_fingerprint: FINGERPRINT,
       usage: {
         prompt_tokens: 2,
         total_tokens: 14,
         completion_tokens: 12,
         prompt_tokens_details: { cached_tokens: 0 },
+        completion_tokens_details: {
+          reasoning_tokens: 0,
+          audio_tokens: 0,
+          accepted_prediction_tokens: 0,
+          rejected_prediction_tokens: 0,
+        },
       },
       kv_transfer_params: null,
     });

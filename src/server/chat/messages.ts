@@ -46,9 +46,11 @@ function refuseUnavailable(message: RequestMessage, index: number): void {
 }
 
 /** Parts of text stand in lines of their own. */
-function textOf({ content }: RequestMessage, path: string): string {
+function textOf({ role, content }: RequestMessage, path: string): string {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
+    // An assistant may have said nothing: it called a tool or refused, which has been looked at.
+    if (role === 'assistant') return '';
     throw new MalformedRequestError(`${path} must be a string or an array of parts of type "text"`, {
       param: 'messages',
     });

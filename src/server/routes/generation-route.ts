@@ -113,7 +113,12 @@ export function answerHead(
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
   const base = proxiedAnswerId(request) ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   const created = body.svc_resume?.created ?? Math.floor(Date.now() / 1000);
-  return { id: `${prefix}-${base}`, created, model: context.modelNames(engine)[0] };
+  return {
+    id: `${prefix}-${base}`,
+    created,
+    model: context.modelNames(engine)[0],
+    system_fingerprint: context.systemFingerprint(engine),
+  };
 }
 
 /** One line a generation request, without its text. */
