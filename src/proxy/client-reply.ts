@@ -4,6 +4,8 @@
 import type { FastifyReply } from 'fastify';
 import type { SvcError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/errors.ts';
+import { whileHalfClosed } from '../http/half-closed.ts';
+import { WAITING } from '../http/sse.ts';
 import type { LegHead } from './leg.ts';
 
 /** They belong to one connection, not to the answer. */
@@ -61,11 +63,17 @@ export class ClientReply {
     else response.once('close', close);
   }
 
-  begin({ status, headers }: LegHead): void {
+  /** @param hasWholeEvents nothing that is written ends within an event: comments may come in between */
+  begin({ status, headers }: LegHead, hasWholeEvents: boolean): void {
     this.#hasBegun = true;
     this.#response.socket?.setNoDelay(true);
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
     this.#response.flushHeaders();
+    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#comment());
+  }
+
+  #comment(): void {
+    if (!this.#response.writableEnded) this.#response.write(WAITING);
   }
 
   /** False: the client is behind; `onceCaughtUp` tells when it is not. */

@@ -160,7 +160,7 @@ export class Forwarder {
   /** Relays the stream, over as many instances as it takes. */
   async #stream(call: Call, first: Leg, head: LegHead, id: string): Promise<void> {
     const { client, journal } = call;
-    client.begin(head);
+    client.begin(head, first.instance.isOurs);
     const onBytes = (): void => this.#noteFirstByte(call);
     for (let leg = first; ; leg = await this.#resume(call, leg, id)) {
       try {

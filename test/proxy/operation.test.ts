@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
@@ -50,6 +51,31 @@ describe('a client that hangs up', () => {
     );
     await eventually(() => d?.requests.length === 1);
     socket.destroy();
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await eventually(() => proxy.server.numInFlight === 0);
+  });
+
+  it.each([false, true])('on its own side only gets its answer (stream: %s)', async (stream) => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { tokenMs: 400 });
+    const body = { ...BODY, max_tokens: 2, stream };
+    const client = new RawClient(proxy.server.port, rawPost('/v1/completions', body));
+    await eventually(() => d?.requests.length === 1);
+    client.shutDown();
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(200);
+    expect(client.answer.body).toContain(stream ? 'data: [DONE]' : '"usage"');
+    expect(client.received).toContain(stream ? ': waiting' : '100 Continue');
+    expect(d?.requests[0]?.wasAborted).toBe(false);
+  });
+
+  it.each([false, true])('altogether while nothing comes is noticed (stream: %s)', async (stream) => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: stream ? 'head' : 'request', does: 'stall' });
+    const client = new RawClient(proxy.server.port, rawPost('/v1/completions', { ...BODY, stream }));
+    await eventually(() => d?.requests.length === 1);
+    client.leave();
     await eventually(() => d?.requests[0]?.wasAborted === true);
     await eventually(() => proxy.server.numInFlight === 0);
   });
