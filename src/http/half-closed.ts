@@ -5,7 +5,7 @@
 import type { Server, ServerResponse } from 'node:http';
 
 /** The first question brings the reset and the second finds it: who is gone is noticed after twice this time. */
-const ASK_EVERY_MS = 150;
+const ASK_EVERY_MS = 100;
 
 /** Whoever answers on `server` from now on has to ask. */
 export function allowHalfClosed(server: Server): void {
