@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { SvcError } from '../errors.ts';
+import { wholeCharacters } from '../util/whole-characters.ts';
 
 /** A server answers /models within this time or it is not there. */
 const ANSWER_DEADLINE_MS = 20_000;
@@ -76,7 +77,7 @@ function messageOf(text: string): string {
     return errorBody.parse(JSON.parse(text)).error.message;
   } catch {
     // Not one of our servers: its words as they are.
-    return text.slice(0, 500);
+    return wholeCharacters(text, 500);
   }
 }
 

@@ -39,6 +39,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     port: config.http.port,
     version: version(),
     apiKeys: config.http.apiKeys,
+    cors: config.http.cors,
     servedModelNames: await servedNames(config),
     logRequests: config.http.logRequests,
     showsCachedTokens: config.http.showsCachedTokens,

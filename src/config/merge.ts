@@ -2,6 +2,7 @@
 
 import { ConfigError } from '../errors.ts';
 import { availableDevice, availableDType, checkAvailable } from './availability.ts';
+import { corsConfig } from './cors-options.ts';
 import type { EngineConfig } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
 import {
@@ -143,6 +144,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       host: values.host,
       port: values.port,
       apiKeys: values.apiKey,
+      cors: corsConfig(values),
       servedModelNames: values.servedModelName,
       logRequests: values.enableLogRequests,
       showsCachedTokens: values.enablePromptTokensDetails,

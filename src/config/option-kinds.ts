@@ -27,6 +27,21 @@ export function list(placeholder: string): Kind<string[]> {
   return { ...kind(placeholder, 'one or more texts that are not empty', several), takesSeveral: true };
 }
 
+/** One or more texts that `pattern` matches, or one JSON list of them. */
+export function matching(placeholder: string, pattern: RegExp, what: string): Kind<string[]> {
+  const texts = z.array(z.string().regex(pattern)).min(1);
+  const json = z.string().transform(parseJson).pipe(texts);
+  const written = z.union([json, z.tuple([json]).transform(([list]) => list), texts]);
+  const schema = z.union([
+    written,
+    z
+      .string()
+      .regex(pattern)
+      .transform((value) => [value]),
+  ]);
+  return { ...kind(placeholder, what, schema), takesSeveral: true };
+}
+
 const number = z.union([z.number(), z.string().trim().min(1).pipe(z.coerce.number())]);
 
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER): Kind<number> {

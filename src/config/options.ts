@@ -1,6 +1,7 @@
 // The one table of the options of svc serve and new LLM: what the command line, the config file, the environment, the
 // help and the reference page know about an option, they know from here.
 
+import { corsOptions } from './cors-options.ts';
 import { ENGINE_DEFAULTS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
 import { OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
@@ -41,6 +42,7 @@ export const SERVE_OPTIONS = new OptionTable({
     defaultText: 'none: everybody may use the server',
     env: 'SVC_API_KEY',
   }),
+  ...corsOptions('Server'),
   servedModelName: option<readonly string[]>(list('<name...>'), [], {
     group: 'Server',
     help: 'names under which clients ask for the model; the first one is in the answers',

@@ -3,6 +3,7 @@
 import { isIP } from 'node:net';
 import { ConfigError } from '../errors.ts';
 import type { LogLevel } from '../observability/log.ts';
+import { type CorsConfig, corsConfig, corsOptions } from './cors-options.ts';
 import { checkKvTransferSecret } from './kv-transfer-config.ts';
 import { checkedOptions, type OptionSource } from './merge.ts';
 import { choice, integer, list, seconds, size, text } from './option-kinds.ts';
@@ -41,6 +42,7 @@ export const PROXY_OPTIONS = new OptionTable({
     defaultText: 'none: everybody may use the proxy',
     env: 'SVC_API_KEY',
   }),
+  ...corsOptions('Clients'),
   requestTimeout: option(seconds(), 0, {
     group: 'Clients',
     help: 'how long a request may take before it is ended with an error (504); 0 is no limit',
@@ -85,6 +87,7 @@ export interface ProxyConfig {
   readonly port: number;
   /** Empty lets everybody in. */
   readonly apiKeys: readonly string[];
+  readonly cors: CorsConfig;
   /** 0 is no limit. */
   readonly requestTimeoutSeconds: number;
   readonly shutdownTimeoutSeconds: number;
@@ -115,6 +118,7 @@ export function proxyConfig(...sources: readonly OptionSource<string>[]): ProxyC
     host: values.host,
     port: values.port,
     apiKeys: values.apiKey,
+    cors: corsConfig(values),
     requestTimeoutSeconds: values.requestTimeout,
     shutdownTimeoutSeconds: values.shutdownTimeout,
     maxInFlight: values.maxInFlight,

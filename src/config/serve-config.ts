@@ -1,6 +1,7 @@
 // What `svc serve` needs to know to start: plain data, made by merge.ts from flags, environment and config file.
 
 import type { LogLevel } from '../observability/log.ts';
+import type { CorsConfig } from './cors-options.ts';
 import type { EngineConfig } from './engine-config.ts';
 
 export interface HttpConfig {
@@ -10,6 +11,7 @@ export interface HttpConfig {
   readonly port: number;
   /** Empty lets everybody in. */
   readonly apiKeys: readonly string[];
+  readonly cors: CorsConfig;
   /** The first one is in the answers; empty is the model as given. */
   readonly servedModelNames: readonly string[];
   readonly logRequests: boolean;

@@ -67,8 +67,9 @@ export class EngineCore {
     const numBlocks = chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen);
     const isShared = config.kvTransfer !== null;
     const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
+    const fingerprint = modelFingerprint(modelPath);
     const kvGeometry: KvGeometry = {
-      model: isShared ? modelFingerprint(modelPath) : '',
+      model: fingerprint,
       kernels: ops.kernels,
       dtype: model.dtype,
       blockSize,
@@ -81,6 +82,8 @@ export class EngineCore {
       architecture: model.config.architecture,
       dtype: model.dtype,
       backend: ops.backend,
+      kernels: ops.kernels,
+      modelFingerprint: fingerprint,
       compute: ops.description,
       backendReason: reason,
       weightBytes: model.weightBytes,

@@ -13,6 +13,10 @@ export interface EngineInfo {
   readonly architecture: string;
   readonly dtype: string;
   readonly backend: string;
+  /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
+  readonly kernels: string;
+  /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
+  readonly modelFingerprint: string;
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */
   readonly compute: string;
   /** Why this backend serves. */

@@ -5,6 +5,7 @@ import type { Logprobs } from '../ops/ops.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import type { DecodeStream, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { wholeCharacters } from '../util/whole-characters.ts';
 import { describeLogprobs, type PositionLogprobs } from './token-logprobs.ts';
 
 export type FinishReason = 'stop' | 'length';
@@ -43,7 +44,7 @@ export class OutputProcessor {
   readonly #params: SamplingParams;
   /** Null where no text is made: token ids out. */
   readonly #decoder: DecodeStream | null;
-  /** Characters that may be the beginning of a stop string. */
+  /** UTF-16 units that may be the beginning of a stop string; one more where they begin within a character. */
   readonly #numHeldBack: number;
   readonly #tokenizer: Tokenizer | null;
   #heldBack = '';
@@ -97,9 +98,9 @@ export class OutputProcessor {
     if (first !== null) {
       return { text: text.slice(0, isIncluded ? first.end : first.start), stop: first.stop };
     }
-    const numReady = isLast ? text.length : Math.max(0, text.length - this.#numHeldBack);
-    this.#heldBack = text.slice(numReady);
-    return { text: text.slice(0, numReady), stop: null };
+    const ready = isLast ? text : wholeCharacters(text, text.length - this.#numHeldBack);
+    this.#heldBack = text.slice(ready.length);
+    return { text: ready, stop: null };
   }
 
   #delta(

@@ -2,7 +2,7 @@
 // shape for every error.
 
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import {
   type FastifyBaseLogger,
@@ -12,6 +12,7 @@ import {
   type FastifyRequest,
   fastify,
 } from 'fastify';
+import { CORS_DEFAULTS, type CorsConfig } from '../config/cors-options.ts';
 import {
   MalformedRequestError,
   MethodNotAllowedError,
@@ -20,22 +21,32 @@ import {
 } from '../errors.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
+import { useCors } from './cors.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
+import { allowHalfClosed, askForAnswer, whileHalfClosed } from './half-closed.ts';
 import { parseJsonBody } from './json-body.ts';
 
 /** 8 MB. */
 export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
-/** A client that has not sent its whole request by then is stuck. */
-const REQUEST_TIMEOUT_MS = 300_000;
+const RECEIVE_TIMEOUT_MS = 300_000;
+const HEADERS_TIMEOUT_MS = 60_000;
+/** Requests may take so much longer than they may. */
+const RECEIVE_SLACK_MS = 5000;
+/** Time that a client has to read why its connection ends. */
+const LINGER_MS = 2000;
 const KEEP_ALIVE_TIMEOUT_MS = 72_000;
 /** What an X-Request-Id may be: it goes into ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
 export interface HttpAppOptions {
-  /** Any of these opens /v1*; none leaves it open to everybody. */
+  /** Any of these opens what is guarded; none leaves all of it open to everybody. */
   readonly apiKeys?: readonly string[] | undefined;
+  /** Pages that may call; without it all may. */
+  readonly cors?: CorsConfig | undefined;
   /** Bytes a request body may have. */
   readonly bodyLimit?: number | undefined;
+  /** A client that has not sent its whole request by then is stuck: 408. */
+  readonly receiveTimeoutMs?: number | undefined;
   /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
   readonly keepsBodyBytes?: boolean | undefined;
   /** Gets one line a request and every internal error; nothing is logged without it. */
@@ -44,10 +55,14 @@ export interface HttpAppOptions {
 
 /** An application without routes; add them, then `listen`. */
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
-  const bodyLimit = options.bodyLimit ?? DEFAULT_BODY_LIMIT;
+  const { bodyLimit = DEFAULT_BODY_LIMIT, receiveTimeoutMs = RECEIVE_TIMEOUT_MS } = options;
   const app: FastifyInstance = fastify({
     bodyLimit,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout: receiveTimeoutMs,
+    http: {
+      headersTimeout: Math.min(HEADERS_TIMEOUT_MS, receiveTimeoutMs),
+      connectionsCheckingInterval: Math.min(RECEIVE_SLACK_MS, receiveTimeoutMs),
+    },
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     // What comes in while the server drains is answered by the server's own words.
     return503OnClosing: false,
@@ -59,12 +74,17 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
+  allowHalfClosed(app.server);
+  app.addHook('onRequest', async (_request, { raw }) => whileHalfClosed(raw, () => askForAnswer(raw)));
   useJsonBodies(app, options.keepsBodyBytes ?? false);
+  useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);
-  app.addHook('onRequest', async (request, reply) => {
-    reply.header('x-request-id', request.id);
-    const { method, url, headers } = request;
-    keys.check({ method, url, route: request.routeOptions.url, authorization: headers.authorization });
+  // Behind the plugin's own hook, so that a browser may show its page what a 401 says.
+  app.after(() => {
+    app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
+      reply.header('x-request-id', id);
+      keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
+    });
   });
   answerUnknownPaths(app);
   return app;
@@ -98,6 +118,8 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
 function answerUnknownPaths(app: FastifyInstance): void {
   const methods = new Map<string, string[]>();
   app.addHook('onRoute', (route) => {
+    // Preflights may go anywhere.
+    if (route.method === 'OPTIONS') return;
     methods.set(route.url, [...(methods.get(route.url) ?? []), ...[route.method].flat()]);
   });
   app.setNotFoundHandler(async (request, reply) => {
@@ -140,16 +162,26 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
 
 /** Bytes that are no HTTP request, or none that ends in time. */
 function refuseBytes(error: Error & { code?: string }, socket: Socket): void {
-  const isAnswering = Reflect.get(socket, '_httpMessage') != null;
-  if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) {
+  if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
     socket.destroy();
-    return;
-  }
-  if (error.code === 'HPE_HEADER_OVERFLOW') {
-    socket.end(rawErrorResponse(431, 'The headers of the request are too large'));
+  } else if (error.code === 'HPE_HEADER_OVERFLOW') {
+    endWith(socket, rawErrorResponse(431, 'The headers of the request are too large'));
   } else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
-    socket.end(rawErrorResponse(408, 'The request was not complete in time'));
+    endWith(socket, rawErrorResponse(408, 'The request was not complete in time'));
   } else {
-    socket.end(rawErrorResponse(400, 'This is not a valid HTTP request'));
+    endWith(socket, rawErrorResponse(400, 'This is not a valid HTTP request'));
   }
+}
+
+/** Node keeps an answer ready for each request from its headers on: what is refused is often the rest of that request. */
+function isAnswering(socket: Socket): boolean {
+  const answer: unknown = Reflect.get(socket, '_httpMessage');
+  return answer instanceof ServerResponse && (answer.headersSent || answer.req.complete);
+}
+
+/** Closing at once would reset the connection while the client still writes: the answer would be lost. */
+function endWith(socket: Socket, response: string): void {
+  socket.end(response);
+  const closing = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(closing));
 }

@@ -4,14 +4,12 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
 
-/** Everything below these needs a key; health checks and metrics stay open. */
-const GUARDED_PREFIXES = ['/v1', '/reset_prefix_cache', '/kv_transfer'];
+/** What machines ask needs no key; every other path does, whether there is something at it or not. */
+const OPEN_ROUTES = new Set(['/health', '/ping', '/load', '/metrics', '/version']);
 const SCHEME = /^bearer /i;
 
 export interface Caller {
   readonly method: string;
-  /** As it came, query included. */
-  readonly url: string;
   /** Pattern of the route that will answer, undefined where none will: a path in disguise has the same route. */
   readonly route: string | undefined;
   readonly authorization: string | undefined;
@@ -29,7 +27,7 @@ export class ApiKeys {
   /** @throws UnauthorizedError unless the caller shows one of the keys or needs none. */
   check(caller: Caller): void {
     if (this.#hashes.length === 0 || caller.method === 'OPTIONS') return;
-    if (!isGuarded(caller.url) && !isGuarded(caller.route ?? '')) return;
+    if (caller.route !== undefined && OPEN_ROUTES.has(caller.route)) return;
     if (caller.authorization === undefined) {
       throw new UnauthorizedError('No API key was given: send it in the header Authorization: Bearer <key>');
     }
@@ -45,10 +43,6 @@ export class ApiKeys {
     const hash = sha256(key);
     return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
   }
-}
-
-function isGuarded(path: string): boolean {
-  return GUARDED_PREFIXES.some((prefix) => path.startsWith(prefix));
 }
 
 function sha256(text: string): Buffer {

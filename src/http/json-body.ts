@@ -43,12 +43,19 @@ function parse(text: string): unknown {
     const before = text.slice(0, offset);
     const line = before.split('\n').length;
     const column = offset - before.lastIndexOf('\n');
-    const what = offset === text.length ? 'it ends too early' : `unexpected ${JSON.stringify(text[offset])}`;
+    const what =
+      offset === text.length
+        ? 'it ends too early'
+        : `unexpected ${JSON.stringify(characterAt(text, offset))}`;
     throw new MalformedRequestError(
       `The body is not valid JSON: ${what} at position ${offset} (line ${line}, column ${column})`,
       { cause },
     );
   }
+}
+
+function characterAt(text: string, offset: number): string {
+  return String.fromCodePoint(text.codePointAt(offset)!);
 }
 
 /** Runs over the bytes before anything is built from them; texts are skipped at the speed of indexOf. */

@@ -3,9 +3,12 @@
 
 import type { FastifyReply } from 'fastify';
 import { errorBody, toSvcError } from './errors.ts';
+import { whileHalfClosed } from './half-closed.ts';
 
 /** Silence after which proxies and clients begin to doubt the connection. */
 const KEEP_ALIVE_MS = 15_000;
+/** A comment, which every reader skips. */
+export const WAITING = ': waiting\n\n';
 /** A reader that takes nothing for this long is taken for gone. */
 export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
@@ -39,6 +42,7 @@ export class SseStream {
     this.#response.flushHeaders();
     this.#keepAlive = setInterval(() => this.#breakSilence(), KEEP_ALIVE_MS).unref();
     this.#response.once('close', () => clearInterval(this.#keepAlive));
+    whileHalfClosed(this.#response, () => this.#comment());
   }
 
   /** `frames` are whole events, each ended by a blank line. False: wait for `drained` before the next ones. */
@@ -90,8 +94,12 @@ export class SseStream {
   }
 
   #breakSilence(): void {
-    if (!this.#hasWritten && this.#isOpen()) this.#response.write(': waiting\n\n');
+    if (!this.#hasWritten) this.#comment();
     this.#hasWritten = false;
+  }
+
+  #comment(): void {
+    if (this.#isOpen()) this.#response.write(WAITING);
   }
 
   #cutOffLater(): NodeJS.Timeout {

@@ -8,6 +8,7 @@ import { InvalidRequestError } from '../errors.ts';
 import { modelFolder } from '../models/model-folder.ts';
 import { type BeamSearchInput, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import {
+  checkSamplesDiffer,
   resolveSamplingParams,
   SAMPLING_FIELD_NAMES,
   type SamplingInput,
@@ -209,7 +210,9 @@ function resolveAll(input: SamplingParamsInput, count: number, engine: Inference
     checkFields(given);
     // A max_tokens of null asks for all that fits; only one left out gets the default.
     const defaults = given.max_tokens === null ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
-    return resolveSamplingParams(given, defaults);
+    const params = resolveSamplingParams(given, defaults);
+    checkSamplesDiffer(params);
+    return params;
   });
 }
 

@@ -1,5 +1,5 @@
-// Names a model by what it computes, so that instances that exchange KV blocks can tell that theirs are the same. The
-// engine core calls it once at start.
+// Names a model by what it computes, so that instances that exchange KV blocks can tell that theirs are the same, and
+// clients that answers come from the same model. The engine core calls it once at start.
 
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';

@@ -19,7 +19,7 @@ export interface OpenTransfer {
 }
 
 export interface CallOptions {
-  /** The id of the answer where no pair of instances gives it one. */
+  /** What the client sees: the id of the answer. */
   readonly id: string;
   /** What instances are shown. */
   readonly authorization: string | undefined;

@@ -4,6 +4,8 @@
 import type { FastifyReply } from 'fastify';
 import type { SvcError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/errors.ts';
+import { whileHalfClosed } from '../http/half-closed.ts';
+import { WAITING } from '../http/sse.ts';
 import type { LegHead } from './leg.ts';
 
 /** They belong to one connection, not to the answer. */
@@ -18,23 +20,21 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
+type Headers = Record<string, string | string[]>;
+
 export class ClientReply {
   readonly #response: FastifyReply['raw'];
-  readonly #id: string;
-  readonly #isOwnId: boolean;
+  /** Headers of every answer, whoever gives it. */
+  readonly #own: Headers;
   readonly #slowMs: number;
   #hasBegun = false;
   #catchingUp: NodeJS.Timeout | null = null;
 
-  /**
-   * @param id of the request, where no instance gives it one
-   * @param isOwnId the client knows its request by it: no other one will do
-   */
-  constructor(reply: FastifyReply, id: string, isOwnId: boolean, slowMs: number) {
-    reply.hijack();
+  /** @param id by which the client knows its request */
+  constructor(reply: FastifyReply, id: string, slowMs: number) {
+    reply.header('x-request-id', id).hijack();
     this.#response = reply.raw;
-    this.#id = id;
-    this.#isOwnId = isOwnId;
+    this.#own = texts(reply.getHeaders());
     this.#slowMs = slowMs;
   }
 
@@ -63,11 +63,17 @@ export class ClientReply {
     else response.once('close', close);
   }
 
-  begin({ status, headers }: LegHead): void {
+  /** @param hasWholeEvents nothing that is written ends within an event: comments may come in between */
+  begin({ status, headers }: LegHead, hasWholeEvents: boolean): void {
     this.#hasBegun = true;
     this.#response.socket?.setNoDelay(true);
-    this.#response.writeHead(status, this.#passedOn(headers));
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
     this.#response.flushHeaders();
+    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#comment());
+  }
+
+  #comment(): void {
+    if (!this.#response.writableEnded) this.#response.write(WAITING);
   }
 
   /** False: the client is behind; `onceCaughtUp` tells when it is not. */
@@ -92,7 +98,8 @@ export class ClientReply {
   /** A whole answer. */
   send({ status, headers }: LegHead, body: Buffer): void {
     this.#hasBegun = true;
-    this.#response.writeHead(status, { ...this.#passedOn(headers), 'content-length': body.length });
+    const length = { 'content-length': body.length };
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
     this.#response.end(body);
   }
 
@@ -105,17 +112,21 @@ export class ClientReply {
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };
-    const headers = { ...errorHeaders(error), ...type, 'x-request-id': this.#id };
-    this.send({ status: error.status, headers }, Buffer.from(body));
+    this.send({ status: error.status, headers: { ...errorHeaders(error), ...type } }, Buffer.from(body));
   }
+}
 
-  #passedOn(headers: LegHead['headers']): Record<string, string | string[]> {
-    const passed: Record<string, string | string[]> = {};
-    for (const [name, value] of Object.entries(headers)) {
-      if (value === undefined || HOP_BY_HOP.has(name)) continue;
-      passed[name] = typeof value === 'string' ? value : [...value];
-    }
-    if (this.#isOwnId) passed['x-request-id'] = this.#id;
-    return passed;
+/** Whether a page may read the answer is the proxy's to say, whatever the instance says. */
+function passedOn(headers: LegHead['headers']): Headers {
+  const isPassedOn = ([name]: [string, unknown]): boolean =>
+    !HOP_BY_HOP.has(name) && !name.startsWith('access-control-');
+  return Object.fromEntries(Object.entries(texts(headers)).filter(isPassedOn));
+}
+
+function texts(headers: Readonly<Record<string, number | string | readonly string[] | undefined>>): Headers {
+  const written: Headers = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) written[name] = typeof value === 'object' ? [...value] : String(value);
   }
+  return written;
 }

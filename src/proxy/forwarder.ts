@@ -160,7 +160,7 @@ export class Forwarder {
   /** Relays the stream, over as many instances as it takes. */
   async #stream(call: Call, first: Leg, head: LegHead, id: string): Promise<void> {
     const { client, journal } = call;
-    client.begin(head);
+    client.begin(head, first.instance.isOurs);
     const onBytes = (): void => this.#noteFirstByte(call);
     for (let leg = first; ; leg = await this.#resume(call, leg, id)) {
       try {
@@ -213,7 +213,11 @@ export class Forwarder {
   #ask(call: Call, instance: Instance, role: 'prefill' | 'decode', body: Buffer, id: string): Leg {
     call.throwIfStopped();
     const { path, isStream } = call.job;
-    const headers: Record<string, string> = { 'content-type': 'application/json', 'x-request-id': id };
+    const headers: Record<string, string> = {
+      'content-type': 'application/json',
+      'x-request-id': id,
+      'x-svc-answer-id': call.id,
+    };
     if (call.authorization !== undefined) headers.authorization = call.authorization;
     if (role === 'decode' && isStream) headers['x-svc-journal'] = '1';
     this.#parts.metrics.asked(instance, role);

@@ -156,12 +156,13 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
 }
 
 function makeApp(
-  { apiKeys, logLevel }: ProxyConfig,
+  { apiKeys, cors, logLevel }: ProxyConfig,
   context: ProxyContext,
   logger: Logger | undefined,
 ): FastifyInstance {
   const app = createHttpApp({
     apiKeys,
+    cors,
     bodyLimit: BODY_LIMIT,
     keepsBodyBytes: true,
     // A line for each request would cost as much as the request.

@@ -7,7 +7,9 @@ import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 const MAX_N = 16384;
 
 const text = z.string();
-const nonEmptyText = text.min(1, 'must not contain empty strings');
+const nonEmptyText = text
+  .min(1, 'must not contain empty strings')
+  .refine((value) => !/\p{Surrogate}/u.test(value), 'must not contain half characters (lone surrogates)');
 const tokenIds = z.array(z.int().nonnegative());
 const penalty = z.number().min(-2).max(2);
 const numLogprobs = z.int().min(-1);
@@ -189,13 +191,7 @@ function output(given: Given) {
 
 /** Fields that are right alone and wrong together. */
 function checkTogether(params: SamplingParams): void {
-  const { n, temperature, min_tokens, max_tokens, stop, detokenize } = params;
-  if (temperature === 0 && n > 1) {
-    throw new InvalidRequestError(
-      `n must be 1 with greedy sampling (temperature 0), got ${n}: all samples would be equal`,
-      { param: 'n' },
-    );
-  }
+  const { min_tokens, max_tokens, stop, detokenize } = params;
   if (max_tokens !== null && min_tokens > max_tokens) {
     throw new InvalidRequestError(
       `min_tokens must be at most max_tokens (${max_tokens}), got ${min_tokens}`,
@@ -210,6 +206,18 @@ function checkTogether(params: SamplingParams): void {
       { param: 'stop' },
     );
   }
+}
+
+/**
+ * For callers whom equal samples would surprise; a chat may ask for them.
+ * @throws InvalidRequestError where the samples of a prompt would all be equal.
+ */
+export function checkSamplesDiffer({ n, temperature }: SamplingParams): void {
+  if (temperature > 0 || n === 1) return;
+  throw new InvalidRequestError(
+    `n must be 1 with greedy sampling (temperature 0), got ${n}: all samples would be equal`,
+    { param: 'n' },
+  );
 }
 
 /** @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter. */

@@ -20,21 +20,18 @@ export interface AnswerHead {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
+  /** Names what determines the bytes of answers: where it is the same, the same request and seed give the same. */
+  readonly system_fingerprint: string;
 }
 
 /** `data: {"id":…,"choices":`: made once a stream, so that a token costs one small JSON text. */
-export function chunkHead(object: string, { id, created, model }: AnswerHead): string {
-  const fields = JSON.stringify({ id, object, created, model });
+export function chunkHead(object: string, { id, created, model, system_fingerprint }: AnswerHead): string {
+  const fields = JSON.stringify({ id, object, created, model, system_fingerprint });
   return `data: ${fields.slice(0, -1)},"choices":`;
-}
-
-/** Chunks name only what they set. */
-export function usageJson({ prompt_tokens_details: details, ...counts }: Usage): string {
-  return JSON.stringify(details === null ? counts : { ...counts, prompt_tokens_details: details });
 }
 
 /** With include_usage every chunk has the field: null until the usage is known. */
 export function usageField(usage: Usage | null, { includeUsage }: Generation): string {
-  if (usage !== null) return `,"usage":${usageJson(usage)}`;
+  if (usage !== null) return `,"usage":${JSON.stringify(usage)}`;
   return includeUsage ? ',"usage":null' : '';
 }

@@ -2,7 +2,7 @@
 
 import type { OutputDelta } from '../engine/inference-engine.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { type AnswerFormat, type AnswerHead, chunkHead, usageField, usageJson } from './answer-format.ts';
+import { type AnswerFormat, type AnswerHead, chunkHead, usageField } from './answer-format.ts';
 import { CompletionLogprobsWriter, joinLogprobs } from './completion-logprobs.ts';
 import type { Generation } from './generation.ts';
 import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from './protocol/completion.ts';
@@ -39,7 +39,7 @@ export class CompletionFormat implements AnswerFormat {
   }
 
   usageEvent(usage: Usage): string {
-    return `${this.#chunkHead}[],"usage":${usageJson(usage)}}\n\n`;
+    return `${this.#chunkHead}[],"usage":${JSON.stringify(usage)}}\n\n`;
   }
 
   body(samples: readonly Sample[], usage: Usage): CompletionResponse {
@@ -50,7 +50,7 @@ export class CompletionFormat implements AnswerFormat {
       model: this.#head.model,
       choices: samples.map((sample, index) => this.#choice(sample, index)),
       service_tier: null,
-      system_fingerprint: null,
+      system_fingerprint: this.#head.system_fingerprint,
       usage,
       kv_transfer_params: null,
     };

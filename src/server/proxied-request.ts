@@ -1,13 +1,16 @@
-// What a proxy adds to a request: the id that two instances share, a journal of the stream, and the beginning of a stream
-// that another instance could not end. The generation routes read it.
+// What a proxy adds to a request: the id that two instances share, the one that the client sees, a journal of the stream,
+// and the beginning of a stream that another instance could not end. The generation routes read it.
 
 import type { FastifyRequest } from 'fastify';
 import type { GenerationRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
+import { REQUEST_ID } from '../http/app.ts';
 import type { StreamResume } from './protocol/stream-resume.ts';
 
 /** Asks for a comment in front of each event: `: <choice> <token ids>`. */
 const JOURNAL_HEADER = 'x-svc-journal';
+/** What the client is to see in place of X-Request-Id, which may carry the addresses of two instances. */
+const ANSWER_ID_HEADER = 'x-svc-answer-id';
 
 export interface ProxiedRequest {
   readonly keepsJournal: boolean;
@@ -37,6 +40,12 @@ export function readProxied(
   // What the stream has had so far is computed here, beside its prompt.
   const transferId = resume === null && given === request.id ? given : null;
   return { keepsJournal, resume, transferId };
+}
+
+/** The id of the answer as its proxy wants it; null where no proxy has said. */
+export function proxiedAnswerId({ headers }: FastifyRequest): string | null {
+  const given = headers[ANSWER_ID_HEADER];
+  return typeof given === 'string' && REQUEST_ID.test(given) ? given : null;
 }
 
 /** Fields of the engine's request for prompt number `promptIndex`, of which `n` samples are made. */

@@ -183,7 +183,9 @@ export class LightInstance {
     });
     const trouble = this.troubles.shift() ?? { at: NEVER, does: 'stall' };
     if (trouble.at === 'request') return this.#befall(trouble, response);
-    const requestId = String(headers['x-request-id'] ?? 'none');
+    const requestId = String(headers['x-svc-answer-id'] ?? headers['x-request-id'] ?? 'none');
+    // Instances say under which id they have answered.
+    response.setHeader('x-request-id', String(headers['x-request-id']));
     const answer = new LightAnswer(parsed.data, {
       isChat: path.includes('chat'),
       requestId,

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { InvalidRequestError, LLM, type SamplingInput } from '../../src/index.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
+import { TINY_EOS_ID, TINY_VOCAB_SIZE, tinyTokenizer } from '../fixtures/tiny-tokenizer.ts';
+import { EMOJI, EMOJI_IDS, EMOJI_TOKENS, hasHalfCharacter } from '../helpers/emoji.ts';
 
 let folder: string;
 let llm: LLM;
@@ -213,5 +214,37 @@ describe('the defaults of generation_config.json', () => {
     expect(asked!.outputs[0]!.token_ids).toHaveLength(5);
     expect(asked!.outputs[0]!.finish_reason).toBe('length');
     await other.close();
+  });
+});
+
+describe('texts of characters beyond U+FFFF', () => {
+  it('come out whole, whatever stop strings end them', async () => {
+    const emojiFolder = mkdtempSync(join(os.tmpdir(), 'svc-emoji-'));
+    writeTinyModel(emojiFolder, { seed: 3, tokenizer: tinyTokenizer(EMOJI_TOKENS) });
+    const emojiLlm = new LLM({ model: emojiFolder, maxNumSeqs: 8 });
+    try {
+      const stops = [...EMOJI, ...EMOJI_TOKENS.slice(0, 12)].map((stop, index) => [
+        stop,
+        'x'.repeat(index + 1),
+      ]);
+      const params = stops.map((stop, seed) => ({
+        stop,
+        seed,
+        max_tokens: 12,
+        ignore_eos: true,
+        allowed_token_ids: [...EMOJI_IDS],
+      }));
+      const outputs = await emojiLlm.generate(new Array(stops.length).fill(PROMPT), params);
+      const texts = outputs.map(({ outputs: [first] }) => first!.text);
+      expect(texts.some((text) => text.length > 10)).toBe(true);
+      expect(texts.filter(hasHalfCharacter)).toEqual([]);
+    } finally {
+      await emojiLlm.close();
+      rmSync(emojiFolder, { recursive: true });
+    }
+  });
+
+  it.each(['stop', 'bad_words'])('cannot be asked for by halves in %s', async (field) => {
+    await expect(complete({ [field]: ['\ude00'] })).rejects.toThrow(`${field}: `);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { parseRequestId } from '../../src/kv-transfer/request-id.ts';
+import { makeRequestId, parseRequestId } from '../../src/kv-transfer/request-id.ts';
 import { expectedTokens, textOf } from '../helpers/light-answers.ts';
-import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
+import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
@@ -20,7 +20,7 @@ describe('a request', () => {
     const id = String(d?.requests[0]?.headers['x-request-id']);
     expect(p?.requests[0]?.headers['x-request-id']).toBe(id);
     expect(parseRequestId(id)).toMatchObject({ prefill: p?.zmqAddress, decode: d?.zmqAddress });
-    expect(answer.id).toBe(`cmpl-${id}`);
+    expect(answer.id).toMatch(/^cmpl-[0-9a-f]{32}$/);
   });
 
   it('for a chat reaches P without what only matters for the answer', async () => {
@@ -62,7 +62,7 @@ describe('a request', () => {
     expect(text).not.toContain(': 0');
     const direct = await fetch(`http://${d?.httpAddress}/v1/completions`, {
       method: 'POST',
-      headers: { 'x-request-id': String(d?.requests[0]?.headers['x-request-id']) },
+      headers: { 'x-request-id': String(d?.requests[0]?.headers['x-svc-answer-id']) },
       body: JSON.stringify(body),
     });
     expect(text).toBe(await direct.text());
@@ -130,14 +130,51 @@ describe('a request', () => {
     expect([p?.requests.length, d?.requests.length]).toEqual([2, 2]);
   });
 
-  it('keeps the id that the client gave it', async () => {
+  it('is answered under the id that the client gave it, in body, chunks and header', async () => {
     const proxy = await TestProxy.start();
     await proxy.join('PD');
-    const answered = await proxy.post('/v1/completions', BODY, { 'x-request-id': 'my-id' });
-    expect(answered.headers.get('x-request-id')).toBe('my-id');
-    expect(answered.headers.get('x-light-instance')).toMatch(/^\d+$/);
+    const header = { 'x-request-id': 'my-id' };
+    const named = { ...BODY, request_id: 'body-id' };
+    for (const [body, headers, id] of [
+      [named, header, 'my-id'],
+      [named, {}, 'body-id'],
+      [{ ...named, stream: true }, header, 'my-id'],
+      [{ ...named, stream: true }, {}, 'body-id'],
+    ] as const) {
+      const answered = await proxy.post('/v1/completions', body, headers);
+      expect(answered.headers.get('x-request-id')).toBe(id);
+      expect(answered.headers.get('x-light-instance')).toMatch(/^\d+$/);
+      expect(idsOf(await answered.text())).toEqual([`cmpl-${id}`]);
+    }
+  });
+
+  it('is answered under one random id that names no instance, where the client gave none', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    // An id that names instances would send D to a P of the client's choice.
+    const foreign = makeRequestId('127.0.0.1:1', '127.0.0.1:2');
+    for (const headers of [{}, { 'x-request-id': foreign }]) {
+      for (const stream of [false, true]) {
+        const chat = { ...BODY, messages: [{ role: 'user', content: 'Hi' }], stream };
+        const answered = await proxy.post('/v1/chat/completions', chat, headers);
+        const id = answered.headers.get('x-request-id');
+        expect(id).toMatch(/^[0-9a-f]{32}$/);
+        expect(idsOf(await answered.text())).toEqual([`chatcmpl-${id}`]);
+      }
+    }
+    p?.die();
+    await eventually(async () =>
+      (await proxy.instances()).every(({ type, state }) => type === 'D' || state !== 'ready'),
+    );
+    await proxy.post('/v1/completions', BODY, { 'x-request-id': foreign });
+    expect(d?.requests.at(-1)?.headers['x-request-id']).toMatch(/^[0-9a-f]{32}$/);
   });
 });
+
+/** The ids in an answer or its chunks. */
+function idsOf(text: string): (string | undefined)[] {
+  return [...new Set([...text.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id))];
+}
 
 describe('what D says is wrong', () => {
   it.each([400, 401, 404, 422])('%i passes through, status, headers and body', async (status) => {

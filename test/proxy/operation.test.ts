@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
@@ -54,6 +55,31 @@ describe('a client that hangs up', () => {
     await eventually(() => proxy.server.numInFlight === 0);
   });
 
+  it.each([false, true])('on its own side only gets its answer (stream: %s)', async (stream) => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { tokenMs: 400 });
+    const body = { ...BODY, max_tokens: 2, stream };
+    const client = new RawClient(proxy.server.port, rawPost('/v1/completions', body));
+    await eventually(() => d?.requests.length === 1);
+    client.shutDown();
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(200);
+    expect(client.answer.body).toContain(stream ? 'data: [DONE]' : '"usage"');
+    expect(client.received).toContain(stream ? ': waiting' : '100 Continue');
+    expect(d?.requests[0]?.wasAborted).toBe(false);
+  });
+
+  it.each([false, true])('altogether while nothing comes is noticed (stream: %s)', async (stream) => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: stream ? 'head' : 'request', does: 'stall' });
+    const client = new RawClient(proxy.server.port, rawPost('/v1/completions', { ...BODY, stream }));
+    await eventually(() => d?.requests.length === 1);
+    client.leave();
+    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await eventually(() => proxy.server.numInFlight === 0);
+  });
+
   it('or takes nothing for too long is cut off', async () => {
     const proxy = await TestProxy.start({ deadlines: { slowClient: 200 } });
     const [d] = await proxy.join('D');
@@ -83,6 +109,28 @@ describe('a proxy with keys', () => {
     await expect(stranger.completions.create(BODY)).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
     await expect(stranger.models.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
     expect(d?.requests).toHaveLength(1);
+  });
+
+  it('shows its instances to who has one only; the page asks for it', async () => {
+    const proxy = await TestProxy.start({ config: { apiKeys: ['of the client'] } });
+    await proxy.join('D');
+    for (const path of ['/instances', '/instances?a=b', '/%69nstances', '/v1/models', '/nowhere']) {
+      const answered = await fetch(proxy.url + path);
+      expect([answered.status, answered.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+      expect(await answered.json()).toMatchObject({ error: { type: 'AuthenticationError', code: 401 } });
+    }
+    for (const path of ['/', '/?a=b']) {
+      const page = await fetch(proxy.url + path);
+      expect([page.status, page.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+      expect(page.headers.get('content-type')).toContain('text/html');
+      expect(await page.text()).toContain('API key');
+    }
+    const headers = { authorization: 'Bearer of the client' };
+    expect((await fetch(proxy.url, { headers })).status).toBe(200);
+    expect((await fetch(`${proxy.url}/instances`, { headers })).status).toBe(200);
+    for (const path of ['/health', '/metrics', '/version']) {
+      expect((await fetch(proxy.url + path)).status).toBe(200);
+    }
   });
 
   it('hands on what the client shows where it has none of its own', async () => {
@@ -172,7 +220,7 @@ describe('a proxy', () => {
     const answered = await fetch(proxy.url);
     expect(answered.headers.get('content-type')).toContain('text/html');
     const page = await answered.text();
-    expect(page).toContain("fetch('instances')");
+    expect(page).toContain("fetch('instances'");
     expect(page).not.toMatch(/\b(src|href)=|@import|url\(/);
   });
 

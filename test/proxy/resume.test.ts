@@ -79,7 +79,7 @@ describe('a stream whose instance fails in the middle', () => {
     d1?.troubles.push({ at: 4, does: 'reset' });
     const { id, created } = await stream(proxy, BODY);
     expect(p?.requests).toHaveLength(1);
-    expect(id).toBe(`cmpl-${d1?.requests[0]?.headers['x-request-id']}`);
+    expect(id).toMatch(/^cmpl-[0-9a-f]{32}$/);
     expect(d2?.requests[0]?.headers['x-request-id']).toBe(d1?.requests[0]?.headers['x-request-id']);
     expect(d2?.requests[0]?.body.svc_resume).toEqual({
       created,

@@ -44,9 +44,11 @@ export function closeAllAfterEach(): void {
 export class TestProxy {
   readonly server: ProxyServer;
   readonly client: OpenAI;
+  readonly #apiKey: string;
 
   private constructor(server: ProxyServer, apiKey: string) {
     this.server = server;
+    this.#apiKey = apiKey;
     this.client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey, maxRetries: 0 });
   }
 
@@ -79,7 +81,8 @@ export class TestProxy {
   }
 
   async instances(): Promise<InstanceInfo[]> {
-    return InstanceList.parse(await (await fetch(`${this.url}/instances`)).json()).instances;
+    const headers = { authorization: `Bearer ${this.#apiKey}` };
+    return InstanceList.parse(await (await fetch(`${this.url}/instances`, { headers })).json()).instances;
   }
 
   async stateOf({ httpAddress }: { readonly httpAddress: string }): Promise<string> {

@@ -1,5 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bodyOf, errorOf, eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import {
+  bodyOf,
+  errorOf,
+  eventsOf,
+  FINGERPRINT,
+  MODEL,
+  startTestServer,
+  type TestServer,
+} from './test-server.ts';
 
 let svc: TestServer;
 beforeAll(async () => {
@@ -41,9 +49,8 @@ describe('POST /v1/chat/completions', () => {
             role: 'assistant',
             content: expect.any(String),
             refusal: null,
-            annotations: null,
+            annotations: [],
             audio: null,
-            function_call: null,
             tool_calls: [],
             reasoning: null,
           },
@@ -54,12 +61,18 @@ describe('POST /v1/chat/completions', () => {
         },
       ],
       service_tier: null,
-      system_fingerprint: null,
+      system_fingerprint: FINGERPRINT,
       usage: {
         prompt_tokens: expect.any(Number),
         total_tokens: expect.any(Number),
         completion_tokens: 10,
         prompt_tokens_details: { cached_tokens: 0 },
+        completion_tokens_details: {
+          reasoning_tokens: 0,
+          audio_tokens: 0,
+          accepted_prediction_tokens: 0,
+          rejected_prediction_tokens: 0,
+        },
       },
       prompt_logprobs: null,
       prompt_token_ids: null,
@@ -234,7 +247,6 @@ describe('POST /v1/chat/completions', () => {
     { length_penalty: 2 },
     { kv_transfer_params: { a: 1 } },
     { modalities: ['audio'] },
-    { store: true },
   ])('refuses %j, naming the field', async (body) => {
     const { status, message, param } = await refusal(body);
     expect(status).toBe(400);
@@ -252,12 +264,49 @@ describe('POST /v1/chat/completions', () => {
       logit_bias: {},
       response_format: { type: 'text' },
       modalities: ['text'],
-      store: false,
       tools: null,
       frequency_penalty: 0,
       user: 'me',
     });
     expect(response.status).toBe(200);
+  });
+
+  it.each([
+    { store: true },
+    { verbosity: 'low' },
+    { tool_choice: 'none', tools: [{ type: 'function', function: { name: 'add' } }] },
+    { messages: [MESSAGES[1], { role: 'assistant', content: null }, MESSAGES[1]] },
+    { messages: [MESSAGES[1], { role: 'assistant' }, MESSAGES[1]] },
+    { messages: [MESSAGES[1], { role: 'assistant', content: null, refusal: null, tool_calls: [] }] },
+  ])('accepts %j', async (body) => {
+    expect((await svc.post('/v1/chat/completions', { ...FIXED, ...body })).status).toBe(200);
+  });
+
+  it('leaves tools that must not be called out of the prompt, and an assistant that said nothing without words', async () => {
+    const tools = [{ type: 'function', function: { name: 'add' } }];
+    expect(await promptOf({ tool_choice: 'none', tools })).toBe(await promptOf({}));
+    const messages = [MESSAGES[1], { role: 'assistant', content: null }];
+    expect(await promptOf({ messages })).toBe('<s><|user|>Hello</s><|assistant|></s><|assistant|>');
+  });
+
+  it.each([
+    [{ role: 'assistant', content: null, tool_calls: [{ id: 'a' }] }, 'messages[0].tool_calls'],
+    [{ role: 'assistant', content: null, refusal: 'no' }, 'messages[0].refusal'],
+    [{ role: 'user', content: null }, 'messages[0].content'],
+  ])('refuses the message %j by name', async (message, name) => {
+    const error = await refusal({ messages: [message, MESSAGES[1]] });
+    expect(error).toMatchObject({ status: 400, message: expect.stringContaining(name) });
+  });
+
+  it('gives the same answer n times where nothing is drawn', async () => {
+    const body = { ...FIXED, temperature: 0, n: 3 };
+    const { choices } = await bodyOf(await svc.post('/v1/chat/completions', body));
+    const texts = choices.map(({ message }: { message: { content: string } }) => message.content);
+    expect(texts).toEqual(new Array(3).fill(texts[0]));
+    const stream = await svc.post('/v1/chat/completions', { ...body, stream: true });
+    expect(
+      new Set(eventsOf(await stream.text()).flatMap((data) => data.match(/"index":\d/g) ?? [])).size,
+    ).toBe(3);
   });
 });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { eventsOf, FINGERPRINT, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
 beforeAll(async () => {
@@ -41,12 +41,18 @@ describe('POST /v1/completions', () => {
         },
       ],
       service_tier: null,
-      system_fingerprint: null,
+      system_fingerprint: FINGERPRINT,
       usage: {
         prompt_tokens: 2,
         total_tokens: 14,
         completion_tokens: 12,
         prompt_tokens_details: { cached_tokens: 0 },
+        completion_tokens_details: {
+          reasoning_tokens: 0,
+          audio_tokens: 0,
+          accepted_prediction_tokens: 0,
+          rejected_prediction_tokens: 0,
+        },
       },
       kv_transfer_params: null,
     });
@@ -259,6 +265,17 @@ describe('POST /v1/completions', () => {
     expect(await named.json()).toMatchObject({ id: 'cmpl-from-header' });
     const unnamed = await svc.post('/v1/completions', body);
     expect(await unnamed.json()).toMatchObject({ id: 'cmpl-from-body' });
+  });
+
+  it('names its answers as a proxy wants them, whatever the id between instances is', async () => {
+    const between = `___prefill_addr_10.0.0.1:1___decode_addr_10.0.0.2:2_${'0'.repeat(32)}`;
+    const headers = { 'x-request-id': between, 'x-svc-answer-id': 'public' };
+    for (const stream of [false, true]) {
+      const body = { ...GREEDY, prompt: 'Hello', request_id: 'from-body', stream };
+      const text = await (await svc.post('/v1/completions', body, headers)).text();
+      const ids = new Set([...text.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id));
+      expect([...ids]).toEqual(['cmpl-public']);
+    }
   });
 
   it('answers two requests of the same id at once', async () => {

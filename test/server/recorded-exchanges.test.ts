@@ -8,13 +8,12 @@ import { sharedFixture } from '../helpers/fixtures.ts';
 import { bodyOf, errorOf, eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const RECORDED = sharedFixture('openai/recorded_openllmetry_openai.jsonl');
-/** What the recorded service says of its own moderation and of sound, and details of usage that clients take as optional. */
+/** What the recorded service says of its own moderation and of sound. */
 const NOT_OURS = new Set([
   'moderation',
   'obfuscation',
   'content_filter_results',
   'prompt_filter_results',
-  'completion_tokens_details',
   'audio_tokens',
 ]);
 

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
+import { expect } from 'vitest';
 import { z } from 'zod';
 import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
@@ -30,6 +31,8 @@ export interface TestServerOptions {
 }
 
 export const MODEL = 'tiny';
+/** Version, kernels, format and model. */
+export const FINGERPRINT: string = expect.stringMatching(/^svc-9\.9\.9-[\w-]+-\w+-[0-9a-f]{12}$/);
 
 export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
   const { engine, remove } = await startTinyEngine(options);

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { Dealer } from 'zeromq';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
+import { wholeCharacters } from '../../util/whole-characters.ts';
 import { formatAddress } from '../address.ts';
 import { curveClient, curveKeys } from '../curve.ts';
 import { encodeRegistration, type InstanceLoad, type RegistrationMessage } from '../discovery-message.ts';
@@ -109,7 +110,7 @@ function registrationOf(config: KvTransferConfig, model: string): RegistrationMe
     http_address: formatAddress({ ip, port: httpPort ?? 0 }),
     zmq_address: formatAddress({ ip, port }),
     epoch: randomBytes(8).toString('hex'),
-    model: model.slice(0, 512),
+    model: wholeCharacters(model, 512),
     role,
     send_type: sendType,
   };

@@ -1,9 +1,12 @@
 // POST /v1/completions and /v1/chat/completions: opens a call for each request and lets the proxy lead it through.
 
+import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { REQUEST_ID } from '../../http/app.ts';
+import { parseRequestId } from '../../kv-transfer/request-id.ts';
 import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
-import { readJob } from '../job.ts';
+import { type Job, readJob } from '../job.ts';
 import type { JobPath } from '../prompt.ts';
 import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
 
@@ -21,10 +24,10 @@ async function answer(
 ): Promise<void> {
   context.calls.checkRoom();
   const job = readJob(path, request.body);
-  const hasOwnId = request.headers['x-request-id'] === request.id;
-  const client = new ClientReply(reply, request.id, hasOwnId, context.deadlines.slowClient);
+  const id = answerId(request, job);
+  const client = new ClientReply(reply, id, context.deadlines.slowClient);
   const call = new Call(job, client, {
-    id: request.id,
+    id,
     authorization: authorizationFor(context, request),
     timeoutMs: context.requestTimeoutMs,
   });
@@ -35,4 +38,13 @@ async function answer(
     if (!isComplete) call.stop(new ClientGoneError('the client has closed the connection'));
   });
   await context.forwarder.answer(call);
+}
+
+/** The client's own id, in the header before the body, or a random one. Ids that name instances are for the proxy to make. */
+function answerId({ headers, id }: FastifyRequest, { body }: Job): string {
+  const isOwn = headers['x-request-id'] === id;
+  const given = isOwn ? id : body.request_id;
+  const isUsable = typeof given === 'string' && REQUEST_ID.test(given) && parseRequestId(given) === null;
+  if (isUsable) return given;
+  return isOwn ? randomUUID().replaceAll('-', '') : id;
 }

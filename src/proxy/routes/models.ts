@@ -20,7 +20,7 @@ export function modelsRoute(app: FastifyInstance, context: ProxyContext): void {
         const leg = new Leg(instance, { method: 'GET', path: '/v1/models', headers, body: null });
         const head = await leg.head;
         const body = await leg.whole();
-        new ClientReply(reply, request.id, false, context.deadlines.slowClient).send(head, body);
+        new ClientReply(reply, request.id, context.deadlines.slowClient).send(head, body);
         return;
       } catch (error) {
         if (!(error instanceof LegFailure)) throw error;

@@ -1,7 +1,9 @@
 // What people and machines ask about the proxy itself: /health, /metrics, /instances, /version and the page.
 
 import { readFileSync } from 'node:fs';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { UnauthorizedError } from '../../errors.ts';
+import { errorHeaders } from '../../http/errors.ts';
 import type { Instance } from '../instance.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
@@ -11,10 +13,14 @@ const PAGE_POLICY =
 
 export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
   const page = readFileSync(new URL('../page.html', import.meta.url), 'utf8');
-  app.get('/', async (_request, reply) => {
-    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY);
-    return page;
-  });
+  const sendPage = (reply: FastifyReply): FastifyReply =>
+    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY).send(page);
+  app.get('/', { errorHandler: askForKey }, async (_request, reply) => sendPage(reply));
+  // A browser shows no key by itself: the page, which knows nothing before it has one, asks for it.
+  function askForKey(error: Error, _request: FastifyRequest, reply: FastifyReply): void {
+    if (!(error instanceof UnauthorizedError)) throw error;
+    sendPage(reply.code(error.status).headers(errorHeaders(error)));
+  }
   app.get('/health', async (_request, reply) => {
     const canServe = context.calls.takesMore && context.router.canServe;
     const count = (type: 'P' | 'D'): number =>

@@ -1,7 +1,7 @@
 // The bytes of a chat completion's answer: one body, or a chunk an event. The chat route has one a request.
 
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { type AnswerFormat, type AnswerHead, chunkHead, usageField, usageJson } from '../answer-format.ts';
+import { type AnswerFormat, type AnswerHead, chunkHead, usageField } from '../answer-format.ts';
 import type { Generation } from '../generation.ts';
 import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import { promptLogprobs } from '../protocol/logprobs.ts';
@@ -36,7 +36,7 @@ export class ChatFormat implements AnswerFormat {
   }
 
   usageEvent(usage: Usage): string {
-    return `${this.#chunkHead}[],"usage":${usageJson(usage)}}\n\n`;
+    return `${this.#chunkHead}[],"usage":${JSON.stringify(usage)}}\n\n`;
   }
 
   body(samples: readonly Sample[], usage: Usage): ChatCompletionResponse {
@@ -49,7 +49,7 @@ export class ChatFormat implements AnswerFormat {
       model: this.#head.model,
       choices: samples.map((sample, index) => this.#choice(sample, index)),
       service_tier: null,
-      system_fingerprint: null,
+      system_fingerprint: this.#head.system_fingerprint,
       usage,
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
@@ -89,9 +89,8 @@ export class ChatFormat implements AnswerFormat {
         role: this.#role,
         content: sample.text,
         refusal: null,
-        annotations: null,
+        annotations: [],
         audio: null,
-        function_call: null,
         tool_calls: [],
         reasoning: null,
       },

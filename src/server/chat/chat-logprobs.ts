@@ -16,5 +16,6 @@ export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensId
       ...describe(position),
       top_logprobs: position.top.map(describe),
     })),
+    refusal: null,
   };
 }

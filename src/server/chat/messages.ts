@@ -4,6 +4,7 @@
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../../errors.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
 import type { RequestMessage } from '../protocol/chat-completion.ts';
+import { preview } from '../protocol/describe-issue.ts';
 
 /** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
 const UNAVAILABLE_FIELDS = [
@@ -45,9 +46,11 @@ function refuseUnavailable(message: RequestMessage, index: number): void {
 }
 
 /** Parts of text stand in lines of their own. */
-function textOf({ content }: RequestMessage, path: string): string {
+function textOf({ role, content }: RequestMessage, path: string): string {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
+    // An assistant may have said nothing: it called a tool or refused, which has been looked at.
+    if (role === 'assistant') return '';
     throw new MalformedRequestError(`${path} must be a string or an array of parts of type "text"`, {
       param: 'messages',
     });
@@ -58,7 +61,7 @@ function textOf({ content }: RequestMessage, path: string): string {
 function textOfPart(part: { readonly type: string; readonly text?: unknown }, path: string): string {
   if (part.type !== 'text') {
     throw new InvalidRequestError(
-      `${path} is of type "${part.type.slice(0, 40)}", and this model reads only text: send parts of type "text"`,
+      `${path} is of type ${preview(part.type)}, and this model reads only text: send parts of type "text"`,
       { param: 'messages' },
     );
   }

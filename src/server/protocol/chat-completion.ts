@@ -51,20 +51,25 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
   media_io_kwargs: [],
   audio: [],
   web_search_options: [],
-  verbosity: ['medium'],
-  store: [false],
 };
 
-/** Harmless on their own: without tools nothing is called, and a prediction only saves time. */
-export const ignoredChatFields: ReadonlySet<string> = new Set(['parallel_tool_calls', 'prediction']);
+/**
+ * Harmless on their own: without tools nothing is called, a prediction only saves time, nothing is ever stored, and models
+ * that know of verbosity are not served.
+ */
+export const ignoredChatFields: ReadonlySet<string> = new Set([
+  'parallel_tool_calls',
+  'prediction',
+  'store',
+  'verbosity',
+]);
 
 export interface ChatMessageBody {
   readonly role: string;
   readonly content: string;
   readonly refusal: null;
-  readonly annotations: null;
+  readonly annotations: readonly [];
   readonly audio: null;
-  readonly function_call: null;
   readonly tool_calls: readonly [];
   readonly reasoning: null;
 }
@@ -77,6 +82,8 @@ export interface ChatTokenLogprob {
 }
 
 export interface ChatLogprobs {
+  /** No answer is a refusal. */
+  readonly refusal: null;
   readonly content: readonly (ChatTokenLogprob & { readonly top_logprobs: readonly ChatTokenLogprob[] })[];
 }
 
@@ -97,7 +104,7 @@ export interface ChatCompletionResponse {
   readonly model: string;
   readonly choices: readonly ChatChoice[];
   readonly service_tier: null;
-  readonly system_fingerprint: null;
+  readonly system_fingerprint: string;
   readonly usage: Usage;
   readonly prompt_logprobs: PromptLogprobs | null;
   readonly prompt_token_ids: readonly number[] | null;

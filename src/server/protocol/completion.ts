@@ -54,7 +54,7 @@ export interface CompletionResponse {
   readonly model: string;
   readonly choices: readonly CompletionChoice[];
   readonly service_tier: null;
-  readonly system_fingerprint: null;
+  readonly system_fingerprint: string;
   readonly usage: Usage;
   readonly kv_transfer_params: null;
 }

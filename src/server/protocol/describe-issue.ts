@@ -1,6 +1,7 @@
 // Puts what zod found into words: the field's path, the rule, the value. `parseBody` calls it.
 
 import type { z } from 'zod';
+import { wholeCharacters } from '../../util/whole-characters.ts';
 
 type Issue = z.core.$ZodIssue;
 
@@ -32,8 +33,7 @@ export function preview(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length}`;
   if (typeof value === 'object' && value !== null) return 'an object';
   if (typeof value !== 'string') return String(value);
-  const text =
-    value.length > MAX_PREVIEW ? `${value.slice(0, MAX_PREVIEW).replace(/\p{Surrogate}$/u, '')}…` : value;
+  const text = value.length > MAX_PREVIEW ? `${wholeCharacters(value, MAX_PREVIEW)}…` : value;
   return JSON.stringify(text);
 }
 

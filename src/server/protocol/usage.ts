@@ -6,8 +6,18 @@ export interface Usage {
   readonly prompt_tokens: number;
   readonly total_tokens: number;
   readonly completion_tokens: number;
-  readonly prompt_tokens_details: { readonly cached_tokens: number } | null;
+  /** Left out where nothing is to be told of the prefix cache. */
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
+  readonly completion_tokens_details: typeof COMPLETION_TOKENS_DETAILS;
 }
+
+/** Kinds of tokens that this server's answers have none of. */
+const COMPLETION_TOKENS_DETAILS = {
+  reasoning_tokens: 0,
+  audio_tokens: 0,
+  accepted_prediction_tokens: 0,
+  rejected_prediction_tokens: 0,
+} as const;
 
 /**
  * Prompt tokens count once a prompt, whatever n is.
@@ -18,6 +28,7 @@ export function usageOf(promptTokens: number, completionTokens: number, cachedTo
     prompt_tokens: promptTokens,
     total_tokens: promptTokens + completionTokens,
     completion_tokens: completionTokens,
-    prompt_tokens_details: cachedTokens === null ? null : { cached_tokens: cachedTokens },
+    ...(cachedTokens !== null && { prompt_tokens_details: { cached_tokens: cachedTokens } }),
+    completion_tokens_details: COMPLETION_TOKENS_DETAILS,
   };
 }

@@ -45,7 +45,7 @@ async function readChat(
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<GenerationJob> {
-  const body = parseBody(chatCompletionSchema, request.body);
+  const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
   checkCommonFields(context, engine, body, TABLES);
   const template = templateOf(engine);
   const { params, beamSearch } = samplingOf(body, engine);
@@ -81,6 +81,11 @@ async function readChat(
   const head = answerHead(context, engine, request, body, 'chatcmpl');
   logRequest(context, request, head, generation);
   return { isStream: body.stream ?? false, generation, format: new ChatFormat(head, generation, role) };
+}
+
+/** Tools that must not be called ask for nothing. */
+function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
+  return body.tool_choice === 'none' ? { ...body, tools: null } : body;
 }
 
 function templateOf(engine: InferenceEngine): ChatTemplate {

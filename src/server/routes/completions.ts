@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
 import { CompletionFormat } from '../completion-format.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Echo, type Generation } from '../generation.ts';
@@ -88,7 +89,10 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampl
   const { logprobs } = body;
   // The echoed tokens have log-probabilities like the others.
   const prompt_logprobs = body.prompt_logprobs ?? (body.echo ? logprobs : null);
-  return readSampling(body, { max_tokens: Math.max(1, max_tokens), logprobs, prompt_logprobs }, engine);
+  const own = { max_tokens: Math.max(1, max_tokens), logprobs, prompt_logprobs };
+  const sampling = readSampling(body, own, engine);
+  checkSamplesDiffer(sampling.params);
+  return sampling;
 }
 
 /** The protocol's own default counts as asked for; one that the model brings is cut to what is left. */

@@ -11,6 +11,7 @@ import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
 import { type Generation, numSequences } from '../generation.ts';
 import { ClientGoneError } from '../in-flight.ts';
+import { proxiedAnswerId } from '../proxied-request.ts';
 import type { ServerContext } from '../server-context.ts';
 
 /** A request that has passed every check. */
@@ -101,7 +102,7 @@ export function reportFields(
   };
 }
 
-/** The answer's id is the one that the client chose, in the header before the body; else the one that the log has. */
+/** The answer's id is the one that a proxy or the client chose, in a header before the body; else the one that the log has. */
 export function answerHead(
   context: ServerContext,
   engine: InferenceEngine,
@@ -110,9 +111,14 @@ export function answerHead(
   prefix: string,
 ): AnswerHead {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
-  const base = hasOwnHeader ? request.id : (body.request_id ?? request.id);
+  const base = proxiedAnswerId(request) ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   const created = body.svc_resume?.created ?? Math.floor(Date.now() / 1000);
-  return { id: `${prefix}-${base}`, created, model: context.modelNames(engine)[0] };
+  return {
+    id: `${prefix}-${base}`,
+    created,
+    model: context.modelNames(engine)[0],
+    system_fingerprint: context.systemFingerprint(engine),
+  };
 }
 
 /** One line a generation request, without its text. */

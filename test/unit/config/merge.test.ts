@@ -30,6 +30,7 @@ describe('options', () => {
       host: null,
       port: 8000,
       apiKeys: [],
+      cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
       servedModelNames: [],
       logRequests: false,
       requestTimeoutSeconds: 0,

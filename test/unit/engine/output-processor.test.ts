@@ -4,6 +4,7 @@ import { type OutputDelta, OutputProcessor } from '../../../src/engine/output-pr
 import { resolveSamplingParams, type SamplingInput } from '../../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../../src/scheduler/scheduler.ts';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
+import { EMOJI, hasHalfCharacter } from '../../helpers/emoji.ts';
 
 /** Ids are code points: text in, the same text out. */
 const codePoints: Tokenizer = {
@@ -85,6 +86,20 @@ describe('OutputProcessor', () => {
           }
         },
       ),
+    );
+  });
+
+  it('never ends a delta within a character, for any emoji and stop strings of every length', () => {
+    const emoji = fc.string({ unit: fc.constantFrom(...EMOJI, 'a'), minLength: 1, maxLength: 6 });
+    fc.assert(
+      fc.property(emoji, fc.array(emoji, { maxLength: 3 }), fc.nat(12), (text, stop, length) => {
+        const stops = [...stop, 'x'.repeat(length + 1)];
+        const deltas = run(text, { stop: stops });
+        for (const delta of deltas) expect(hasHalfCharacter(delta.text)).toBe(false);
+        const isStopped = deltas.at(-1)!.finish_reason === 'stop';
+        const shown = textOf(deltas);
+        expect(isStopped ? text.startsWith(shown) : shown === text).toBe(true);
+      }),
     );
   });
 

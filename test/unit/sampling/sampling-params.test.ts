@@ -63,7 +63,6 @@ describe('resolveSamplingParams', () => {
     [{ stop: '' }, 'stop'],
     [{ stop: ['a', ''] }, 'stop'],
     [{ stop_token_ids: [-1] }, 'stop_token_ids'],
-    [{ temperature: 0, n: 2 }, 'n'],
     [{ presence_penalty: 2.1 }, 'presence_penalty'],
     [{ presence_penalty: -2.1 }, 'presence_penalty'],
     [{ frequency_penalty: 3 }, 'frequency_penalty'],

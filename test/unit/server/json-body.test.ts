@@ -75,6 +75,10 @@ describe('parseJsonBody', () => {
     expect(parseJsonBody(body('{"a":"\\ud83d\\ude00"}'))).toEqual({ a: '😀' });
   });
 
+  it('names the character at which JSON ends to be JSON, not half of it', () => {
+    expect(() => parseJsonBody(Buffer.from('{"a": 😀}'))).toThrow('unexpected "😀" at position 6');
+  });
+
   it('skips a byte order mark', () => {
     expect(parseJsonBody(Buffer.from('\ufeff{"a":1}'))).toEqual({ a: 1 });
   });

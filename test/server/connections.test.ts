@@ -1,0 +1,116 @@
+// What becomes of connections that do not go their usual way: half-closed ones, slow ones, and such as end too early.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
+import { eventsOf, eventually, isIdle, startTestServer, type TestServer } from './test-server.ts';
+
+const PATH = '/v1/completions';
+const BODY = { prompt: 'Hello', max_tokens: 5, ignore_eos: true };
+const ENDLESS = { ...BODY, max_tokens: 19_000 };
+
+describe('a client that shuts down its side behind its request', () => {
+  let svc: TestServer;
+  beforeAll(async () => {
+    svc = await startTestServer({
+      model: { config: { max_position_embeddings: 20_000 } },
+      engine: { maxNumSeqs: 1 },
+    });
+  });
+  afterAll(() => svc.close());
+
+  /** Requests wait behind it until it leaves. */
+  async function occupy(): Promise<RawClient> {
+    const client = new RawClient(svc.server.port, rawPost(PATH, ENDLESS));
+    await eventually(async () => (await svc.engine.stats()).running === 1);
+    return client;
+  }
+
+  it('gets its answer, and is asked meanwhile by words that clients skip', async () => {
+    const other = await occupy();
+    const client = new RawClient(svc.server.port, rawPost(PATH, BODY));
+    client.shutDown();
+    await eventually(() => client.received.includes('100 Continue'));
+    other.leave();
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(200);
+    expect(JSON.parse(client.answer.body).usage.completion_tokens).toBe(5);
+  });
+
+  it('gets its stream to the end, with comments while nothing comes', async () => {
+    const other = await occupy();
+    const client = new RawClient(
+      svc.server.port,
+      rawPost(PATH, { ...BODY, stream: true }, { version: '1.0' }),
+    );
+    client.shutDown();
+    await eventually(() => client.received.includes(': waiting\n\n'));
+    other.leave();
+    await eventually(() => client.isClosed);
+    expect(eventsOf(client.answer.body)).toHaveLength(6);
+    expect(client.answer.body).toContain('data: [DONE]');
+  });
+
+  it('gets the answers to all that it has sent, one behind the other', async () => {
+    const posts = rawPost(PATH, BODY).repeat(15);
+    const client = new RawClient(svc.server.port, posts);
+    client.shutDown();
+    await eventually(() => client.isClosed);
+    expect(client.received.match(/HTTP\/1\.1 200/g)).toHaveLength(15);
+  });
+
+  it.each([
+    ['a whole answer', BODY, '1.1'],
+    ['a stream', { ...BODY, stream: true }, '1.1'],
+    ['a whole answer by HTTP/1.0, which has no such words', BODY, '1.0'],
+  ])('and is gone while it waits for %s frees its request', async (_, body, version) => {
+    const other = await occupy();
+    const client = new RawClient(svc.server.port, rawPost(PATH, body, { version }));
+    await eventually(async () => (await svc.engine.stats()).waiting === 1);
+    client.leave();
+    await eventually(async () => (await svc.engine.stats()).waiting === 0);
+    expect(svc.server.numInFlight).toBe(1);
+    other.leave();
+    await eventually(() => isIdle(svc.engine));
+  });
+
+  it('in the middle of its body is told that this is no request', async () => {
+    const client = new RawClient(svc.server.port, rawPost(PATH, '{"prompt":', { length: 100 }));
+    await eventually(() => client.socket.bytesWritten > 100);
+    client.shutDown();
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(400);
+    expect(JSON.parse(client.answer.body)).toMatchObject({ error: { code: 400 } });
+  });
+});
+
+describe('a client that does not send its whole request in time', () => {
+  let svc: TestServer;
+  beforeAll(async () => {
+    svc = await startTestServer({ server: { receiveTimeoutMs: 200 } });
+  });
+  afterAll(() => svc.close());
+
+  it.each([
+    ['the body', rawPost(PATH, '{"prompt":', { length: 100 })],
+    ['the headers', `POST ${PATH} HTTP/1.1\r\nHost: a\r\n`],
+    ['any byte of the body', rawPost(PATH, '', { length: 100 })],
+  ])('(%s) is answered 408 in the standard shape and cut off', async (_, text) => {
+    const client = new RawClient(svc.server.port, text);
+    await eventually(() => client.isClosed);
+    const { status, head, body } = client.answer;
+    expect(status).toBe(408);
+    expect(head).toContain('Connection: close');
+    expect(JSON.parse(body)).toEqual({
+      error: { message: expect.stringContaining('in time'), type: 'Request Timeout', param: null, code: 408 },
+    });
+  });
+
+  it('loses its connection where an earlier answer is being written on it', async () => {
+    const client = new RawClient(
+      svc.server.port,
+      rawPost(PATH, { ...BODY, stream: true }) + rawPost(PATH, '{', { length: 100 }),
+    );
+    await eventually(() => client.isClosed);
+    expect(client.received.match(/HTTP\/1\.1 \d+/g)?.[0]).toBe('HTTP/1.1 200');
+  });
+});
