@@ -60,12 +60,6 @@ export interface Vector {
   readonly length: number;
 }
 
-/** Token embeddings [vocab, hidden], read by row from where they were published. */
-export interface EmbeddingTable {
-  readonly vocab: number;
-  readonly hidden: number;
-}
-
 export interface KvCacheShape {
   readonly layers: number;
   readonly blocks: number;
@@ -187,12 +181,14 @@ export interface Ops {
   /** Names the kernels: equal bytes hold where they are the same. */
   readonly kernels: string;
 
-  // ── memory that lives as long as the model ──
+  // ── memory that lives as long as the model: what is loaded never looks at its file again ──
 
-  /** Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other. */
+  /**
+   * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other.
+   * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
+   */
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
-  loadEmbedding(weight: TensorSource): EmbeddingTable;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
   /** @param isShared whether its feed can be opened */
@@ -212,8 +208,11 @@ export interface Ops {
   /** Its `read` returns when all ops that were called before have run. */
   mark(): Pending<void>;
 
-  /** ids [tokens] -> f32 [tokens, hidden]. Ids must lie in the vocabulary. */
-  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor;
+  /**
+   * ids [tokens] -> f32 [tokens, hidden]: rows of a weight [vocab, hidden] without bias, so that one copy serves as
+   * embeddings and as output head. Ids must lie in the vocabulary.
+   */
+  embedding(tokens: TokenIds, table: LinearWeight): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;

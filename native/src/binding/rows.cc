@@ -39,20 +39,16 @@ cpu::DType dtypeFlag(Args& args) { return args.boolean() ? cpu::DType::Bf16 : cp
 
 }  // namespace
 
-/// embedding(table, ids, sampled, out[4])
+/// embedding(weight, ids, sampled, out[4])
 Napi::Value Backend::embedding(const Info& info) {
   Args a = args("embedding", info);
-  const auto& tables = state().embeddings;
-  const Embedding& table = tables[a.integerIn(0, static_cast<int64_t>(tables.size()) - 1, "an embedding")];
-  TokenIds ids(a, table.vocab);
-  const cpu::Rows out = a.rows(cpu::DType::F32, table.hidden);
+  const cpu::PackedWeight& table = weightAt(a, false);
+  TokenIds ids(a, table.n);
+  const cpu::Rows out = a.rows(cpu::DType::F32, table.k);
   a.expectEqual("rows of the output", ids.size(), out.rows);
-  const auto widen = state().kernels.widen[static_cast<int>(table.dtype)];
-  const int64_t rowBytes = table.hidden * static_cast<int64_t>(cpu::elementBytes(table.dtype));
-  return record(info, a, [&pool = state().pool, &table, ids = std::move(ids), out, widen, rowBytes] {
+  return record(info, a, [&pool = state().pool, &table, ids = std::move(ids), out] {
     const std::vector<int32_t> tokens = ids.resolve();
-    eachRow(pool, out.rows, table.hidden,
-            [&](int64_t row) { widen(table.data + tokens[row] * rowBytes, floatsAt(out, row), table.hidden); });
+    eachRow(pool, out.rows, table.k, [&](int64_t row) { cpu::unpackRow(table, tokens[row], floatsAt(out, row)); });
   });
 }
 

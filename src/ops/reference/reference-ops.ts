@@ -6,7 +6,6 @@ import type { ComputeDType } from '../dtype.ts';
 import type {
   AttentionBatch,
   AttentionOptions,
-  EmbeddingTable,
   GatedWeight,
   IdLists,
   KvCache,
@@ -25,7 +24,7 @@ import type {
   Vector,
 } from '../ops.ts';
 import { attention } from './attention.ts';
-import { embedding, HostEmbedding } from './embedding.ts';
+import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { HostKvCache, storeKv } from './kv-cache.ts';
 import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
@@ -50,10 +49,6 @@ export class ReferenceOps implements Ops {
 
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
     return new HostGated(gate, up, dtype);
-  }
-
-  loadEmbedding(weight: TensorSource): EmbeddingTable {
-    return new HostEmbedding(weight);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -98,7 +93,7 @@ export class ReferenceOps implements Ops {
     return { read: () => {} };
   }
 
-  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor {
+  embedding(tokens: TokenIds, table: LinearWeight): Tensor {
     return this.keep(embedding(knownIds(tokens), table));
   }
 

@@ -132,7 +132,7 @@ describe.skipIf(root === null).each(availableBackends)(
     it('embedding gives embedding_bf16_32ids', () => {
       const { read, close } = golden('embedding_bf16_32ids');
       const { shape, values } = read('table');
-      const table = ops.loadEmbedding(folder.write(shape, values, 'bf16'));
+      const table = ops.loadLinear([{ weight: folder.write(shape, values, 'bf16'), bias: null }], 'bf16');
       close(
         ops.scope(() =>
           ops.read(ops.embedding({ ids: Int32Array.from(read('ids').values), sampled: null }, table)),
