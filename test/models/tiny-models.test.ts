@@ -1,6 +1,6 @@
 // The models that svc makes itself: complete published folders, the same from the same seed, and fit to run.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from 'tokenizers';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -54,6 +54,19 @@ describe('writeTinyModel', () => {
     expect(weights(1).equals(weights(1))).toBe(true);
     expect(weights(1).equals(weights(2))).toBe(false);
   });
+
+  it.each(availableBackends)(
+    'is served on %s whatever happens to its file once it is loaded',
+    async (backend) => {
+      const ops = openBackend(backend);
+      const [folder, expected] = [tinyModel({}), await logitsOf(tinyModel({}), ops)];
+      const path = join(folder, 'model.safetensors');
+      const model = await loadModel(folder, ops, { dtype: 'auto', maxModelLen: null });
+      writeFileSync(path, Buffer.alloc(readFileSync(path).length));
+      expect(new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1)).toEqual(expected);
+      ops.close();
+    },
+  );
 
   it('loads the same in one file and in three', async () => {
     const ops = new ReferenceOps();
