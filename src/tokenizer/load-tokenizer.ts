@@ -7,6 +7,7 @@ import { readModelText } from '../util/model-file.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { probeTokenizer } from './probe-tokenizer.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
@@ -37,7 +38,12 @@ const tokenizerConfig = z.object({
 type TokenizerConfig = z.output<typeof tokenizerConfig>;
 
 const tokenizerFile = z.object({
-  model: z.looseObject({}),
+  model: z.looseObject({
+    vocab: z.custom<object>(
+      (vocab) => typeof vocab === 'object' && vocab !== null,
+      'the vocabulary is missing',
+    ),
+  }),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
   decoder: z.unknown().optional(),
 });
@@ -65,6 +71,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       `${path} is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, use --skip-tokenizer-init`,
     );
   }
+  const probing = probeTokenizer(path);
   const file = check(path, text, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
   const decoder = decoderSpec.nullish().safeParse(file.decoder);
   if (!decoder.success) {
@@ -74,7 +81,12 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
     );
   }
   const specials = file.added_tokens.filter((token) => token.special).map((token) => token.content);
-  const { Tokenizer: NativeTokenizer } = await import('tokenizers');
+  const [{ Tokenizer: NativeTokenizer }, causeOfDeath] = await Promise.all([import('tokenizers'), probing]);
+  if (causeOfDeath !== null) {
+    throw new ModelLoadError(
+      `${path} is damaged: the tokenizer library fails on it (${causeOfDeath}); fetch the model again`,
+    );
+  }
   try {
     const native = NativeTokenizer.fromString(text);
     const longest = Object.keys(native.getVocab(true)).reduce(
