@@ -109,13 +109,16 @@ export interface AttentionOptions {
   readonly window: number | null;
 }
 
+/** In the place of a token where a logit is NaN or +Infinity: -Infinity alone is a token that is forbidden. */
+export const NO_TOKEN = -1;
+
 /** What an op computes for JavaScript. */
 export interface Pending<T> {
   /** Waits until the op has run. Throws what made an op fail. */
   read(): T;
 }
 
-/** One token id a row of logits. */
+/** One token id a row of logits; `NO_TOKEN` where none could be sampled. Ops take it for token 0. */
 export type SampledTokens = Pending<Int32Array>;
 
 /** Token ids of which some may still be being sampled: the id -1 - i stands for the token of row i of `sampled`. */

@@ -23,6 +23,7 @@ import type {
   TokenIds,
   Vector,
 } from '../ops.ts';
+import { NO_TOKEN } from '../ops.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
@@ -185,6 +186,6 @@ export class ReferenceOps implements Ops {
 
 /** Sampled tokens in the place of the ids that stand for them; an id that stands for none stays negative. */
 function knownIds({ ids, sampled }: TokenIds): Int32Array {
-  const tokens = sampled?.read();
+  const tokens = sampled?.read().map((token) => (token === NO_TOKEN ? 0 : token));
   return ids.map((id) => (id < 0 ? (tokens?.[-1 - id] ?? id) : id));
 }
