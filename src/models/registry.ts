@@ -82,7 +82,7 @@ export async function loadModel(folder: string, ops: Ops, options: LoadOptions):
   }
   const finalNorm = weights.vector('model.norm.weight', hiddenSize);
   const head = isTied ? embedding : weights.linear([{ name: 'lm_head', n: vocabSize }], hiddenSize);
-  const angles = ops.makeVector(ropeTable(config.rope, config.headDim, length));
+  const angles = ops.makeVector(ropeTable(config.rope, config.rotaryDim, length));
   await done(numLayers + 2, 'output head');
   checkpoint.expectUnchanged();
   const unused = judgeUnused(checkpoint, config);

@@ -78,7 +78,13 @@ export interface NativeBackend {
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPlace;
   rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): StreamPlace;
-  rope(table: number, headDim: number, positions: Int32Array, ...x: TensorArgs): StreamPlace;
+  rope(
+    table: number,
+    headDim: number,
+    rotaryDim: number,
+    positions: Int32Array,
+    ...x: TensorArgs
+  ): StreamPlace;
   gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;

@@ -236,10 +236,11 @@ export interface Ops {
   split(x: Tensor, widths: readonly number[]): Tensor[];
 
   /**
-   * Rotates each head of x [tokens, heads * headDim] f32 in place, first half against second half. `table`
-   * [maxPositions, headDim] holds, a position, headDim/2 cosines and then headDim/2 sines.
+   * Rotates the first `rotaryDim` numbers (left out: all) of each head of x [tokens, heads * headDim] f32 in place, their
+   * first half against their second half. `table` [maxPositions, rotaryDim] holds, a position, rotaryDim/2 cosines and
+   * then rotaryDim/2 sines.
    */
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void;
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim?: number): void;
 
   /** k, v [tokens, kvHeads * headDim] f32 -> cache, rounded to its dtype; slot = block * blockSize + offset. */
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void;

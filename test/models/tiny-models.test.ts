@@ -68,6 +68,22 @@ describe('writeTinyModel', () => {
     },
   );
 
+  it.each(availableBackends)(
+    'rotates on %s the part of each head that config.json names',
+    async (backend) => {
+      const ops = openBackend(backend);
+      const logits = (factor: number) =>
+        logitsOf(tinyModel({ config: { partial_rotary_factor: factor } }), ops);
+      expect(await logits(1)).toEqual(await logitsOf(tinyModel({}), ops));
+      const half = await logits(0.5);
+      expect(half).not.toEqual(await logits(1));
+      const reference = new ReferenceOps();
+      const expected = await logitsOf(tinyModel({ config: { partial_rotary_factor: 0.5 } }), reference);
+      for (const [id, value] of expected.entries()) expect(half[id]).toBeCloseTo(value, 3);
+      ops.close();
+    },
+  );
+
   it('loads the same in one file and in three', async () => {
     const ops = new ReferenceOps();
     expect(await logitsOf(tinyModel({ shards: 3 }), ops)).toEqual(await logitsOf(tinyModel({}), ops));

@@ -69,6 +69,28 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
+  it('rope leaves what lies behind the rotated part of a head as it is', () => {
+    const random = new Random(8);
+    for (const [headDim, rotaryDim] of [
+      [8, 4],
+      [64, 32],
+      [80, 20],
+      [64, 2],
+    ] as const) {
+      const x = random.floats(6 * 3 * headDim);
+      const table = random.floats(10 * rotaryDim);
+      const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
+      const [actual, expected] = both((ops) => {
+        const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
+        ops.rope(heads, positions, ops.makeVector(table), headDim, rotaryDim);
+        return ops.read(heads);
+      });
+      expectClose(actual, expected, { absolute: 3e-7 });
+      const isBehind = (_: number, i: number): boolean => i % headDim >= rotaryDim;
+      expect(actual.filter(isBehind)).toEqual(x.filter(isBehind));
+    }
+  });
+
   it.each(['f32', 'f16', 'bf16'] as const)('embedding reads rows of a %s weight exactly', (stored) => {
     const random = new Random(4);
     for (const [hidden, dtype] of [1, 17, 64, 100].flatMap((k) => dtypes.map((name) => [k, name] as const))) {

@@ -152,10 +152,10 @@ export class CpuOps implements Ops {
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
     const { index } = this.own('rope', table, CpuVector);
     const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
-    this.guard(() => this.native.rope(index, headDim, positions, ...place(input)));
+    this.guard(() => this.native.rope(index, headDim, rotaryDim, positions, ...place(input)));
   }
 
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {

@@ -129,8 +129,8 @@ export class ReferenceOps implements Ops {
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
-    rope(x, positions, table, headDim);
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
+    rope(x, positions, table, headDim, rotaryDim);
   }
 
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
