@@ -18,7 +18,6 @@ class PanelRows {
 
   /// Columns [first, first + 16), counted over all parts; those behind the last part are padding.
   void load(const KernelSet& set, const std::vector<WeightPart>& parts, int first) {
-    std::fill(words_.begin(), words_.end(), 0u);
     int lane = 0, row = first;
     for (const WeightPart& part : parts) {
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
@@ -26,6 +25,7 @@ class PanelRows {
       lane += count;
       row = std::max(0, row - part.n);
     }
+    std::fill(words_.begin() + static_cast<size_t>(lane) * steps_, words_.end(), 0u);
   }
 
   void interleave(uint32_t* panel) const {
@@ -44,15 +44,18 @@ class PanelRows {
   void loadRows(const KernelSet& set, const Published& weight, int row, int count, int lane) {
     if (count == 0) return;
     const size_t rowBytes = k_ * elementBytes(weight.dtype);
-    stored_.resize(kLanes * rowBytes);
-    weight.read(stored_.data(), int64_t{row} * k_, int64_t{count} * k_);
-    for (int i = 0; i < count; ++i) {
-      uint32_t* words = words_.data() + (lane + i) * steps_;
-      convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
+    uint32_t* words = words_.data() + static_cast<size_t>(lane) * steps_;
+    const bool isAsPacked = weight.dtype == dtype_ && rowBytes == static_cast<size_t>(steps_) * 4;
+    if (!isAsPacked) stored_.resize(kLanes * rowBytes);
+    void* to = isAsPacked ? static_cast<void*>(words) : stored_.data();
+    weight.read(to, int64_t{row} * k_, int64_t{count} * k_);
+    for (int i = 0; i < count; ++i, words += steps_) {
+      if (!isAsPacked) convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
       expectFinite(weight, words, dtype_, k_, int64_t{row + i} * k_, k_);
     }
   }
 
+  /// What pads k stays zero.
   void convert(const KernelSet& set, const char* row, DType dtype, uint32_t* words) {
     if (dtype == dtype_) {
       std::memcpy(words, row, k_ * elementBytes(dtype));
