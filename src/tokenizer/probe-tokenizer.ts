@@ -18,20 +18,20 @@ export function probeTokenizer(path: string): Promise<string | null> {
       // Neither a debugger nor a loader of this process is for that one.
       env: { ...process.env, NODE_OPTIONS: '', RUST_BACKTRACE: '0' },
       timeout: DEADLINE_MS,
-      killSignal: 'SIGTERM',
+      killSignal: 'SIGKILL',
     });
     let said = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       if (said.length < MOST_SAID) said += text;
     });
     child.once('error', () => resolve(null));
-    child.once('close', (_, signal) => resolve(causeOfDeath(signal, said)));
+    child.once('close', (_, signal) => resolve(causeOfDeath(signal, child.killed, said)));
   });
 }
 
 /** Rust says `thread ... panicked at FILE:LINE:COLUMN:` and then, in a line of its own, why; then it aborts. */
-function causeOfDeath(signal: NodeJS.Signals | null, said: string): string | null {
-  if (signal === 'SIGTERM') return `it did not encode a short text in ${DEADLINE_MS / 1000} seconds`;
+function causeOfDeath(signal: NodeJS.Signals | null, isLate: boolean, said: string): string | null {
+  if (isLate) return `it did not encode a short text in ${DEADLINE_MS / 1000} seconds`;
   if (signal === 'SIGABRT') return /panicked at .*\n(.*)/.exec(said)?.[1] ?? 'it aborts';
   return signal === 'SIGSEGV' ? 'it crashes' : null;
 }

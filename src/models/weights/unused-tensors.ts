@@ -19,7 +19,7 @@ const MOST_NAMED = 3;
  */
 export function expectNoMoreLayers(checkpoint: Checkpoint, { numLayers }: ModelConfig): void {
   const layerOf = (name: string): number => Number(LAYER.exec(name)?.[1] ?? -1);
-  const last = Math.max(...checkpoint.names.map(layerOf));
+  const last = checkpoint.names.reduce((most, name) => Math.max(most, layerOf(name)), -1);
   if (last < numLayers) return;
   const example = checkpoint.names.find((name) => layerOf(name) === last);
   throw new ModelLoadError(
