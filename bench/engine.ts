@@ -66,10 +66,8 @@ function better(a: MachineLimits, b: MachineLimits): MachineLimits {
 }
 
 async function measureModel(modelPath: string): Promise<ModelSpeed> {
-  const core = await EngineCore.start(
-    { ...ENGINE_DEFAULTS, modelPath, maxModelLen: 2048, maxNumSeqs: 16, kvCacheMemoryBytes: 2 ** 30 },
-    () => {},
-  );
+  const config = { ...ENGINE_DEFAULTS, modelPath, maxModelLen: 2048, maxNumSeqs: 16 };
+  const core = await EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
   try {
     const { weightBytes, vocabSize } = core.info;
     const ids = (length: number, start: number): number[] =>

@@ -3,3 +3,4 @@ import { cpSync } from 'node:fs';
 
 cpSync('src/engine/engine-boot.mjs', 'dist/engine/engine-boot.mjs');
 cpSync('src/proxy/page.html', 'dist/proxy/page.html');
+cpSync('src/tokenizer/probe-process.mjs', 'dist/tokenizer/probe-process.mjs');

@@ -110,6 +110,12 @@ export class RequestTimeoutError extends SvcError {
   override readonly type = 'RequestTimeoutError';
 }
 
+/** The model computed something that no token can be sampled from; other requests go on. */
+export class ModelOutputError extends SvcError {
+  override readonly status = 500;
+  override readonly type = 'InternalServerError';
+}
+
 /** The engine thread has ended; nothing that it held will be answered. */
 export class EngineDeadError extends SvcError {
   override readonly status = 500;

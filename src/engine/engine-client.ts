@@ -30,6 +30,8 @@ export interface RequestListener {
 
 export interface EngineClientOptions {
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
+  /** Gets what a person should know though nothing fails by it. */
+  readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 type Ready = Extract<FromEngine, { readonly type: 'ready' }>;
@@ -68,10 +70,15 @@ export class EngineClient {
   }
 
   /** @throws ModelLoadError, ConfigError or NativeAddonError as the engine thread found them. */
-  static async start(config: EngineConfig, options: EngineClientOptions = {}): Promise<EngineClient> {
+  static async start(
+    config: EngineConfig,
+    options: EngineClientOptions = {},
+    /** Ends the start, and the thread at once: nobody waits for its weights any more. */
+    signal?: AbortSignal,
+  ): Promise<EngineClient> {
     const client = new EngineClient(config);
     try {
-      client.#ready = await client.#waitUntilReady(options);
+      client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {
       await client.#worker.terminate();
       throw error;
@@ -149,7 +156,7 @@ export class EngineClient {
     clearTimeout(timer);
   }
 
-  #waitUntilReady({ onProgress }: EngineClientOptions): Promise<Ready> {
+  #waitUntilReady({ onProgress, onWarning }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         cleanUp();
@@ -158,9 +165,11 @@ export class EngineClient {
       const exited = (): void => fail(new EngineDeadError('the engine thread ended while it was starting'));
       const late = (): void =>
         fail(new EngineDeadError(`the engine was not ready after ${START_DEADLINE_MS / 1000} seconds`));
+      const aborted = (): void => fail(new EngineDeadError('the start of the engine was given up'));
       const timer = setTimeout(late, START_DEADLINE_MS);
       const receive = (message: FromEngine): void => {
         if (message.type === 'progress') onProgress?.(message.fraction, message.what);
+        if (message.type === 'warning') onWarning?.(message.message);
         if (message.type === 'failed') fail(unpackError(message.error));
         if (message.type === 'ready') {
           cleanUp();
@@ -169,9 +178,11 @@ export class EngineClient {
       };
       const cleanUp = (): void => {
         clearTimeout(timer);
+        signal?.removeEventListener('abort', aborted);
         this.#port.off('message', receive);
         this.#worker.off('error', fail).off('exit', exited);
       };
+      signal?.addEventListener('abort', aborted, { once: true });
       this.#port.on('message', receive);
       this.#worker.on('error', fail).on('exit', exited);
     });

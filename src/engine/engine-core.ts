@@ -4,6 +4,7 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import { modelFingerprint } from '../models/fingerprint.ts';
+import type { ModelShape } from '../models/model.ts';
 import { loadModel } from '../models/registry.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
@@ -17,8 +18,15 @@ import type { CoreStats, EngineInfo } from './messages.ts';
 /** How many times as long as planning took the last time is left of a step when the next one is planned. */
 const PLANNING_MARGIN = 4;
 
-export type OnProgress = (fraction: number, what: string) => void;
-export type OnNotices = (notices: readonly TransferNotice[]) => void;
+type OnNotices = (notices: readonly TransferNotice[]) => void;
+
+export interface EngineCoreListeners {
+  readonly onProgress?: (fraction: number, what: string) => void;
+  /** Gets what the connector is to know, as soon as it is known. */
+  readonly onNotices?: OnNotices;
+  /** Gets what a person should know though the engine starts. */
+  readonly onWarning?: (message: string) => void;
+}
 
 export class EngineCore {
   readonly info: EngineInfo;
@@ -52,19 +60,24 @@ export class EngineCore {
 
   /**
    * Loads the model and takes the KV memory.
-   * @param onNotices gets what the connector is to know, as soon as it is known.
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(
     config: EngineConfig,
-    onProgress: OnProgress,
-    onNotices: OnNotices = () => {},
+    { onProgress = () => {}, onNotices = () => {}, onWarning = () => {} }: EngineCoreListeners = {},
   ): Promise<EngineCore> {
-    const { ops, reason } = selectOps(config);
+    const { ops, reason, warning } = selectOps(config);
+    if (warning !== null) onWarning(warning);
     const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
-    const model = await loadModel(modelPath, ops, { dtype, maxModelLen: wantedLength, onProgress });
-    const maxModelLen = wantedLength ?? model.config.maxPositionEmbeddings;
-    const numBlocks = chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen);
+    const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
+    const blocksFor = (model: ModelShape): number =>
+      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model));
+    // What does not fit now will not fit beside the weights.
+    const onOpen = (model: ModelShape): void => void blocksFor(model);
+    const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
+    const model = await loadModel(modelPath, ops, options);
+    const maxModelLen = lengthOf(model);
+    const numBlocks = blocksFor(model);
     const isShared = config.kvTransfer !== null;
     const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
     const fingerprint = modelFingerprint(modelPath);

@@ -18,11 +18,11 @@ try {
 }
 
 async function run(channel: MessagePort): Promise<void> {
-  const core = await EngineCore.start(
-    config,
-    (fraction, what) => send(channel, { type: 'progress', fraction, what }),
-    (notices) => send(channel, { type: 'transfer', notices }),
-  );
+  const core = await EngineCore.start(config, {
+    onProgress: (fraction, what) => send(channel, { type: 'progress', fraction, what }),
+    onNotices: (notices) => send(channel, { type: 'transfer', notices }),
+    onWarning: (message) => send(channel, { type: 'warning', message }),
+  });
   send(channel, { type: 'ready', info: core.info, memoryToken: core.memoryToken });
   try {
     await serve(core, channel);

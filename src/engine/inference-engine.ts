@@ -40,7 +40,6 @@ const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 export interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets what goes wrong between instances: no request fails by it. */
   readonly onTransferError?: OnTransferError | undefined;
-  readonly onTransferWarning?: ((message: string) => void) | undefined;
 }
 
 export class InferenceEngine {
@@ -79,15 +78,17 @@ export class InferenceEngine {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
-    const starting = EngineClient.start(config, options);
+    // What is wrong with these is known before a weight is read.
+    const modelConfig = readModelConfig(config.modelPath);
+    const generation = readGenerationConfig(config.modelPath, {
+      source: config.generationConfig,
+      override: config.overrideGenerationConfig,
+    });
+    const failure = new AbortController();
+    const starting = EngineClient.start(config, options, failure.signal);
     try {
-      const modelConfig = await readModelConfig(config.modelPath);
-      const generation = await readGenerationConfig(config.modelPath, {
-        source: config.generationConfig,
-        override: config.overrideGenerationConfig,
-      });
-      const loaded = config.skipTokenizerInit ? NO_TOKENIZER : await loadTokenizer(config.modelPath);
-      const client = await starting;
+      const loading = config.skipTokenizerInit ? NO_TOKENIZER : loadTokenizer(config.modelPath);
+      const [client, loaded] = await Promise.all([starting, loading]);
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [
         ...new Set([
@@ -102,11 +103,11 @@ export class InferenceEngine {
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
       const transfers = await KvTransfers.start(config.kvTransfer, client, {
         onError: options.onTransferError,
-        onWarning: options.onTransferWarning,
+        onWarning: options.onWarning,
       });
       return new InferenceEngine(client, transfers, loaded, generation.sampling, limits, config);
     } catch (error) {
-      // Both sides read the same folder and may both refuse it: the first error is the one to show.
+      failure.abort();
       await starting.then(
         (client) => client.close(),
         () => {},

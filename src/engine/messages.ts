@@ -53,6 +53,7 @@ export type ToEngine =
 
 export type FromEngine =
   | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
+  | { readonly type: 'warning'; readonly message: string }
   /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
   | { readonly type: 'outputs'; readonly outputs: readonly TokenOutput[] }

@@ -1,6 +1,7 @@
 // Tokens of one sample become text: detokenised as they come, searched for stop strings, held back where a stop
 // string might be growing. The inference engine has one a sample.
 
+import { ModelOutputError } from '../errors.ts';
 import type { Logprobs } from '../ops/ops.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
@@ -47,6 +48,7 @@ export class OutputProcessor {
   /** UTF-16 units that may be the beginning of a stop string; one more where they begin within a character. */
   readonly #numHeldBack: number;
   readonly #tokenizer: Tokenizer | null;
+  readonly #numPromptTokens: number;
   #heldBack = '';
   #numTokens = 0;
 
@@ -56,6 +58,7 @@ export class OutputProcessor {
     this.#index = index;
     this.#params = params;
     this.#tokenizer = tokenizer;
+    this.#numPromptTokens = promptTokenIds.length;
     const options = {
       skipSpecialTokens: params.skip_special_tokens,
       spacesBetweenSpecialTokens: params.spaces_between_special_tokens,
@@ -65,9 +68,19 @@ export class OutputProcessor {
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
-  /** The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends. */
+  /**
+   * The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends.
+   * @throws ModelOutputError where the model gave no token.
+   */
   process(output: TokenOutput): OutputDelta {
     const { finish } = output;
+    if (finish?.reason === 'error') {
+      throw new ModelOutputError(
+        `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
+          `${this.#numPromptTokens} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
+          'help where it computes in bfloat16), or its weights are damaged',
+      );
+    }
     this.#numTokens += 1;
     const added = this.#decode(output);
     const scan = this.#scan(added, finish !== null);

@@ -58,7 +58,10 @@ export class LLM {
     const config = toEngineConfig(options);
     this.#maxNumSeqs = config.maxNumSeqs;
     this.#engine = modelFolder(config.modelPath).then((modelPath) =>
-      InferenceEngine.start({ ...config, modelPath }),
+      InferenceEngine.start(
+        { ...config, modelPath },
+        { onWarning: (message) => process.emitWarning(message, 'SvcWarning') },
+      ),
     );
     this.#engine.catch(() => {});
   }

@@ -2,18 +2,28 @@
 
 import { ShapeError } from '../errors.ts';
 import type { ComputeDType } from '../ops/dtype.ts';
-import type { EmbeddingTable, KvCache, KvCacheShape, LinearWeight, Ops, Tensor, Vector } from '../ops/ops.ts';
+import type { KvCache, KvCacheShape, LinearWeight, Ops, Tensor, Vector } from '../ops/ops.ts';
 import type { Layer, Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 
 export interface DecoderParts {
-  readonly embedding: EmbeddingTable;
+  /** [vocab, hidden] */
+  readonly embedding: LinearWeight;
   readonly layers: readonly Layer[];
   readonly finalNorm: Vector;
-  /** [vocab, hidden]; the embeddings once more where the two are tied. */
+  /** [vocab, hidden]; the very embeddings where the two are tied. */
   readonly head: LinearWeight;
   readonly ropeTable: Vector;
+}
+
+export function kvCacheShape(
+  { numLayers: layers, numKvHeads: kvHeads, headDim }: ModelConfig,
+  dtype: ComputeDType,
+  blocks: number,
+  blockSize: number,
+): KvCacheShape {
+  return { layers, blocks, blockSize, kvHeads, headDim, dtype };
 }
 
 export class Decoder implements Model {
@@ -37,8 +47,7 @@ export class Decoder implements Model {
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    const { numLayers: layers, numKvHeads: kvHeads, headDim } = this.config;
-    return { layers, blocks, blockSize, kvHeads, headDim, dtype: this.dtype };
+    return kvCacheShape(this.config, this.dtype, blocks, blockSize);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {

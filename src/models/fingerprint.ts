@@ -2,8 +2,9 @@
 // clients that answers come from the same model. The engine core calls it once at start.
 
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
+import { openModelFile } from '../util/model-file.ts';
 import { weightFiles } from './weights/checkpoint.ts';
 
 /** Weights of any size are told apart by samples: reading all of them would double the time to start. */
@@ -23,7 +24,7 @@ export function modelFingerprint(folder: string): string {
 }
 
 function addFile(hash: Hash, folder: string, name: string): void {
-  const file = openSync(join(folder, name), 'r');
+  const file = openModelFile(join(folder, name));
   try {
     const { size } = fstatSync(file);
     const headerBytes = 8 + Number(read(file, 0, 8).readBigUInt64LE());

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import { z } from 'zod';
+import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
 import { readJsonIfPresent } from './json-file.ts';
 
@@ -78,13 +79,16 @@ function readFields(folder: string, isNamed: boolean): Fields {
 function parseOverride(override: Readonly<Record<string, unknown>>): Fields {
   const parsed = schema.strict().safeParse(override);
   if (parsed.success) return parsed.data;
+  const fields = Object.keys(schema.shape);
+  const unknown = Object.keys(override).find((field) => !fields.includes(field));
   const issue = parsed.error.issues[0];
-  const field = issue?.path.join('.') ?? '';
-  throw new ConfigError(
-    `--override-generation-config: ${field === '' ? '' : `${field}: `}${issue?.message ?? 'invalid'}; ` +
-      `its fields are ${Object.keys(schema.shape).join(', ')}`,
-    { param: 'override-generation-config' },
-  );
+  const reason =
+    unknown === undefined
+      ? `${issue?.path.join('.')}: ${issue?.message}`
+      : `unknown field ${unknown}${didYouMean(unknown, fields)}`;
+  throw new ConfigError(`--override-generation-config: ${reason}; its fields are ${fields.join(', ')}`, {
+    param: 'override-generation-config',
+  });
 }
 
 function withoutLibraryDefaults(fields: Fields): Fields {

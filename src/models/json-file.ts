@@ -1,12 +1,12 @@
 // Reads the JSON files of a model folder; what is wrong with one becomes a ModelLoadError that names file and field.
 
-import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { readModelText } from '../util/model-file.ts';
 
 /** The file's content as `schema` sees it, or null where there is no such file. */
 export function readJsonIfPresent<T extends z.ZodType>(path: string, schema: T): z.infer<T> | null {
-  const text = readText(path);
+  const text = readModelText(path);
   return text === null ? null : parseJson(path, text, schema);
 }
 
@@ -23,14 +23,4 @@ export function parseJson<T extends z.ZodType>(path: string, text: string, schem
   const issue = parsed.error.issues[0];
   const field = issue?.path.join('.') || 'the file';
   throw new ModelLoadError(`${path}: ${field}: ${issue?.message ?? 'invalid'}`, { cause: parsed.error });
-}
-
-function readText(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'ENOTDIR') return null;
-    throw new ModelLoadError(`${path} cannot be read: ${message}`, { cause });
-  }
 }

@@ -26,6 +26,8 @@ export interface ModelConfig {
   readonly numHeads: number;
   readonly numKvHeads: number;
   readonly headDim: number;
+  /** Numbers of a head, the first ones, that positions rotate: all but where `partial_rotary_factor` says less. */
+  readonly rotaryDim: number;
   /** Longest context in tokens that the model is made for, the stretching of its positions included. */
   readonly maxPositionEmbeddings: number;
   readonly rmsNormEps: number;
@@ -63,6 +65,7 @@ const schema = z.object({
   rope_scaling: ropeFields.nullish(),
   rope_parameters: ropeFields.nullish(),
   original_max_position_embeddings: size.nullish(),
+  partial_rotary_factor: z.number().positive().max(1).nullish(),
   tie_word_embeddings: flag,
   attention_bias: flag,
   mlp_bias: flag,
@@ -99,7 +102,8 @@ export function readModelConfig(folder: string): ModelConfig {
     );
   }
   const headDim = resolveHeadDim(path, architecture, fields);
-  const rope = resolveRopeOf(path, fields, headDim);
+  const rotaryDim = resolveRotaryDim(path, fields, headDim);
+  const rope = resolveRopeOf(path, fields, rotaryDim);
   const layerWindows = resolveWindows(path, architecture, fields);
   return {
     architecture,
@@ -110,6 +114,7 @@ export function readModelConfig(folder: string): ModelConfig {
     numHeads: fields.num_attention_heads,
     numKvHeads,
     headDim,
+    rotaryDim,
     maxPositionEmbeddings: longestContext(rope, fields.max_position_embeddings),
     rmsNormEps: fields.rms_norm_eps ?? 1e-6,
     rope,
@@ -163,7 +168,22 @@ function resolveHeadDim(path: string, architecture: Architecture, fields: Fields
   );
 }
 
-function resolveRopeOf(path: string, fields: Fields, headDim: number): RopeConfig {
+/** Newer files have the factor among the parameters of the rotation, older ones beside them. */
+function resolveRotaryDim(path: string, fields: Fields, headDim: number): number {
+  const { rope_parameters, rope_scaling, partial_rotary_factor } = fields;
+  const factor =
+    rope_parameters?.partial_rotary_factor ??
+    rope_scaling?.partial_rotary_factor ??
+    partial_rotary_factor ??
+    1;
+  const rotaryDim = Math.trunc(headDim * factor);
+  if (rotaryDim > 0 && rotaryDim % 2 === 0) return rotaryDim;
+  throw new ModelLoadError(
+    `${path}: partial_rotary_factor must leave an even number of a head's ${headDim} numbers, ${factor} leaves ${rotaryDim}`,
+  );
+}
+
+function resolveRopeOf(path: string, fields: Fields, rotaryDim: number): RopeConfig {
   const merged = { ...fields.rope_scaling, ...fields.rope_parameters };
   merged.original_max_position_embeddings ??= fields.original_max_position_embeddings;
   return resolveRope({
@@ -171,7 +191,7 @@ function resolveRopeOf(path: string, fields: Fields, headDim: number): RopeConfi
     fields: merged,
     theta: merged.rope_theta ?? fields.rope_theta ?? 10000,
     maxPositionEmbeddings: fields.max_position_embeddings,
-    headDim,
+    rotaryDim,
   });
 }
 

@@ -17,12 +17,16 @@ export interface ForwardInputs {
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
 
-export interface Model {
+/** What is known of a model before its weights are. */
+export interface ModelShape {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
+  kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
+}
+
+export interface Model extends ModelShape {
   /** Packed bytes that a decode step streams through the processor. */
   readonly weightBytes: number;
-  kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
   /** @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long. */

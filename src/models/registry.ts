@@ -1,21 +1,21 @@
 // From a model folder to a loaded model: picks the architecture's layer and reads its weights. The runner calls it.
 
 import { statSync } from 'node:fs';
-import { debuglog } from 'node:util';
 import type { DTypeOption } from '../config/engine-config.ts';
 import { ConfigError, ModelLoadError } from '../errors.ts';
 import type { ComputeDType } from '../ops/dtype.ts';
-import type { LinearWeight, Ops } from '../ops/ops.ts';
-import { Decoder } from './decoder.ts';
+import type { Ops } from '../ops/ops.ts';
+import { Decoder, kvCacheShape } from './decoder.ts';
 import { ropeTable } from './layers/rope.ts';
 import type { Layer } from './layers/step.ts';
 import { llamaLayer } from './llama.ts';
 import { mistralLayer } from './mistral.ts';
-import type { Model } from './model.ts';
+import type { Model, ModelShape } from './model.ts';
 import { type Architecture, type ModelConfig, readModelConfig } from './model-config.ts';
 import { qwen2Layer } from './qwen2.ts';
 import { qwen3Layer } from './qwen3.ts';
 import { Checkpoint } from './weights/checkpoint.ts';
+import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
 type LoadLayer = (weights: WeightReader, config: ModelConfig, layer: number) => Layer;
@@ -31,11 +31,13 @@ export interface LoadOptions {
   readonly dtype: DTypeOption;
   /** Longest context to serve; null is the model's own limit. */
   readonly maxModelLen: number | null;
+  /** Called before a weight is read; what it throws ends the load. */
+  readonly onOpen?: (model: ModelShape) => void;
+  /** Gets what a person should know of a model that can be served all the same. */
+  readonly onWarning?: (message: string) => void;
   /** Called with a rising share of the work and the name of what was just read. */
   readonly onProgress?: (fraction: number, what: string) => void;
 }
-
-const debug = debuglog('svc');
 
 /** The table of rotary angles is one array over all positions; no published model reaches beyond 10 million. */
 const MAX_LENGTH = 10_000_000;
@@ -54,7 +56,14 @@ export async function loadModel(folder: string, ops: Ops, options: LoadOptions):
   const config = readModelConfig(folder);
   const length = checkLength(config, options.maxModelLen);
   const checkpoint = new Checkpoint(folder);
-  const weights = new WeightReader(checkpoint, ops, chooseDType(config, checkpoint, options.dtype));
+  expectNoMoreLayers(checkpoint, config);
+  const dtype = chooseDType(config, checkpoint, options.dtype);
+  options.onOpen?.({
+    config,
+    dtype,
+    kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
+  });
+  const weights = new WeightReader(checkpoint, ops, dtype);
   const { vocabSize, hiddenSize, numLayers } = config;
 
   const done = async (steps: number, what: string) => {
@@ -62,7 +71,9 @@ export async function loadModel(folder: string, ops: Ops, options: LoadOptions):
     // A turn for whoever shows the progress.
     await new Promise(setImmediate);
   };
-  const embedding = weights.embedding('model.embed_tokens.weight', vocabSize, hiddenSize);
+  const table = { name: 'model.embed_tokens', n: vocabSize };
+  const isTied = config.tieWordEmbeddings;
+  const embedding = isTied ? weights.linear([table], hiddenSize) : weights.embedding(table, hiddenSize);
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = 0; layer < numLayers; layer++) {
@@ -70,11 +81,13 @@ export async function loadModel(folder: string, ops: Ops, options: LoadOptions):
     await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
   }
   const finalNorm = weights.vector('model.norm.weight', hiddenSize);
-  const head = loadHead(weights, config);
-  const table = ops.makeVector(ropeTable(config.rope, config.headDim, length));
+  const head = isTied ? embedding : weights.linear([{ name: 'lm_head', n: vocabSize }], hiddenSize);
+  const angles = ops.makeVector(ropeTable(config.rope, config.rotaryDim, length));
   await done(numLayers + 2, 'output head');
-  for (const name of checkpoint.unread()) debug('%s: tensor %s is not used', folder, name);
-  return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: table }, weights);
+  checkpoint.expectUnchanged();
+  const unused = judgeUnused(checkpoint, config);
+  if (unused !== null) options.onWarning?.(unused);
+  return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: angles }, weights);
 }
 
 function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {
@@ -103,9 +116,4 @@ function chooseDType(config: ModelConfig, checkpoint: Checkpoint, option: DTypeO
   const published =
     checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
   return published === 'f32' ? 'f32' : 'bf16';
-}
-
-function loadHead(weights: WeightReader, config: ModelConfig): LinearWeight {
-  const name = config.tieWordEmbeddings ? 'model.embed_tokens' : 'lm_head';
-  return weights.linear([{ name, n: config.vocabSize }], config.hiddenSize);
 }

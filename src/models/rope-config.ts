@@ -38,7 +38,7 @@ export interface LongRope {
   readonly kind: 'longrope';
   readonly theta: number;
   readonly original: number;
-  /** A divisor a frequency, [headDim / 2]: for contexts up to `original`, and for longer ones. */
+  /** A divisor a frequency, [rotaryDim / 2]: for contexts up to `original`, and for longer ones. */
   readonly shortFactor: readonly number[];
   readonly longFactor: readonly number[];
   readonly attentionFactor: number;
@@ -63,7 +63,7 @@ export const ropeFields = z.object({
   truncate: z.boolean().nullish(),
   short_factor: z.array(positive).nullish(),
   long_factor: z.array(positive).nullish(),
-  partial_rotary_factor: positive.nullish(),
+  partial_rotary_factor: positive.max(1).nullish(),
 });
 
 export type RopeFields = z.infer<typeof ropeFields>;
@@ -74,15 +74,13 @@ export interface RopeSource {
   readonly fields: RopeFields;
   readonly theta: number;
   readonly maxPositionEmbeddings: number;
-  readonly headDim: number;
+  /** Numbers of a head that are rotated. */
+  readonly rotaryDim: number;
 }
 
 /** @throws ModelLoadError for a kind that is not supported, or one whose numbers are missing. */
 export function resolveRope(source: RopeSource): RopeConfig {
   const { fields, theta, path } = source;
-  if ((fields.partial_rotary_factor ?? 1) !== 1) {
-    throw new ModelLoadError(`${path}: partial_rotary_factor other than 1 is not supported`);
-  }
   const kind = fields.rope_type ?? fields.type ?? 'default';
   const original = fields.original_max_position_embeddings ?? source.maxPositionEmbeddings;
   switch (kind) {
@@ -167,7 +165,7 @@ function need(
 
 function needFactors(source: RopeSource, field: 'short_factor' | 'long_factor'): readonly number[] {
   const factors = source.fields[field];
-  const count = source.headDim / 2;
+  const count = source.rotaryDim / 2;
   if (factors?.length === count) return factors;
   const got = factors ? `${factors.length} numbers` : 'nothing';
   throw new ModelLoadError(`${source.path}: ${field} must hold ${count} numbers, got ${got}`);

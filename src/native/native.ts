@@ -6,8 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, NativeAddonError } from '../errors.ts';
 import { INSTRUCTION_SETS, type InstructionSet } from './instruction-sets.ts';
 
-/** A place in a file, as the addon reads it. */
+/** A place in a file, as the addon reads it; `name` is for errors. */
 export interface NativeSource {
+  readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
   readonly dtype: 'f32' | 'f16' | 'bf16';
@@ -35,7 +36,6 @@ export type StreamPlace = number;
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
   loadGated(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
-  loadEmbedding(source: NativeSource, vocab: number, hidden: number): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -70,7 +70,7 @@ export interface NativeBackend {
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPlace;
   gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
-  embedding(table: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPlace;
+  embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPlace;
   rmsNorm(
     isBf16: boolean,
     weight: number,
@@ -78,7 +78,13 @@ export interface NativeBackend {
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPlace;
   rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): StreamPlace;
-  rope(table: number, headDim: number, positions: Int32Array, ...x: TensorArgs): StreamPlace;
+  rope(
+    table: number,
+    headDim: number,
+    rotaryDim: number,
+    positions: Int32Array,
+    ...x: TensorArgs
+  ): StreamPlace;
   gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;

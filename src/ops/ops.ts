@@ -60,12 +60,6 @@ export interface Vector {
   readonly length: number;
 }
 
-/** Token embeddings [vocab, hidden], read by row from where they were published. */
-export interface EmbeddingTable {
-  readonly vocab: number;
-  readonly hidden: number;
-}
-
 export interface KvCacheShape {
   readonly layers: number;
   readonly blocks: number;
@@ -115,13 +109,16 @@ export interface AttentionOptions {
   readonly window: number | null;
 }
 
+/** In the place of a token where a logit is NaN or +Infinity: -Infinity alone is a token that is forbidden. */
+export const NO_TOKEN = -1;
+
 /** What an op computes for JavaScript. */
 export interface Pending<T> {
   /** Waits until the op has run. Throws what made an op fail. */
   read(): T;
 }
 
-/** One token id a row of logits. */
+/** One token id a row of logits; `NO_TOKEN` where none could be sampled. Ops take it for token 0. */
 export type SampledTokens = Pending<Int32Array>;
 
 /** Token ids of which some may still be being sampled: the id -1 - i stands for the token of row i of `sampled`. */
@@ -187,12 +184,14 @@ export interface Ops {
   /** Names the kernels: equal bytes hold where they are the same. */
   readonly kernels: string;
 
-  // ── memory that lives as long as the model ──
+  // ── memory that lives as long as the model: what is loaded never looks at its file again ──
 
-  /** Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other. */
+  /**
+   * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other.
+   * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
+   */
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
-  loadEmbedding(weight: TensorSource): EmbeddingTable;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
   /** @param isShared whether its feed can be opened */
@@ -212,8 +211,11 @@ export interface Ops {
   /** Its `read` returns when all ops that were called before have run. */
   mark(): Pending<void>;
 
-  /** ids [tokens] -> f32 [tokens, hidden]. Ids must lie in the vocabulary. */
-  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor;
+  /**
+   * ids [tokens] -> f32 [tokens, hidden]: rows of a weight [vocab, hidden] without bias, so that one copy serves as
+   * embeddings and as output head. Ids must lie in the vocabulary.
+   */
+  embedding(tokens: TokenIds, table: LinearWeight): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
@@ -234,10 +236,11 @@ export interface Ops {
   split(x: Tensor, widths: readonly number[]): Tensor[];
 
   /**
-   * Rotates each head of x [tokens, heads * headDim] f32 in place, first half against second half. `table`
-   * [maxPositions, headDim] holds, a position, headDim/2 cosines and then headDim/2 sines.
+   * Rotates the first `rotaryDim` numbers (left out: all) of each head of x [tokens, heads * headDim] f32 in place, their
+   * first half against their second half. `table` [maxPositions, rotaryDim] holds, a position, rotaryDim/2 cosines and
+   * then rotaryDim/2 sines.
    */
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void;
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim?: number): void;
 
   /** k, v [tokens, kvHeads * headDim] f32 -> cache, rounded to its dtype; slot = block * blockSize + offset. */
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void;

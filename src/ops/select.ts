@@ -1,5 +1,6 @@
 // Picks the backend: the native one where its addon loads, else plain TypeScript. The one place that knows both.
 
+import os from 'node:os';
 import type { Device } from '../config/engine-config.ts';
 import { NativeAddonError } from '../errors.ts';
 import { loadNative } from '../native/native.ts';
@@ -11,6 +12,8 @@ export interface SelectedOps {
   readonly ops: Ops;
   /** Why this backend, for the start-up report. */
   readonly reason: string;
+  /** What a person should know of the choice; null where there is nothing. */
+  readonly warning: string | null;
 }
 
 /**
@@ -24,9 +27,9 @@ export function selectOps(options: {
 }): SelectedOps {
   switch (options.device) {
     case 'reference':
-      return { ops: new ReferenceOps(), reason: 'asked for by --device reference' };
+      return { ops: new ReferenceOps(), reason: 'asked for by --device reference', warning: null };
     case 'cpu':
-      return { ops: openNative(options.numThreads), reason: 'asked for by --device cpu' };
+      return openNative(options.numThreads, 'asked for by --device cpu');
     case 'auto':
       return selectAutomatically(options.numThreads);
   }
@@ -34,14 +37,25 @@ export function selectOps(options: {
 
 function selectAutomatically(numThreads: number | null): SelectedOps {
   try {
-    return { ops: openNative(numThreads), reason: 'the native addon is built' };
+    return openNative(numThreads, 'the native addon is built');
   } catch (error) {
     // What the user asked for and this machine cannot do is no reason to serve something else.
     if (!(error instanceof NativeAddonError)) throw error;
-    return { ops: new ReferenceOps(), reason: `slow: ${error.message}` };
+    return { ops: new ReferenceOps(), reason: `slow: ${error.message}`, warning: null };
   }
 }
 
-function openNative(numThreads: number | null): Ops {
-  return new CpuOps(loadNative(), { threads: numThreads });
+function openNative(numThreads: number | null, reason: string): SelectedOps {
+  const ops = new CpuOps(loadNative(), { threads: numThreads });
+  return { ops, reason, warning: tooManyThreads(numThreads) };
+}
+
+/** Threads that share a processor wait for each other at the end of every op. */
+function tooManyThreads(numThreads: number | null): string | null {
+  const processors = os.availableParallelism();
+  if (numThreads === null || numThreads <= processors) return null;
+  return (
+    `--num-threads ${numThreads} is more than the ${processors} processors that svc may use here, which makes it slow: ` +
+    'leave it out for one thread a physical core'
+  );
 }

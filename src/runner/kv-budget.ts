@@ -30,10 +30,11 @@ export function chooseNumBlocks(
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
   if (numBlocks < perRequest) {
+    const room = Math.max(0, numBlocks * config.blockSize);
     throw new ConfigError(
-      `the KV cache has room for ${numBlocks * config.blockSize} tokens, one request of max_model_len needs ` +
+      `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
         `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes} ` +
-        `(or --gpu-memory-utilization), or lower --max-model-len`,
+        `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}`,
       { param: 'kv-cache-memory-bytes' },
     );
   }

@@ -7,7 +7,7 @@
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
-import type { Logprobs } from '../ops/ops.ts';
+import { type Logprobs, NO_TOKEN } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { type NewRequest, Request } from './request.ts';
@@ -24,6 +24,7 @@ export interface SchedulerConfig extends KvCacheConfig {
 /** What a step added to one request. */
 export interface TokenOutput {
   readonly requestId: number;
+  /** NO_TOKEN where the request ends with an error. */
   readonly tokenId: number;
   /** One row; null where nobody asked. */
   readonly logprobs: Logprobs | null;
@@ -162,7 +163,8 @@ export class Scheduler {
       const tokenId = result.tokenIds[index]!;
       if (tokenId === null) continue;
       request.numTokensAhead -= 1;
-      outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
+      if (tokenId === NO_TOKEN) outputs.push(this.#fail(request));
+      else outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
     }
     return outputs;
   }
@@ -193,6 +195,14 @@ export class Scheduler {
     if (finish !== null) this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, finish };
+  }
+
+  /** Others go on: what is wrong with this request's logits is in its own row. */
+  #fail(request: Request): TokenOutput {
+    this.#finish(request);
+    const { id: requestId, numCachedTokens } = request;
+    const finish = { reason: 'error', stopTokenId: null } as const;
+    return { requestId, tokenId: NO_TOKEN, logprobs: null, promptLogprobs: null, numCachedTokens, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */

@@ -3,7 +3,8 @@
 import type { StopRule } from './request.ts';
 
 export interface Finish {
-  readonly reason: 'stop' | 'length';
+  /** `error`: the model gave no logits to sample from. */
+  readonly reason: 'stop' | 'length' | 'error';
   /** The stop token that was asked for; null for the end token and for length. */
   readonly stopTokenId: number | null;
 }

@@ -1,6 +1,7 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { InvalidRequestError } from '../errors.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
@@ -49,7 +50,13 @@ export class HfTokenizer implements Tokenizer {
   }
 
   async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {
-    const encoding = await this.#native.encode(text, null, { addSpecialTokens: options.addSpecialTokens });
+    const { addSpecialTokens } = options;
+    const encoding = await this.#native.encode(text, null, { addSpecialTokens }).catch((cause: unknown) => {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new InvalidRequestError(`the tokenizer of this model cannot encode the text: ${reason}`, {
+        cause,
+      });
+    });
     return encoding.getIds();
   }
 

@@ -1,12 +1,13 @@
 // Reads the tokenizer and the chat template of a model folder; the engine calls it at start.
 
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { readModelText } from '../util/model-file.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { probeTokenizer } from './probe-tokenizer.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
@@ -37,7 +38,12 @@ const tokenizerConfig = z.object({
 type TokenizerConfig = z.output<typeof tokenizerConfig>;
 
 const tokenizerFile = z.object({
-  model: z.looseObject({}),
+  model: z.looseObject({
+    vocab: z.custom<object>(
+      (vocab) => typeof vocab === 'object' && vocab !== null,
+      'the vocabulary is missing',
+    ),
+  }),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
   decoder: z.unknown().optional(),
 });
@@ -49,8 +55,8 @@ const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTem
  * @throws ModelLoadError naming the file and what was expected in it.
  */
 export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
-  const config = await readConfig(folder);
-  const template = await findChatTemplate(folder, config);
+  const config = readConfig(folder);
+  const template = findChatTemplate(folder, config);
   return {
     tokenizer: await readTokenizer(folder, config),
     chatTemplate: template === null ? null : new JinjaChatTemplate(template, specialTokens(config)),
@@ -59,12 +65,13 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
 
 async function readTokenizer(folder: string, config: TokenizerConfig): Promise<Tokenizer> {
   const path = join(folder, 'tokenizer.json');
-  const text = await readOptional(path);
+  const text = readModelText(path);
   if (text === null) {
     throw new ModelLoadError(
       `${path} is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, use --skip-tokenizer-init`,
     );
   }
+  const probing = probeTokenizer(path);
   const file = check(path, text, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
   const decoder = decoderSpec.nullish().safeParse(file.decoder);
   if (!decoder.success) {
@@ -74,7 +81,12 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
     );
   }
   const specials = file.added_tokens.filter((token) => token.special).map((token) => token.content);
-  const { Tokenizer: NativeTokenizer } = await import('tokenizers');
+  const [{ Tokenizer: NativeTokenizer }, causeOfDeath] = await Promise.all([import('tokenizers'), probing]);
+  if (causeOfDeath !== null) {
+    throw new ModelLoadError(
+      `${path} is damaged: the tokenizer library fails on it (${causeOfDeath}); fetch the model again`,
+    );
+  }
   try {
     const native = NativeTokenizer.fromString(text);
     const longest = Object.keys(native.getVocab(true)).reduce(
@@ -95,22 +107,22 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
   }
 }
 
-async function readConfig(folder: string): Promise<TokenizerConfig> {
+function readConfig(folder: string): TokenizerConfig {
   const path = join(folder, 'tokenizer_config.json');
-  const text = await readOptional(path);
+  const text = readModelText(path);
   if (text === null) return {};
   return check(path, text, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
 }
 
 /** A file of its own wins over the one in tokenizer_config.json. */
-async function findChatTemplate(folder: string, config: TokenizerConfig): Promise<string | null> {
-  const jinja = await readOptional(join(folder, 'chat_template.jinja'));
+function findChatTemplate(folder: string, config: TokenizerConfig): string | null {
+  const jinja = readModelText(join(folder, 'chat_template.jinja'));
   if (jinja !== null) return jinja;
   if (config.chat_template) {
     return defaultTemplate(join(folder, 'tokenizer_config.json'), config.chat_template);
   }
   const path = join(folder, 'chat_template.json');
-  const json = await readOptional(path);
+  const json = readModelText(path);
   if (json === null) return null;
   const file = check(path, json, chatTemplateFile, 'an object with "chat_template"');
   return defaultTemplate(path, file.chat_template);
@@ -147,14 +159,4 @@ function check<T>(path: string, text: string, schema: z.ZodType<T>, expected: st
   const issue = parsed.error.issues[0];
   const where = issue?.path.join('.') || 'top level';
   throw new ModelLoadError(`${path}: ${where}: ${issue?.message ?? 'invalid'}; expected ${expected}`);
-}
-
-async function readOptional(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (cause) {
-    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ModelLoadError(`${path} cannot be read: ${reason}`, { cause });
-  }
 }

@@ -37,7 +37,7 @@ async function start(path: string, options: Partial<EngineConfig>): Promise<Engi
     ...options,
     device: path === 'reference' ? 'reference' : 'cpu',
   };
-  return EngineCore.start(config, () => {});
+  return EngineCore.start(config);
 }
 
 /** Everything that a request gets back, in an order that does not depend on how it was cut into steps. */

@@ -23,7 +23,7 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
     let core: EngineCore;
     beforeEach(async () => {
       const config = { ...ENGINE_DEFAULTS, modelPath: folder, device, kvCacheMemoryBytes: 2 ** 20 };
-      core = await EngineCore.start(config, () => {});
+      core = await EngineCore.start(config);
     });
     afterEach(() => core.close());
 

@@ -1,13 +1,15 @@
 // Folders that cannot be served: each error names the file, the tensor and what was expected.
 
-import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import type { Model } from '../../src/models/model.ts';
 import { loadModel } from '../../src/models/registry.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
+import { availableBackends, openBackend } from '../helpers/backends.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
@@ -144,10 +146,138 @@ describe('loadModel', () => {
     await expect(load(folder, 513)).rejects.toThrow("longer than the model's own limit of 512 tokens");
   });
 
-  it('passes over tensors that the model does not use', async () => {
+  it('refuses a checkpoint of more layers than config.json before it reads a weight', async () => {
     const folder = tinyModel();
-    setConfig(folder, { num_hidden_layers: 2 });
-    expect((await load(folder)).config.numLayers).toBe(2);
-    expect(readdirSync(folder)).toContain('model.safetensors');
+    setConfig(folder, { num_hidden_layers: 1 });
+    const unread = new Error('a weight was read');
+    const failing = Object.assign(new ReferenceOps(), {
+      loadLinear: () => {
+        throw unread;
+      },
+    });
+    const loading = loadModel(folder, failing, { dtype: 'auto', maxModelLen: null });
+    await expect(loading).rejects.toThrow(ModelLoadError);
+    await expect(loading).rejects.toThrow(
+      'the checkpoint has 3 layers (model.layers.2.input_layernorm.weight), num_hidden_layers in config.json says 1',
+    );
   });
+
+  it('refuses tensors of a layer that the architecture does not compute with', async () => {
+    const folder = tinyModel({ config: { attention_bias: true } });
+    setConfig(folder, { attention_bias: false });
+    await expect(load(folder)).rejects.toThrow(
+      'tensor model.layers.0.self_attn.q_proj.bias is in the checkpoint, LlamaForCausalLM with this config.json ' +
+        'does not use it',
+    );
+  });
+
+  it('warns of tensors beside the layers that it does not use, but not of a head that is tied', async () => {
+    const folder = tinyModel({ config: { tie_word_embeddings: false } });
+    const warnings: string[] = [];
+    const options = {
+      dtype: 'auto',
+      maxModelLen: null,
+      onWarning: (text: string) => warnings.push(text),
+    } as const;
+    setConfig(folder, { tie_word_embeddings: true });
+    await loadModel(folder, new ReferenceOps(), options);
+    expect(warnings).toEqual([]);
+    renameTensor(folder, 'lm_head.weight', 'sm_head.weight');
+    await loadModel(folder, new ReferenceOps(), options);
+    expect(warnings).toEqual([`${folder}: these tensors are not used: sm_head.weight`]);
+  });
+
+  it('is silent about rotary frequencies that a release holds beside its weights', async () => {
+    const folder = tinyModel();
+    const warnings: string[] = [];
+    setConfig(folder, { num_hidden_layers: 2 });
+    const old = 'model.layers.2.post_attention_layernorm.weight';
+    const config = {
+      dtype: 'auto',
+      maxModelLen: null,
+      onWarning: (text: string) => warnings.push(text),
+    } as const;
+    for (const name of tensorNames(folder).filter((one) => one.startsWith('model.layers.2.'))) {
+      renameTensor(
+        folder,
+        name,
+        name === old ? 'model.layers.1.self_attn.rotary_emb.inv_freq' : `old.${name}`,
+      );
+    }
+    await loadModel(folder, new ReferenceOps(), config);
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).not.toContain('inv_freq');
+  });
+
+  it('names the two files that have the same tensor', async () => {
+    const folder = tinyModel({ shards: 2 });
+    const [first, second] = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
+    copyFileSync(join(folder, first!), join(folder, second!));
+    await expect(load(folder)).rejects.toThrow(
+      `tensor model.embed_tokens.weight is in two files, ${join(folder, first!)} and ${join(folder, second!)}`,
+    );
+  });
+
+  it('refuses weights into which somebody writes while they are loaded', async () => {
+    const folder = tinyModel();
+    const path = join(folder, 'model.safetensors');
+    const write = (): void => {
+      const bytes = readFileSync(path);
+      bytes.fill(0, bytes.length - 64);
+      writeFileSync(path, bytes);
+    };
+    const options = { dtype: 'auto', maxModelLen: null, onProgress: write } as const;
+    await expect(loadModel(folder, new ReferenceOps(), options)).rejects.toThrow(
+      `${path} was changed while it was being loaded`,
+    );
+  });
+
+  it.each(availableBackends)(
+    'says on %s that weights were cut off while they were loaded',
+    async (backend) => {
+      const folder = tinyModel();
+      const path = join(folder, 'model.safetensors');
+      const ops = openBackend(backend);
+      const options = {
+        dtype: 'auto',
+        maxModelLen: null,
+        onProgress: () => truncateSync(path, 10_000),
+      } as const;
+      await expect(loadModel(folder, ops, options)).rejects.toThrow(ModelLoadError);
+      await expect(loadModel(folder, ops, options)).rejects.toThrow(path);
+      ops.close();
+    },
+  );
+
+  it.each(['config.json', 'model.safetensors', 'model.safetensors.index.json'])(
+    'refuses a pipe or a folder in the place of %s at once',
+    async (file) => {
+      const path = join(tinyModel(), file);
+      rmSync(path, { force: true });
+      expect(spawnSync('mkfifo', [path]).status).toBe(0);
+      await expect(load(dirname(path))).rejects.toThrow(`${path} must be a file, it is a pipe or device`);
+      rmSync(path);
+      mkdirSync(path);
+      await expect(load(dirname(path))).rejects.toThrow(ModelLoadError);
+      await expect(load(dirname(path))).rejects.toThrow(`${path} must be a file, it is a folder`);
+    },
+  );
 });
+
+const SAFETENSORS = 'model.safetensors';
+
+function tensorNames(folder: string): string[] {
+  const bytes = readFileSync(join(folder, SAFETENSORS));
+  const header: object = JSON.parse(bytes.toString('utf8', 8, 8 + Number(bytes.readBigUInt64LE())));
+  return Object.keys(header);
+}
+
+function renameTensor(folder: string, from: string, to: string): void {
+  const path = join(folder, SAFETENSORS);
+  const bytes = readFileSync(path);
+  const end = 8 + Number(bytes.readBigUInt64LE());
+  const header = Buffer.from(bytes.toString('utf8', 8, end).trimEnd().replace(`"${from}"`, `"${to}"`));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  writeFileSync(path, Buffer.concat([length, header, bytes.subarray(end)]));
+}

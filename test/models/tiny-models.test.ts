@@ -1,6 +1,6 @@
 // The models that svc makes itself: complete published folders, the same from the same seed, and fit to run.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from 'tokenizers';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -28,6 +28,18 @@ async function logitsOf(folder: string, ops: Ops, dtype: 'auto' | 'float32' = 'a
   return new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1);
 }
 
+describe('a loaded model', () => {
+  it.each(availableBackends)('serves on %s whatever happens to the file of its weights', async (backend) => {
+    const ops = openBackend(backend);
+    const [folder, expected] = [tinyModel({}), await logitsOf(tinyModel({}), ops)];
+    const path = join(folder, 'model.safetensors');
+    const model = await loadModel(folder, ops, { dtype: 'auto', maxModelLen: null });
+    writeFileSync(path, Buffer.alloc(readFileSync(path).length));
+    expect(new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1)).toEqual(expected);
+    ops.close();
+  });
+});
+
 describe('writeTinyModel', () => {
   it('writes every file of a published model', () => {
     expect(readdirSync(tinyModel({})).sort()).toEqual([
@@ -54,6 +66,22 @@ describe('writeTinyModel', () => {
     expect(weights(1).equals(weights(1))).toBe(true);
     expect(weights(1).equals(weights(2))).toBe(false);
   });
+
+  it.each(availableBackends)(
+    'rotates on %s the part of each head that config.json names',
+    async (backend) => {
+      const ops = openBackend(backend);
+      const logits = (factor: number) =>
+        logitsOf(tinyModel({ config: { partial_rotary_factor: factor } }), ops);
+      expect(await logits(1)).toEqual(await logitsOf(tinyModel({}), ops));
+      const half = await logits(0.5);
+      expect(half).not.toEqual(await logits(1));
+      const reference = new ReferenceOps();
+      const expected = await logitsOf(tinyModel({ config: { partial_rotary_factor: 0.5 } }), reference);
+      for (const [id, value] of expected.entries()) expect(half[id]).toBeCloseTo(value, 3);
+      ops.close();
+    },
+  );
 
   it('loads the same in one file and in three', async () => {
     const ops = new ReferenceOps();

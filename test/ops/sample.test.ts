@@ -1,7 +1,7 @@
 // Sampling of the native backend against its definition.
 
 import { afterAll, expect, it } from 'vitest';
-import type { Ops, SamplingRows } from '../../src/ops/ops.ts';
+import { NO_TOKEN, type Ops, type SamplingRows } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
 
@@ -93,17 +93,53 @@ describeEachIsa('sampling', (isa) => {
     expect(counts.map((count) => count / draws)).toEqual(probabilities);
   });
 
-  it('gives some id of the vocabulary even when no logit is a number', () => {
-    const logits = new Float32Array(100).fill(Number.NaN);
+  it('gives no token where a logit is NaN or infinite, and the others in the rows beside it', () => {
+    const vocab = 40_000;
+    const sound = new Random(9).floats(vocab);
+    for (const broken of [Number.NaN, -Number.NaN, Number.POSITIVE_INFINITY]) {
+      for (const place of [0, 7, 16_384, vocab - 1]) {
+        const row = sound.slice();
+        row[place] = broken;
+        for (const settings of [
+          { temperature: 0 },
+          { temperature: 1 },
+          { temperature: 1, topK: 5, topP: 0.5 },
+        ]) {
+          const rows = rowsOf(2, settings, () => 0.5);
+          const [before] = pick(
+            cpu,
+            sound,
+            vocab,
+            rowsOf(1, settings, () => 0.5),
+          );
+          expect([...pick(cpu, Float32Array.of(...row, ...sound), vocab, rows)]).toEqual([NO_TOKEN, before]);
+          expect([
+            ...pick(
+              reference,
+              row,
+              vocab,
+              rowsOf(1, settings, () => 0.5),
+            ),
+          ]).toEqual([NO_TOKEN]);
+        }
+      }
+    }
+  });
+
+  it('takes -Infinity for a token that is forbidden, be it all but one', () => {
+    const logits = new Float32Array(100).fill(Number.NEGATIVE_INFINITY);
+    logits[70] = -3;
     for (const settings of [{ temperature: 0 }, { temperature: 1 }, { temperature: 1, topK: 5, topP: 0.5 }]) {
-      const [id] = pick(
-        cpu,
-        logits,
-        100,
-        rowsOf(1, settings, () => 0.5),
-      );
-      expect(id).toBeGreaterThanOrEqual(0);
-      expect(id).toBeLessThan(100);
+      for (const ops of [cpu, reference]) {
+        expect([
+          ...pick(
+            ops,
+            logits,
+            100,
+            rowsOf(1, settings, () => 0.5),
+          ),
+        ]).toEqual([70]);
+      }
     }
   });
 });

@@ -9,7 +9,14 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
 import type { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
 import { CpuSampledTokens } from '../../src/ops/cpu/cpu-pending.ts';
-import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
+import type {
+  LinearWeight,
+  Ops,
+  SampledTokens,
+  SamplingRows,
+  Tensor,
+  TensorSource,
+} from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
@@ -39,6 +46,10 @@ function greedy(rows: number): SamplingRows {
   };
 }
 
+function loadTable(ops: Ops, weight: TensorSource): LinearWeight {
+  return ops.loadLinear([{ weight, bias: null }], 'f32');
+}
+
 function sampleGreedily(ops: Ops): { readonly logits: Tensor; readonly sampled: SampledTokens } {
   const logits = ops.tensor(logitValues, 3, VOCAB, 'f32');
   return { logits, sampled: ops.sample(logits, greedy(3)) };
@@ -53,7 +64,7 @@ function describeTokens(open: () => Ops): void {
   afterEach(() => ops.close());
 
   it('looks up sampled tokens that nobody has read, between known ones', () => {
-    const table = ops.loadEmbedding(embeddings);
+    const table = loadTable(ops, embeddings);
     ops.scope(() => {
       const { sampled } = sampleGreedily(ops);
       const rows = ops.embedding({ ids: Int32Array.of(-3, 7, -1), sampled }, table);
@@ -76,7 +87,7 @@ function describeTokens(open: () => Ops): void {
   });
 
   it('refuses ids that stand for no sampled token', () => {
-    const table = ops.loadEmbedding(embeddings);
+    const table = loadTable(ops, embeddings);
     ops.scope(() => {
       const { logits, sampled } = sampleGreedily(ops);
       const beyond = { ids: Int32Array.of(-4), sampled };
@@ -150,7 +161,7 @@ describeEachIsa('the stream of ops', (isa) => {
     await nextTurn();
     cpu.mark().read();
     // The next op lets go of what those before it needed.
-    cpu.scope(() => cpu.embedding({ ids: Int32Array.of(0), sampled: null }, cpu.loadEmbedding(embeddings)));
+    cpu.scope(() => cpu.embedding({ ids: Int32Array.of(0), sampled: null }, loadTable(cpu, embeddings)));
     collectGarbage();
     expect(dropped.deref()).toBeUndefined();
   });
@@ -191,7 +202,7 @@ describeEachIsa('the stream of ops', (isa) => {
   });
 
   it('looks up no token that was sampled from a larger vocabulary than that of the table', () => {
-    const small = cpu.loadEmbedding(folder.write([1, HIDDEN], random.floats(HIDDEN)));
+    const small = loadTable(cpu, folder.write([1, HIDDEN], random.floats(HIDDEN)));
     cpu.scope(() => {
       const logits = cpu.tensor(Float32Array.of(0, 1), 1, 2, 'f32');
       cpu.embedding({ ids: Int32Array.of(-1), sampled: cpu.sample(logits, greedy(1)) }, small);

@@ -26,7 +26,6 @@ Napi::Function Backend::define(Napi::Env env) {
                      {
                          InstanceMethod<&Backend::call<&Backend::loadLinear>>("loadLinear"),
                          InstanceMethod<&Backend::call<&Backend::loadGated>>("loadGated"),
-                         InstanceMethod<&Backend::call<&Backend::loadEmbedding>>("loadEmbedding"),
                          InstanceMethod<&Backend::call<&Backend::loadVector>>("loadVector"),
                          InstanceMethod<&Backend::call<&Backend::makeVector>>("makeVector"),
                          InstanceMethod<&Backend::call<&Backend::makeKvCache>>("makeKvCache"),

@@ -12,21 +12,11 @@
 #include "binding/args.h"
 #include "cpu/dispatch.h"
 #include "cpu/paged_attention.h"
-#include "memory/mapped_file.h"
 #include "threads/pool.h"
 #include "threads/stream.h"
 #include "transfer/send_table.h"
 
 namespace svc {
-
-/// Token embeddings, read where they were published.
-struct Embedding {
-  std::unique_ptr<MappedFile> file;
-  const char* data;
-  cpu::DType dtype;
-  int64_t vocab;
-  int64_t hidden;
-};
 
 /// What `close` frees.
 struct BackendState {
@@ -37,7 +27,6 @@ struct BackendState {
   Arena arena;
   // Growing moves none of them: the stream may be reading.
   std::deque<cpu::PackedWeight> weights;
-  std::deque<Embedding> embeddings;
   std::deque<std::vector<float>> vectors;
   std::deque<cpu::KvCache> caches;
   /// Of the cache whose feed is open.
@@ -86,7 +75,6 @@ class Backend : public Napi::ObjectWrap<Backend> {
   // load.cc: memory that lives as long as the model; each returns an index.
   Napi::Value loadLinear(const Info&);
   Napi::Value loadGated(const Info&);
-  Napi::Value loadEmbedding(const Info&);
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);

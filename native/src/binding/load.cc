@@ -1,39 +1,32 @@
-// Loading: weights from files into packed memory, embeddings left in their file, KV memory.
+// Loading: weights from files into packed memory, KV memory.
 
 #include <map>
+#include <optional>
 
 #include "binding/backend.h"
 
 namespace svc {
 namespace {
 
-/// Files of one load, each mapped once and unmapped when the load is done.
+/// Files of one load, each opened once and closed when the load is done.
 class Files {
  public:
-  const MappedFile& at(const std::string& path) {
-    std::unique_ptr<MappedFile>& file = files_[path];
-    if (file == nullptr) file = std::make_unique<MappedFile>(path);
+  const WeightFile& at(const std::string& path) {
+    std::unique_ptr<WeightFile>& file = files_[path];
+    if (file == nullptr) file = std::make_unique<WeightFile>(path);
     return *file;
   }
 
  private:
-  std::map<std::string, std::unique_ptr<MappedFile>> files_;
+  std::map<std::string, std::unique_ptr<WeightFile>> files_;
 };
 
-struct Source {
-  std::string path;
-  size_t byteOffset;
-  cpu::DType dtype;
-
-  explicit Source(const Napi::Object& object)
-      : path(object.Get("path").ToString()),
-        byteOffset(static_cast<size_t>(object.Get("byteOffset").ToNumber().Int64Value())),
-        dtype(dtypeFrom(object.Get("dtype"))) {}
-
-  const char* in(const MappedFile& file, int64_t count) const {
-    return file.slice(byteOffset, static_cast<size_t>(count) * cpu::elementBytes(dtype));
-  }
-};
+/// { name, path, byteOffset, dtype }
+cpu::Published publishedFrom(const Napi::Value& value, Files& files) {
+  const auto object = value.As<Napi::Object>();
+  return {&files.at(object.Get("path").ToString()), object.Get("name").ToString(),
+          static_cast<size_t>(object.Get("byteOffset").ToNumber().Int64Value()), dtypeFrom(object.Get("dtype"))};
+}
 
 int sizeFrom(const Napi::Value& value, const char* what) {
   const int64_t size = value.ToNumber().Int64Value();
@@ -49,19 +42,11 @@ cpu::DType computeDType(const Napi::Value& name) {
   return dtype;
 }
 
-/// { weight: Source, n, bias: Source | null }
-cpu::WeightPart partFrom(const Napi::Object& object, int k, Files& files) {
-  const Source weight(object.Get("weight").As<Napi::Object>());
-  cpu::WeightPart part{};
-  part.n = sizeFrom(object.Get("n"), "n");
-  part.dtype = weight.dtype;
-  part.weight = weight.in(files.at(weight.path), int64_t{part.n} * k);
+/// { weight, n, bias or null }
+cpu::WeightPart partFrom(const Napi::Object& object, Files& files) {
+  cpu::WeightPart part{publishedFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt};
   const Napi::Value bias = object.Get("bias");
-  if (bias.IsObject()) {
-    const Source source(bias.As<Napi::Object>());
-    part.biasDType = source.dtype;
-    part.bias = source.in(files.at(source.path), part.n);
-  }
+  if (bias.IsObject()) part.bias = publishedFrom(bias, files);
   return part;
 }
 
@@ -80,7 +65,7 @@ Napi::Value Backend::loadLinear(const Info& info) {
   Files files;
   std::vector<cpu::WeightPart> parts;
   for (uint32_t i = 0; i < list.Length(); ++i) {
-    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), k, files));
+    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files));
   }
   const cpu::DType dtype = computeDType(info[2]);
   s.stream.run([&] { s.weights.push_back(cpu::packLinear(s.pool, s.kernels, parts, k, dtype)); });
@@ -92,35 +77,21 @@ Napi::Value Backend::loadGated(const Info& info) {
   BackendState& s = state();
   const int k = sizeFrom(info[2], "k");
   Files files;
-  const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), k, files);
-  const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), k, files);
+  const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), files);
+  const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), files);
   if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
   const cpu::DType dtype = computeDType(info[3]);
   s.stream.run([&] { s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, dtype)); });
   return indexOfLast(info.Env(), s.weights);
 }
 
-/// loadEmbedding(source, vocab, hidden)
-Napi::Value Backend::loadEmbedding(const Info& info) {
-  BackendState& s = state();
-  const Source source(info[0].As<Napi::Object>());
-  const int64_t vocab = sizeFrom(info[1], "vocab"), hidden = sizeFrom(info[2], "hidden");
-  auto file = std::make_unique<MappedFile>(source.path);
-  const char* data = source.in(*file, vocab * hidden);
-  s.embeddings.push_back({std::move(file), data, source.dtype, vocab, hidden});
-  return indexOfLast(info.Env(), s.embeddings);
-}
-
 /// loadVector(source, length)
 Napi::Value Backend::loadVector(const Info& info) {
   BackendState& s = state();
-  const Source source(info[0].As<Napi::Object>());
-  std::vector<float> values(sizeFrom(info[1], "length"));
-  const MappedFile file(source.path);
-  const int64_t count = static_cast<int64_t>(values.size());
-  const char* published = source.in(file, count);
-  s.stream.run([&] { s.kernels.widen[static_cast<int>(source.dtype)](published, values.data(), count); });
-  s.vectors.push_back(std::move(values));
+  Files files;
+  const cpu::Published source = publishedFrom(info[0], files);
+  const int length = sizeFrom(info[1], "length");
+  s.stream.run([&] { s.vectors.push_back(cpu::readVector(s.kernels, source, length)); });
   return indexOfLast(info.Env(), s.vectors);
 }
 

@@ -39,20 +39,16 @@ cpu::DType dtypeFlag(Args& args) { return args.boolean() ? cpu::DType::Bf16 : cp
 
 }  // namespace
 
-/// embedding(table, ids, sampled, out[4])
+/// embedding(weight, ids, sampled, out[4])
 Napi::Value Backend::embedding(const Info& info) {
   Args a = args("embedding", info);
-  const auto& tables = state().embeddings;
-  const Embedding& table = tables[a.integerIn(0, static_cast<int64_t>(tables.size()) - 1, "an embedding")];
-  TokenIds ids(a, table.vocab);
-  const cpu::Rows out = a.rows(cpu::DType::F32, table.hidden);
+  const cpu::PackedWeight& table = weightAt(a, false);
+  TokenIds ids(a, table.n);
+  const cpu::Rows out = a.rows(cpu::DType::F32, table.k);
   a.expectEqual("rows of the output", ids.size(), out.rows);
-  const auto widen = state().kernels.widen[static_cast<int>(table.dtype)];
-  const int64_t rowBytes = table.hidden * static_cast<int64_t>(cpu::elementBytes(table.dtype));
-  return record(info, a, [&pool = state().pool, &table, ids = std::move(ids), out, widen, rowBytes] {
+  return record(info, a, [&pool = state().pool, &table, ids = std::move(ids), out] {
     const std::vector<int32_t> tokens = ids.resolve();
-    eachRow(pool, out.rows, table.hidden,
-            [&](int64_t row) { widen(table.data + tokens[row] * rowBytes, floatsAt(out, row), table.hidden); });
+    eachRow(pool, out.rows, table.k, [&](int64_t row) { cpu::unpackRow(table, tokens[row], floatsAt(out, row)); });
   });
 }
 
@@ -94,23 +90,25 @@ Napi::Value Backend::rmsNormHeads(const Info& info) {
   });
 }
 
-/// rope(table, headDim, positions, x[4])
+/// rope(table, headDim, rotaryDim, positions, x[4])
 Napi::Value Backend::rope(const Info& info) {
   Args a = args("rope", info);
   const std::vector<float>& table = vectorAt(a);
   const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
+  const int64_t rotaryDim = a.integerIn(2, headDim, "rotaryDim");
   const Span<const int32_t> positions = a.int32s(0);
   const int64_t cols = a.peekCols();
   const cpu::Rows x = a.rows(cpu::DType::F32, cols);
   if (headDim % 2 != 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
+  if (rotaryDim % 2 != 0) a.fail("an even rotaryDim", std::to_string(rotaryDim));
   a.expectEqual("positions", x.rows, positions.length);
-  a.expectBelow("positions", positions, static_cast<int64_t>(table.size()) / headDim);
+  a.expectBelow("positions", positions, static_cast<int64_t>(table.size()) / rotaryDim);
   const auto kernel = state().kernels.rope;
-  return record(info, a, [&pool = state().pool, &table, kernel, positions = positions.copy(), x, cols, headDim] {
+  return record(info, a, [&pool = state().pool, &table, kernel, positions = positions.copy(), x, cols, headDim, rotaryDim] {
     eachRow(pool, x.rows, cols, [&](int64_t row) {
-      const float* angles = table.data() + positions[row] * headDim;
+      const float* angles = table.data() + positions[row] * rotaryDim;
       for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
-        kernel(head, angles, static_cast<int>(headDim));
+        kernel(head, angles, static_cast<int>(rotaryDim));
       }
     });
   });

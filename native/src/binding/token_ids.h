@@ -1,6 +1,7 @@
 // Token ids of an op, of which some may not be known yet when it is called.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -24,11 +25,12 @@ class TokenIds {
 
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
 
-  /// When the op runs: all of them. Throws std::range_error where a token was sampled from a larger vocabulary.
+  /// When the op runs: all of them. Where no token could be sampled it goes on with token 0: whoever reads what was
+  /// sampled ends that sequence. Throws std::range_error where a token was sampled from a larger vocabulary.
   std::vector<int32_t> resolve() const {
     std::vector<int32_t> tokens = ids_;
     for (int32_t& token : tokens) {
-      if (token < 0) token = sampled_[-1 - token];
+      if (token < 0) token = std::max(0, sampled_[-1 - token]);
       if (token < 0 || token >= vocab_) {
         throw std::range_error("expected tokens below " + std::to_string(vocab_) + ", sampled " + std::to_string(token));
       }

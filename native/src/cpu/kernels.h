@@ -131,8 +131,8 @@ struct KernelSet {
 
   /// x / sqrt(mean(x²) + eps) * weight of one row, the padding behind it zeroed up to `paddedCols`.
   void (*rmsNorm[2])(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols);
-  /// Rotates one head in place; `table` holds headDim/2 cosines, then as many sines.
-  void (*rope)(float* head, const float* table, int headDim);
+  /// Rotates the first `dims` numbers of a head in place; `table` holds dims/2 cosines, then as many sines.
+  void (*rope)(float* head, const float* table, int dims);
   /// By DType of the source, all three.
   void (*widen[3])(const void* in, float* out, int64_t count);
   void (*narrow)(const float* in, uint16_t* out, int64_t count);

@@ -5,31 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "threads/first_failure.h"
+
 namespace svc::cpu {
 namespace {
-
-/// Where the sixteen columns of a panel come from; null is a column of padding.
-struct PanelSource {
-  const char* rows[kLanes];
-  DType dtype[kLanes];
-};
-
-/// Columns [first, first + 16) of the part that holds them, counted over all parts.
-PanelSource sourceOf(const std::vector<WeightPart>& parts, int first, int k) {
-  PanelSource source{};
-  for (int i = 0; i < kLanes; ++i) {
-    int row = first + i;
-    for (const WeightPart& part : parts) {
-      if (row < part.n) {
-        source.rows[i] = part.weight + static_cast<size_t>(row) * k * elementBytes(part.dtype);
-        source.dtype[i] = part.dtype;
-        break;
-      }
-      row -= part.n;
-    }
-  }
-  return source;
-}
 
 /// Rows of one panel as words of the packed format, [16, steps], before they are interleaved.
 class PanelRows {
@@ -37,11 +16,16 @@ class PanelRows {
   PanelRows(DType dtype, int k)
       : dtype_(dtype), k_(k), steps_(stepsOf(dtype, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
 
-  void load(const KernelSet& set, const PanelSource& source) {
-    std::fill(words_.begin(), words_.end(), 0u);
-    for (int i = 0; i < kLanes; ++i) {
-      if (source.rows[i] != nullptr) loadRow(set, source.rows[i], source.dtype[i], words_.data() + i * steps_);
+  /// Columns [first, first + 16), counted over all parts; those behind the last part are padding.
+  void load(const KernelSet& set, const std::vector<WeightPart>& parts, int first) {
+    int lane = 0, row = first;
+    for (const WeightPart& part : parts) {
+      const int count = std::clamp(part.n - row, 0, kLanes - lane);
+      loadRows(set, part.weight, row, count, lane);
+      lane += count;
+      row = std::max(0, row - part.n);
     }
+    std::fill(words_.begin() + static_cast<size_t>(lane) * steps_, words_.end(), 0u);
   }
 
   void interleave(uint32_t* panel) const {
@@ -56,7 +40,23 @@ class PanelRows {
   }
 
  private:
-  void loadRow(const KernelSet& set, const char* row, DType dtype, uint32_t* words) {
+  /// Neighbours lie behind each other in the file: one read for all of them.
+  void loadRows(const KernelSet& set, const Published& weight, int row, int count, int lane) {
+    if (count == 0) return;
+    const size_t rowBytes = k_ * elementBytes(weight.dtype);
+    uint32_t* words = words_.data() + static_cast<size_t>(lane) * steps_;
+    const bool isAsPacked = weight.dtype == dtype_ && rowBytes == static_cast<size_t>(steps_) * 4;
+    if (!isAsPacked) stored_.resize(kLanes * rowBytes);
+    void* to = isAsPacked ? static_cast<void*>(words) : stored_.data();
+    weight.read(to, int64_t{row} * k_, int64_t{count} * k_);
+    for (int i = 0; i < count; ++i, words += steps_) {
+      if (!isAsPacked) convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
+      expectFinite(weight, words, dtype_, k_, int64_t{row + i} * k_, k_);
+    }
+  }
+
+  /// What pads k stays zero.
+  void convert(const KernelSet& set, const char* row, DType dtype, uint32_t* words) {
     if (dtype == dtype_) {
       std::memcpy(words, row, k_ * elementBytes(dtype));
     } else if (dtype_ == DType::F32) {
@@ -71,6 +71,7 @@ class PanelRows {
   int k_;
   int steps_;
   std::vector<uint32_t> words_;
+  std::vector<char> stored_;
   std::vector<float> wide_;
 };
 
@@ -82,10 +83,14 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
   PackedWeight packed{dtype, 0, k, panels, false, Pages(panelBytes * panels), {}};
   const int count = static_cast<int>(sources.size());
   std::vector<PanelRows> scratch(pool.threads(), PanelRows(dtype, k));
+  FirstFailure failure;
   pool.run(panels, [&](int panel, int thread) {
-    scratch[thread].load(set, sourceOf(sources[panel % count], panel / count * kLanes, k));
-    scratch[thread].interleave(reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes));
+    failure.guard([&] {
+      scratch[thread].load(set, sources[panel % count], panel / count * kLanes);
+      scratch[thread].interleave(reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes));
+    });
   });
+  failure.rethrow();
   return packed;
 }
 
@@ -95,10 +100,9 @@ std::vector<float> packBias(const KernelSet& set, const std::vector<WeightPart>&
   std::vector<float> bias;
   int column = 0;
   for (const WeightPart& part : parts) {
-    if (part.bias != nullptr) {
+    if (part.bias.has_value()) {
       bias.resize(static_cast<size_t>(panels) * kLanes, 0.0f);
-      std::vector<float> values(part.n);
-      set.widen[static_cast<int>(part.biasDType)](part.bias, values.data(), part.n);
+      const std::vector<float> values = readVector(set, *part.bias, part.n);
       for (int i = 0; i < part.n; ++i) bias[place(column + i)] = values[i];
     }
     column += part.n;
@@ -131,6 +135,22 @@ PackedWeight packGated(ThreadPool& pool, const KernelSet& set, const WeightPart&
     return (2 * (inPart / kLanes) + column / n) * kLanes + inPart % kLanes;
   });
   return packed;
+}
+
+void unpackRow(const PackedWeight& weight, int row, float* out) {
+  const int steps = stepsOf(weight.dtype, weight.k);
+  const char* words = weight.data.data() + static_cast<size_t>(row / kLanes) * steps * kStepBytes + row % kLanes * 4;
+  for (int i = 0; i < weight.k; ++i) {
+    uint32_t bits;
+    if (weight.dtype == DType::F32) {
+      std::memcpy(&bits, words + static_cast<size_t>(i) * kStepBytes, 4);
+    } else {
+      uint16_t upper;
+      std::memcpy(&upper, words + static_cast<size_t>(i / 2) * kStepBytes + i % 2 * 2, 2);
+      bits = uint32_t{upper} << 16;
+    }
+    std::memcpy(out + i, &bits, 4);
+  }
 }
 
 }  // namespace svc::cpu

@@ -6,21 +6,20 @@
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "cpu/kernels.h"
+#include "cpu/published.h"
 #include "memory/pages.h"
 #include "threads/pool.h"
 
 namespace svc::cpu {
 
-/// A published weight [n, k], row-major, and its bias [n] or null; both may begin at any byte.
+/// A published weight [n, k], row-major, and its bias [n] if it has one; both may begin at any byte.
 struct WeightPart {
-  const char* weight;
-  DType dtype;
+  Published weight;
   int n;
-  const char* bias;
-  DType biasDType;
+  std::optional<Published> bias;
 };
 
 struct PackedWeight {
@@ -35,10 +34,14 @@ struct PackedWeight {
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
-/// The parts stand one below the other: the output has the sum of their n as columns.
+/// The parts stand one below the other: the output has the sum of their n as columns. Throws std::runtime_error where a
+/// file ends too early or a number is not finite in the packed format.
 PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<WeightPart>& parts, int k, DType);
 
 /// Panels of gate and up in turn; both have the same n.
 PackedWeight packGated(ThreadPool&, const KernelSet&, const WeightPart& gate, const WeightPart& up, int k, DType);
+
+/// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
+void unpackRow(const PackedWeight&, int row, float* out);
 
 }  // namespace svc::cpu

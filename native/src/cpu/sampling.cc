@@ -4,6 +4,7 @@
 #include "cpu/sampling.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -20,6 +21,19 @@ struct Candidate {
 /// Ids by weight, the lower id first among equals.
 bool isLikelier(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+}
+
+/// Bits, not floats: the same for every instruction set, and beyond the reach of fast-math flags.
+bool hasBroken(const float* logits, int count) {
+  constexpr int32_t kInfinity = 0x7f800000;
+  constexpr uint32_t kMinusInfinity = 0xff800000u;
+  bool isBroken = false;
+  for (int i = 0; i < count; ++i) {
+    int32_t bits;
+    std::memcpy(&bits, logits + i, 4);
+    isBroken |= (bits >= kInfinity) | (static_cast<uint32_t>(bits) > kMinusInfinity);
+  }
+  return isBroken;
 }
 
 /// The k-th largest logit among `ids`.
@@ -72,6 +86,7 @@ struct Sampler {
   std::vector<Candidate> kept;
 
   int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingSettings& settings, int row) {
+    if (hasBroken(logits, vocab)) return kNoToken;
     weights.resize(vocab);
     blockSums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
     set.weigh(logits, vocab, set.largest(logits, vocab), 1.0f / settings.temperature[row], weights.data(),
@@ -88,7 +103,7 @@ struct Sampler {
       const float threshold = kthLargest(logits, kept, k);
       std::erase_if(kept, [&](const Candidate& c) { return logits[c.id] < threshold; });
     }
-    // Only logits that are no numbers leave nothing.
+    // Where all tokens are forbidden.
     if (kept.empty()) return set.argmax(logits, vocab);
     if (topP < 1) keepLikeliest(kept, topP * (onlyTopP ? total : totalOf(kept)));
     return drawFrom(kept, settings.uniform[row]);
@@ -123,9 +138,10 @@ int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int 
   const int pieces = (vocab + kArgmaxPiece - 1) / kArgmaxPiece;
   std::vector<int> best(pieces);
   pool.run(pieces, [&](int piece, int) {
-    const int begin = piece * kArgmaxPiece;
-    best[piece] = begin + set.argmax(logits + begin, std::min(kArgmaxPiece, vocab - begin));
+    const int begin = piece * kArgmaxPiece, count = std::min(kArgmaxPiece, vocab - begin);
+    best[piece] = hasBroken(logits + begin, count) ? kNoToken : begin + set.argmax(logits + begin, count);
   });
+  if (std::find(best.begin(), best.end(), kNoToken) != best.end()) return kNoToken;
   int32_t result = best[0];
   for (int id : best) result = logits[id] > logits[result] ? id : result;
   return result;

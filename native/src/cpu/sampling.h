@@ -14,6 +14,9 @@ struct SamplingSettings {
   const double* uniform;
 };
 
+/// In the place of a token where a logit is NaN or +infinity. -infinity is a token that must not be sampled.
+constexpr int32_t kNoToken = -1;
+
 void runSample(ThreadPool&, const KernelSet&, Rows logits, int vocab, const SamplingSettings&, int32_t* tokens);
 
 }  // namespace svc::cpu

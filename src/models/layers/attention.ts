@@ -47,9 +47,9 @@ export function attend(
   layer: number,
 ): Tensor {
   const { ops, inputs, cache, ropeTable } = step;
-  const { headDim, layerWindows } = config;
-  ops.rope(q, inputs.positions, ropeTable, headDim);
-  ops.rope(k, inputs.positions, ropeTable, headDim);
+  const { headDim, rotaryDim, layerWindows } = config;
+  ops.rope(q, inputs.positions, ropeTable, headDim, rotaryDim);
+  ops.rope(k, inputs.positions, ropeTable, headDim, rotaryDim);
   ops.storeKv(k, v, cache, layer, inputs.slotMapping);
   const window = layerWindows[layer] ?? null;
   return ops.attention(q, cache, inputs.batch, { layer, scale: 1 / Math.sqrt(headDim), window });

@@ -3,18 +3,18 @@
 import type { Llama3Rope, LongRope, RopeConfig, YarnRope } from '../rope-config.ts';
 
 /**
- * The table of `ops.rope`, [length, headDim]: a position's headDim/2 cosines, then its headDim/2 sines.
+ * The table of `ops.rope`, [length, rotaryDim]: a position's rotaryDim/2 cosines, then its rotaryDim/2 sines.
  * Numbers are rounded to f32 where training did so: at far positions that decides the angle.
  * @param length Longest context served. `dynamic` and `longrope` stretch by it once and for all, never by the
  *   length of a sequence: a token's keys must not depend on what comes after it.
  */
-export function ropeTable(rope: RopeConfig, headDim: number, length: number): Float32Array {
-  const frequencies = Float32Array.from(ropeFrequencies(rope, headDim, length));
+export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number): Float32Array {
+  const frequencies = Float32Array.from(ropeFrequencies(rope, rotaryDim, length));
   const scale = 'attentionFactor' in rope ? rope.attentionFactor : 1;
-  const half = headDim / 2;
-  const table = new Float32Array(length * headDim);
+  const half = rotaryDim / 2;
+  const table = new Float32Array(length * rotaryDim);
   for (let position = 0; position < length; position++) {
-    const start = position * headDim;
+    const start = position * rotaryDim;
     for (let i = 0; i < half; i++) {
       const angle = Math.fround(position * frequencies[i]!);
       table[start + i] = Math.cos(angle) * scale;
@@ -24,31 +24,31 @@ export function ropeTable(rope: RopeConfig, headDim: number, length: number): Fl
   return table;
 }
 
-/** Radians a position, [headDim / 2], fastest first. */
-function ropeFrequencies(rope: RopeConfig, headDim: number, length: number): number[] {
+/** Radians a position, [rotaryDim / 2], fastest first. */
+function ropeFrequencies(rope: RopeConfig, rotaryDim: number, length: number): number[] {
   switch (rope.kind) {
     case 'default':
-      return plainFrequencies(rope.theta, headDim);
+      return plainFrequencies(rope.theta, rotaryDim);
     case 'linear':
-      return plainFrequencies(rope.theta, headDim).map((frequency) => frequency / rope.factor);
+      return plainFrequencies(rope.theta, rotaryDim).map((frequency) => frequency / rope.factor);
     case 'dynamic': {
       const { theta, factor, original } = rope;
       const stretch = (factor * Math.max(length, original)) / original - (factor - 1);
-      return plainFrequencies(theta * stretch ** (headDim / (headDim - 2)), headDim);
+      return plainFrequencies(theta * stretch ** (rotaryDim / (rotaryDim - 2)), rotaryDim);
     }
     case 'llama3':
-      return plainFrequencies(rope.theta, headDim).map((frequency) => llama3Frequency(rope, frequency));
+      return plainFrequencies(rope.theta, rotaryDim).map((frequency) => llama3Frequency(rope, frequency));
     case 'yarn':
-      return yarnFrequencies(rope, headDim);
+      return yarnFrequencies(rope, rotaryDim);
     case 'longrope':
-      return longRopeFrequencies(rope, headDim, length);
+      return longRopeFrequencies(rope, rotaryDim, length);
   }
 }
 
-function plainFrequencies(theta: number, headDim: number): number[] {
+function plainFrequencies(theta: number, rotaryDim: number): number[] {
   return Array.from(
-    { length: headDim / 2 },
-    (_, i) => 1 / Math.fround(theta ** Math.fround((2 * i) / headDim)),
+    { length: rotaryDim / 2 },
+    (_, i) => 1 / Math.fround(theta ** Math.fround((2 * i) / rotaryDim)),
   );
 }
 
@@ -63,21 +63,21 @@ function llama3Frequency(rope: Llama3Rope, frequency: number): number {
 }
 
 /** From the frequency that turns `betaFast` times in the original context down to `betaSlow`: a ramp. */
-function yarnFrequencies(rope: YarnRope, headDim: number): number[] {
+function yarnFrequencies(rope: YarnRope, rotaryDim: number): number[] {
   const { theta, factor, original, betaFast, betaSlow, truncate } = rope;
   const indexOfTurns = (turns: number) =>
-    (headDim * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+    (rotaryDim * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
   const [low, high] = [indexOfTurns(betaFast), indexOfTurns(betaSlow)];
   const from = Math.max(truncate ? Math.floor(low) : low, 0);
-  const to = Math.min(truncate ? Math.ceil(high) : high, headDim - 1);
+  const to = Math.min(truncate ? Math.ceil(high) : high, rotaryDim - 1);
   const width = to === from ? 0.001 : to - from;
-  return plainFrequencies(theta, headDim).map((frequency, i) => {
+  return plainFrequencies(theta, rotaryDim).map((frequency, i) => {
     const slow = Math.min(Math.max((i - from) / width, 0), 1);
     return (frequency / factor) * slow + frequency * (1 - slow);
   });
 }
 
-function longRopeFrequencies(rope: LongRope, headDim: number, length: number): number[] {
+function longRopeFrequencies(rope: LongRope, rotaryDim: number, length: number): number[] {
   const divisors = length > rope.original ? rope.longFactor : rope.shortFactor;
-  return plainFrequencies(rope.theta, headDim).map((frequency, i) => frequency / divisors[i]!);
+  return plainFrequencies(rope.theta, rotaryDim).map((frequency, i) => frequency / divisors[i]!);
 }

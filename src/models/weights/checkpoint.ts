@@ -1,6 +1,6 @@
 // The tensors of a model folder by name, whether it holds one *.safetensors or many. Models read through this.
 
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
@@ -19,18 +19,19 @@ const index = z.object({
 
 export class Checkpoint {
   readonly folder: string;
-  private readonly tensors: ReadonlyMap<string, StoredTensor>;
+  private readonly tensors = new Map<string, StoredTensor>();
   private readonly read = new Set<string>();
+  /** What each file was when its header was read. */
+  private readonly states = new Map<string, string>();
 
-  /** @throws ModelLoadError when a file is missing, cut off or not what its header says. */
+  /** @throws ModelLoadError when a file is missing, cut off or not what its header says, or two have the same tensor. */
   constructor(folder: string) {
     this.folder = folder;
-    const files = weightFiles(folder).map((file) => readSafetensors(join(folder, file)));
-    this.tensors = new Map(files.flatMap((tensors) => [...tensors]));
+    for (const file of weightFiles(folder)) this.add(join(folder, file));
   }
 
-  has(name: string): boolean {
-    return this.tensors.has(name);
+  get names(): string[] {
+    return [...this.tensors.keys()];
   }
 
   /**
@@ -63,10 +64,40 @@ export class Checkpoint {
     return { name, path, byteOffset, byteLength, dtype, shape };
   }
 
-  /** Tensors that no one has asked for: harmless, but worth a look when an answer is strange. */
+  /** Tensors that no one has asked for. */
   unread(): string[] {
-    return [...this.tensors.keys()].filter((name) => !this.read.has(name));
+    return this.names.filter((name) => !this.read.has(name));
   }
+
+  /** @throws ModelLoadError where somebody has written into a file since its header was read. */
+  expectUnchanged(): void {
+    for (const [path, state] of this.states) {
+      if (stateOf(path) === state) continue;
+      throw new ModelLoadError(
+        `${path} was changed while it was being loaded; start again once it is written completely`,
+      );
+    }
+  }
+
+  private add(path: string): void {
+    this.states.set(path, stateOf(path));
+    const tensors = readSafetensors(path);
+    for (const [name, stored] of tensors) {
+      const other = this.tensors.get(name);
+      if (other !== undefined) {
+        throw new ModelLoadError(
+          `tensor ${name} is in two files, ${other.path} and ${path}; fetch the model again`,
+        );
+      }
+      this.tensors.set(name, stored);
+    }
+  }
+}
+
+/** Any write changes it, as does another file in the place of this one. */
+function stateOf(path: string): string {
+  const status = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return status === undefined ? 'missing' : `${status.ino} ${status.size} ${status.mtimeNs}`;
 }
 
 /** The names of the index's shards; without an index, the folder's only *.safetensors or model.safetensors. */

@@ -1,8 +1,9 @@
 // Reads and checks the header of a *.safetensors file: where each tensor lies. No weight is read here.
 
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
+import { openModelFile } from '../../util/model-file.ts';
 import { parseJson } from '../json-file.ts';
 
 /** A tensor as the header tells: `dtype` in the format's own spelling, which may be one that svc cannot load. */
@@ -92,7 +93,7 @@ function checkInside(path: string, name: string, end: number, fileBytes: number)
 
 /** A file is: length of the header in 8 bytes, little-endian; the header, JSON; the tensors. */
 function readHeader(path: string): { text: string; dataStart: number; fileBytes: number } {
-  const file = openForReading(path);
+  const file = openModelFile(path);
   try {
     const fileBytes = fstatSync(file).size;
     const prefix = Buffer.alloc(8);
@@ -111,15 +112,5 @@ function readHeader(path: string): { text: string; dataStart: number; fileBytes:
     return { text: bytes.toString('utf8'), dataStart: 8 + length, fileBytes };
   } finally {
     closeSync(file);
-  }
-}
-
-function openForReading(path: string): number {
-  try {
-    return openSync(path, 'r');
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const reason = code === 'ENOENT' ? 'is missing; fetch the model again' : `cannot be read: ${message}`;
-    throw new ModelLoadError(`${path} ${reason}`, { cause });
   }
 }

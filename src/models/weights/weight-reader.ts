@@ -1,7 +1,7 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { EmbeddingTable, GatedWeight, LinearPart, LinearWeight, Ops, Vector } from '../../ops/ops.ts';
+import type { GatedWeight, LinearPart, LinearWeight, Ops, Vector } from '../../ops/ops.ts';
 import type { Checkpoint } from './checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
@@ -23,7 +23,7 @@ export class WeightReader {
     this.dtype = dtype;
   }
 
-  /** Packed bytes of all matrices so far: what one decode step reads. */
+  /** Packed bytes of all matrices so far but of embeddings: what one decode step reads. */
   get packedBytes(): number {
     return this.bytes;
   }
@@ -46,8 +46,9 @@ export class WeightReader {
     return this.ops.loadVector(this.checkpoint.find(name, [length]));
   }
 
-  embedding(name: string, vocab: number, hidden: number): EmbeddingTable {
-    return this.ops.loadEmbedding(this.checkpoint.find(name, [vocab, hidden]));
+  /** [vocab, hidden], of which a step reads no more than a row a token. */
+  embedding(table: Projection, hidden: number): LinearWeight {
+    return this.ops.loadLinear([this.part(table, hidden)], this.dtype);
   }
 
   private part({ name, n, bias }: Projection, k: number): LinearPart {

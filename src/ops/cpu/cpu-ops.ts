@@ -8,7 +8,6 @@ import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionBatch,
   AttentionOptions,
-  EmbeddingTable,
   GatedWeight,
   IdLists,
   KvCache,
@@ -29,7 +28,7 @@ import type {
 } from '../ops.ts';
 import { CpuPending, CpuSampledTokens } from './cpu-pending.ts';
 import { Arena, type CpuTensor, expectTensor } from './cpu-tensor.ts';
-import { CpuEmbedding, CpuGated, CpuKvCache, CpuLinear, CpuVector } from './cpu-weights.ts';
+import { CpuGated, CpuKvCache, CpuLinear, CpuVector } from './cpu-weights.ts';
 import { asShapeError } from './native-errors.ts';
 
 export class CpuOps implements Ops {
@@ -58,10 +57,6 @@ export class CpuOps implements Ops {
 
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
     return new CpuGated(this.native, gate, up, dtype);
-  }
-
-  loadEmbedding(weight: TensorSource): EmbeddingTable {
-    return new CpuEmbedding(this.native, weight);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -102,9 +97,9 @@ export class CpuOps implements Ops {
     return this.arena.inScope(body);
   }
 
-  embedding({ ids, sampled }: TokenIds, table: EmbeddingTable): Tensor {
-    const { index, hidden } = this.own('embedding', table, CpuEmbedding);
-    const out = this.arena.allocate(ids.length, hidden, 'f32');
+  embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {
+    const { index, k } = this.own('embedding', table, CpuLinear);
+    const out = this.arena.allocate(ids.length, k, 'f32');
     this.guard(() => this.native.embedding(index, ids, this.unread('embedding', sampled), ...place(out)));
     return out;
   }
@@ -157,10 +152,10 @@ export class CpuOps implements Ops {
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
     const { index } = this.own('rope', table, CpuVector);
     const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
-    this.guard(() => this.native.rope(index, headDim, positions, ...place(input)));
+    this.guard(() => this.native.rope(index, headDim, rotaryDim, positions, ...place(input)));
   }
 
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {

@@ -1,10 +1,9 @@
-// What outlives a step: weights, vectors, embeddings and caches as indices that the addon gave out.
+// What outlives a step: weights, vectors and caches as indices that the addon gave out.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
 import type {
-  EmbeddingTable,
   GatedWeight,
   KvCache,
   KvCacheShape,
@@ -86,26 +85,6 @@ export class CpuVector extends Handle implements Vector {
   }
 }
 
-export class CpuEmbedding extends Handle implements EmbeddingTable {
-  readonly vocab: number;
-  readonly hidden: number;
-
-  constructor(native: NativeBackend, weight: TensorSource) {
-    const [vocab, hidden] = weight.shape;
-    if (weight.shape.length !== 2 || vocab === undefined || hidden === undefined) {
-      const got = `[${weight.shape.join(', ')}]`;
-      throw new ShapeError('loadEmbedding', `${weight.name} [vocab, hidden]`, got);
-    }
-    const place = sourceOf('loadEmbedding', weight);
-    super(
-      native,
-      reading(weight, () => native.loadEmbedding(place, vocab, hidden)),
-    );
-    this.vocab = vocab;
-    this.hidden = hidden;
-  }
-}
-
 export class CpuKvCache extends Handle implements KvCache {
   readonly shape: KvCacheShape;
   readonly blockBytes: number;
@@ -134,7 +113,7 @@ function sourceOf(op: string, source: TensorSource): NativeSource {
   const bytes = shape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
   if (bytes !== byteLength)
     throw new ShapeError(op, `${bytes} bytes for ${name} [${shape.join(', ')}] ${dtype}`, `${byteLength}`);
-  return { path, byteOffset, dtype };
+  return { name, path, byteOffset, dtype };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

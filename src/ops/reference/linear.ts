@@ -125,7 +125,7 @@ export function gatedLinear(x: Tensor, weight: GatedWeight): HostTensor {
   return settle(out);
 }
 
-function expectLinear(op: string, weight: LinearWeight): HostLinear {
+export function expectLinear(op: string, weight: LinearWeight): HostLinear {
   if (!(weight instanceof HostLinear)) throw new ShapeError(op, 'a weight of this backend', 'another');
   return weight;
 }

@@ -1,7 +1,8 @@
 // Reads published weights from their files for the reference backend.
 
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, readSync } from 'node:fs';
 import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { openModelFile } from '../../util/model-file.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from '../dtype.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from '../float-formats.ts';
 import type { TensorSource } from '../ops.ts';
@@ -9,24 +10,10 @@ import type { TensorSource } from '../ops.ts';
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
 const PIECE_BYTES = 1 << 20;
 
-/** Numbers as published: f32, or the bits of f16 or bf16. */
-export interface StoredNumbers {
-  readonly dtype: StorageDType;
-  readonly data: Float32Array | Uint16Array;
-}
-
-/** @throws ModelLoadError when the file ends before the tensor does. */
-export function readStored(source: TensorSource): StoredNumbers {
-  const count = countOf(source);
-  const data = source.dtype === 'f32' ? new Float32Array(count) : new Uint16Array(count);
-  const bytes = new Uint8Array(data.buffer);
-  readPieces(source, (piece, start) => bytes.set(piece, start));
-  return { dtype: source.dtype, data };
-}
-
 /**
  * Widens a tensor to f32 and rounds it to what `dtype` can hold.
  * @param into Where the numbers go, as many as the tensor has.
+ * @throws ModelLoadError when the file ends before the tensor does, or one of its numbers is not finite.
  */
 export function readWeight(
   source: TensorSource,
@@ -40,15 +27,18 @@ export function readWeight(
     else unpack(source.dtype, new Uint16Array(piece.buffer, 0, place.length), place);
   });
   if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(into);
+  expectFinite(source, into);
   return into;
 }
 
-/** The f32 form of stored numbers; f32 itself is not copied. */
-export function widen(dtype: StorageDType, data: Float32Array | Uint16Array): Float32Array {
-  if (data instanceof Float32Array) return data;
-  const values = new Float32Array(data.length);
-  unpack(dtype, data, values);
-  return values;
+function expectFinite({ name, path, shape }: TensorSource, values: Float32Array): void {
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  if (at < 0) return;
+  const cols = shape.at(-1)!;
+  const place = shape.length > 1 ? `${Math.floor(at / cols)}, ${at % cols}` : `${at}`;
+  throw new ModelLoadError(
+    `tensor ${name} of ${path} is not finite at [${place}]: NaN, infinite or too large; fetch the file again`,
+  );
 }
 
 function unpack(dtype: StorageDType, packed: Uint16Array, into: Float32Array): void {
@@ -70,7 +60,7 @@ function readPieces(
 ): void {
   const { path, byteOffset, byteLength } = source;
   const buffer = new Uint8Array(Math.min(PIECE_BYTES, byteLength));
-  const file = openSync(path, 'r');
+  const file = openModelFile(path);
   try {
     for (let start = 0; start < byteLength; start += buffer.length) {
       const piece = buffer.subarray(0, Math.min(buffer.length, byteLength - start));

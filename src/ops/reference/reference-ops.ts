@@ -6,7 +6,6 @@ import type { ComputeDType } from '../dtype.ts';
 import type {
   AttentionBatch,
   AttentionOptions,
-  EmbeddingTable,
   GatedWeight,
   IdLists,
   KvCache,
@@ -24,8 +23,9 @@ import type {
   TokenIds,
   Vector,
 } from '../ops.ts';
+import { NO_TOKEN } from '../ops.ts';
 import { attention } from './attention.ts';
-import { embedding, HostEmbedding } from './embedding.ts';
+import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { HostKvCache, storeKv } from './kv-cache.ts';
 import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
@@ -50,10 +50,6 @@ export class ReferenceOps implements Ops {
 
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
     return new HostGated(gate, up, dtype);
-  }
-
-  loadEmbedding(weight: TensorSource): EmbeddingTable {
-    return new HostEmbedding(weight);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -98,7 +94,7 @@ export class ReferenceOps implements Ops {
     return { read: () => {} };
   }
 
-  embedding(tokens: TokenIds, table: EmbeddingTable): Tensor {
+  embedding(tokens: TokenIds, table: LinearWeight): Tensor {
     return this.keep(embedding(knownIds(tokens), table));
   }
 
@@ -133,8 +129,8 @@ export class ReferenceOps implements Ops {
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
-    rope(x, positions, table, headDim);
+  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
+    rope(x, positions, table, headDim, rotaryDim);
   }
 
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
@@ -190,6 +186,6 @@ export class ReferenceOps implements Ops {
 
 /** Sampled tokens in the place of the ids that stand for them; an id that stands for none stays negative. */
 function knownIds({ ids, sampled }: TokenIds): Int32Array {
-  const tokens = sampled?.read();
+  const tokens = sampled?.read().map((token) => (token === NO_TOKEN ? 0 : token));
   return ids.map((id) => (id < 0 ? (tokens?.[-1 - id] ?? id) : id));
 }

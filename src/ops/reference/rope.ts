@@ -5,18 +5,26 @@ import type { Tensor, Vector } from '../ops.ts';
 import { expectTensor } from './host-tensor.ts';
 import { expectVector } from './vector.ts';
 
-/** Rotates the pairs (i, i + headDim/2) of each head in place; table [maxPositions, headDim] = cosines | sines. */
-export function rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number): void {
+/** Rotates the pairs (i, i + rotaryDim/2) of each head in place; table [maxPositions, rotaryDim] = cosines | sines. */
+export function rope(
+  x: Tensor,
+  positions: Int32Array,
+  table: Vector,
+  headDim: number,
+  rotaryDim: number,
+): void {
   const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
   const angles = expectVector('rope', 'table', table, table.length);
   if (headDim <= 0 || headDim % 2 !== 0 || x.cols % headDim !== 0)
     throw new ShapeError('rope', `columns in heads of an even size, ${headDim}`, `${x.cols} columns`);
-  const maxPositions = angles.length / headDim;
+  if (rotaryDim <= 0 || rotaryDim % 2 !== 0 || rotaryDim > headDim)
+    throw new ShapeError('rope', `an even rotaryDim of at most ${headDim}`, `${rotaryDim}`);
+  const maxPositions = angles.length / rotaryDim;
   for (let row = 0; row < x.rows; row++) {
     const position = positions[row]!;
     if (position < 0 || position >= maxPositions)
       throw new ShapeError('rope', `positions from 0 to ${maxPositions - 1}`, `${position} in row ${row}`);
-    const turn = angles.subarray(position * headDim, (position + 1) * headDim);
+    const turn = angles.subarray(position * rotaryDim, (position + 1) * rotaryDim);
     const values = input.row(row);
     for (let head = 0; head < x.cols; head += headDim) rotate(values, head, turn);
   }

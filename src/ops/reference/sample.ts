@@ -1,20 +1,24 @@
 // Picks one token a row: temperature, then min_p, top_k and top_p, each on what the one before left, then the draw.
 
 import { ShapeError } from '../../errors.ts';
-import type { SamplingRows, Tensor } from '../ops.ts';
+import { NO_TOKEN, type SamplingRows, type Tensor } from '../ops.ts';
 import { expectTensor } from './host-tensor.ts';
 
-/** logits [rows, vocab] f32 -> one token id a row. */
+/** logits [rows, vocab] f32 -> one token id a row, or NO_TOKEN. */
 export function sample(logits: Tensor, rows: SamplingRows): Int32Array {
   const input = expectTensor('sample', 'logits', logits, { dtype: 'f32' });
   checkRows(logits, rows);
   const tokens = new Int32Array(logits.rows);
   for (let row = 0; row < logits.rows; row++) {
     const values = input.row(row);
-    const temperature = rows.temperature[row]!;
-    tokens[row] = temperature === 0 ? largest(values) : draw(values, rows, row);
+    if (values.some(isBroken)) tokens[row] = NO_TOKEN;
+    else tokens[row] = rows.temperature[row] === 0 ? largest(values) : draw(values, rows, row);
   }
   return tokens;
+}
+
+function isBroken(logit: number): boolean {
+  return Number.isNaN(logit) || logit === Number.POSITIVE_INFINITY;
 }
 
 function checkRows(logits: Tensor, rows: SamplingRows): void {

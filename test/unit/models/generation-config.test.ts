@@ -88,6 +88,14 @@ describe('readGenerationConfig', () => {
     });
   });
 
+  it('says which field of an override it does not know, and which was meant', () => {
+    const options = { source: 'auto', override: { temperatur: 0.2 } };
+    expect(() => readGenerationConfig(newFolder(), options)).toThrow(ConfigError);
+    expect(() => readGenerationConfig(newFolder(), options)).toThrow(
+      '--override-generation-config: unknown field temperatur; did you mean temperature?; its fields are temperature,',
+    );
+  });
+
   it('lets an override win over the file, over svc, and take a default away', () => {
     const folder = folderWith({ temperature: 0.6, top_p: 0.9 });
     const override = { temperature: 0.2, top_p: null, top_k: 50 };

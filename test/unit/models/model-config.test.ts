@@ -109,6 +109,15 @@ describe('readModelConfig', () => {
   });
 
   it.each([
+    ['at the top', { partial_rotary_factor: 0.5 }],
+    ['among the parameters', { rope_parameters: { partial_rotary_factor: 0.5 } }],
+    ['in the old place', { rope_scaling: { rope_type: 'default', partial_rotary_factor: 0.5 } }],
+  ])('lets positions rotate the part of a head that is named %s', (_, fields) => {
+    expect(read({}).rotaryDim).toBe(read({}).headDim);
+    expect(read(fields).rotaryDim).toBe(read({}).headDim / 2);
+  });
+
+  it.each([
     ['a missing field', { hidden_size: undefined }, /config\.json: hidden_size: .*expected number/],
     ['a field of another type', { vocab_size: '100' }, /vocab_size: .*expected number, received string/],
     ['a size that is no whole number', { num_hidden_layers: 1.5 }, /num_hidden_layers: .*int/],
@@ -127,7 +136,8 @@ describe('readModelConfig', () => {
     ],
     ['an unknown rope', { rope_scaling: { rope_type: 'mrope' } }, /"mrope" is not supported.*yarn/],
     ['a rope without its factor', { rope_scaling: { type: 'linear' } }, /linear needs the field factor/],
-    ['partial rotation', { rope_parameters: { partial_rotary_factor: 0.5 } }, /partial_rotary_factor/],
+    ['a rotation of an odd part of the head', { partial_rotary_factor: 0.2 }, /0\.2 leaves 3$/],
+    ['a rotation of more than the head', { partial_rotary_factor: 1.5 }, /partial_rotary_factor: .*<=1/],
     [
       'factors of another length',
       { rope_scaling: { type: 'su', short_factor: [1], long_factor: [1] } },

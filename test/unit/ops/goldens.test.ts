@@ -42,22 +42,10 @@ function tensor(ops: Ops, { shape, values }: Numbers, dtype: 'f32' | 'bf16' = 'f
   return ops.tensor(values, rows, values.length / rows, dtype);
 }
 
-/** Rotates the first `rotary` numbers of each head, as models with partial rotary embedding do. */
-function ropePartly(ops: Ops, x: Numbers, headDim: number, positions: Int32Array, table: RopeTable): Numbers {
-  const { rotary, values: turns } = table;
-  const heads = x.values.length / headDim;
-  const part = new Float32Array(heads * rotary);
-  for (let head = 0; head < heads; head++) {
-    part.set(x.values.subarray(head * headDim, head * headDim + rotary), head * rotary);
-  }
-  const turned = ops.tensor(part, positions.length, part.length / positions.length, 'f32');
-  ops.rope(turned, positions, ops.makeVector(turns), rotary);
-  const values = x.values.slice();
-  const result = ops.read(turned);
-  for (let head = 0; head < heads; head++) {
-    values.set(result.subarray(head * rotary, (head + 1) * rotary), head * headDim);
-  }
-  return { shape: x.shape, values };
+/** Rotates the first numbers of each head, as many as the table is wide. */
+function rotate(ops: Ops, x: Tensor, headDim: number, positions: Int32Array, table: RopeTable): Float32Array {
+  ops.rope(x, positions, ops.makeVector(table.values), headDim, table.rotary);
+  return ops.read(x);
 }
 
 interface RopeTable {
@@ -132,7 +120,7 @@ describe.skipIf(root === null).each(availableBackends)(
     it('embedding gives embedding_bf16_32ids', () => {
       const { read, close } = golden('embedding_bf16_32ids');
       const { shape, values } = read('table');
-      const table = ops.loadEmbedding(folder.write(shape, values, 'bf16'));
+      const table = ops.loadLinear([{ weight: folder.write(shape, values, 'bf16'), bias: null }], 'bf16');
       close(
         ops.scope(() =>
           ops.read(ops.embedding({ ids: Int32Array.from(read('ids').values), sampled: null }, table)),
@@ -146,8 +134,8 @@ describe.skipIf(root === null).each(availableBackends)(
       const positions = Int32Array.from(read('positions').values);
       const values = ropeTable({ kind: 'default', theta: 10000 }, 32, Math.max(...positions) + 1);
       for (const kind of ['q', 'k']) {
-        const turned = ropePartly(ops, read(`${kind}_in`), 64, positions, { rotary: 32, values });
-        close(turned.values, read(`${kind}_out`));
+        const x = tensor(ops, read(`${kind}_in`));
+        close(rotate(ops, x, 64, positions, { rotary: 32, values }), read(`${kind}_out`));
       }
     });
 
@@ -162,14 +150,15 @@ describe.skipIf(root === null).each(availableBackends)(
         fields,
         theta: fields.rope_theta!,
         maxPositionEmbeddings: args.max_position!,
-        headDim,
+        rotaryDim: fields.rope_dim,
       });
       const values = ropeTable(rope, fields.rope_dim, args.max_position!);
       close(values, read('cos_sin_cache'));
       const positions = Int32Array.from(read('positions').values);
       for (const kind of ['q', 'k']) {
         const table = { rotary: fields.rope_dim, values };
-        close(ropePartly(ops, read(`${kind}_in`), headDim, positions, table).values, read(`${kind}_out`));
+        const x = tensor(ops, read(`${kind}_in`));
+        close(rotate(ops, x, headDim, positions, table), read(`${kind}_out`));
       }
     });
 
@@ -182,8 +171,8 @@ describe.skipIf(root === null).each(availableBackends)(
         // Published there around zero, as this model family does; the norm multiplies by 1 + weight.
         const weight = ops.makeVector(read(`${kind}_norm_weight`).values.map((value) => 1 + value));
         ops.rmsNormHeads(x, weight, args.eps!);
-        const normed = { shape: [positions.length, x.cols], values: ops.read(x) };
-        return tensor(ops, ropePartly(ops, normed, 8, positions, { rotary: 4, values }));
+        rotate(ops, x, 8, positions, { rotary: 4, values });
+        return x;
       };
       const shape = { layers: 1, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
       const cache = ops.makeKvCache(shape);

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError, NativeAddonError } from '../../../src/errors.ts';
 import { selectOps } from '../../../src/ops/select.ts';
@@ -30,6 +31,18 @@ describe('selectOps', () => {
     const { ops } = selectOps({ device: 'cpu', numThreads: 2 });
     expect(ops.description).toMatch(/^(amx|avx|portable).*, 2 threads$/);
     ops.close();
+  });
+
+  it.skipIf(!hasNative)('warns of more threads than there are processors, and of nothing else', () => {
+    const processors = availableParallelism();
+    const all = selectOps({ device: 'cpu', numThreads: processors });
+    const one = selectOps({ device: 'auto', numThreads: processors + 1 });
+    expect(all.warning).toBeNull();
+    expect(one.warning).toContain(
+      `--num-threads ${processors + 1} is more than the ${processors} processors`,
+    );
+    all.ops.close();
+    one.ops.close();
   });
 
   it.skipIf(!hasNative)('refuses an unknown instruction set instead of serving slowly', () => {

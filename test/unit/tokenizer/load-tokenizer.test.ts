@@ -1,8 +1,9 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ModelLoadError } from '../../../src/errors.ts';
+import { InvalidRequestError, ModelLoadError } from '../../../src/errors.ts';
 import { loadTokenizer } from '../../../src/tokenizer/load-tokenizer.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../../helpers/small-tokenizers.ts';
 
@@ -121,7 +122,7 @@ describe('a tokenizer that cannot be loaded', () => {
   });
 
   it('passes on what the library says of a model section that is wrong', async () => {
-    await write('tokenizer.json', { ...byteLevelTokenizer(), model: { type: 'Telepathy' } });
+    await write('tokenizer.json', { ...byteLevelTokenizer(), model: { type: 'Telepathy', vocab: { a: 0 } } });
     expect(await refusal()).toMatch(/tokenizer\.json is no tokenizer that can be read: ./);
   });
 
@@ -143,4 +144,65 @@ it('a loaded tokenizer tells how many tokens a text has at least, never too many
   expect(tokenizer.minTokens(text)).toBeGreaterThan(100);
   expect(tokenizer.minTokens(text)).toBeLessThanOrEqual(ids.length);
   expect(tokenizer.minTokens('<|end|>'.repeat(50))).toBe(50);
+});
+
+describe('a tokenizer file that is damaged', () => {
+  const template = { type: 'TemplateProcessing', pair: [], special_tokens: {} };
+  it.each([
+    [
+      'a template with a special token that it does not list',
+      { post_processor: { ...template, single: [{ SpecialToken: { id: '<s>', type_id: 0 } }] } },
+      'no entry found for key',
+    ],
+    [
+      'a template of a second text that there is not',
+      { post_processor: { ...template, single: [{ Sequence: { id: 'B', type_id: 0 } }] } },
+      'index out of bounds',
+    ],
+    [
+      'a table of characters that ends too early',
+      { normalizer: { type: 'Precompiled', precompiled_charsmap: 'AAAA' } },
+      'Cannot parse precompiled_charsmap',
+    ],
+    [
+      'a table of characters without entries',
+      { normalizer: { type: 'Precompiled', precompiled_charsmap: Buffer.alloc(12).toString('base64') } },
+      'index out of bounds',
+    ],
+    [
+      'a replacement of nothing',
+      { normalizer: { type: 'Replace', pattern: { String: '' }, content: 'x' } },
+      'index out of bounds',
+    ],
+  ])('refuses %s, which would end the process', async (_, damage, reason) => {
+    await write('tokenizer.json', { ...byteLevelTokenizer(), ...damage });
+    const message = await refusal();
+    expect(message).toContain(
+      `${join(folder, 'tokenizer.json')} is damaged: the tokenizer library fails on it`,
+    );
+    expect(message).toContain(reason);
+  });
+
+  it('says that the vocabulary is missing', async () => {
+    await write('tokenizer.json', { ...byteLevelTokenizer(), model: { type: 'BPE', merges: [] } });
+    expect(await refusal()).toContain('model.vocab: the vocabulary is missing');
+  });
+
+  it('refuses a text, not the model, where the vocabulary lacks a token for what is unknown', async () => {
+    const model = { type: 'WordLevel', unk_token: '[UNK]', vocab: { a: 0 } };
+    await write('tokenizer.json', { ...byteLevelTokenizer(), model, pre_tokenizer: null });
+    const { tokenizer } = await loadTokenizer(folder);
+    expect(await tokenizer.encode('a', { addSpecialTokens: true })).toEqual([0]);
+    await expect(tokenizer.encode('b', { addSpecialTokens: true })).rejects.toThrow(InvalidRequestError);
+    await expect(tokenizer.encode('b', { addSpecialTokens: true })).rejects.toThrow('cannot encode the text');
+  });
+
+  it.each(['tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'])(
+    'refuses a pipe in the place of %s at once',
+    async (file) => {
+      await rm(join(folder, file), { force: true });
+      expect(spawnSync('mkfifo', [join(folder, file)]).status).toBe(0);
+      expect(await refusal()).toContain(`${file} must be a file, it is a pipe or device`);
+    },
+  );
 });

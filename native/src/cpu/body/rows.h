@@ -26,8 +26,8 @@ void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out
   if (paddedCols > cols) __builtin_memset(to + cols, 0, static_cast<size_t>(paddedCols - cols) * sizeof(Out));
 }
 
-inline void rope(float* head, const float* table, int headDim) {
-  const int half = headDim / 2;
+inline void rope(float* head, const float* table, int dims) {
+  const int half = dims / 2;
   for (int i = 0; i < half; i += kLanes) {
     const int count = smaller(kLanes, half - i);
     const V16 a = loadFirst(head + i, count), b = loadFirst(head + half + i, count);

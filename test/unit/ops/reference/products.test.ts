@@ -111,7 +111,10 @@ describe('gatedLinear', () => {
 describe('embedding', () => {
   it('gives the rows of the table in f32, whatever they are stored in', () => {
     for (const dtype of ['f32', 'f16', 'bf16'] as const) {
-      const table = ops.loadEmbedding(folder.write([3, 2], [1, 2, 3, 4, 5, 6], dtype));
+      const table = ops.loadLinear(
+        [{ weight: folder.write([3, 2], [1, 2, 3, 4, 5, 6], dtype), bias: null }],
+        'f32',
+      );
       expect([...ops.read(ops.embedding({ ids: Int32Array.of(2, 0), sampled: null }, table))]).toEqual([
         5, 6, 1, 2,
       ]);
@@ -119,7 +122,7 @@ describe('embedding', () => {
   });
 
   it('refuses an id that is not in the vocabulary', () => {
-    const table = ops.loadEmbedding(folder.write([3, 1], [1, 2, 3]));
+    const table = ops.loadLinear([{ weight: folder.write([3, 1], [1, 2, 3]), bias: null }], 'f32');
     expect(() => ops.embedding({ ids: Int32Array.of(0, 3), sampled: null }, table)).toThrow(
       /ids from 0 to 2, got 3 in row 1/,
     );

@@ -1,0 +1,50 @@
+// What it means that a checkpoint holds more than its model asks for: nothing, a warning, or a config.json that does not
+// describe it.
+
+import { ModelLoadError } from '../../errors.ts';
+import type { ModelConfig } from '../model-config.ts';
+import type { Checkpoint } from './checkpoint.ts';
+
+/** Buffers that some releases hold beside their weights and that are computed here. */
+const COMPUTED = /\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$/;
+
+const LAYER = /^model\.layers\.(\d+)\./;
+
+/** So many of a warning's tensors are named. */
+const MOST_NAMED = 3;
+
+/**
+ * Before a weight is read.
+ * @throws ModelLoadError where the checkpoint has more layers than its config.json.
+ */
+export function expectNoMoreLayers(checkpoint: Checkpoint, { numLayers }: ModelConfig): void {
+  const layerOf = (name: string): number => Number(LAYER.exec(name)?.[1] ?? -1);
+  const last = checkpoint.names.reduce((most, name) => Math.max(most, layerOf(name)), -1);
+  if (last < numLayers) return;
+  const example = checkpoint.names.find((name) => layerOf(name) === last);
+  throw new ModelLoadError(
+    `${checkpoint.folder}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
+      `${numLayers}: the answers would be nonsense; mend config.json or fetch the model again`,
+  );
+}
+
+/**
+ * Once the model has all that it asks for.
+ * @returns what a person should know of the rest, null where there is nothing.
+ * @throws ModelLoadError where a layer has tensors that this architecture does not compute with.
+ */
+export function judgeUnused(checkpoint: Checkpoint, config: ModelConfig): string | null {
+  const isHarmless = (name: string): boolean =>
+    COMPUTED.test(name) || (config.tieWordEmbeddings && name === 'lm_head.weight');
+  const unused = checkpoint.unread().filter((name) => !isHarmless(name));
+  const ofLayer = unused.find((name) => LAYER.test(name));
+  if (ofLayer !== undefined) {
+    throw new ModelLoadError(
+      `${checkpoint.folder}: tensor ${ofLayer} is in the checkpoint, ${config.architecture} with this config.json ` +
+        'does not use it: the answers would be wrong; mend config.json or fetch the model again',
+    );
+  }
+  if (unused.length === 0) return null;
+  const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
+  return `${checkpoint.folder}: these tensors are not used: ${unused.slice(0, MOST_NAMED).join(', ')}${more}`;
+}

@@ -1,0 +1,37 @@
+// Whether the tokenizer library survives a tokenizer.json. On some that are damaged it panics, in part only once it
+// encodes, and a panic ends the process: so a process of its own tries first, while the weights are being loaded.
+
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const ENTRY = fileURLToPath(new URL('./probe-process.mjs', import.meta.url));
+/** The largest published tokenizers take a second or two. */
+const DEADLINE_MS = 60_000;
+/** What is kept of what the process says. */
+const MOST_SAID = 4096;
+
+/** @returns what the library died of, null where it lives, or where no process could be asked. */
+export function probeTokenizer(path: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [ENTRY, path], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      // Neither a debugger nor a loader of this process is for that one.
+      env: { ...process.env, NODE_OPTIONS: '', RUST_BACKTRACE: '0' },
+      timeout: DEADLINE_MS,
+      killSignal: 'SIGKILL',
+    });
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      if (said.length < MOST_SAID) said += text;
+    });
+    child.once('error', () => resolve(null));
+    child.once('close', (_, signal) => resolve(causeOfDeath(signal, child.killed, said)));
+  });
+}
+
+/** Rust says `thread ... panicked at FILE:LINE:COLUMN:` and then, in a line of its own, why; then it aborts. */
+function causeOfDeath(signal: NodeJS.Signals | null, isLate: boolean, said: string): string | null {
+  if (isLate) return `it did not encode a short text in ${DEADLINE_MS / 1000} seconds`;
+  if (signal === 'SIGABRT') return /panicked at .*\n(.*)/.exec(said)?.[1] ?? 'it aborts';
+  return signal === 'SIGSEGV' ? 'it crashes' : null;
+}

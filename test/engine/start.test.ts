@@ -1,0 +1,66 @@
+// What the engine says of a configuration that does not fit, before it has read a weight.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import { InferenceEngine } from '../../src/engine/inference-engine.ts';
+import { ConfigError, ModelLoadError } from '../../src/errors.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { availableBackends } from '../helpers/backends.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+
+const newFolder = temporaryFolders();
+
+/** Any weight that is read refuses the model. */
+function modelOfBrokenWeights(): string {
+  const folder = newFolder();
+  writeTinyModel(folder);
+  const path = join(folder, 'model.safetensors');
+  const bytes = readFileSync(path);
+  bytes.fill(0xff, 8 + Number(bytes.readBigUInt64LE()));
+  writeFileSync(path, bytes);
+  return folder;
+}
+
+function start(modelPath: string, config: Partial<EngineConfig> = {}, warnings: string[] = []) {
+  const defaults = { ...ENGINE_DEFAULTS, kvCacheMemoryBytes: 2 ** 20 };
+  return InferenceEngine.start(
+    { ...defaults, ...config, modelPath },
+    { onWarning: (message) => warnings.push(message) },
+  );
+}
+
+describe.each(availableBackends)('an engine that starts on %s', (device) => {
+  it('refuses weights that are not numbers', async () => {
+    const starting = start(modelOfBrokenWeights(), { device });
+    await expect(starting).rejects.toThrow(ModelLoadError);
+    await expect(starting).rejects.toThrow('tensor model.embed_tokens.weight');
+  });
+
+  it('says before it reads a weight that the KV cache is too small, and what would fit', async () => {
+    const starting = start(modelOfBrokenWeights(), { device, kvCacheMemoryBytes: 2 ** 17 });
+    await expect(starting).rejects.toThrow(ConfigError);
+    await expect(starting).rejects.toThrow(/lower --max-model-len to at most \d+$/);
+  });
+
+  it('says before it reads a weight that a field of generation_config.json is unknown', async () => {
+    const starting = start(modelOfBrokenWeights(), { device, overrideGenerationConfig: { topk: 3 } });
+    await expect(starting).rejects.toThrow(ConfigError);
+    await expect(starting).rejects.toThrow('unknown field topk; did you mean top_k?');
+  });
+});
+
+describe.skipIf(!availableBackends.includes('cpu'))('an engine with more threads than processors', () => {
+  it('starts, and warns', async () => {
+    const folder = newFolder();
+    writeTinyModel(folder);
+    const warnings: string[] = [];
+    const engine = await start(folder, { numThreads: availableParallelism() + 1 }, warnings);
+    await engine.close();
+    expect(warnings).toEqual([
+      expect.stringContaining(`--num-threads ${availableParallelism() + 1} is more than`),
+    ]);
+  });
+});
