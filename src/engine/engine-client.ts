@@ -102,10 +102,6 @@ export class EngineClient {
     return this.#deadWith === null && !this.#isClosing;
   }
 
-  get numInFlight(): number {
-    return this.#listeners.size;
-  }
-
   /** @throws EngineDeadError where nobody would answer. */
   add(request: NewRequest, listener: RequestListener): void {
     this.#checkAlive();

@@ -1,15 +1,17 @@
 // The engine as the main thread sees it: text in, text out. `LLM` and the HTTP server are its only callers.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { type EngineDeadError, OverloadedError } from '../errors.ts';
+import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
+import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
 import {
   type GenerationRequest,
@@ -22,7 +24,9 @@ import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineInfo, EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
+import { SampleWindow } from './sample-window.ts';
 
+export type { Ticket } from './admission.ts';
 export type {
   GenerationRequest,
   ModelLimits,
@@ -34,7 +38,8 @@ export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
-const RETRY_AFTER_SECONDS = 1;
+/** Whoever asks without a ticket has the engine to themselves: no turns, and no bound. */
+const NO_TICKET = { caller: 0, group: 0 };
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
@@ -54,6 +59,7 @@ export class InferenceEngine {
   readonly #client: EngineClient;
   readonly #transfers: KvTransfers | null;
   readonly #config: EngineConfig;
+  readonly #admission: Admission;
   #numRequests = 0;
   #nextId = 0;
 
@@ -72,6 +78,7 @@ export class InferenceEngine {
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
+    this.#admission = new Admission(config);
   }
 
   /**
@@ -138,26 +145,26 @@ export class InferenceEngine {
 
   /**
    * Runs a request; the deltas of its n samples come as they are made. Ending the iteration early, or aborting
-   * `signal`, frees the request's KV blocks at once.
+   * `signal`, frees the request's KV blocks at once. Requests of one `ticket` share its places.
    * @throws EngineDeadError when the engine ends before the request does; the reason of `signal` when it is aborted.
    */
   async *generate(
     request: PreparedRequest,
     signal?: AbortSignal,
+    ticket: Ticket | null = null,
   ): AsyncGenerator<OutputDelta, void, undefined> {
     signal?.throwIfAborted();
     const queue = new OutputQueue();
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
-    let ids: readonly number[] = [];
+    const samples = this.#submit(request, queue, transfer, ticket);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
-      this.#client.abort(ids);
+      samples.withdraw();
       queue.fail(toError(signal?.reason));
     };
     signal?.addEventListener('abort', stop, { once: true });
     try {
-      ids = this.#submit(request, queue, transfer);
       while (unfinished > 0) {
         for (const delta of await queue.take()) {
           if (delta.finish_reason !== null) unfinished -= 1;
@@ -168,7 +175,7 @@ export class InferenceEngine {
       }
     } finally {
       signal?.removeEventListener('abort', stop);
-      this.#client.abort(ids);
+      samples.withdraw();
       this.#transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
   }
@@ -189,18 +196,19 @@ export class InferenceEngine {
   }
 
   /**
-   * Asked before `numSequences` more are sent. What would come alone is always taken, however much it is.
-   * @throws OverloadedError where they would wait behind more than --max-queued-requests allows.
+   * Asked before a request is read.
+   * @throws OverloadedError where not even one sample of this caller would be let in.
    */
-  checkRoom(numSequences: number): void {
-    const { numInFlight } = this.#client;
-    const { maxNumSeqs, maxQueuedRequests } = this.#config;
-    if (numInFlight === 0 || numInFlight + numSequences <= maxNumSeqs + maxQueuedRequests) return;
-    throw new OverloadedError(
-      `The server is full: ${numInFlight} sequences run or wait, ${maxNumSeqs} may run (--max-num-seqs) and ` +
-        `${maxQueuedRequests} wait (--max-queued-requests); try again later`,
-      { retryAfter: RETRY_AFTER_SECONDS },
-    );
+  checkRoom(caller: string): void {
+    this.#admission.check(caller, 1);
+  }
+
+  /**
+   * Lets a client's request of so many samples in; its owner closes the ticket when it is over.
+   * @throws OverloadedError where --max-num-seqs and --max-queued-requests are reached, and the caller has its share.
+   */
+  admit(caller: string, numSamples: number): Ticket {
+    return this.#admission.open(caller, numSamples);
   }
 
   /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
@@ -218,32 +226,55 @@ export class InferenceEngine {
     await this.#client.close();
   }
 
-  /** @returns the engine's id of each sample. */
-  #submit(request: PreparedRequest, queue: OutputQueue, transfer: RequestTransfer | null): number[] {
+  /** Sends as many samples as the ticket has places for, and each of the others when one before it has ended. */
+  #submit(
+    request: PreparedRequest,
+    queue: OutputQueue,
+    transfer: RequestTransfer | null,
+    ticket: Ticket | null,
+  ): { withdraw(): void } {
+    const { caller, group } = ticket ?? NO_TICKET;
     const requests = toEngineRequests(request, this.limits, {
       firstId: this.#nextId,
       defaultSeed: this.#drawSeed(),
+      caller,
+      group,
       transfers: transfer?.sequences ?? [],
     });
     this.#nextId += requests.length;
-    for (const [index, engineRequest] of requests.entries()) {
-      const processor = new OutputProcessor(index, request, this.tokenizer);
-      this.#client.add(engineRequest, {
-        onToken: (output) => this.#process(processor, output, queue),
-        onDeath: (error) => queue.fail(error),
-      });
-    }
-    return requests.map(({ id }) => id);
+    const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
+    const leaves = requests.map((engineRequest, sample) =>
+      window.enter(() => {
+        const processor = new OutputProcessor(sample, request, this.tokenizer);
+        this.#add(engineRequest, processor, queue, () => leaves[sample]!());
+      }),
+    );
+    const withdraw = (): void => {
+      this.#client.abort(requests.map(({ id }) => id));
+      // The last first: a place that is given up must not go to a sample that is withdrawn, too.
+      for (const leave of leaves.toReversed()) leave();
+    };
+    return { withdraw };
   }
 
-  #process(processor: OutputProcessor, output: TokenOutput, queue: OutputQueue): void {
+  #add(request: NewRequest, processor: OutputProcessor, queue: OutputQueue, end: () => void): void {
+    const onToken = (output: TokenOutput): void => {
+      try {
+        const delta = processor.process(output);
+        if (delta.finish_reason !== null) {
+          // A stop string ends the sample here while the engine would go on.
+          this.#client.abort([request.id]);
+          end();
+        }
+        queue.push(delta);
+      } catch (error) {
+        this.#client.abort([request.id]);
+        queue.fail(toError(error));
+      }
+    };
     try {
-      const delta = processor.process(output);
-      // A stop string ends the sample here while the engine would go on.
-      if (delta.finish_reason !== null) this.#client.abort([output.requestId]);
-      queue.push(delta);
+      this.#client.add(request, { onToken, onDeath: (error) => queue.fail(error) });
     } catch (error) {
-      this.#client.abort([output.requestId]);
       queue.fail(toError(error));
     }
   }

@@ -92,6 +92,8 @@ export interface EngineRequestParts {
   /** It and the ids after it must be unused. */
   readonly firstId: number;
   readonly defaultSeed: number;
+  readonly caller: number;
+  readonly group: number;
   /** One entry a sample. */
   readonly transfers: readonly (SequenceTransfer | null)[];
 }
@@ -100,13 +102,15 @@ export interface EngineRequestParts {
 export function toEngineRequests(
   request: PreparedRequest,
   limits: ModelLimits,
-  { firstId, defaultSeed, transfers }: EngineRequestParts,
+  { firstId, defaultSeed, caller, group, transfers }: EngineRequestParts,
 ): NewRequest[] {
   const { params, promptTokenIds } = request;
   const { vocabSize } = limits;
   const shared = {
     promptTokenIds,
     priority: request.priority,
+    caller,
+    group,
     cacheSalt: request.cacheSalt,
     stop: stopRule(request, limits),
     rules: logitRules(request, limits),

@@ -55,6 +55,10 @@ export interface NewRequest {
   readonly stop: StopRule;
   /** Lower is served earlier; 0 is usual. */
   readonly priority: number;
+  /** Who asked: callers take turns. 0 is a program with the engine to itself. */
+  readonly caller: number;
+  /** Which of the caller's requests it is a sample of: these take turns, too. */
+  readonly group: number;
   readonly cacheSalt: string | null;
   /** False where every prompt token must be computed. */
   readonly mayReadCache: boolean;
@@ -67,6 +71,8 @@ export class Request implements BlockTable {
   /** Requests that came before it since the engine began. */
   readonly arrival: number;
   readonly priority: number;
+  readonly caller: number;
+  readonly group: number;
   readonly promptLength: number;
   /** Tokens of the answer that were known from the beginning. */
   readonly numResumed: number;
@@ -106,6 +112,8 @@ export class Request implements BlockTable {
     this.id = request.id;
     this.arrival = arrival;
     this.priority = request.priority;
+    this.caller = request.caller;
+    this.group = request.group;
     this.promptLength = request.promptTokenIds.length;
     this.sampling = request.sampling;
     this.stop = request.stop;

@@ -11,10 +11,11 @@ import type { Logprobs } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { type NewRequest, Request } from './request.ts';
-import { compareUrgency, RequestQueue } from './request-queue.ts';
+import { RequestQueue } from './request-queue.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 import { scorePrompt, scoreResumed } from './token-scoring.ts';
+import { chooseVictim } from './victim.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
@@ -225,14 +226,13 @@ export class Scheduler {
   }
 
   /**
-   * Finds blocks for the next `numTokens` tokens of a running request: the least urgent of the running requests gives
-   * up its blocks, at worst `request` itself.
+   * Finds blocks for the next `numTokens` tokens of a running request: others give up theirs, at worst `request` itself.
    * @returns tokens of this step's budget that preempted requests gave back.
    */
   #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
     let returned = 0;
     while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
-      const victim = this.#running.reduce((a, b) => (compareUrgency(a, b) > 0 ? a : b));
+      const victim = chooseVictim(this.#running);
       returned += scheduled.get(victim) ?? 0;
       scheduled.delete(victim);
       this.#preempt(victim);
@@ -252,7 +252,7 @@ export class Scheduler {
       if (left === 0 && !isLoad) return;
       const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : left);
       if (numCachedTokens === null) return;
-      this.#waiting.remove(request);
+      this.#waiting.serve(request);
       this.#countPrefix(request, numCachedTokens);
       if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
         request.moveTo('waitingForRemoteKv');

@@ -4,6 +4,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
+import type { ApiKeys } from '../http/auth.ts';
 import { InFlight } from './in-flight.ts';
 
 const RETRY_AFTER_SECONDS = 2;
@@ -13,6 +14,7 @@ const MAX_REPORTED = 1000;
 export interface ContextOptions {
   readonly servedModelNames: readonly string[];
   readonly version: string;
+  readonly apiKeys: ApiKeys;
   readonly logRequests: boolean;
   readonly writeTimeoutMs: number | undefined;
   /** 0 is no limit. */

@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
+import { ApiKeys } from '../http/auth.ts';
 import { bindError } from '../http/bind-error.ts';
 import { chatCompletionsRoute } from './routes/chat-completions.ts';
 import { completionsRoute } from './routes/completions.ts';
@@ -67,6 +68,7 @@ export class Server {
     const context = new ServerContext({
       servedModelNames: options.servedModelNames ?? [],
       version: options.version,
+      apiKeys: new ApiKeys(options.apiKeys ?? []),
       logRequests: options.logRequests ?? false,
       writeTimeoutMs: options.writeTimeoutMs,
       requestTimeoutMs: options.requestTimeoutMs ?? 0,
