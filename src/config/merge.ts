@@ -145,6 +145,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       apiKeys: values.apiKey,
       servedModelNames: values.servedModelName,
       logRequests: values.enableLogRequests,
+      logStats: !values.disableLogStats,
       showsCachedTokens: values.enablePromptTokensDetails,
       requestTimeoutSeconds: values.requestTimeout,
     },

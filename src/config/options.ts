@@ -52,6 +52,10 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'do not log requests, which is the default',
     aliases: ['--disable-log-request'],
   }),
+  disableLogStats: option(flag(), false, {
+    group: 'Server',
+    help: 'do not log a line of statistics every 10 seconds while there is work',
+  }),
   enablePromptTokensDetails: option(flag(), true, {
     group: 'Server',
     help: 'tell in the usage how many tokens of the prompt came from the prefix cache',

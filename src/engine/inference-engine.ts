@@ -7,23 +7,24 @@ import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
-import type { NewRequest } from '../scheduler/request.ts';
-import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
+import { EngineSample } from './engine-sample.ts';
 import {
   type GenerationRequest,
   type ModelLimits,
   type PreparedRequest,
   prepareRequest,
+  stopRule,
   toEngineRequests,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineInfo, EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
+import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export type { Ticket } from './admission.ts';
@@ -36,10 +37,18 @@ export type {
 } from './input-processor.ts';
 export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
+export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** Whoever asks without a ticket has the engine to themselves: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
+const NO_OBSERVER: EngineObserver = {
+  step() {},
+  prompt() {},
+  firstToken() {},
+  nextToken() {},
+  sampleEnded() {},
+};
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
@@ -60,6 +69,7 @@ export class InferenceEngine {
   readonly #transfers: KvTransfers | null;
   readonly #config: EngineConfig;
   readonly #admission: Admission;
+  #observer: EngineObserver = NO_OBSERVER;
   #numRequests = 0;
   #nextId = 0;
 
@@ -126,6 +136,21 @@ export class InferenceEngine {
     return this.#client.info;
   }
 
+  /** Of the KV cache, in the spelling of the options. */
+  get cacheSettings(): Readonly<Record<string, string>> {
+    const { enablePrefixCaching, gpuMemoryUtilization, kvCacheMemoryBytes } = this.#config;
+    const { blockSize, numBlocks, dtype } = this.info;
+    return {
+      block_size: String(blockSize),
+      cache_dtype: dtype,
+      enable_prefix_caching: String(enablePrefixCaching),
+      gpu_memory_utilization: String(gpuMemoryUtilization),
+      kv_cache_memory_bytes: String(kvCacheMemoryBytes),
+      num_gpu_blocks: String(numBlocks),
+      prefix_caching_hash_algo: 'sha256',
+    };
+  }
+
   /** Resolves when the engine thread has ended by itself: the process should end too. */
   get died(): Promise<EngineDeadError> {
     return this.#client.died;
@@ -133,6 +158,12 @@ export class InferenceEngine {
 
   get isAlive(): boolean {
     return this.#client.isAlive;
+  }
+
+  /** From now on `observer` hears what becomes of requests; there is one at a time. */
+  observe(observer: EngineObserver): void {
+    this.#observer = observer;
+    this.#client.onStep = (numTokens) => observer.step(numTokens);
   }
 
   /**
@@ -217,7 +248,8 @@ export class InferenceEngine {
   }
 
   async stats(): Promise<EngineStats> {
-    return { ...(await this.#client.stats()), kvTransfer: this.#transfers?.stats ?? null };
+    const kvTransfer = this.#transfers?.stats ?? null;
+    return { ...(await this.#client.stats()), heldBack: this.#admission.numHeldBack, kvTransfer };
   }
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
@@ -242,41 +274,27 @@ export class InferenceEngine {
       transfers: transfer?.sequences ?? [],
     });
     this.#nextId += requests.length;
+    this.#observer.prompt(requests.length);
+    const facts = {
+      arrivedAt: request.arrivedAt,
+      promptTokens: request.promptTokenIds.length,
+      maxTokens: stopRule(request, this.limits).maxTokens,
+    };
+    const samples = requests.map((engineRequest, index) => {
+      const processor = new OutputProcessor(index, request, this.tokenizer);
+      const times = new SampleTimes(this.#observer, facts);
+      const onEnd = (): void => leaves[index]!();
+      return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
+    });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
-    const leaves = requests.map((engineRequest, sample) =>
-      window.enter(() => {
-        const processor = new OutputProcessor(sample, request, this.tokenizer);
-        this.#add(engineRequest, processor, queue, () => leaves[sample]!());
-      }),
-    );
+    const leaves = samples.map((sample) => window.enter(() => sample.send()));
     const withdraw = (): void => {
       this.#client.abort(requests.map(({ id }) => id));
+      for (const sample of samples) sample.withdrawn();
       // The last first: a place that is given up must not go to a sample that is withdrawn, too.
       for (const leave of leaves.toReversed()) leave();
     };
     return { withdraw };
-  }
-
-  #add(request: NewRequest, processor: OutputProcessor, queue: OutputQueue, end: () => void): void {
-    const onToken = (output: TokenOutput): void => {
-      try {
-        const delta = processor.process(output);
-        if (delta.finish_reason !== null) {
-          // A stop string ends the sample here while the engine would go on.
-          this.#client.abort([request.id]);
-          end();
-        }
-        queue.push(delta);
-      } catch (error) {
-        this.#client.abort([request.id]);
-        queue.fail(toError(error));
-      }
-    };
-    try {
-      this.#client.add(request, { onToken, onDeath: (error) => queue.fail(error) });
-    } catch (error) {
-      queue.fail(toError(error));
-    }
   }
 
   /** A seed for a request that brings none: from the engine's seed and the order of arrival. */

@@ -66,6 +66,13 @@ export interface NewRequest {
   readonly transfer: SequenceTransfer | null;
 }
 
+/** When a sequence came and when it got its seat: milliseconds by the engine thread's clock. */
+export interface AdmissionTimes {
+  readonly queuedAt: number;
+  /** The last time before its first token. */
+  readonly scheduledAt: number;
+}
+
 export class Request implements BlockTable {
   readonly id: number;
   /** Requests that came before it since the engine began. */
@@ -105,6 +112,8 @@ export class Request implements BlockTable {
   readonly blockHashes: BlockHash[] = [];
   readonly cacheSalt: string | null;
   readonly mayReadCache: boolean;
+  readonly #queuedAt = performance.now();
+  #scheduledAt = 0;
   #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
 
@@ -129,6 +138,10 @@ export class Request implements BlockTable {
 
   get state(): RequestState {
     return this.#state;
+  }
+
+  get admissionTimes(): AdmissionTimes {
+    return { queuedAt: this.#queuedAt, scheduledAt: this.#scheduledAt };
   }
 
   get numCacheableTokens(): number {
@@ -176,6 +189,7 @@ export class Request implements BlockTable {
     if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
       throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
     }
+    if (state === 'running' && this.numGivenTokens === 0) this.#scheduledAt = performance.now();
     this.#state = state;
   }
 }

@@ -10,7 +10,7 @@ import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts'
 import type { Logprobs } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { BlockTransfers } from './block-transfers.ts';
-import { type NewRequest, Request } from './request.ts';
+import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
 import { RequestQueue } from './request-queue.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
@@ -32,6 +32,8 @@ export interface TokenOutput {
   readonly promptLogprobs: readonly Logprobs[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
+  /** With the first token, else null. */
+  readonly admission: AdmissionTimes | null;
   /** Null while the request goes on. */
   readonly finish: Finish | null;
 }
@@ -193,7 +195,8 @@ export class Scheduler {
     const finish = checkStop(request.stop, tokenId, request.numGivenTokens);
     if (finish !== null) this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
-    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, finish };
+    const admission = isFirst ? request.admissionTimes : null;
+    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, admission, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
