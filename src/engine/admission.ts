@@ -1,6 +1,7 @@
 // Who may bring how much to the engine. A client's request takes places in it, as many as samples it may have there at
-// once: never all seats, however many samples it has. The places are bounded; when they are taken, a caller who has
-// less than an equal share of them is still let in, so that a heavy one does not lock the others out.
+// once: never all seats, however many samples it has. The places are bounded; when they are taken, a caller who has less
+// than an equal share of them is still let in, and of the share of one caller a request that takes less than an equal
+// part, so that neither a heavy caller nor a heavy request locks the others out.
 
 import { OverloadedError } from '../errors.ts';
 import { DrainRate } from './drain-rate.ts';
@@ -22,7 +23,10 @@ export interface Ticket {
 interface Caller {
   readonly id: number;
   numPlaces: number;
+  numTickets: number;
 }
+
+const NOBODY = { numPlaces: 0, numTickets: 0 };
 
 export class Admission {
   readonly #limits: AdmissionLimits;
@@ -52,12 +56,13 @@ export class Admission {
   check(callerName: string, numSamples: number): void {
     const { maxNumSeqs, maxQueuedRequests } = this.#limits;
     const wanted = this.#placesFor(numSamples);
-    const own = this.#callers.get(callerName)?.numPlaces ?? 0;
-    const numCallers = this.#callers.size + (own === 0 ? 1 : 0);
+    const { numPlaces: own, numTickets } = this.#callers.get(callerName) ?? NOBODY;
+    const numCallers = this.#callers.size + (numTickets === 0 ? 1 : 0);
     const max = maxNumSeqs + maxQueuedRequests;
-    const share = Math.floor(max / numCallers);
     const missing = this.#numTaken + wanted - max;
-    if (missing <= 0 || own + wanted <= share) return;
+    const share = Math.floor(max / numCallers);
+    const part = Math.floor(share / (numTickets + 1));
+    if (missing <= 0 || own + wanted <= share || wanted <= part) return;
     const retryAfter = this.#drain.secondsUntil(missing, this.#now());
     throw new OverloadedError(
       `The server is full: ${this.#numTaken} sequences run or wait, ${own} of them yours; ${maxNumSeqs} may run ` +
@@ -73,6 +78,7 @@ export class Admission {
     const caller = this.#callerOf(callerName);
     if (this.#numTaken === 0) this.#drain.begin(this.#now());
     caller.numPlaces += numPlaces;
+    caller.numTickets += 1;
     this.#numTaken += numPlaces;
     this.#numTickets += 1;
     const ticket: Ticket = {
@@ -95,14 +101,15 @@ export class Admission {
     const known = this.#callers.get(name);
     if (known !== undefined) return known;
     this.#numCallers += 1;
-    const caller: Caller = { id: this.#numCallers, numPlaces: 0 };
+    const caller: Caller = { id: this.#numCallers, numPlaces: 0, numTickets: 0 };
     this.#callers.set(name, caller);
     return caller;
   }
 
   #giveBack(name: string, caller: Caller, numPlaces: number): void {
     caller.numPlaces -= numPlaces;
-    if (caller.numPlaces === 0) this.#callers.delete(name);
+    caller.numTickets -= 1;
+    if (caller.numTickets === 0) this.#callers.delete(name);
     this.#numTaken -= numPlaces;
     this.#drain.end(numPlaces, this.#now());
   }

@@ -45,6 +45,13 @@ describe('Admission', () => {
     for (let sample = 0; sample < 128; sample += 1) window.enter(() => started.push(sample));
     expect(started).toEqual([0, 1, 2]);
     expect(admission.numHeldBack).toBe(125);
+    expect(fill(admission, 'a')).toHaveLength(9);
+  });
+
+  it('lets a small request of a caller in whose large ones have taken everything, as many as there are places', () => {
+    const admission = new Admission(LIMITS);
+    while (isRoom(admission, 'a', 128)) admission.open('a', 128);
+    expect(isRoom(admission, 'a', 3)).toBe(false);
     expect(fill(admission, 'a')).toHaveLength(7);
   });
 
