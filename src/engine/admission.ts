@@ -38,8 +38,8 @@ export class Admission {
   readonly #now: () => number;
   readonly #open = new Set<Ticket>();
   #numTaken = 0;
-  #numCallers = 0;
-  #numTickets = 0;
+  #lastCaller = 0;
+  #lastGroup = 0;
 
   constructor(limits: AdmissionLimits, now: () => number = () => performance.now()) {
     this.#limits = limits;
@@ -80,10 +80,10 @@ export class Admission {
     caller.numPlaces += numPlaces;
     caller.numTickets += 1;
     this.#numTaken += numPlaces;
-    this.#numTickets += 1;
+    this.#lastGroup += 1;
     const ticket: Ticket = {
       caller: caller.id,
-      group: this.#numTickets,
+      group: this.#lastGroup,
       window: new SampleWindow(numPlaces),
       close: () => {
         if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, numPlaces);
@@ -100,8 +100,8 @@ export class Admission {
   #callerOf(name: string): Caller {
     const known = this.#callers.get(name);
     if (known !== undefined) return known;
-    this.#numCallers += 1;
-    const caller: Caller = { id: this.#numCallers, numPlaces: 0, numTickets: 0 };
+    this.#lastCaller += 1;
+    const caller: Caller = { id: this.#lastCaller, numPlaces: 0, numTickets: 0 };
     this.#callers.set(name, caller);
     return caller;
   }
