@@ -154,6 +154,8 @@ function addRequest(
     resumedTokenIds: [],
     transfer: null,
     priority: 0,
+    caller: 0,
+    group: 0,
     cacheSalt: null,
     mayReadCache: false,
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },

@@ -19,6 +19,7 @@ type Logger = ReturnType<typeof createLogger>;
 
 /** How long answers may take to say that the engine has died. */
 const DEATH_NOTICE_MS = 2000;
+const STATS_INTERVAL_MS = 10_000;
 
 /** @throws ConfigError and NotAvailableError naming the option and the fix. */
 export async function readConfig(flags: OptionSource): Promise<ServeConfig> {
@@ -42,6 +43,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     cors: config.http.cors,
     servedModelNames: await servedNames(config),
     logRequests: config.http.logRequests,
+    statsIntervalMs: config.http.logStats ? STATS_INTERVAL_MS : 0,
     showsCachedTokens: config.http.showsCachedTokens,
     requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
     exchangesKv: config.engine.kvTransfer !== null,

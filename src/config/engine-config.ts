@@ -16,11 +16,11 @@ export interface EngineConfig {
   readonly maxModelLen: number | null;
   /** Tokens of one step, over all requests. */
   readonly maxNumBatchedTokens: number;
-  /** Requests that run at the same time. */
+  /** Sequences that run at the same time. */
   readonly maxNumSeqs: number;
-  /** Requests that may wait beside those that run; a server turns away what comes beyond them. */
+  /** Sequences that may wait beside those that run; a server turns callers away who want more than their share of all. */
   readonly maxQueuedRequests: number;
-  /** `priority`: requests may say that they come before or after others. */
+  /** `fcfs`: callers and requests take turns; `priority`: requests may say that they come before or after others. */
   readonly schedulingPolicy: SchedulingPolicy;
   /** Tokens a KV block. */
   readonly blockSize: number;

@@ -147,6 +147,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       cors: corsConfig(values),
       servedModelNames: values.servedModelName,
       logRequests: values.enableLogRequests,
+      logStats: !values.disableLogStats,
       showsCachedTokens: values.enablePromptTokensDetails,
       requestTimeoutSeconds: values.requestTimeout,
     },

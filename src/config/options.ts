@@ -54,6 +54,10 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'do not log requests, which is the default',
     aliases: ['--disable-log-request'],
   }),
+  disableLogStats: option(flag(), false, {
+    group: 'Server',
+    help: 'do not log a line of statistics every 10 seconds while there is work',
+  }),
   enablePromptTokensDetails: option(flag(), true, {
     group: 'Server',
     help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
@@ -156,16 +160,16 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   maxNumSeqs: option(size(1), ENGINE_DEFAULTS.maxNumSeqs, {
     group: 'Scheduling',
-    help: 'requests that run at the same time',
+    help: 'sequences that run at the same time, each sample of a request counted',
     isEngineOption: true,
   }),
   maxQueuedRequests: option(size(0), ENGINE_DEFAULTS.maxQueuedRequests, {
     group: 'Scheduling',
-    help: 'requests that may wait beside those that run, each sample counted; clients beyond are told to come again (429)',
+    help: 'sequences that may wait beside those that run; callers beyond their share of all are told to come again (429)',
   }),
   schedulingPolicy: option(choice(['fcfs', 'priority']), ENGINE_DEFAULTS.schedulingPolicy, {
     group: 'Scheduling',
-    help: 'fcfs: first come, first served; priority: requests may have a priority, and the lowest is served first',
+    help: 'fcfs: callers and their requests take turns, each in the order of arrival; priority: requests may have a priority, and the lowest is served first',
   }),
 
   device: option(choice(['auto', 'cpu', 'reference', 'cuda']), ENGINE_DEFAULTS.device, {

@@ -15,6 +15,8 @@ export interface HttpConfig {
   /** The first one is in the answers; empty is the model as given. */
   readonly servedModelNames: readonly string[];
   readonly logRequests: boolean;
+  /** A line of statistics every few seconds while there is work. */
+  readonly logStats: boolean;
   /** Usage tells how many tokens of the prompt came from the prefix cache. */
   readonly showsCachedTokens: boolean;
   /** How long a request may take; 0 is no limit. */

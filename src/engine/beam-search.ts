@@ -3,7 +3,7 @@
 
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
-import type { InferenceEngine } from './inference-engine.ts';
+import type { InferenceEngine, Ticket } from './inference-engine.ts';
 import type { Prompt } from './input-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
 
@@ -21,6 +21,7 @@ export interface Beam {
 /** Of the request that the beams belong to. */
 export interface BeamSearchRun {
   readonly signal?: AbortSignal | undefined;
+  readonly ticket?: Ticket | undefined;
   readonly cacheSalt?: string | null | undefined;
   readonly priority?: number | undefined;
 }
@@ -87,12 +88,12 @@ async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  { signal, cacheSalt, priority }: BeamSearchRun,
+  { signal, ticket, cacheSalt, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
   const prepared = await engine.prepare({ prompt, params: stepParams(params), cacheSalt, priority });
   const candidates: Candidate[] = [];
-  for await (const { logprobs } of engine.generate(prepared, signal)) {
+  for await (const { logprobs } of engine.generate(prepared, signal, ticket)) {
     for (const { top } of logprobs ?? []) {
       for (const next of top) {
         const cumulativeLogprob = beam.cumulativeLogprob + next.logprob;

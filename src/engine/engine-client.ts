@@ -9,6 +9,7 @@ import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { Calls } from './calls.ts';
 import {
+  type AnsweredStep,
   type CoreStats,
   type EngineInfo,
   type EngineThreadData,
@@ -24,7 +25,8 @@ const CLOSE_DEADLINE_MS = 30_000;
 
 /** Gets what the engine says about one request. */
 export interface RequestListener {
-  onToken(output: TokenOutput): void;
+  /** @param at when the engine thread had it, by its clock. */
+  onToken(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
 }
 
@@ -41,6 +43,7 @@ export class EngineClient {
   readonly died: Promise<EngineDeadError>;
   #ready: Ready | null = null;
   #onNotice: (notice: TransferNotice) => void = () => {};
+  #onStep: (numTokens: number) => void = () => {};
   readonly #port: MessagePort;
   readonly #worker: Worker;
   readonly #exited: Promise<void>;
@@ -105,12 +108,13 @@ export class EngineClient {
     this.#onNotice = onNotice;
   }
 
-  get isAlive(): boolean {
-    return this.#deadWith === null && !this.#isClosing;
+  /** `onStep` gets how many tokens each step has computed. */
+  set onStep(onStep: (numTokens: number) => void) {
+    this.#onStep = onStep;
   }
 
-  get numInFlight(): number {
-    return this.#listeners.size;
+  get isAlive(): boolean {
+    return this.#deadWith === null && !this.#isClosing;
   }
 
   /** @throws EngineDeadError where nobody would answer. */
@@ -189,7 +193,7 @@ export class EngineClient {
   }
 
   #receive(message: FromEngine): void {
-    if (message.type === 'outputs') for (const output of message.outputs) this.#deliver(output);
+    if (message.type === 'answered') this.#answer(message);
     if (message.type === 'transfer') for (const notice of message.notices) this.#onNotice(notice);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
@@ -197,10 +201,15 @@ export class EngineClient {
     this.#holdProcess();
   }
 
-  #deliver(output: TokenOutput): void {
+  #answer({ at, numTokens, outputs }: AnsweredStep): void {
+    this.#onStep(numTokens);
+    for (const output of outputs) this.#deliver(output, at);
+  }
+
+  #deliver(output: TokenOutput, at: number): void {
     const listener = this.#listeners.get(output.requestId);
     if (output.finish !== null) this.#listeners.delete(output.requestId);
-    listener?.onToken(output);
+    listener?.onToken(output, at);
   }
 
   #die(cause: Error): void {

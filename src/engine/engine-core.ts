@@ -12,8 +12,8 @@ import { chooseNumBlocks } from '../runner/kv-budget.ts';
 import { ModelRunner } from '../runner/model-runner.ts';
 import type { RunningStep } from '../runner/running-step.ts';
 import type { NewRequest } from '../scheduler/request.ts';
-import { Scheduler, type TokenOutput } from '../scheduler/scheduler.ts';
-import type { CoreStats, EngineInfo } from './messages.ts';
+import { Scheduler } from '../scheduler/scheduler.ts';
+import type { AnsweredStep, CoreStats, EngineInfo } from './messages.ts';
 
 /** How many times as long as planning took the last time is left of a step when the next one is planned. */
 const PLANNING_MARGIN = 4;
@@ -152,9 +152,9 @@ export class EngineCore {
 
   /**
    * Launches a step, then answers the one before it.
-   * @returns the tokens that the step before gave, of each request that got one.
+   * @returns what came of the step before; null where there was none.
    */
-  step(): TokenOutput[] {
+  step(): AnsweredStep | null {
     const startedAt = performance.now();
     const before = this.#running;
     const step = this.#scheduler.schedule();
@@ -164,14 +164,14 @@ export class EngineCore {
       this.#isStalled = before === null;
       return this.#answer(before);
     }
-    let outputs: TokenOutput[] = [];
+    let answered: AnsweredStep | null = null;
     this.#running = this.#runner.launch(step, before, this.#planBehind, () => {
       const planMs = performance.now() - startedAt;
-      outputs = this.#answer(before);
+      answered = this.#answer(before);
       this.#choosePlanningPoint(planMs, before !== null);
       return this.#scheduler.logitEdits(step);
     });
-    return outputs;
+    return answered;
   }
 
   /** Called when a step is answered; `isNext` where the one before it was answered a step ago. */
@@ -183,8 +183,12 @@ export class EngineCore {
   }
 
   /** Waits until the step is computed. */
-  #answer(running: RunningStep | null): TokenOutput[] {
-    return running === null ? [] : this.#scheduler.update(running.step, running.read());
+  #answer(running: RunningStep | null): AnsweredStep | null {
+    if (running === null) return null;
+    const result = running.read();
+    const at = performance.now();
+    const outputs = this.#scheduler.update(running.step, result);
+    return { at, numTokens: running.step.numTokens, outputs };
   }
 
   close(): void {

@@ -42,8 +42,8 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
       handle(core, channel, message);
     }
     if (core.canStep) {
-      const outputs = core.step();
-      if (outputs.length > 0) send(channel, { type: 'outputs', outputs });
+      const answered = core.step();
+      if (answered !== null) send(channel, { type: 'answered', ...answered });
     }
   }
 }

@@ -1,28 +1,33 @@
 // The engine as the main thread sees it: text in, text out. `LLM` and the HTTP server are its only callers.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { type EngineDeadError, OverloadedError } from '../errors.ts';
+import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
-import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
+import { EngineSample } from './engine-sample.ts';
 import {
   type GenerationRequest,
   type ModelLimits,
   type PreparedRequest,
   prepareRequest,
+  stopRule,
   toEngineRequests,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineInfo, EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
+import { type EngineObserver, SampleTimes } from './sample-times.ts';
+import { SampleWindow } from './sample-window.ts';
 
+export type { Ticket } from './admission.ts';
 export type {
   GenerationRequest,
   ModelLimits,
@@ -32,9 +37,18 @@ export type {
 } from './input-processor.ts';
 export type { EngineInfo, EngineStats } from './messages.ts';
 export type { FinishReason, OutputDelta } from './output-processor.ts';
+export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
-const RETRY_AFTER_SECONDS = 1;
+/** Whoever asks without a ticket has the engine to themselves: no turns, and no bound. */
+const NO_TICKET = { caller: 0, group: 0 };
+const NO_OBSERVER: EngineObserver = {
+  step() {},
+  prompt() {},
+  firstToken() {},
+  nextToken() {},
+  sampleEnded() {},
+};
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
@@ -53,6 +67,8 @@ export class InferenceEngine {
   readonly #client: EngineClient;
   readonly #transfers: KvTransfers | null;
   readonly #config: EngineConfig;
+  readonly #admission: Admission;
+  #observer: EngineObserver = NO_OBSERVER;
   #numRequests = 0;
   #nextId = 0;
 
@@ -71,6 +87,7 @@ export class InferenceEngine {
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
+    this.#admission = new Admission(config);
   }
 
   /**
@@ -120,6 +137,21 @@ export class InferenceEngine {
     return this.#client.info;
   }
 
+  /** Of the KV cache, in the spelling of the options. */
+  get cacheSettings(): Readonly<Record<string, string>> {
+    const { enablePrefixCaching, gpuMemoryUtilization, kvCacheMemoryBytes } = this.#config;
+    const { blockSize, numBlocks, dtype } = this.info;
+    return {
+      block_size: String(blockSize),
+      cache_dtype: dtype,
+      enable_prefix_caching: String(enablePrefixCaching),
+      gpu_memory_utilization: String(gpuMemoryUtilization),
+      kv_cache_memory_bytes: String(kvCacheMemoryBytes),
+      num_gpu_blocks: String(numBlocks),
+      prefix_caching_hash_algo: 'sha256',
+    };
+  }
+
   /** Resolves when the engine thread has ended by itself: the process should end too. */
   get died(): Promise<EngineDeadError> {
     return this.#client.died;
@@ -127,6 +159,12 @@ export class InferenceEngine {
 
   get isAlive(): boolean {
     return this.#client.isAlive;
+  }
+
+  /** From now on `observer` hears what becomes of requests; there is one at a time. */
+  observe(observer: EngineObserver): void {
+    this.#observer = observer;
+    this.#client.onStep = (numTokens) => observer.step(numTokens);
   }
 
   /**
@@ -139,26 +177,26 @@ export class InferenceEngine {
 
   /**
    * Runs a request; the deltas of its n samples come as they are made. Ending the iteration early, or aborting
-   * `signal`, frees the request's KV blocks at once.
+   * `signal`, frees the request's KV blocks at once. Requests of one `ticket` share its places.
    * @throws EngineDeadError when the engine ends before the request does; the reason of `signal` when it is aborted.
    */
   async *generate(
     request: PreparedRequest,
     signal?: AbortSignal,
+    ticket: Ticket | null = null,
   ): AsyncGenerator<OutputDelta, void, undefined> {
     signal?.throwIfAborted();
     const queue = new OutputQueue();
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
-    let ids: readonly number[] = [];
+    const samples = this.#submit(request, queue, transfer, ticket);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
-      this.#client.abort(ids);
+      samples.withdraw();
       queue.fail(toError(signal?.reason));
     };
     signal?.addEventListener('abort', stop, { once: true });
     try {
-      ids = this.#submit(request, queue, transfer);
       while (unfinished > 0) {
         for (const delta of await queue.take()) {
           if (delta.finish_reason !== null) unfinished -= 1;
@@ -169,7 +207,7 @@ export class InferenceEngine {
       }
     } finally {
       signal?.removeEventListener('abort', stop);
-      this.#client.abort(ids);
+      samples.withdraw();
       this.#transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
   }
@@ -190,18 +228,19 @@ export class InferenceEngine {
   }
 
   /**
-   * Asked before `numSequences` more are sent. What would come alone is always taken, however much it is.
-   * @throws OverloadedError where they would wait behind more than --max-queued-requests allows.
+   * Asked before a request is read.
+   * @throws OverloadedError where not even one sample of this caller would be let in.
    */
-  checkRoom(numSequences: number): void {
-    const { numInFlight } = this.#client;
-    const { maxNumSeqs, maxQueuedRequests } = this.#config;
-    if (numInFlight === 0 || numInFlight + numSequences <= maxNumSeqs + maxQueuedRequests) return;
-    throw new OverloadedError(
-      `The server is full: ${numInFlight} sequences run or wait, ${maxNumSeqs} may run (--max-num-seqs) and ` +
-        `${maxQueuedRequests} wait (--max-queued-requests); try again later`,
-      { retryAfter: RETRY_AFTER_SECONDS },
-    );
+  checkRoom(caller: string): void {
+    this.#admission.check(caller, 1);
+  }
+
+  /**
+   * Lets a client's request of so many samples in; its owner closes the ticket when it is over.
+   * @throws OverloadedError where --max-num-seqs and --max-queued-requests are reached, and the caller has its share.
+   */
+  admit(caller: string, numSamples: number): Ticket {
+    return this.#admission.open(caller, numSamples);
   }
 
   /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
@@ -210,7 +249,8 @@ export class InferenceEngine {
   }
 
   async stats(): Promise<EngineStats> {
-    return { ...(await this.#client.stats()), kvTransfer: this.#transfers?.stats ?? null };
+    const kvTransfer = this.#transfers?.stats ?? null;
+    return { ...(await this.#client.stats()), heldBack: this.#admission.numHeldBack, kvTransfer };
   }
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
@@ -219,34 +259,43 @@ export class InferenceEngine {
     await this.#client.close();
   }
 
-  /** @returns the engine's id of each sample. */
-  #submit(request: PreparedRequest, queue: OutputQueue, transfer: RequestTransfer | null): number[] {
+  /** Sends as many samples as the ticket has places for, and each of the others when one before it has ended. */
+  #submit(
+    request: PreparedRequest,
+    queue: OutputQueue,
+    transfer: RequestTransfer | null,
+    ticket: Ticket | null,
+  ): { withdraw(): void } {
+    const { caller, group } = ticket ?? NO_TICKET;
     const requests = toEngineRequests(request, this.limits, {
       firstId: this.#nextId,
       defaultSeed: this.#drawSeed(),
+      caller,
+      group,
       transfers: transfer?.sequences ?? [],
     });
     this.#nextId += requests.length;
-    for (const [index, engineRequest] of requests.entries()) {
+    this.#observer.prompt(requests.length);
+    const facts = {
+      arrivedAt: request.arrivedAt,
+      promptTokens: request.promptTokenIds.length,
+      maxTokens: stopRule(request, this.limits).maxTokens,
+    };
+    const samples = requests.map((engineRequest, index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      this.#client.add(engineRequest, {
-        onToken: (output) => this.#process(processor, output, queue),
-        onDeath: (error) => queue.fail(error),
-      });
-    }
-    return requests.map(({ id }) => id);
-  }
-
-  #process(processor: OutputProcessor, output: TokenOutput, queue: OutputQueue): void {
-    try {
-      const delta = processor.process(output);
-      // A stop string ends the sample here while the engine would go on.
-      if (delta.finish_reason !== null) this.#client.abort([output.requestId]);
-      queue.push(delta);
-    } catch (error) {
-      this.#client.abort([output.requestId]);
-      queue.fail(toError(error));
-    }
+      const times = new SampleTimes(this.#observer, facts);
+      const onEnd = (): void => leaves[index]!();
+      return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
+    });
+    const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
+    const leaves = samples.map((sample) => window.enter(() => sample.send()));
+    const withdraw = (): void => {
+      this.#client.abort(requests.map(({ id }) => id));
+      for (const sample of samples) sample.withdrawn();
+      // The last first: a place that is given up must not go to a sample that is withdrawn, too.
+      for (const leave of leaves.toReversed()) leave();
+    };
+    return { withdraw };
   }
 
   /** A seed for a request that brings none: from the engine's seed and the order of arrival. */

@@ -33,6 +33,8 @@ export interface GenerationRequest {
 
 /** A request that has passed every check: it can no longer be refused for what it says. */
 export interface PreparedRequest {
+  /** By performance.now(): before it was tokenised. */
+  readonly arrivedAt: number;
   readonly promptTokenIds: readonly number[];
   readonly params: SamplingParams;
   /** Each bad word as tokens, plain and behind a space. */
@@ -67,6 +69,7 @@ export async function prepareRequest(
   tokenizer: Tokenizer | null,
   limits: ModelLimits,
 ): Promise<PreparedRequest> {
+  const arrivedAt = performance.now();
   const { params } = request;
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
@@ -82,7 +85,8 @@ export async function prepareRequest(
   checkChoice(params, limits);
   const badWords = await tokeniseWords(params.bad_words, tokenizer);
   const { cacheSalt = null, priority = 0, transferKey = null, resume = null } = request;
-  const prepared = { promptTokenIds, params, badWords, cacheSalt, priority, transferKey, resume };
+  const about = { cacheSalt, priority, transferKey, resume };
+  const prepared = { arrivedAt, promptTokenIds, params, badWords, ...about };
   checkResume(prepared, limits);
   return prepared;
 }
@@ -92,6 +96,8 @@ export interface EngineRequestParts {
   /** It and the ids after it must be unused. */
   readonly firstId: number;
   readonly defaultSeed: number;
+  readonly caller: number;
+  readonly group: number;
   /** One entry a sample. */
   readonly transfers: readonly (SequenceTransfer | null)[];
 }
@@ -100,13 +106,15 @@ export interface EngineRequestParts {
 export function toEngineRequests(
   request: PreparedRequest,
   limits: ModelLimits,
-  { firstId, defaultSeed, transfers }: EngineRequestParts,
+  { firstId, defaultSeed, caller, group, transfers }: EngineRequestParts,
 ): NewRequest[] {
   const { params, promptTokenIds } = request;
   const { vocabSize } = limits;
   const shared = {
     promptTokenIds,
     priority: request.priority,
+    caller,
+    group,
     cacheSalt: request.cacheSalt,
     stop: stopRule(request, limits),
     rules: logitRules(request, limits),

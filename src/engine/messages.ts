@@ -39,8 +39,20 @@ export interface CoreStats extends SchedulerStats {
 }
 
 export interface EngineStats extends CoreStats {
+  /** Samples that wait on this side for another one of their request to end. */
+  readonly heldBack: number;
   /** Null where no KV blocks are exchanged. */
   readonly kvTransfer: KvTransferStats | null;
+}
+
+/** A step that has been computed. */
+export interface AnsweredStep {
+  /** By performance.now() of the engine thread. */
+  readonly at: number;
+  /** Tokens that it computed. */
+  readonly numTokens: number;
+  /** The tokens that it gave, of each request that got one. */
+  readonly outputs: readonly TokenOutput[];
 }
 
 export type ToEngine =
@@ -56,7 +68,7 @@ export type FromEngine =
   | { readonly type: 'warning'; readonly message: string }
   /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
-  | { readonly type: 'outputs'; readonly outputs: readonly TokenOutput[] }
+  | ({ readonly type: 'answered' } & AnsweredStep)
   | { readonly type: 'transfer'; readonly notices: readonly TransferNotice[] }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }

@@ -1,5 +1,5 @@
-// Decides who may call: bearer keys, compared so that the time taken tells nothing. The app asks it before it
-// reads a body.
+// Decides who may call, and who is calling: bearer keys, compared so that the time taken tells nothing. The app asks it
+// before it reads a body.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
@@ -34,8 +34,13 @@ export class ApiKeys {
     if (!SCHEME.test(caller.authorization)) {
       throw new UnauthorizedError('The Authorization header must have the form Bearer <key>');
     }
-    if (!this.#knows(caller.authorization.replace(SCHEME, '').trim()))
+    if (!this.#knows(bearerOf(caller.authorization)))
       throw new UnauthorizedError('The API key is none of the keys of this server');
+  }
+
+  /** Whom a request is counted for: its key where keys are asked for, else the address that it came from. */
+  callerOf(authorization: string | undefined, address: string): string {
+    return this.#hashes.length === 0 ? address : bearerOf(authorization ?? '');
   }
 
   /** Looks at every key, so that the time does not tell which one was near. */
@@ -43,6 +48,10 @@ export class ApiKeys {
     const hash = sha256(key);
     return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
   }
+}
+
+function bearerOf(authorization: string): string {
+  return authorization.replace(SCHEME, '').trim();
 }
 
 function sha256(text: string): Buffer {

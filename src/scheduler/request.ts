@@ -55,6 +55,10 @@ export interface NewRequest {
   readonly stop: StopRule;
   /** Lower is served earlier; 0 is usual. */
   readonly priority: number;
+  /** Who asked: callers take turns. 0 is a program with the engine to itself. */
+  readonly caller: number;
+  /** Which of the caller's requests it is a sample of: these take turns, too. */
+  readonly group: number;
   readonly cacheSalt: string | null;
   /** False where every prompt token must be computed. */
   readonly mayReadCache: boolean;
@@ -62,11 +66,20 @@ export interface NewRequest {
   readonly transfer: SequenceTransfer | null;
 }
 
+/** When a sequence came and when it got its seat: milliseconds by the engine thread's clock. */
+export interface AdmissionTimes {
+  readonly queuedAt: number;
+  /** The last time before its first token. */
+  readonly scheduledAt: number;
+}
+
 export class Request implements BlockTable {
   readonly id: number;
   /** Requests that came before it since the engine began. */
   readonly arrival: number;
   readonly priority: number;
+  readonly caller: number;
+  readonly group: number;
   readonly promptLength: number;
   /** Tokens of the answer that were known from the beginning. */
   readonly numResumed: number;
@@ -99,6 +112,8 @@ export class Request implements BlockTable {
   readonly blockHashes: BlockHash[] = [];
   readonly cacheSalt: string | null;
   readonly mayReadCache: boolean;
+  readonly #queuedAt = performance.now();
+  #scheduledAt = 0;
   #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
 
@@ -106,6 +121,8 @@ export class Request implements BlockTable {
     this.id = request.id;
     this.arrival = arrival;
     this.priority = request.priority;
+    this.caller = request.caller;
+    this.group = request.group;
     this.promptLength = request.promptTokenIds.length;
     this.sampling = request.sampling;
     this.stop = request.stop;
@@ -121,6 +138,10 @@ export class Request implements BlockTable {
 
   get state(): RequestState {
     return this.#state;
+  }
+
+  get admissionTimes(): AdmissionTimes {
+    return { queuedAt: this.#queuedAt, scheduledAt: this.#scheduledAt };
   }
 
   get numCacheableTokens(): number {
@@ -168,6 +189,7 @@ export class Request implements BlockTable {
     if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
       throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
     }
+    if (state === 'running' && this.numGivenTokens === 0) this.#scheduledAt = performance.now();
     this.#state = state;
   }
 }

@@ -10,11 +10,12 @@ import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts'
 import { type Logprobs, NO_TOKEN } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { BlockTransfers } from './block-transfers.ts';
-import { type NewRequest, Request } from './request.ts';
-import { compareUrgency, RequestQueue } from './request-queue.ts';
+import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
+import { RequestQueue } from './request-queue.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 import { scorePrompt, scoreResumed } from './token-scoring.ts';
+import { chooseVictim } from './victim.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
@@ -32,6 +33,8 @@ export interface TokenOutput {
   readonly promptLogprobs: readonly Logprobs[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
+  /** With the first token, else null. */
+  readonly admission: AdmissionTimes | null;
   /** Null while the request goes on. */
   readonly finish: Finish | null;
 }
@@ -194,7 +197,8 @@ export class Scheduler {
     const finish = checkStop(request.stop, tokenId, request.numGivenTokens);
     if (finish !== null) this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
-    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, finish };
+    const admission = isFirst ? request.admissionTimes : null;
+    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, admission, finish };
   }
 
   /** Others go on: what is wrong with this request's logits is in its own row. */
@@ -235,14 +239,13 @@ export class Scheduler {
   }
 
   /**
-   * Finds blocks for the next `numTokens` tokens of a running request: the least urgent of the running requests gives
-   * up its blocks, at worst `request` itself.
+   * Finds blocks for the next `numTokens` tokens of a running request: others give up theirs, at worst `request` itself.
    * @returns tokens of this step's budget that preempted requests gave back.
    */
   #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
     let returned = 0;
     while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
-      const victim = this.#running.reduce((a, b) => (compareUrgency(a, b) > 0 ? a : b));
+      const victim = chooseVictim(this.#running);
       returned += scheduled.get(victim) ?? 0;
       scheduled.delete(victim);
       this.#preempt(victim);
@@ -262,7 +265,7 @@ export class Scheduler {
       if (left === 0 && !isLoad) return;
       const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : left);
       if (numCachedTokens === null) return;
-      this.#waiting.remove(request);
+      this.#waiting.serve(request);
       this.#countPrefix(request, numCachedTokens);
       if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
         request.moveTo('waitingForRemoteKv');

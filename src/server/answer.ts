@@ -4,7 +4,7 @@
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import type { SseStream } from '../http/sse.ts';
 import type { AnswerFormat } from './answer-format.ts';
-import type { Generation } from './generation.ts';
+import type { Generation, GenerationRun } from './generation.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
 import { collectSamples, deltasOf, searchSamples } from './samples.ts';
 import { StreamJournal } from './stream-journal.ts';
@@ -20,16 +20,16 @@ export async function generateBody(
   engine: InferenceEngine,
   generation: Generation,
   format: AnswerFormat,
-  signal: AbortSignal,
+  run: GenerationRun,
 ): Promise<object> {
   const runs = generation.prompts.map(({ params }, prompt) =>
     generation.beamSearch === null
       ? collectSamples(
-          deltasOf(engine, generation, prompt, signal),
+          deltasOf(engine, generation, prompt, run),
           params.n,
           generation.echoes[prompt]?.text ?? '',
         )
-      : searchSamples(engine, generation, prompt, signal),
+      : searchSamples(engine, generation, prompt, run),
   );
   const perPrompt = await Promise.all(runs);
   const costs = perPrompt.map((samples) => ({
@@ -45,10 +45,10 @@ export async function generateEvents(
   generation: Generation,
   format: AnswerFormat,
   sse: SseStream,
-  signal: AbortSignal,
+  run: GenerationRun,
 ): Promise<void> {
   const runs = generation.prompts.map((_, prompt) =>
-    streamPrompt(engine, generation, prompt, format, sse, signal),
+    streamPrompt(engine, generation, prompt, format, sse, run),
   );
   const costs = await Promise.all(runs);
   if (generation.includeUsage) sse.write(format.usageEvent(totalUsage(generation, costs)));
@@ -60,7 +60,7 @@ async function streamPrompt(
   prompt: number,
   format: AnswerFormat,
   sse: SseStream,
-  signal: AbortSignal,
+  run: GenerationRun,
 ): Promise<PromptCost> {
   const { params, promptTokenIds } = generation.prompts[prompt]!;
   const { returnTokenIds, continuousUsage, showsCachedTokens } = generation;
@@ -68,7 +68,7 @@ async function streamPrompt(
   const hasBegun = new Array<boolean>(params.n).fill(false);
   const journal = generation.keepsJournal ? new StreamJournal(params.n, prompt * params.n) : null;
   let cachedTokens = 0;
-  for await (const delta of deltasOf(engine, generation, prompt, signal)) {
+  for await (const delta of deltasOf(engine, generation, prompt, run)) {
     const { index, numCachedTokens, tokenIds, logprobs } = delta;
     numTokens[index]! += tokenIds.length;
     if (index === 0) cachedTokens = numCachedTokens;

@@ -1,11 +1,13 @@
 // A request for text, checked: what the generation routes make of a body, and what answer.ts runs.
 
-import type { PreparedRequest } from '../engine/inference-engine.ts';
+import type { PreparedRequest, Ticket } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 
+/** Samples of one prompt: as many as the protocol's own service makes. */
+const MAX_N = 128;
 /** Samples of one request over all its prompts. */
-const MAX_CHOICES = 16_384;
+const MAX_CHOICES = 1024;
 
 /** What an answer repeats of its prompt. */
 export interface Echo {
@@ -35,8 +37,15 @@ export interface Generation {
   readonly keepsJournal: boolean;
 }
 
+/** What a checked request runs with. */
+export interface GenerationRun {
+  readonly signal: AbortSignal;
+  readonly ticket: Ticket;
+}
+
 /** @throws InvalidRequestError where the prompts and samples together are too many. */
 export function checkChoices(numPrompts: number, n: number): void {
+  if (n > MAX_N) throw new InvalidRequestError(`n must be at most ${MAX_N}, got ${n}`, { param: 'n' });
   if (numPrompts * n <= MAX_CHOICES) return;
   throw new InvalidRequestError(
     `n times the number of prompts must be at most ${MAX_CHOICES}, got ${n} times ${numPrompts}`,

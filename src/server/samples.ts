@@ -3,7 +3,7 @@
 
 import { type Beam, beamSearch } from '../engine/beam-search.ts';
 import type { InferenceEngine, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
-import type { Generation } from './generation.ts';
+import type { Generation, GenerationRun } from './generation.ts';
 import type { FinishReason } from './protocol/usage.ts';
 
 /** One choice of a whole answer. */
@@ -25,12 +25,12 @@ export function deltasOf(
   engine: InferenceEngine,
   generation: Generation,
   prompt: number,
-  signal: AbortSignal,
+  run: GenerationRun,
 ): Deltas {
   const request = generation.prompts[prompt]!;
   const { n, prompt_logprobs } = request.params;
   if (generation.isEchoOnly && prompt_logprobs === null) return echoOnly(n);
-  const deltas = engine.generate(request, signal);
+  const deltas = engine.generate(request, run.signal, run.ticket);
   const complete = prompt_logprobs === null || n === 1 ? deltas : sharePromptLogprobs(deltas, n);
   return generation.isEchoOnly ? withoutAnswer(complete) : complete;
 }
@@ -59,11 +59,11 @@ export async function searchSamples(
   engine: InferenceEngine,
   generation: Generation,
   prompt: number,
-  signal: AbortSignal,
+  run: GenerationRun,
 ): Promise<Sample[]> {
   const { promptTokenIds, cacheSalt, priority } = generation.prompts[prompt]!;
   const beams = await beamSearch(engine, promptTokenIds, generation.beamSearch!, {
-    signal,
+    ...run,
     cacheSalt,
     priority,
   });

@@ -4,7 +4,9 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
+import type { ApiKeys } from '../http/auth.ts';
 import { InFlight } from './in-flight.ts';
+import { serverMetrics } from './server-metrics.ts';
 
 const RETRY_AFTER_SECONDS = 2;
 /** Names of unknown fields that are remembered, so that each is logged once. */
@@ -13,6 +15,7 @@ const MAX_REPORTED = 1000;
 export interface ContextOptions {
   readonly servedModelNames: readonly string[];
   readonly version: string;
+  readonly apiKeys: ApiKeys;
   readonly logRequests: boolean;
   readonly writeTimeoutMs: number | undefined;
   /** 0 is no limit. */
@@ -21,12 +24,17 @@ export interface ContextOptions {
   readonly logger: FastifyBaseLogger | undefined;
 }
 
+interface Served {
+  readonly engine: InferenceEngine;
+  readonly readMetrics: () => Promise<string>;
+}
+
 export class ServerContext {
   readonly options: ContextOptions;
   readonly inFlight = new InFlight();
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
-  #engine: InferenceEngine | null = null;
+  #served: Served | null = null;
   #isDraining = false;
   readonly #reported = new Set<string>();
 
@@ -35,7 +43,7 @@ export class ServerContext {
   }
 
   setEngine(engine: InferenceEngine): void {
-    this.#engine = engine;
+    this.#served = { engine, readMetrics: serverMetrics(engine, this.modelNames(engine)[0]) };
   }
 
   startDraining(): void {
@@ -49,23 +57,35 @@ export class ServerContext {
   get engine(): InferenceEngine {
     if (this.#isDraining)
       throw new ShuttingDownError('The server is shutting down: send the request elsewhere');
-    if (this.#engine === null) {
-      throw new NotReadyError('The model is still being loaded: try again soon', {
-        retryAfter: RETRY_AFTER_SECONDS,
-      });
-    }
-    if (!this.#engine.isAlive) throw new EngineDeadError('the engine has stopped');
-    return this.#engine;
+    return this.#living.engine;
   }
 
   /** The engine as long as it lives, also while the server drains; null before it is there. */
   get livingEngine(): InferenceEngine | null {
-    return this.#engine?.isAlive ? this.#engine : null;
+    return this.#served?.engine.isAlive ? this.#served.engine : null;
+  }
+
+  /**
+   * What is told to whoever watches the server, also while it drains.
+   * @throws NotReadyError while the model loads, EngineDeadError afterwards.
+   */
+  async readMetrics(): Promise<string> {
+    return this.#living.readMetrics();
+  }
+
+  get #living(): Served {
+    if (this.#served === null) {
+      throw new NotReadyError('The model is still being loaded: try again soon', {
+        retryAfter: RETRY_AFTER_SECONDS,
+      });
+    }
+    if (!this.#served.engine.isAlive) throw new EngineDeadError('the engine has stopped');
+    return this.#served;
   }
 
   /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
   async deliverTransfers(deadlineMs: number): Promise<void> {
-    await this.#engine?.transfersDelivered(deadlineMs);
+    await this.#served?.engine.transfersDelivered(deadlineMs);
   }
 
   /** The names that requests may give, the one that answers carry first. */

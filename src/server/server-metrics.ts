@@ -1,7 +1,10 @@
-// What one server counts, for GET /metrics: read from the engine when somebody asks. One registry a server.
+// All that GET /metrics tells: what the engine counts, read when somebody asks, what becomes of requests, the cache's
+// settings and the process. One registry a server for what carries the name of its model.
 
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { EngineStats, InferenceEngine } from '../engine/inference-engine.ts';
+import { processMetrics } from './process-metrics.ts';
+import { RequestMetrics } from './request-metrics.ts';
 
 type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
 type Read = (stats: EngineStats) => number;
@@ -9,7 +12,10 @@ type ReadTransfer = (stats: KvTransfer) => number;
 
 const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
   num_requests_running: ['Requests that the engine computes', ({ running }) => running],
-  num_requests_waiting: ['Requests that wait for a seat or for blocks', ({ waiting }) => waiting],
+  num_requests_waiting: [
+    'Requests that wait for a seat or for blocks',
+    ({ waiting, heldBack }) => waiting + heldBack,
+  ],
   num_requests_loading: ['Requests that wait for KV blocks of other instances', ({ loading }) => loading],
   kv_cache_usage_perc: [
     'Used share of the KV blocks, 1 is all',
@@ -49,7 +55,10 @@ const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransf
   corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptPieces],
 };
 
-/** A registry whose metrics carry the name of the model. */
+/**
+ * Counts from now on.
+ * @returns what reads all of it, as text.
+ */
 export function serverMetrics(engine: InferenceEngine, modelName: string): () => Promise<string> {
   const registry = new Registry();
   registry.setDefaultLabels({ model_name: modelName, engine: '0' });
@@ -58,10 +67,27 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
   for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
   if (engine.info.kvGeometry !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
+  const settings = cacheSettings(engine);
   return async () => {
     latest.stats = await engine.stats();
-    return registry.metrics();
+    const texts = [registry, settings, processMetrics()].map((each) => each.metrics());
+    return (await Promise.all(texts)).join('\n');
   };
+}
+
+/** They name the settings of one engine, whatever its model. */
+function cacheSettings(engine: InferenceEngine): Registry {
+  const registry = new Registry();
+  const settings = engine.cacheSettings;
+  const gauge = new Gauge({
+    name: 'svc:cache_config_info',
+    help: 'Settings of the KV cache, as labels',
+    labelNames: ['engine', ...Object.keys(settings)],
+    registers: [registry],
+  });
+  gauge.set({ engine: '0', ...settings }, 1);
+  return registry;
 }
 
 function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {

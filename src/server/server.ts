@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
+import { ApiKeys } from '../http/auth.ts';
 import { bindError } from '../http/bind-error.ts';
 import { chatCompletionsRoute } from './routes/chat-completions.ts';
 import { completionsRoute } from './routes/completions.ts';
@@ -15,6 +16,7 @@ import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext } from './server-context.ts';
+import { logStats } from './stats-log.ts';
 
 /** Time that aborted requests have to tell their clients why. */
 const LAST_WORDS_MS = 2000;
@@ -37,6 +39,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly showsCachedTokens?: boolean | undefined;
   /** Adds the route by which a proxy cancels transfers. */
   readonly exchangesKv?: boolean | undefined;
+  /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
+  readonly statsIntervalMs?: number | undefined;
   /** Adds the routes of operators and tests. */
   readonly hasDevRoutes?: boolean | undefined;
 }
@@ -44,15 +48,16 @@ export interface ServerOptions extends HttpAppOptions {
 export class Server {
   readonly #app: FastifyInstance;
   readonly #context: ServerContext;
-  readonly #host: string;
+  readonly #options: ServerOptions;
+  #stopStats: () => void = () => {};
   #reportDeath: (error: Error) => void = () => {};
   /** Resolves when the engine has died: the process should end with a non-zero code. */
   readonly engineDied: Promise<Error>;
 
-  private constructor(app: FastifyInstance, context: ServerContext, host: string) {
+  private constructor(app: FastifyInstance, context: ServerContext, options: ServerOptions) {
     this.#app = app;
     this.#context = context;
-    this.#host = host;
+    this.#options = options;
     this.engineDied = new Promise((resolve) => {
       this.#reportDeath = resolve;
     });
@@ -67,6 +72,7 @@ export class Server {
     const context = new ServerContext({
       servedModelNames: options.servedModelNames ?? [],
       version: options.version,
+      apiKeys: new ApiKeys(options.apiKeys ?? []),
       logRequests: options.logRequests ?? false,
       writeTimeoutMs: options.writeTimeoutMs,
       requestTimeoutMs: options.requestTimeoutMs ?? 0,
@@ -90,12 +96,15 @@ export class Server {
       await app.close();
       throw bindError(cause, options);
     }
-    return new Server(app, context, options.host);
+    return new Server(app, context, options);
   }
 
   /** From now on requests are answered by `engine`, which stays the caller's to close. */
   serve(engine: InferenceEngine): void {
+    const { logger, statsIntervalMs = 0 } = this.#options;
     this.#context.setEngine(engine);
+    if (logger !== undefined && statsIntervalMs > 0)
+      this.#stopStats = logStats(engine, logger, statsIntervalMs);
     void engine.died.then((error) => this.#reportDeath(error));
   }
 
@@ -106,7 +115,8 @@ export class Server {
 
   /** `http://127.0.0.1:8000` */
   get url(): string {
-    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
+    const { host } = this.#options;
+    return `http://${host.includes(':') ? `[${host}]` : host}:${this.port}`;
   }
 
   /** Generation requests that are being answered. */
@@ -139,6 +149,7 @@ export class Server {
 
   /** Closes at once: requests in flight lose their connection. */
   async close(): Promise<void> {
+    this.#stopStats();
     this.#context.startDraining();
     this.#app.server.closeAllConnections();
     await this.#app.close();

@@ -39,6 +39,8 @@ export function newRequest({ sampling, stop, rules, ...parts }: NewRequestParts)
     resumedTokenIds: [],
     transfer: null,
     priority: 0,
+    caller: 0,
+    group: 0,
     cacheSalt: null,
     mayReadCache: true,
     numPromptLogprobs: null,

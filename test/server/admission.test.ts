@@ -16,6 +16,11 @@ import {
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
 const LONG_CONTEXT = { config: { max_position_embeddings: 20_000 } };
 
+async function numInEngine({ engine }: TestServer): Promise<number> {
+  const { running, waiting } = await engine.stats();
+  return running + waiting;
+}
+
 describe('a bounded waiting queue', () => {
   let svc: TestServer;
   const controllers: AbortController[] = [];
@@ -31,26 +36,22 @@ describe('a bounded waiting queue', () => {
     await eventually(() => isIdle(svc.engine));
   });
 
-  /** Sends a request that stays in the engine until the test is over. */
-  async function occupy(n: number): Promise<void> {
-    const controller = new AbortController();
-    controllers.push(controller);
-    svc.client.completions.create({ ...ENDLESS, n }, { signal: controller.signal }).catch(() => {});
-    const before = await inEngine();
-    await eventually(async () => (await inEngine()) === before + n);
-  }
-
-  async function inEngine(): Promise<number> {
-    const { running, waiting } = await svc.engine.stats();
-    return running + waiting;
+  /** Sends requests that stay in the engine until the test is over. */
+  async function occupy(count: number): Promise<void> {
+    const before = await numInEngine(svc);
+    for (let sent = 0; sent < count; sent += 1) {
+      const controller = new AbortController();
+      controllers.push(controller);
+      svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
+    }
+    await eventually(async () => (await numInEngine(svc)) === before + count);
   }
 
   it('answers 429 with Retry-After beyond what runs and may wait, and takes requests again later', async () => {
-    await occupy(2);
-    await occupy(3);
+    await occupy(5);
     for (const stream of [false, true]) {
       const response = await svc.post('/v1/completions', { ...ENDLESS, stream });
-      expect(response.headers.get('retry-after')).toBe('1');
+      expect(response.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
       expect(await errorOf(response)).toMatchObject({
         status: 429,
         type: 'OverloadedError',
@@ -65,12 +66,10 @@ describe('a bounded waiting queue', () => {
     expect(choices).toHaveLength(1);
   });
 
-  it('counts every sample of every prompt, and takes the last that still fits', async () => {
-    await occupy(2);
-    const four = { ...ENDLESS, prompt: ['a', 'b'], n: 2, max_tokens: 2 };
-    expect((await svc.post('/v1/completions', four)).status).toBe(429);
-    await occupy(3);
-    expect(await inEngine()).toBe(5);
+  it('takes the last that still fits', async () => {
+    await occupy(4);
+    await occupy(1);
+    expect(await numInEngine(svc)).toBe(5);
   });
 
   it('takes a request that comes alone, however many samples it has', async () => {
@@ -90,7 +89,75 @@ describe('a bounded waiting queue', () => {
     let refused = 0;
     for (const one of sent) void one.then((status) => (refused += status === 429 ? 1 : 0));
     await eventually(() => refused === 8);
-    expect(await inEngine()).toBe(5);
+    expect(await numInEngine(svc)).toBe(5);
+  });
+});
+
+describe('a request of many samples', () => {
+  it('leaves seats and places of the queue to others, and is answered whole', async () => {
+    const svc = await startTestServer({
+      model: LONG_CONTEXT,
+      engine: { maxNumSeqs: 4, maxQueuedRequests: 2 },
+    });
+    const controller = new AbortController();
+    const heavy = { ...ENDLESS, n: 64, prompt: ['a', 'b'] };
+    svc.client.completions.create(heavy, { signal: controller.signal }).catch(() => {});
+    await eventually(async () => (await svc.engine.stats()).running === 3);
+    for (const max_tokens of [1, 5]) {
+      const { choices } = await svc.client.completions.create({ ...ENDLESS, max_tokens });
+      expect(choices[0]!.finish_reason).toBe('length');
+    }
+    expect((await svc.engine.stats()).running).toBe(3);
+    controller.abort();
+    await eventually(() => isIdle(svc.engine));
+    const many = { ...ENDLESS, prompt: ['a', 'b'], n: 40, max_tokens: 2, seed: 4 };
+    const { choices, usage } = await svc.client.completions.create(many);
+    expect(choices.map(({ index }) => index)).toEqual(Array.from({ length: 80 }, (_, index) => index));
+    expect(usage?.completion_tokens).toBe(160);
+    const alone = await svc.client.completions.create({ ...many, n: 2 });
+    expect(alone.choices.slice(0, 2).map(({ text }) => text)).toEqual(
+      choices.slice(0, 2).map(({ text }) => text),
+    );
+    await svc.close();
+  });
+
+  it('ends for those of its samples, too, that were still held back when its client left', async () => {
+    const svc = await startTestServer({ model: LONG_CONTEXT, engine: { maxNumSeqs: 4 } });
+    const controller = new AbortController();
+    const { signal } = controller;
+    svc.client.completions.create({ ...ENDLESS, n: 100 }, { signal }).catch(() => {});
+    await eventually(async () => (await svc.engine.stats()).running === 3);
+    controller.abort();
+    await eventually(() => isIdle(svc.engine));
+    await eventually(() => svc.server.numInFlight === 0);
+    expect(await isIdle(svc.engine)).toBe(true);
+    await svc.close();
+  });
+});
+
+describe('callers with keys of their own', () => {
+  it('share the queue: who has filled it is told to come again, another one is served next', async () => {
+    const svc = await startTestServer({
+      model: LONG_CONTEXT,
+      engine: { maxNumSeqs: 1, maxQueuedRequests: 5 },
+      server: { apiKeys: ['heavy', 'light'] },
+    });
+    const ask = async (key: string, max_tokens: number): Promise<Response> => {
+      const headers = { authorization: `Bearer ${key}` };
+      return svc.post('/v1/completions', { ...ENDLESS, max_tokens }, headers);
+    };
+    const done: string[] = [];
+    const asked = Array.from({ length: 6 }, async () => {
+      await (await ask('heavy', 400)).text();
+      done.push('heavy');
+    });
+    await eventually(async () => (await numInEngine(svc)) === 6);
+    expect((await ask('heavy', 1)).status).toBe(429);
+    const light = await ask('light', 1);
+    expect(light.status).toBe(200);
+    expect(done.length).toBeLessThan(3);
+    await Promise.all(asked);
+    await svc.close();
   });
 });
 
@@ -174,16 +241,12 @@ describe('priority', () => {
       await response.text();
       done.push(name);
     };
-    const inEngine = async (): Promise<number> => {
-      const { running, waiting } = await svc.engine.stats();
-      return running + waiting;
-    };
     const asked = [ask('first', 0, 3000)];
-    await eventually(async () => (await inEngine()) === 1);
+    await eventually(async () => (await numInEngine(svc)) === 1);
     asked.push(ask('low', 5));
-    await eventually(async () => (await inEngine()) === 2);
+    await eventually(async () => (await numInEngine(svc)) === 2);
     asked.push(ask('high', 1));
-    await eventually(async () => (await inEngine()) === 3);
+    await eventually(async () => (await numInEngine(svc)) === 3);
     await Promise.all(asked);
     expect(done).toEqual(['first', 'high', 'low']);
     expect(

@@ -92,11 +92,11 @@ describe('many clients at once', () => {
 });
 
 describe('a reader that is slow', () => {
-  // About 12 MB of events: more than the buffers of a socket take.
+  // About 10 MB of events: more than the buffers of a socket take.
   const large = {
     model: MODEL,
-    prompt: Array.from({ length: 64 }, () => 'word '.repeat(80)),
-    n: 200,
+    prompt: Array.from({ length: 8 }, () => 'word '.repeat(2000)),
+    n: 128,
     max_tokens: 0,
     echo: true,
     stream: true,
@@ -107,7 +107,7 @@ describe('a reader that is slow', () => {
     response.pause();
     await eventually(() => response.socket.bytesRead > 0 || response.readableLength > 0);
     const events = eventsOf(await textOf(response));
-    expect(events).toHaveLength(64 * 200 + 1);
+    expect(events).toHaveLength(8 * 128 + 1);
     expect(events.at(-1)).toBe('[DONE]');
   });
 

@@ -2,14 +2,14 @@
 // and what happens when it fails on the way.
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { InferenceEngine } from '../../engine/inference-engine.ts';
+import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
 import { generateBody, generateEvents } from '../answer.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
-import { type Generation, numSequences } from '../generation.ts';
+import { type Generation, type GenerationRun, numSequences } from '../generation.ts';
 import { ClientGoneError } from '../in-flight.ts';
 import { proxiedAnswerId } from '../proxied-request.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -29,18 +29,21 @@ export async function answerGeneration(
   read: (engine: InferenceEngine) => Promise<GenerationJob>,
 ): Promise<unknown> {
   const { engine } = context;
+  const caller = context.options.apiKeys.callerOf(request.headers.authorization, request.ip);
   // A full server does not read what it cannot take.
-  engine.checkRoom(1);
+  engine.checkRoom(caller);
   const controller = context.inFlight.open(reply, request.id);
   const { signal } = controller;
   const deadline = startDeadline(context, controller);
+  let ticket: Ticket | null = null;
   try {
     const job = await read(engine);
     signal.throwIfAborted();
-    // From here to the engine nothing waits, so that no other request takes the room in between.
-    engine.checkRoom(numSequences(job.generation));
-    if (!job.isStream) return await generateBody(engine, job.generation, job.format, signal);
-    await stream(context, engine, job, request, reply, controller);
+    ticket = engine.admit(caller, numSequences(job.generation));
+    const run = { signal, ticket };
+    if (!job.isStream) return await generateBody(engine, job.generation, job.format, run);
+    const sse = new SseStream(reply, { writeTimeoutMs: context.options.writeTimeoutMs });
+    await stream(engine, job, run, sse, request, controller);
   } catch (error) {
     // The other prompts of the request would go on for nobody.
     controller.abort(error);
@@ -48,6 +51,7 @@ export async function answerGeneration(
     reply.hijack();
   } finally {
     clearTimeout(deadline);
+    ticket?.close();
   }
   return undefined;
 }
@@ -66,16 +70,15 @@ function startDeadline({ options }: ServerContext, controller: AbortController):
 
 /** Nothing thrown in here can become a status any more: it becomes an event. */
 async function stream(
-  context: ServerContext,
   engine: InferenceEngine,
-  job: GenerationJob,
+  { generation, format }: GenerationJob,
+  run: GenerationRun,
+  sse: SseStream,
   request: FastifyRequest,
-  reply: FastifyReply,
   controller: AbortController,
 ): Promise<void> {
-  const sse = new SseStream(reply, { writeTimeoutMs: context.options.writeTimeoutMs });
   try {
-    await generateEvents(engine, job.generation, job.format, sse, controller.signal);
+    await generateEvents(engine, generation, format, sse, run);
     sse.end();
   } catch (error) {
     controller.abort(error);

@@ -33,10 +33,15 @@ describe('options', () => {
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
       servedModelNames: [],
       logRequests: false,
+      logStats: true,
       requestTimeoutSeconds: 0,
       showsCachedTokens: true,
     });
     expect(config.shutdownTimeoutSeconds).toBe(30);
+  });
+
+  it('log no statistics with --disable-log-stats', () => {
+    expect(configured({ disableLogStats: true }).http.logStats).toBe(false);
   });
 
   it('win as flag over environment over file over default', () => {

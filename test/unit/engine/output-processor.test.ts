@@ -25,6 +25,7 @@ const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutp
   logprobs: null,
   promptLogprobs: null,
   numCachedTokens: 0,
+  admission: null,
   finish,
 });
 

@@ -192,6 +192,37 @@ describe('Scheduler', () => {
     expect(outputs.get(2)).toHaveLength(30);
   });
 
+  it('takes the blocks that it is short of from the caller, or the request, that runs most', () => {
+    const config = { ...CONFIG, maxNumSeqs: 8, numBlocks: 6 };
+    for (const own of [
+      { caller: 2, group: 2 },
+      { caller: 1, group: 2 },
+    ]) {
+      const scheduler = new Scheduler(config);
+      const heavy = { caller: 1, group: 1 };
+      for (const id of [1, 2, 3, 4, 5])
+        scheduler.add({ ...request(id, 8, 40), ...heavy, cacheSalt: `${id}` });
+      scheduler.add({ ...request(6, 8, 40), ...own });
+      const ends: number[] = [];
+      while (!ends.includes(6)) {
+        const step = scheduler.schedule();
+        const outputs = scheduler.update(step, sampleStep(step));
+        expect(step.sequences.some(({ requestId }) => requestId === 6)).toBe(true);
+        for (const { requestId, finish } of outputs) if (finish !== null) ends.push(requestId);
+      }
+      expect(scheduler.stats.preemptions).toBeGreaterThan(2);
+    }
+  });
+
+  it('gives a caller who comes late the next seat, however many another one waits for', () => {
+    const scheduler = new Scheduler({ ...CONFIG, maxNumSeqs: 2 });
+    for (let id = 0; id < 20; id += 1) scheduler.add({ ...request(id, 2, 2), caller: 1, group: id });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(20, 2, 2), caller: 2, group: 20 });
+    stepWithFive(scheduler);
+    expect(stepWithFive(scheduler).map(({ requestId }) => requestId)).toContain(20);
+  });
+
   it('serves a more urgent request before those that wait, and preempts the least urgent', () => {
     const config = { ...CONFIG, maxNumSeqs: 2, numBlocks: 3 };
     const scheduler = new Scheduler(config);
@@ -242,6 +273,8 @@ describe('Scheduler', () => {
           fc.record({
             ...anyLengths,
             priority: fc.integer({ min: -1, max: 1 }),
+            caller: fc.nat(2),
+            group: fc.nat(2),
           }),
           {
             minLength: 1,
@@ -250,9 +283,9 @@ describe('Scheduler', () => {
         ),
         anyConfig,
         (shapes, config) => {
-          const requests = shapes.map(({ promptLength, maxTokens, priority }, id) => ({
+          const requests = shapes.map(({ promptLength, maxTokens, ...order }, id) => ({
             ...request(id, promptLength, maxTokens),
-            priority,
+            ...order,
           }));
           const together = new Scheduler(config);
           for (const one of requests) together.add(one);

@@ -1,0 +1,116 @@
+// Who may bring how much to the engine. A client's request takes places in it, as many as samples it may have there at
+// once: never all seats, however many samples it has. The places are bounded; when they are taken, a caller who has less
+// than an equal share of them is still let in, and of the share of one caller a request that takes less than an equal
+// part, so that neither a heavy caller nor a heavy request locks the others out.
+
+import { OverloadedError } from '../errors.ts';
+import { DrainRate } from './drain-rate.ts';
+import { SampleWindow } from './sample-window.ts';
+
+export interface AdmissionLimits {
+  readonly maxNumSeqs: number;
+  readonly maxQueuedRequests: number;
+}
+
+/** A client's request that has been let in, until `close`. */
+export interface Ticket {
+  readonly caller: number;
+  readonly group: number;
+  readonly window: SampleWindow;
+  close(): void;
+}
+
+interface Caller {
+  readonly id: number;
+  numPlaces: number;
+  numTickets: number;
+}
+
+const NOBODY = { numPlaces: 0, numTickets: 0 };
+
+export class Admission {
+  readonly #limits: AdmissionLimits;
+  /** A quarter of the seats is always left to others, where there is more than one. */
+  readonly #maxPerRequest: number;
+  /** Those who have something in the engine. */
+  readonly #callers = new Map<string, Caller>();
+  readonly #drain = new DrainRate();
+  readonly #now: () => number;
+  readonly #open = new Set<Ticket>();
+  #numTaken = 0;
+  #lastCaller = 0;
+  #lastGroup = 0;
+
+  constructor(limits: AdmissionLimits, now: () => number = () => performance.now()) {
+    this.#limits = limits;
+    this.#maxPerRequest = Math.max(1, limits.maxNumSeqs - Math.ceil(limits.maxNumSeqs / 4));
+    this.#now = now;
+  }
+
+  /** Samples that wait for another one of their request. */
+  get numHeldBack(): number {
+    return [...this.#open].reduce((sum, { window }) => sum + window.numWaiting, 0);
+  }
+
+  /** @throws OverloadedError where a request of so many samples would not be let in now. */
+  check(callerName: string, numSamples: number): void {
+    const { maxNumSeqs, maxQueuedRequests } = this.#limits;
+    const wanted = this.#placesFor(numSamples);
+    const { numPlaces: own, numTickets } = this.#callers.get(callerName) ?? NOBODY;
+    const numCallers = this.#callers.size + (numTickets === 0 ? 1 : 0);
+    const max = maxNumSeqs + maxQueuedRequests;
+    const missing = this.#numTaken + wanted - max;
+    const share = Math.floor(max / numCallers);
+    const part = Math.floor(share / (numTickets + 1));
+    if (missing <= 0 || own + wanted <= share || wanted <= part) return;
+    const retryAfter = this.#drain.secondsUntil(missing, this.#now());
+    throw new OverloadedError(
+      `The server is full: ${this.#numTaken} sequences run or wait, ${own} of them yours; ${maxNumSeqs} may run ` +
+        `(--max-num-seqs) and ${maxQueuedRequests} wait (--max-queued-requests); try again in ${retryAfter} s`,
+      { retryAfter },
+    );
+  }
+
+  /** @throws OverloadedError as `check`. */
+  open(callerName: string, numSamples: number): Ticket {
+    this.check(callerName, numSamples);
+    const numPlaces = this.#placesFor(numSamples);
+    const caller = this.#callerOf(callerName);
+    if (this.#numTaken === 0) this.#drain.begin(this.#now());
+    caller.numPlaces += numPlaces;
+    caller.numTickets += 1;
+    this.#numTaken += numPlaces;
+    this.#lastGroup += 1;
+    const ticket: Ticket = {
+      caller: caller.id,
+      group: this.#lastGroup,
+      window: new SampleWindow(numPlaces),
+      close: () => {
+        if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, numPlaces);
+      },
+    };
+    this.#open.add(ticket);
+    return ticket;
+  }
+
+  #placesFor(numSamples: number): number {
+    return Math.min(numSamples, this.#maxPerRequest);
+  }
+
+  #callerOf(name: string): Caller {
+    const known = this.#callers.get(name);
+    if (known !== undefined) return known;
+    this.#lastCaller += 1;
+    const caller: Caller = { id: this.#lastCaller, numPlaces: 0, numTickets: 0 };
+    this.#callers.set(name, caller);
+    return caller;
+  }
+
+  #giveBack(name: string, caller: Caller, numPlaces: number): void {
+    caller.numPlaces -= numPlaces;
+    caller.numTickets -= 1;
+    if (caller.numTickets === 0) this.#callers.delete(name);
+    this.#numTaken -= numPlaces;
+    this.#drain.end(numPlaces, this.#now());
+  }
+}

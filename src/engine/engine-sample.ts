@@ -1,0 +1,73 @@
+// One sample of a request on its way through the engine: sends it, makes deltas of its tokens, and notes its times.
+
+import type { EngineDeadError } from '../errors.ts';
+import type { NewRequest } from '../scheduler/request.ts';
+import type { TokenOutput } from '../scheduler/scheduler.ts';
+import type { EngineClient, RequestListener } from './engine-client.ts';
+import type { OutputProcessor } from './output-processor.ts';
+import type { OutputQueue } from './output-queue.ts';
+import type { SampleTimes } from './sample-times.ts';
+
+export interface SampleParts {
+  readonly request: NewRequest;
+  readonly processor: OutputProcessor;
+  readonly times: SampleTimes;
+  readonly queue: OutputQueue;
+  /** Called when the sample has ended by itself. */
+  readonly onEnd: () => void;
+}
+
+export class EngineSample implements RequestListener {
+  readonly #client: EngineClient;
+  readonly #parts: SampleParts;
+
+  constructor(client: EngineClient, parts: SampleParts) {
+    this.#client = client;
+    this.#parts = parts;
+  }
+
+  get id(): number {
+    return this.#parts.request.id;
+  }
+
+  send(): void {
+    this.#parts.times.sent();
+    try {
+      this.#client.add(this.#parts.request, this);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  onToken(output: TokenOutput, at: number): void {
+    const { processor, times, queue, onEnd } = this.#parts;
+    try {
+      const delta = processor.process(output);
+      times.token(at, output.admission);
+      if (delta.finish_reason !== null) {
+        // A stop string ends the sample here while the engine would go on.
+        this.#client.abort([this.id]);
+        times.end(delta.finish_reason);
+        onEnd();
+      }
+      queue.push(delta);
+    } catch (error) {
+      this.#client.abort([this.id]);
+      this.#fail(error);
+    }
+  }
+
+  onDeath(error: EngineDeadError): void {
+    this.#fail(error);
+  }
+
+  /** Nobody wants it any more; whoever calls it takes it back from the engine thread. */
+  withdrawn(): void {
+    this.#parts.times.end('abort');
+  }
+
+  #fail(error: unknown): void {
+    this.#parts.times.end('error');
+    this.#parts.queue.fail(error instanceof Error ? error : new Error(String(error)));
+  }
+}

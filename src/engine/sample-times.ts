@@ -1,0 +1,107 @@
+// How long a sample of a request has waited, been computed and been answered: intervals for whoever observes the engine.
+// Times of the engine thread and of this one are read from different clocks; an interval never mixes the two.
+
+import type { AdmissionTimes } from '../scheduler/request.ts';
+import type { FinishReason } from './output-processor.ts';
+
+/** Hears what becomes of requests; what is not known in it is null. */
+export interface EngineObserver {
+  /** A step has computed so many tokens. */
+  step(numTokens: number): void;
+  /** A prompt with so many samples has come in. */
+  prompt(numSamples: number): void;
+  firstToken(seconds: number): void;
+  /** Since the token before it. */
+  nextToken(seconds: number): void;
+  sampleEnded(sample: EndedSample): void;
+}
+
+/** Seconds are null where a sample ended before it came so far. */
+export interface EndedSample {
+  readonly reason: FinishReason | 'abort' | 'error';
+  readonly promptTokens: number;
+  readonly generationTokens: number;
+  readonly maxTokens: number;
+  readonly endToEndSeconds: number;
+  readonly queueSeconds: number | null;
+  readonly prefillSeconds: number | null;
+  readonly decodeSeconds: number | null;
+  readonly inferenceSeconds: number | null;
+}
+
+export interface SampleFacts {
+  /** By this thread's clock: before its prompt was tokenised. */
+  readonly arrivedAt: number;
+  readonly promptTokens: number;
+  readonly maxTokens: number;
+}
+
+export class SampleTimes {
+  readonly #observer: EngineObserver;
+  readonly #facts: SampleFacts;
+  readonly #heldFrom = performance.now();
+  #heldMs = 0;
+  #admission: AdmissionTimes | null = null;
+  #firstTokenAt = 0;
+  #lastTokenAt = 0;
+  #numTokens = 0;
+  #isEnded = false;
+
+  constructor(observer: EngineObserver, facts: SampleFacts) {
+    this.#observer = observer;
+    this.#facts = facts;
+  }
+
+  /** It goes to the engine thread: until now it waited for a place. */
+  sent(): void {
+    this.#heldMs = performance.now() - this.#heldFrom;
+  }
+
+  /**
+   * @param at when the engine thread had the token, by its clock.
+   * @param admission not null with the first one.
+   */
+  token(at: number, admission: AdmissionTimes | null): void {
+    this.#numTokens += 1;
+    if (admission !== null) {
+      this.#admission = admission;
+      this.#firstTokenAt = at;
+      this.#observer.firstToken((performance.now() - this.#facts.arrivedAt) / 1000);
+    } else if (at > this.#lastTokenAt) {
+      // Tokens of an answer that is resumed come together: there is nothing between them.
+      this.#observer.nextToken((at - this.#lastTokenAt) / 1000);
+    }
+    this.#lastTokenAt = at;
+  }
+
+  /** The first end counts. */
+  end(reason: EndedSample['reason']): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const { arrivedAt, promptTokens, maxTokens } = this.#facts;
+    this.#observer.sampleEnded({
+      reason,
+      promptTokens,
+      maxTokens,
+      generationTokens: this.#numTokens,
+      endToEndSeconds: (performance.now() - arrivedAt) / 1000,
+      ...this.#engineSeconds(),
+    });
+  }
+
+  #engineSeconds(): Pick<
+    EndedSample,
+    'queueSeconds' | 'prefillSeconds' | 'decodeSeconds' | 'inferenceSeconds'
+  > {
+    if (this.#admission === null) {
+      return { queueSeconds: null, prefillSeconds: null, decodeSeconds: null, inferenceSeconds: null };
+    }
+    const { queuedAt, scheduledAt } = this.#admission;
+    return {
+      queueSeconds: (this.#heldMs + scheduledAt - queuedAt) / 1000,
+      prefillSeconds: (this.#firstTokenAt - scheduledAt) / 1000,
+      decodeSeconds: (this.#lastTokenAt - this.#firstTokenAt) / 1000,
+      inferenceSeconds: (this.#lastTokenAt - scheduledAt) / 1000,
+    };
+  }
+}
