@@ -206,7 +206,8 @@ export class Scheduler {
     this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     const finish = { reason: 'error', stopTokenId: null } as const;
-    return { requestId, tokenId: NO_TOKEN, logprobs: null, promptLogprobs: null, numCachedTokens, finish };
+    const none = { logprobs: null, promptLogprobs: null, admission: null };
+    return { requestId, tokenId: NO_TOKEN, ...none, numCachedTokens, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */

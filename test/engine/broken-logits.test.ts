@@ -37,7 +37,7 @@ describe.each(availableBackends)('an engine on %s whose model overflows on a tok
     const outputs: TokenOutput[] = [];
     while (core.canStep) {
       core.awaitPlanning();
-      outputs.push(...core.step());
+      outputs.push(...(core.step()?.outputs ?? []));
     }
     return outputs;
   }
