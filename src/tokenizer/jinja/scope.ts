@@ -26,7 +26,10 @@ export class Scope {
     this.#names.set(name, value);
   }
 
-  /** Before the next round of a loop, which begins without the names of the last. */
+  get size(): number {
+    return this.#names.size;
+  }
+
   clear(): void {
     this.#names.clear();
   }

@@ -98,12 +98,15 @@ function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, d
     });
   const loop = new Loop(items, depth, isRecursive ? again : null);
   const round = new Scope(scope);
-  for (const [index, item] of items.entries()) {
-    round.clear();
-    loop.index = index;
+  let numOwn = 0;
+  for (const item of items) {
+    // A round begins without what the last one has set; mostly that is nothing, and looping is quick.
+    if (round.size !== numOwn) round.clear();
     round.set('loop', loop);
     target(round, item);
+    numOwn = round.size;
     if (body(round, output) === 'break') break;
+    loop.index += 1;
   }
 }
 
@@ -113,7 +116,6 @@ function loopItems({ test, target }: ForParts, scope: Scope, source: Value): rea
   if (test === null) return items;
   const round = new Scope(scope);
   return items.filter((item) => {
-    round.clear();
     target(round, item);
     return isTruthy(test(round));
   });
