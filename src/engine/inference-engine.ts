@@ -214,7 +214,7 @@ export class InferenceEngine {
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await this.#transfers?.close();
+    await Promise.all([this.chatTemplate?.close(), this.#transfers?.close()]);
     await this.#client.close();
   }
 

@@ -184,7 +184,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
 
 /** As Python reads a string literal: a backslash before a letter that means nothing stays. */
 function unescaped(text: string, line: number): string {
-  const escaped = /\\(?:x([\da-f]{2})|u([\da-f]{4})|U([\da-f]{8})|([0-7]{1,3})|(.))/gis;
+  const escaped = /\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-7]{1,3})|(.))/gs;
   return text.replace(escaped, (whole, x?: string, u?: string, long?: string, octal?: string, char = '') => {
     const hex = x ?? u ?? long;
     if (hex !== undefined) return character(Number.parseInt(hex, 16), line);

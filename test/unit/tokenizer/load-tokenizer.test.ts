@@ -20,7 +20,11 @@ const write = (file: string, content: string | object) =>
 
 async function rendered(): Promise<string | undefined> {
   const { chatTemplate } = await loadTokenizer(folder);
-  return chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+  try {
+    return await chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+  } finally {
+    await chatTemplate?.close();
+  }
 }
 
 async function refusal(): Promise<string> {
