@@ -7,6 +7,7 @@ import { ModelLoadError } from '../errors.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
@@ -31,6 +32,7 @@ const tokenizerConfig = z.object({
   sep_token: specialToken,
   cls_token: specialToken,
   mask_token: specialToken,
+  added_tokens_decoder: namedTokens,
   chat_template: z.union([z.string(), namedTemplates]).nullish(),
 });
 
@@ -59,13 +61,13 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
 
 async function readTokenizer(folder: string, config: TokenizerConfig): Promise<Tokenizer> {
   const path = join(folder, 'tokenizer.json');
-  const text = await readOptional(path);
-  if (text === null) {
+  const found = await readOptional(path);
+  if (found === null) {
     throw new ModelLoadError(
       `${path} is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, use --skip-tokenizer-init`,
     );
   }
-  const file = check(path, text, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
+  const file = check(path, found, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
   const decoder = decoderSpec.nullish().safeParse(file.decoder);
   if (!decoder.success) {
     const type = z.object({ type: z.string() }).safeParse(file.decoder);
@@ -73,7 +75,11 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       `${path}: decoder ${type.data?.type ?? JSON.stringify(file.decoder)} cannot be read: expected ${DECODER_NAMES}`,
     );
   }
-  const specials = file.added_tokens.filter((token) => token.special).map((token) => token.content);
+  const { text, addedTokens } = withNamedTokens(
+    { text: found, addedTokens: file.added_tokens },
+    config.added_tokens_decoder,
+  );
+  const specials = addedTokens.filter((token) => token.special).map((token) => token.content);
   const { Tokenizer: NativeTokenizer } = await import('tokenizers');
   try {
     const native = NativeTokenizer.fromString(text);
@@ -85,7 +91,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       native,
       tokenReach: tokenReach(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
-      addedTokens: new Set(file.added_tokens.map((token) => token.content)),
+      addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),
       eosToken: config.eos_token ?? null,
     });
@@ -130,7 +136,7 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {
-  const { chat_template: _, ...tokens } = config;
+  const { chat_template: _, added_tokens_decoder: __, ...tokens } = config;
   return Object.fromEntries(Object.entries(tokens).filter((entry): entry is [string, string] => !!entry[1]));
 }
 
