@@ -85,7 +85,7 @@ async function startEngine(config: ServeConfig, logger: Logger): Promise<Inferen
       {
         onProgress: (fraction, what) => progress.update(fraction, what),
         onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
-        onTransferWarning: (message) => logger.warn(message),
+        onWarning: (message) => logger.warn(message),
       },
     );
   } finally {

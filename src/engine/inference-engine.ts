@@ -8,6 +8,7 @@ import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
+import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
@@ -40,7 +41,8 @@ const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 export interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets what goes wrong between instances: no request fails by it. */
   readonly onTransferError?: OnTransferError | undefined;
-  readonly onTransferWarning?: ((message: string) => void) | undefined;
+  /** Gets what the user should know though nothing fails by it. */
+  readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 export class InferenceEngine {
@@ -79,6 +81,7 @@ export class InferenceEngine {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
+    const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
     const starting = EngineClient.start(config, options);
     try {
       const modelConfig = await readModelConfig(config.modelPath);
@@ -86,7 +89,9 @@ export class InferenceEngine {
         source: config.generationConfig,
         override: config.overrideGenerationConfig,
       });
-      const loaded = config.skipTokenizerInit ? NO_TOKENIZER : await loadTokenizer(config.modelPath);
+      const loaded = config.skipTokenizerInit
+        ? NO_TOKENIZER
+        : await loadTokenizer(config.modelPath, { template, onWarning: options.onWarning });
       const client = await starting;
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [
@@ -102,7 +107,7 @@ export class InferenceEngine {
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
       const transfers = await KvTransfers.start(config.kvTransfer, client, {
         onError: options.onTransferError,
-        onWarning: options.onTransferWarning,
+        onWarning: options.onWarning,
       });
       return new InferenceEngine(client, transfers, loaded, generation.sampling, limits, config);
     } catch (error) {

@@ -10,7 +10,7 @@ import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 export type SpecialTokens = Readonly<Record<string, string>>;
 
 export class JinjaChatTemplate implements ChatTemplate {
-  /** What is wrong with the template and in which line; null where it compiles. */
+  /** As of `defectOf`. */
   readonly defect: string | null;
   readonly #queue: RenderQueue;
   readonly #specialTokens: SpecialTokens;
@@ -42,7 +42,8 @@ export class JinjaChatTemplate implements ChatTemplate {
   }
 }
 
-function defectOf(source: string): string | null {
+/** What is wrong with a template, and in which line; null where it compiles. */
+export function defectOf(source: string): string | null {
   try {
     new Template(source);
     return null;

@@ -46,17 +46,34 @@ const tokenizerFile = z.object({
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
+export interface LoadTokenizerOptions {
+  /** Source of a chat template in place of the model's own. */
+  readonly template?: string | null;
+  /** Told that the model's own chat template does not compile: what needs no template works all the same. */
+  readonly onWarning?: ((message: string) => void) | undefined;
+}
+
 /**
  * Loads tokenizer.json, tokenizer_config.json and the chat template of `folder`.
  * @throws ModelLoadError naming the file and what was expected in it.
  */
-export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
+export async function loadTokenizer(
+  folder: string,
+  { template = null, onWarning }: LoadTokenizerOptions = {},
+): Promise<LoadedTokenizer> {
   const config = await readConfig(folder);
-  const template = await findChatTemplate(folder, config);
-  return {
-    tokenizer: await readTokenizer(folder, config),
-    chatTemplate: template === null ? null : new JinjaChatTemplate(template, specialTokens(config)),
-  };
+  const found =
+    template === null
+      ? await findChatTemplate(folder, config)
+      : { path: '--chat-template', source: template };
+  const chatTemplate = found === null ? null : new JinjaChatTemplate(found.source, specialTokens(config));
+  if (chatTemplate !== null && chatTemplate.defect !== null) {
+    onWarning?.(
+      `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +
+        'are served; --chat-template takes another template',
+    );
+  }
+  return { tokenizer: await readTokenizer(folder, config), chatTemplate };
 }
 
 async function readTokenizer(folder: string, config: TokenizerConfig): Promise<Tokenizer> {
@@ -108,10 +125,16 @@ async function readConfig(folder: string): Promise<TokenizerConfig> {
   return check(path, text, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
 }
 
+interface FoundTemplate {
+  readonly path: string;
+  readonly source: string;
+}
+
 /** A file of its own wins over the one in tokenizer_config.json. */
-async function findChatTemplate(folder: string, config: TokenizerConfig): Promise<string | null> {
-  const jinja = await readOptional(join(folder, 'chat_template.jinja'));
-  if (jinja !== null) return jinja;
+async function findChatTemplate(folder: string, config: TokenizerConfig): Promise<FoundTemplate | null> {
+  const jinjaPath = join(folder, 'chat_template.jinja');
+  const jinja = await readOptional(jinjaPath);
+  if (jinja !== null) return { path: jinjaPath, source: jinja };
   if (config.chat_template) {
     return defaultTemplate(join(folder, 'tokenizer_config.json'), config.chat_template);
   }
@@ -122,8 +145,8 @@ async function findChatTemplate(folder: string, config: TokenizerConfig): Promis
   return defaultTemplate(path, file.chat_template);
 }
 
-function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): string {
-  if (typeof template === 'string') return template;
+function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): FoundTemplate {
+  if (typeof template === 'string') return { path, source: template };
   const named =
     template.find(({ name }) => name === 'default') ?? (template.length === 1 ? template[0] : null);
   if (!named) {
@@ -132,7 +155,7 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
       `${path}: chat_template has the templates ${names}, expected one named "default"`,
     );
   }
-  return named.template;
+  return { path, source: named.template };
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {
