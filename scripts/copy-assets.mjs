@@ -2,5 +2,6 @@
 import { cpSync } from 'node:fs';
 
 cpSync('src/engine/engine-boot.mjs', 'dist/engine/engine-boot.mjs');
+cpSync('src/tokenizer/render-boot.mjs', 'dist/tokenizer/render-boot.mjs');
 cpSync('src/proxy/page.html', 'dist/proxy/page.html');
 cpSync('src/tokenizer/probe-process.mjs', 'dist/tokenizer/probe-process.mjs');

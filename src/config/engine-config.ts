@@ -35,6 +35,8 @@ export interface EngineConfig {
   /** Seed of requests that bring none. */
   readonly seed: number;
   readonly skipTokenizerInit: boolean;
+  /** File or text of the chat template; null takes the model's own. */
+  readonly chatTemplate: string | null;
   /** `auto`: the model's generation_config.json; `svc`: no sampling defaults from the model; else a folder. */
   readonly generationConfig: string;
   /** Fields of generation_config.json that win over that file. */
@@ -60,6 +62,7 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   numThreads: null,
   seed: 0,
   skipTokenizerInit: false,
+  chatTemplate: null,
   generationConfig: 'auto',
   overrideGenerationConfig: null,
   maxLogprobs: 20,

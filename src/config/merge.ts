@@ -97,6 +97,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     numThreads: values.numThreads,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
+    chatTemplate: chatTemplate(values),
     generationConfig: values.generationConfig,
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,
@@ -105,6 +106,15 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
   };
+}
+
+/** Chats need a tokenizer: a template without one would never be used. */
+function chatTemplate({ chatTemplate, skipTokenizerInit }: OptionValues): string | null {
+  if (chatTemplate === null || !skipTokenizerInit) return chatTemplate;
+  throw new ConfigError(
+    '--chat-template and --skip-tokenizer-init contradict each other: chats need a tokenizer; leave out one of them',
+    { param: 'chat-template' },
+  );
 }
 
 /** A step must hold one token of every running request: of the two limits, the one left to its default gives way. */

@@ -112,6 +112,12 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'load no tokenizer: token ids in, token ids out',
     isEngineOption: true,
   }),
+  chatTemplate: optional(text('<template>'), {
+    group: 'Model',
+    help: 'chat template in place of the one that the model brings: a file, or the Jinja text itself in one line',
+    defaultText: "the model's own",
+    isEngineOption: true,
+  }),
   trustRemoteCode: option(flag(), false, {
     group: 'Model',
     help: 'accepted and without effect: svc runs no code from model folders',

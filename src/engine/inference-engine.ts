@@ -7,6 +7,7 @@ import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
+import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Admission, type Ticket } from './admission.ts';
@@ -96,6 +97,7 @@ export class InferenceEngine {
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     // What is wrong with these is known before a weight is read.
+    const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
     const modelConfig = readModelConfig(config.modelPath);
     const generation = readGenerationConfig(config.modelPath, {
       source: config.generationConfig,
@@ -104,7 +106,10 @@ export class InferenceEngine {
     const failure = new AbortController();
     const starting = EngineClient.start(config, options, failure.signal);
     try {
-      const loading = config.skipTokenizerInit ? NO_TOKENIZER : loadTokenizer(config.modelPath);
+      const { onWarning } = options;
+      const loading = config.skipTokenizerInit
+        ? NO_TOKENIZER
+        : loadTokenizer(config.modelPath, { template, onWarning });
       const [client, loaded] = await Promise.all([starting, loading]);
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [
@@ -255,7 +260,7 @@ export class InferenceEngine {
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await this.#transfers?.close();
+    await Promise.all([this.chatTemplate?.close(), this.#transfers?.close()]);
     await this.#client.close();
   }
 

@@ -100,11 +100,15 @@ export class LLM {
     const list = isConversationList(conversations) ? conversations : [conversations];
     const params = resolveAll(samplingParams, list.length, engine);
     const { addGenerationPrompt = true, chatTemplateKwargs: variables = {} } = options;
+    const texts: string[] = [];
+    // One after the other: the template's queue is for those who do not know how many will come.
+    for (const messages of list) {
+      texts.push(await template.render(messages, { addGenerationPrompt, variables }));
+    }
     const jobs = await Promise.all(
-      list.map((messages, index) => {
-        const text = template.render(messages, { addGenerationPrompt, variables });
-        return this.#prepare(engine, text, { text, addSpecialTokens: false }, params[index]!);
-      }),
+      texts.map((text, index) =>
+        this.#prepare(engine, text, { text, addSpecialTokens: false }, params[index]!),
+      ),
     );
     return this.#run(engine, jobs, options);
   }

@@ -7,6 +7,7 @@ import { readModelText } from '../util/model-file.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
@@ -32,6 +33,7 @@ const tokenizerConfig = z.object({
   sep_token: specialToken,
   cls_token: specialToken,
   mask_token: specialToken,
+  added_tokens_decoder: namedTokens,
   chat_template: z.union([z.string(), namedTemplates]).nullish(),
 });
 
@@ -50,29 +52,44 @@ const tokenizerFile = z.object({
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
+export interface LoadTokenizerOptions {
+  /** Source of a chat template in place of the model's own. */
+  readonly template?: string | null;
+  /** Told that the model's own chat template does not compile: what needs no template works all the same. */
+  readonly onWarning?: ((message: string) => void) | undefined;
+}
+
 /**
  * Loads tokenizer.json, tokenizer_config.json and the chat template of `folder`.
  * @throws ModelLoadError naming the file and what was expected in it.
  */
-export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
+export async function loadTokenizer(
+  folder: string,
+  { template = null, onWarning }: LoadTokenizerOptions = {},
+): Promise<LoadedTokenizer> {
   const config = readConfig(folder);
-  const template = findChatTemplate(folder, config);
-  return {
-    tokenizer: await readTokenizer(folder, config),
-    chatTemplate: template === null ? null : new JinjaChatTemplate(template, specialTokens(config)),
-  };
+  const found =
+    template === null ? findChatTemplate(folder, config) : { path: '--chat-template', source: template };
+  const chatTemplate = found === null ? null : new JinjaChatTemplate(found.source, specialTokens(config));
+  if (chatTemplate !== null && chatTemplate.defect !== null) {
+    onWarning?.(
+      `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +
+        'are served; --chat-template takes another template',
+    );
+  }
+  return { tokenizer: await readTokenizer(folder, config), chatTemplate };
 }
 
 async function readTokenizer(folder: string, config: TokenizerConfig): Promise<Tokenizer> {
   const path = join(folder, 'tokenizer.json');
-  const text = readModelText(path);
-  if (text === null) {
+  const found = readModelText(path);
+  if (found === null) {
     throw new ModelLoadError(
       `${path} is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, use --skip-tokenizer-init`,
     );
   }
   const probing = probeTokenizer(path);
-  const file = check(path, text, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
+  const file = check(path, found, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
   const decoder = decoderSpec.nullish().safeParse(file.decoder);
   if (!decoder.success) {
     const type = z.object({ type: z.string() }).safeParse(file.decoder);
@@ -80,7 +97,11 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       `${path}: decoder ${type.data?.type ?? JSON.stringify(file.decoder)} cannot be read: expected ${DECODER_NAMES}`,
     );
   }
-  const specials = file.added_tokens.filter((token) => token.special).map((token) => token.content);
+  const { text, addedTokens } = withNamedTokens(
+    { text: found, addedTokens: file.added_tokens },
+    config.added_tokens_decoder,
+  );
+  const specials = addedTokens.filter((token) => token.special).map((token) => token.content);
   const [{ Tokenizer: NativeTokenizer }, causeOfDeath] = await Promise.all([import('tokenizers'), probing]);
   if (causeOfDeath !== null) {
     throw new ModelLoadError(
@@ -97,7 +118,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       native,
       tokenReach: tokenReach(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
-      addedTokens: new Set(file.added_tokens.map((token) => token.content)),
+      addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),
       eosToken: config.eos_token ?? null,
     });
@@ -114,10 +135,16 @@ function readConfig(folder: string): TokenizerConfig {
   return check(path, text, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
 }
 
+interface FoundTemplate {
+  readonly path: string;
+  readonly source: string;
+}
+
 /** A file of its own wins over the one in tokenizer_config.json. */
-function findChatTemplate(folder: string, config: TokenizerConfig): string | null {
-  const jinja = readModelText(join(folder, 'chat_template.jinja'));
-  if (jinja !== null) return jinja;
+function findChatTemplate(folder: string, config: TokenizerConfig): FoundTemplate | null {
+  const jinjaPath = join(folder, 'chat_template.jinja');
+  const jinja = readModelText(jinjaPath);
+  if (jinja !== null) return { path: jinjaPath, source: jinja };
   if (config.chat_template) {
     return defaultTemplate(join(folder, 'tokenizer_config.json'), config.chat_template);
   }
@@ -128,8 +155,8 @@ function findChatTemplate(folder: string, config: TokenizerConfig): string | nul
   return defaultTemplate(path, file.chat_template);
 }
 
-function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): string {
-  if (typeof template === 'string') return template;
+function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): FoundTemplate {
+  if (typeof template === 'string') return { path, source: template };
   const named =
     template.find(({ name }) => name === 'default') ?? (template.length === 1 ? template[0] : null);
   if (!named) {
@@ -138,11 +165,11 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
       `${path}: chat_template has the templates ${names}, expected one named "default"`,
     );
   }
-  return named.template;
+  return { path, source: named.template };
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {
-  const { chat_template: _, ...tokens } = config;
+  const { chat_template: _, added_tokens_decoder: __, ...tokens } = config;
   return Object.fromEntries(Object.entries(tokens).filter((entry): entry is [string, string] => !!entry[1]));
 }
 

@@ -47,12 +47,17 @@ export interface ChatMessage {
 
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
-  /** @throws InvalidRequestError when the template refuses the conversation. */
-  render(
-    messages: readonly ChatMessage[],
-    options: {
-      readonly addGenerationPrompt: boolean;
-      readonly variables?: Readonly<Record<string, unknown>>;
-    },
-  ): string;
+  /**
+   * @throws InvalidRequestError when the template refuses the conversation, or goes beyond what a rendering may take.
+   * @throws OverloadedError when too many conversations wait to be rendered.
+   */
+  render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string>;
+  /** Ends the thread that renders; renderings in flight are rejected. */
+  close(): Promise<void>;
+}
+
+export interface RenderOptions {
+  readonly addGenerationPrompt: boolean;
+  /** Further variables: JSON. */
+  readonly variables?: Readonly<Record<string, unknown>>;
 }

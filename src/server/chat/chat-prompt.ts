@@ -16,11 +16,11 @@ type PromptFields = Pick<
 >;
 
 /** @throws InvalidRequestError where the template refuses the conversation, or fields contradict each other. */
-export function renderPrompt(
+export async function renderPrompt(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   fields: PromptFields,
-): string {
+): Promise<string> {
   const variables = templateVariables(fields);
   if (!fields.continue_final_message) {
     return template.render(messages, {
@@ -39,14 +39,14 @@ export function renderPrompt(
 }
 
 /** Everything up to the end of the last message's text, without what the template puts behind it. */
-function renderOpenEnded(
+async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   variables: Readonly<Record<string, unknown>>,
-): string {
+): Promise<string> {
   const last = messages.at(-1)!;
   const marked = [...messages.slice(0, -1), { ...last, content: `${last.content ?? ''}${MARK}` }];
-  const rendered = template.render(marked, { addGenerationPrompt: false, variables });
+  const rendered = await template.render(marked, { addGenerationPrompt: false, variables });
   const end = rendered.lastIndexOf(MARK);
   if (end < 0) {
     throw new InvalidRequestError('continue_final_message: the chat template leaves the last message out', {

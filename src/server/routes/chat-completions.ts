@@ -53,7 +53,7 @@ async function readChat(
   const proxied = readProxied(request, body);
   checkResume(proxied, params.n);
   const messages = toChatMessages(body.messages);
-  const text = renderPrompt(template, messages, body);
+  const text = await renderPrompt(template, messages, body);
   const addSpecialTokens = body.add_special_tokens ?? false;
   const prompt = await engine
     .prepare({

@@ -16,6 +16,13 @@ describe('the options of new LLM()', () => {
     });
   });
 
+  it('take a chat template, but none for an engine without a tokenizer', () => {
+    expect(toEngineConfig({ chatTemplate: 'mine.jinja' }, {}).chatTemplate).toBe('mine.jinja');
+    expect(() => toEngineConfig({ chatTemplate: 'mine.jinja', skipTokenizerInit: true }, {})).toThrow(
+      '--chat-template and --skip-tokenizer-init contradict each other',
+    );
+  });
+
   it('win over the environment', () => {
     expect(toEngineConfig({}, { SVC_NUM_THREADS: '3' }).numThreads).toBe(3);
     expect(toEngineConfig({ numThreads: 1 }, { SVC_NUM_THREADS: '3' }).numThreads).toBe(1);

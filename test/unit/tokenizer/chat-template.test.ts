@@ -1,110 +1,166 @@
-import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
-import { z } from 'zod';
-import { InvalidRequestError } from '../../../src/errors.ts';
-import { JinjaChatTemplate } from '../../../src/tokenizer/chat-template.ts';
-import { strftime } from '../../../src/tokenizer/strftime.ts';
-import { sharedFixture } from '../../helpers/fixtures.ts';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { afterEach, describe, expect, it } from 'vitest';
+import { EngineDeadError, InvalidRequestError, OverloadedError } from '../../../src/errors.ts';
+import { JinjaChatTemplate, type SpecialTokens } from '../../../src/tokenizer/chat-template.ts';
+import { RENDER_LIMITS } from '../../../src/tokenizer/render-queue.ts';
 
 const CHATML =
   '{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}';
 const HELLO = [{ role: 'user', content: 'Hello' }];
+/** More steps than any machine takes in a test; each of them is small. */
+const ENDLESS =
+  '{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}';
+/** Renders a greeting, but hangs for whoever says so. */
+const MOODY = `{% if messages[0].content == 'hang' %}${ENDLESS}{% endif %}fine`;
+const HANG = [{ role: 'user', content: 'hang' }];
+
+const opened: JinjaChatTemplate[] = [];
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((template) => template.close()));
+});
+
+function template(source: string, specialTokens: SpecialTokens = {}, limits = {}): JinjaChatTemplate {
+  const made = new JinjaChatTemplate(source, specialTokens, { ...RENDER_LIMITS, ...limits });
+  opened.push(made);
+  return made;
+}
+
+/** Its thread may take a while to start. */
+async function untilItTakesWork(from: JinjaChatTemplate): Promise<void> {
+  while ((await render(from).catch(() => null)) === null);
+}
+
+const render = (from: JinjaChatTemplate, messages = HELLO) =>
+  from.render(messages, { addGenerationPrompt: false });
 
 describe('a chat template', () => {
-  it('renders messages, special tokens and the generation prompt', () => {
-    const template = new JinjaChatTemplate(CHATML, { bos_token: '<s>', eos_token: '</s>' });
-    expect(template.render(HELLO, { addGenerationPrompt: true })).toBe('<s><|user|>Hello</s><|assistant|>');
-    expect(template.render(HELLO, { addGenerationPrompt: false })).toBe('<s><|user|>Hello</s>');
+  it('renders messages, special tokens and the generation prompt', async () => {
+    const chatml = template(CHATML, { bos_token: '<s>', eos_token: '</s>' });
+    expect(await chatml.render(HELLO, { addGenerationPrompt: true })).toBe(
+      '<s><|user|>Hello</s><|assistant|>',
+    );
+    expect(await render(chatml)).toBe('<s><|user|>Hello</s>');
   });
 
-  it('reads Windows line ends as Jinja does', () => {
-    const template = new JinjaChatTemplate('{% if true %}\r\na\r\nb{% endif %}', {});
-    expect(template.render(HELLO, { addGenerationPrompt: false })).toBe('a\nb');
+  it('gives the variables of the caller', async () => {
+    const variables = { enable_thinking: false, nested: { list: [1, 2.5, null] } };
+    const rendered = template('{{ enable_thinking }} {{ nested }}').render(HELLO, {
+      addGenerationPrompt: false,
+      variables,
+    });
+    expect(await rendered).toBe("False {'list': [1, 2.5, None]}");
   });
 
-  it('gives the variables of the caller, which may hide a built-in name', () => {
-    const template = new JinjaChatTemplate('{{ enable_thinking }} {{ range }}', {});
-    const variables = { enable_thinking: 'no', range: 'near' };
-    expect(template.render(HELLO, { addGenerationPrompt: false, variables })).toBe('no near');
+  it('refuses variables that are no JSON, and renders the next conversation', async () => {
+    const polite = template('{{ messages[0].content }}');
+    const variables = { format: () => 'no' };
+    await expect(polite.render(HELLO, { addGenerationPrompt: true, variables })).rejects.toThrow(
+      /must be JSON/,
+    );
+    expect(await render(polite)).toBe('Hello');
   });
 
-  it('counts with range as Python does', () => {
-    const template = new JinjaChatTemplate(
-      '{% for i in range(3) %}{{ i }}{% endfor %} {% for i in range(5, 0, -2) %}{{ i }}{% endfor %}',
+  it('passes on the words in which it refuses a conversation', async () => {
+    await expect(render(template("{{ raise_exception('no system role') }}"))).rejects.toThrow(
+      new InvalidRequestError('the chat template refuses these messages: no system role', {
+        param: 'messages',
+      }),
+    );
+  });
+
+  it('answers a failure inside it with an error of the request', async () => {
+    await expect(render(template('{{ messages[0].nothing.there }}'))).rejects.toThrow(
+      "the chat template fails on these messages: 'dict object' has no attribute 'nothing'",
+    );
+  });
+
+  it('says where it does not compile, and how to go on', async () => {
+    const broken = template('{% for %}');
+    expect(broken.defect).toBe('line 1: unexpected %}, expected a name');
+    await expect(render(broken)).rejects.toThrow(/does not compile: line 1: .*\/v1\/completions/);
+  });
+
+  it('is taken many times at once, and answers each', async () => {
+    const chatml = template('{{ messages[0].content }}');
+    const texts = Array.from({ length: 200 }, (_, index) => `message ${index}`);
+    const all = texts.map((content) => render(chatml, [{ role: 'user', content }]));
+    expect(await Promise.all(all)).toEqual(texts);
+  });
+});
+
+describe('a chat template that never ends', () => {
+  it('is ended at its deadline with an error of the request, while this thread goes on', async () => {
+    let numTurns = 0;
+    const turns = setInterval(() => numTurns++, 10);
+    const hanging = render(template(ENDLESS, {}, { timeoutMs: 1000 }));
+    await expect(hanging).rejects.toThrow(
+      'the chat template goes beyond a limit with these messages: rendering takes longer than 1 seconds',
+    );
+    clearInterval(turns);
+    expect(numTurns).toBeGreaterThan(10);
+  });
+
+  it('leaves the next conversation its full time', async () => {
+    const moody = template(MOODY, {}, { timeoutMs: 3000 });
+    const hanging = render(moody, HANG);
+    await expect(hanging).rejects.toThrow(InvalidRequestError);
+    expect(await render(moody)).toBe('fine');
+  });
+
+  it('turns away those who wait too long behind it, and those beyond the bound of its queue', async () => {
+    const moody = template(MOODY, {}, { waitMs: 500, maxQueued: 1, timeoutMs: 3000 });
+    await untilItTakesWork(moody);
+    const hanging = expect(render(moody, HANG)).rejects.toThrow(InvalidRequestError);
+    const waiting = expect(render(moody)).rejects.toThrow(/has waited 0.5 seconds to be rendered/);
+    await expect(render(moody)).rejects.toThrow(OverloadedError);
+    await Promise.all([hanging, waiting]);
+  });
+});
+
+describe('a chat template that takes all memory', () => {
+  const kept = (item: string) =>
+    `{% set ns = namespace(kept=[]) %}{% for a in range(99999) %}{% set ns.kept = [ns.kept, ${item}] %}{% endfor %}`;
+
+  it.each([
+    ['long texts', kept("('é€' * 4000000) | upper")],
+    ['long lists', kept('[a] * 1000000')],
+    ['lists of texts', kept("('a b ' * 200000).split()")],
+    ['small values', `${kept('range(99999) | map("string") | list')}`],
+  ])('in %s ends its thread, never the process, and the next one is rendered', async (_, source) => {
+    const hungry = template(
+      `{% if messages[0].content == 'hang' %}${source}{% endif %}fine`,
       {},
+      { timeoutMs: 60_000, memoryMb: 64 },
     );
-    expect(template.render(HELLO, { addGenerationPrompt: false })).toBe('012 531');
-  });
-
-  it('passes on the words in which it refuses a conversation', () => {
-    const template = new JinjaChatTemplate("{{ raise_exception('no system role') }}", {});
-    expect(() => template.render(HELLO, { addGenerationPrompt: true })).toThrow(
-      'the chat template refuses these messages: no system role',
+    await expect(render(hungry, HANG)).rejects.toThrow(
+      'the chat template goes beyond a limit with these messages: rendering takes more than 64 MiB of memory',
     );
-  });
-
-  it('answers a failure inside it with an error of the request', () => {
-    const template = new JinjaChatTemplate('{{ messages[0].content.nothing.there() }}', {});
-    expect(() => template.render(HELLO, { addGenerationPrompt: true })).toThrow(InvalidRequestError);
-  });
-
-  it('says how to go on when it does not compile', () => {
-    const template = new JinjaChatTemplate('{% for %}', {});
-    expect(() => template.render(HELLO, { addGenerationPrompt: true })).toThrow(
-      /does not compile.*\/v1\/completions/,
-    );
-  });
-
-  it('knows the date', () => {
-    const template = new JinjaChatTemplate("{{ strftime_now('%Y') }}", {});
-    expect(template.render(HELLO, { addGenerationPrompt: true })).toMatch(/^20\d\d$/);
+    expect(await render(hungry)).toBe('fine');
   });
 });
 
-describe('strftime', () => {
-  it('knows the codes that templates use', () => {
-    const noon = new Date(2025, 6, 4, 0, 5, 9);
-    expect(strftime(noon, '%d %b %Y, %A %B %-d %y %j %H:%M:%S %I%p %F %T %% %Q')).toBe(
-      '04 Jul 2025, Friday July 4 25 185 00:05:09 12AM 2025-07-04 00:05:09 % %Q',
+describe('the thread that renders', () => {
+  it('ends with close(), which rejects what it holds', async () => {
+    const hanging = template(MOODY);
+    expect(await render(hanging)).toBe('fine');
+    const rejected = [HANG, HELLO].map((messages) =>
+      expect(render(hanging, messages)).rejects.toThrow(EngineDeadError),
     );
+    await hanging.close();
+    await Promise.all(rejected);
+    await expect(render(hanging)).rejects.toThrow(EngineDeadError);
   });
-});
 
-const renderings = sharedFixture('chat-templates');
-
-describe.skipIf(renderings === null)('published chat templates', () => {
-  const read = (file: string) => readFileSync(`${renderings}/${file}`, 'utf8');
-  const caseSchema = z.object({
-    template: z.string(),
-    context: z.string(),
-    add_generation_prompt: z.boolean(),
-    output: z.string().optional(),
-  });
-  const contextSchema = z.record(z.string(), z.record(z.string(), z.unknown()));
-
-  it('render as in Python, but for 36 cases that need what the engine lacks', () => {
-    const contexts = contextSchema.parse(JSON.parse(read('contexts.json')));
-    // The golden renderings were made with this clock.
-    const clock = new Date(2025, 6, 10, 12, 0, 0);
-    const counts = { equal: 0, refused: 0, different: 0, failed: 0 };
-    for (const line of read('expected_renderings.jsonl').split('\n').filter(Boolean)) {
-      const golden = caseSchema.parse(JSON.parse(line));
-      const { tools_in_user_message: _, ...context } = contexts[golden.context] ?? {};
-      let output: string | undefined;
-      try {
-        output = new JinjaChatTemplate(read(golden.template), {}).renderVariables({
-          ...context,
-          add_generation_prompt: golden.add_generation_prompt,
-          strftime_now: (format: string) => strftime(clock, format),
-        });
-      } catch (error) {
-        expect(error).toBeInstanceOf(InvalidRequestError);
-      }
-      if (output === undefined) counts[golden.output === undefined ? 'refused' : 'failed']++;
-      else counts[output === golden.output ? 'equal' : 'different']++;
-    }
-    expect(counts.different).toBe(0);
-    expect(counts.refused).toBe(146);
-    expect(counts.equal).toBeGreaterThanOrEqual(558);
+  it('does not hold a program that has what it wants', async () => {
+    const module = new URL('../../../src/tokenizer/chat-template.ts', import.meta.url).href;
+    const program = `
+      const { JinjaChatTemplate } = await import(${JSON.stringify(module)});
+      const template = new JinjaChatTemplate('{{ messages[0].content }}', {});
+      const text = await template.render([{ role: 'user', content: 'done' }], { addGenerationPrompt: true });
+      console.log(text);`;
+    const args = ['--import', 'tsx', '--input-type=module', '-e', program];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 30_000 });
+    expect(stdout).toBe('done\n');
   });
 });

@@ -21,7 +21,11 @@ const write = (file: string, content: string | object) =>
 
 async function rendered(): Promise<string | undefined> {
   const { chatTemplate } = await loadTokenizer(folder);
-  return chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+  try {
+    return await chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+  } finally {
+    await chatTemplate?.close();
+  }
 }
 
 async function refusal(): Promise<string> {
@@ -91,6 +95,52 @@ describe('loading a tokenizer', () => {
     await write('chat_template.jinja', 'from jinja');
     await write('tokenizer_config.json', { chat_template: 'from config' });
     expect(await rendered()).toBe('from jinja');
+  });
+});
+
+describe('tokens that only tokenizer_config.json names', () => {
+  const named = (content: string, special: boolean) => ({
+    content,
+    special,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+  });
+  const load = async (added_tokens_decoder: object, rest: object = {}) => {
+    await write('tokenizer_config.json', { added_tokens_decoder, ...rest });
+    return (await loadTokenizer(folder)).tokenizer;
+  };
+
+  it('are one token each, in the order of their ids, and may be the end token', async () => {
+    const added = { 300: named('<late>', false), 259: named('<|eot|>', true) };
+    const tokenizer = await load(added, { eos_token: '<|eot|>' });
+    expect(tokenizer.vocabSize).toBe(261);
+    expect(tokenizer.eosTokenId).toBe(259);
+    expect(await tokenizer.encode('<|eot|><late>', { addSpecialTokens: false })).toEqual([259, 260]);
+  });
+
+  it('are left out of the text where they are special', async () => {
+    const tokenizer = await load({ 259: named('<|eot|>', true), 260: named('<call>', false) });
+    expect(await tokenizer.decode([64, 259, 260], { skipSpecialTokens: true })).toBe('a<call>');
+    expect(await tokenizer.decode([64, 259, 260], { skipSpecialTokens: false })).toBe('a<|eot|><call>');
+  });
+
+  it('may make a token of tokenizer.json special, and keep its id', async () => {
+    const tokenizer = await load({ 257: named('<tool>', true) });
+    expect(tokenizer.vocabSize).toBe(259);
+    expect(await tokenizer.encode('<tool>', { addSpecialTokens: false })).toEqual([257]);
+    expect(await tokenizer.decode([64, 257], { skipSpecialTokens: true })).toBe('a');
+  });
+
+  it('change nothing where tokenizer.json names them as well', async () => {
+    const tokenizer = await load({ 256: named('<|end|>', true), 257: named('<tool>', false) });
+    expect(tokenizer.vocabSize).toBe(259);
+  });
+
+  it('must have a text', async () => {
+    await write('tokenizer_config.json', { added_tokens_decoder: { 259: { special: true } } });
+    expect(await refusal()).toMatch(/tokenizer_config\.json: added_tokens_decoder\.259\.content: /);
   });
 });
 

@@ -1,0 +1,96 @@
+// Texts with places for values: `'%s' % value` and `'{}'.format(value)`.
+
+import { TemplateError } from './errors.ts';
+import { checkedText, checkTextLength } from './limits.ts';
+import { print, repr } from './print.ts';
+import { type Arguments, Float, numberOf, Tuple, typeName, type Value } from './values.ts';
+
+/** `%` with the values of a tuple, of a dict by name, or one value. */
+export function percentFormat(text: string, values: Value): string {
+  const rest: Value[] = values instanceof Tuple ? [...values] : [values];
+  const named = values instanceof Map ? values : null;
+  const place = /%(?:\((.*?)\))?([-+ 0#]*)(\d+|\*)?(?:\.(\d+))?([a-zA-Z%])/g;
+  const formatted = text.replace(
+    place,
+    (_, name?: string, flags = '', width = '0', precision?: string, kind = '') => {
+      if (kind === '%') return '%';
+      const value = name === undefined ? rest.shift() : named?.get(name);
+      if (value === undefined) throw new TemplateError('not enough arguments for format string');
+      const shown = percentValue(value, kind, flags, precision === undefined ? null : Number(precision));
+      return filled(shown, flags, Number(width));
+    },
+  );
+  if (named === null && rest.length > 0) {
+    throw new TemplateError('not all arguments converted during string formatting');
+  }
+  return checkedText(formatted);
+}
+
+function percentValue(value: Value, kind: string, flags: string, precision: number | null): string {
+  if (kind === 's' || kind === 'r') {
+    return (kind === 's' ? print(value) : repr(value)).slice(0, precision ?? undefined);
+  }
+  const number = numberOf(value);
+  if (number === null) {
+    throw new TemplateError(`%${kind} format: a real number is required, not ${typeName(value)}`);
+  }
+  const sign = number < 0 ? '-' : flags.includes('+') ? '+' : flags.includes(' ') ? ' ' : '';
+  return sign + digits(Math.abs(number), kind, Math.min(100, precision ?? 6));
+}
+
+function digits(number: number, kind: string, precision: number): string {
+  switch (kind) {
+    case 'd':
+    case 'i':
+    case 'u':
+      return String(Math.trunc(number));
+    case 'f':
+    case 'F':
+      return number.toFixed(precision);
+    case 'e':
+      return number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2');
+    case 'x':
+      return Math.trunc(number).toString(16);
+    case 'X':
+      return Math.trunc(number).toString(16).toUpperCase();
+    case 'o':
+      return Math.trunc(number).toString(8);
+    default:
+      throw new TemplateError(`the format %${kind} is not served`);
+  }
+}
+
+function filled(text: string, flags: string, width: number): string {
+  checkTextLength(width);
+  if (flags.includes('-')) return text.padEnd(width);
+  if (!flags.includes('0')) return text.padStart(width);
+  const sign = /^[-+ ]?/.exec(text)?.[0] ?? '';
+  return sign + text.slice(sign.length).padStart(width - sign.length, '0');
+}
+
+/** str.format() with {}, {0} and {name}, and after a colon the precision of a number: {:.2f}. */
+export function formatText(text: string, args: Arguments): string {
+  let next = 0;
+  const formatted = text.replace(
+    /\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}|[{}]/g,
+    (whole, name?: string, spec = '') => {
+      if (whole === '{{' || whole === '}}') return whole.slice(1);
+      if (name === undefined) throw new TemplateError(`format(): a single ${whole} in the text`);
+      const value =
+        name === '' || /^\d+$/.test(name) ? args.positional[Number(name || next++)] : args.keywords.get(name);
+      if (value === undefined) throw new TemplateError(`format() has no argument for {${name}}`);
+      return formatted1(value, spec);
+    },
+  );
+  return checkedText(formatted);
+}
+
+function formatted1(value: Value, spec: string): string {
+  if (spec === '') return print(value);
+  const parsed = /^(0?)(\d*)(?:\.(\d+))?([dfsx]?)$/.exec(spec);
+  if (parsed === null) throw new TemplateError(`the format {:${spec}} is not served`);
+  const [, zero = '', width = '', precision, kind = ''] = parsed;
+  const chosen = kind !== '' ? kind : value instanceof Float ? 'f' : typeof value === 'string' ? 's' : 'd';
+  const shown = percentValue(value, chosen, '', precision === undefined ? null : Number(precision));
+  return filled(shown, typeof value === 'string' ? '-' : zero, Number(width));
+}

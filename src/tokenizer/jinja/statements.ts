@@ -1,0 +1,229 @@
+// What each statement of the language does: a function that writes to the output and says whether its loop goes on.
+
+import { TemplateError } from './errors.ts';
+import { type ArgumentList, callValue, type Expression, evaluateArguments } from './expressions.ts';
+import { checkLength } from './limits.ts';
+import { Loop } from './loop.ts';
+import { print } from './print.ts';
+import { Output, Scope } from './scope.ts';
+import {
+  type Arguments,
+  type Dict,
+  isTruthy,
+  iterate,
+  Namespace,
+  orUndefined,
+  tuple,
+  type Value,
+} from './values.ts';
+
+/** What the loop around a statement is to do next; null goes on behind the statement. */
+type Jump = 'break' | 'continue' | null;
+export type Statement = (scope: Scope, output: Output) => Jump;
+/** What `for` and `set` assign to. */
+export type Target = (scope: Scope, value: Value) => void;
+
+export interface Parameter {
+  readonly name: string;
+  readonly fallback: Expression | null;
+}
+
+/** The parameters of a macro or a call block. */
+export interface Signature {
+  readonly name: string;
+  readonly parameters: readonly Parameter[];
+  /** The body reads `varargs` and `kwargs`: arguments that have no parameter are welcome. */
+  readonly takesMore: boolean;
+}
+
+export function text(written: string): Statement {
+  return (_, output) => {
+    output.write(written);
+    return null;
+  };
+}
+
+export function printed(expression: Expression): Statement {
+  return (scope, output) => {
+    output.write(print(expression(scope)));
+    return null;
+  };
+}
+
+export function jump(to: 'break' | 'continue'): Statement {
+  return () => to;
+}
+
+export function block(statements: readonly Statement[]): Statement {
+  return (scope, output) => {
+    for (const statement of statements) {
+      const next = statement(scope, output);
+      if (next !== null) return next;
+    }
+    return null;
+  };
+}
+
+export function ifElse(test: Expression, body: Statement, otherwise: Statement): Statement {
+  return (scope, output) => (isTruthy(test(scope)) ? body(scope, output) : otherwise(scope, output));
+}
+
+export interface ForParts {
+  readonly target: Target;
+  readonly items: Expression;
+  /** Items for which it is false are left out; null takes all. */
+  readonly test: Expression | null;
+  readonly body: Statement;
+  /** For no items at all. */
+  readonly otherwise: Statement;
+  readonly isRecursive: boolean;
+}
+
+export function forLoop(parts: ForParts): Statement {
+  return (scope, output) => {
+    runLoop(parts, scope, output, parts.items(scope), 0);
+    return null;
+  };
+}
+
+function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, depth: number): void {
+  const { target, body, otherwise, isRecursive } = parts;
+  const items = loopItems(parts, scope, source);
+  if (items.length === 0) otherwise(new Scope(scope), output);
+  const again = (inner: Value, innerDepth: number): string =>
+    scope.deeper(() => {
+      const own = new Output();
+      runLoop(parts, scope, own, inner, innerDepth);
+      return own.text;
+    });
+  const loop = new Loop(items, depth, isRecursive ? again : null);
+  const round = new Scope(scope);
+  let numOwn = 0;
+  for (const item of items) {
+    // A round begins without what the last one has set; mostly that is nothing, and looping is quick.
+    if (round.size !== numOwn) round.clear();
+    round.set('loop', loop);
+    target(round, item);
+    numOwn = round.size;
+    if (body(round, output) === 'break') break;
+    loop.index += 1;
+  }
+}
+
+function loopItems({ test, target }: ForParts, scope: Scope, source: Value): readonly Value[] {
+  const items = Array.isArray(source) ? source : [...iterate(source)];
+  checkLength(items.length);
+  if (test === null) return items;
+  const round = new Scope(scope);
+  return items.filter((item) => {
+    target(round, item);
+    return isTruthy(test(round));
+  });
+}
+
+export function assignName(name: string): Target {
+  return (scope, value) => scope.set(name, value);
+}
+
+/** `a, b = pair`. */
+export function assignEach(targets: readonly Target[]): Target {
+  return (scope, value) => {
+    const items = [...iterate(value)];
+    if (items.length !== targets.length) {
+      const problem = items.length < targets.length ? 'not enough' : 'too many';
+      throw new TemplateError(
+        `${problem} values to unpack (expected ${targets.length}, got ${items.length})`,
+      );
+    }
+    for (const [index, target] of targets.entries()) target(scope, items[index]!);
+  };
+}
+
+/** `name.field = value`, for namespaces only. */
+export function assignField(name: string, field: string): Target {
+  return (scope, value) => {
+    const owner = scope.get(name);
+    if (!(owner instanceof Namespace)) {
+      throw new TemplateError('cannot assign attribute on non-namespace object');
+    }
+    owner.fields.set(field, value);
+  };
+}
+
+export function set(target: Target, value: Expression): Statement {
+  return (scope) => {
+    target(scope, value(scope));
+    return null;
+  };
+}
+
+/** What a block prints, as a value. */
+export function captured(body: Statement): Expression {
+  return (scope) => capture(body, new Scope(scope));
+}
+
+function capture(body: Statement, scope: Scope): string {
+  const output = new Output();
+  body(scope, output);
+  return output.text;
+}
+
+/** A block with names of its own. */
+export function scoped(assignments: readonly Statement[], body: Statement): Statement {
+  return (scope, output) => {
+    const inner = new Scope(scope);
+    for (const assignment of assignments) assignment(inner, output);
+    return body(inner, output);
+  };
+}
+
+export function macro(signature: Signature, body: Statement): Statement {
+  return (scope) => {
+    scope.set(signature.name, (args) => renderMacro(signature, body, args, scope));
+    return null;
+  };
+}
+
+function renderMacro(signature: Signature, body: Statement, args: Arguments, outer: Scope): string {
+  return outer.deeper(() => {
+    const scope = new Scope(outer);
+    const keywords: Dict = new Map(args.keywords);
+    scope.set('caller', orUndefined(keywords.get('caller'), 'there is no caller'));
+    keywords.delete('caller');
+    for (const [index, { name, fallback }] of signature.parameters.entries()) {
+      const position = args.positional[index];
+      const given = position === undefined ? keywords.get(name) : position;
+      keywords.delete(name);
+      const value = given === undefined ? fallback?.(scope) : given;
+      scope.set(name, orUndefined(value, `parameter '${name}' was not provided`));
+    }
+    takeMore(signature, scope, args.positional.slice(signature.parameters.length), keywords);
+    return capture(body, scope);
+  });
+}
+
+function takeMore(signature: Signature, scope: Scope, positional: readonly Value[], keywords: Dict): void {
+  if (signature.takesMore) {
+    scope.set('varargs', tuple(...positional));
+    scope.set('kwargs', keywords);
+  } else if (positional.length > 0 || keywords.size > 0) {
+    const which = keywords.size > 0 ? `keyword argument '${[...keywords.keys()][0]}'` : 'so many arguments';
+    throw new TemplateError(`macro '${signature.name}' takes no ${which}`);
+  }
+}
+
+/** `{% call(parameters) callee(args) %}body{% endcall %}`: the callee may render the body with caller(). */
+export function callBlock(
+  callee: Expression,
+  args: ArgumentList,
+  signature: Signature,
+  body: Statement,
+): Statement {
+  return (scope, output) => {
+    const given = evaluateArguments(args, scope);
+    const caller = (inner: Arguments): Value => renderMacro(signature, body, inner, scope);
+    const keywords = new Map(given.keywords).set('caller', caller);
+    output.write(print(callValue(callee(scope), { positional: given.positional, keywords })));
+    return null;
+  };
+}

@@ -1,0 +1,260 @@
+// Templates and what Python's Jinja makes of them, in the environment of chat templates: each asks for one thing that
+// an engine can get wrong without anybody noticing. All of them get CONTEXT.
+
+export const CONTEXT = {
+  text: ' 😀naïve ',
+  users: [
+    { name: 'bo', age: 3, tags: ['x'] },
+    { name: 'Al', age: null, tags: [] },
+    { name: 'cy', age: 3, tags: ['y', 'z'] },
+  ],
+  schema: { type: 'object', items: { a: 1 }, ratio: 0.5, none: null, ok: true, quote: 'it\'s "é"\n' },
+  numbers: [3, 1, 2],
+  nothing: null,
+};
+
+/** What is asked for, the template, what it prints. */
+export const CASES: readonly (readonly [string, string, string])[] = [
+  [
+    'None, True and False by their Python names',
+    '{{ none }} {{ true }} {{ nothing }} {{ [false] }}',
+    'None True None [False]',
+  ],
+  [
+    'lists and dicts as Python writes them',
+    '{{ schema }}',
+    `{'type': 'object', 'items': {'a': 1}, 'ratio': 0.5, 'none': None, 'ok': True, 'quote': 'it\\'s "é"\\n'}`,
+  ],
+  ['tuples', "{{ (1, 'a') }} {{ (1,) }} {{ () }}", "(1, 'a') (1,) ()"],
+  [
+    'floats',
+    '{{ 7 / 2 }} {{ 4 / 2 }} {{ 1e16 }} {{ 0.00001 }} {{ 2.50 }} {{ 1.0 | tojson }}',
+    '3.5 2.0 1e+16 1e-05 2.5 1.0',
+  ],
+  [
+    'division and remainder of negative numbers',
+    '{{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 2 ** 3 ** 2 }} {{ 2 ** -1 }}',
+    '-4 2 -2 64 0.5',
+  ],
+  [
+    'equality without conversion',
+    "{{ 1 == '1' }} {{ 1 == 1.0 }} {{ 0 == false }} {{ '' == none }} {{ [1] == [1] }} {{ (1,) == [1] }}",
+    'False True True False True False',
+  ],
+  ['comparisons in a chain', '{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 3 in [1] == false }}', 'True False False'],
+  ['a sign that binds tighter than a filter', '{{ -1 | abs }} {{ - numbers[0] }} {{ 1 - -1 }}', '1 -3 2'],
+  ['texts side by side and ~', "{{ 'a' 'b' ~ 1 ~ none ~ unknown }}", 'ab1None'],
+  ['escapes in texts', String.raw`{{ '\x41\u00e9\U0001F600\d\'\101' }}`, "Aé😀\\d'A"],
+  [
+    'integer keys',
+    '{% set sizes = {0: "none", 512: "some"} %}{{ sizes[512] }} {{ sizes.get(7, "?") }} {{ sizes }}',
+    "some ? {0: 'none', 512: 'some'}",
+  ],
+  [
+    'a key before a method in brackets, a method before a key behind a point',
+    "{{ schema['items'] }} {{ schema.items() | list | length }}",
+    "{'a': 1} 6",
+  ],
+  [
+    'what has no such attribute',
+    "{{ schema.nope }}|{{ nothing.nope }}|{{ schema['nope'] is defined }}|{{ unknown is undefined }}",
+    '||False|True',
+  ],
+  [
+    'indices and slices by characters',
+    '{{ text[1] }}{{ text[-2] }}{{ text | length }} {{ text[1:4] }} {{ text[::-1] }} {{ numbers[5:] }} {{ numbers[::-2] }}',
+    '😀e8 😀na  evïan😀  [] [2, 3]',
+  ],
+  ['texts that are looped over', '{% for c in "añ😀" %}<{{ c }}>{% endfor %}', '<a><ñ><😀>'],
+  [
+    'stripping of given characters',
+    String.raw`{{ '\n\nab\n'.lstrip('\n') | tojson }}{{ 'xxaxx'.strip('x') }}{{ 'abc'.rstrip('bc') }}{{ '--a' | trim('-') }}`,
+    '"ab\\n"aaa',
+  ],
+  [
+    'splitting',
+    "{{ 'a,b,c'.split(',', 1) }} {{ ' a  b '.split() }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'a\nb\n'.splitlines() }} {{ 'a=b=c'.partition('=') }}",
+    "['a', 'b,c'] ['a', 'b'] ['a,b', 'c'] ['a', 'b'] ('a', '=', 'b=c')",
+  ],
+  [
+    'searching',
+    "{{ 'hello'.find('l') }} {{ 'hello'.rfind('l') }} {{ 'hello'.find('z') }} {{ 'hello'.count('l') }} {{ 'hello'.startswith(('he', 'x')) }} {{ 'hello'.endswith('lo') }}",
+    '2 3 -1 2 True True',
+  ],
+  [
+    'cases of letters',
+    "{{ 'hELLO wORLD'.title() }} {{ 'hELLO w'.capitalize() }} {{ \"it's a-b\" | title }} {{ 'aB'.swapcase() }}",
+    "Hello World Hello w It's A-B Ab",
+  ],
+  [
+    'questions about characters',
+    "{{ '12'.isdigit() }} {{ 'a1'.isalpha() }} {{ ''.isdigit() }} {{ ' '.isspace() }} {{ 'AB'.isupper() }}",
+    'True False False True True',
+  ],
+  [
+    'padding and replacing',
+    "{{ '7'.zfill(3) }} {{ 'a'.center(4, '*') }} {{ 'a'.rjust(2) }} {{ 'aaa'.replace('a', 'b', 2) }} {{ 'ab'.replace('', '-') }} {{ 'xab'.removeprefix('x') }}",
+    '007 *a**  a bba -a-b- ab',
+  ],
+  [
+    'formats',
+    "{{ '%s=%05.1f %d%%' % ('a', 2.26, 7) }} {{ '%s-%s' | format(1, none) }} {{ '{} {1} {n}'.format('a', 'b', n=3) if false else '{0}{n}'.format('a', n=3) }}",
+    'a=002.3 7% 1-None a3',
+  ],
+  [
+    'JSON with the separators of Python',
+    '{{ schema | tojson }}',
+    '{"type": "object", "items": {"a": 1}, "ratio": 0.5, "none": null, "ok": true, "quote": "it\'s \\"é\\"\\n"}',
+  ],
+  [
+    'JSON with options',
+    '{{ {"b": [1, {}], "a": "é"} | tojson(indent=2, sort_keys=true, ensure_ascii=true) }}|{{ [1, 2] | tojson(separators=(",", ":")) }}',
+    '{\n  "a": "\\u00e9",\n  "b": [\n    1,\n    {}\n  ]\n}|[1,2]',
+  ],
+  [
+    'names set in a loop, which end with the round',
+    '{% for n in numbers %}{{ seen is defined }}{% set seen = n %}{% endfor %}{{ seen is defined }}',
+    'FalseFalseFalseFalse',
+  ],
+  [
+    'names set in a loop beside those of the same name outside',
+    "{% set x = 'a' %}{% for n in [1, 2] %}{{ x }}{% set x = x ~ n %}{{ x }} {% endfor %}{{ x }}",
+    'aa1 aa2 a',
+  ],
+  ['names set in if, which stay', '{% if true %}{% set x = 1 %}{% endif %}{{ x }}', '1'],
+  [
+    'namespaces',
+    '{% set ns = namespace(n=0, last=none) %}{% for i in numbers %}{% set ns.n = ns.n + i %}{% set ns.last = i %}{% endfor %}{{ ns.n }} {{ ns.last }}',
+    '6 2',
+  ],
+  [
+    'what a loop knows',
+    '{% for n in numbers %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle("a", "b") }} {% endfor %}',
+    '12True1a 21False32b 30False1a ',
+  ],
+  [
+    'loops with a test, an else, break and continue',
+    '{% for n in numbers if n > 1 %}{{ n }}{{ loop.length }}{% else %}-{% endfor %}{% for n in [] %}{% else %}none{% endfor %}{% for n in [1, 2, 3, 4] %}{% if n == 2 %}{% continue %}{% endif %}{% if n == 4 %}{% break %}{% endif %}{{ n }}{% endfor %}',
+    '3222none13',
+  ],
+  [
+    'recursive loops',
+    "{% for n in [[1, [2]], [3]] recursive %}{{ n if n is number else '(' ~ loop(n) ~ ')' }}{% endfor %}",
+    '(1(2))(3)',
+  ],
+  [
+    'unpacking',
+    '{% for k, v in {"a": (1, 2)}.items() %}{{ k }}{{ v[1] }}{% endfor %}{% set a, (b, c) = 1, [2, 3] %}{{ a }}{{ b }}{{ c }}',
+    'a2123',
+  ],
+  [
+    'macros with defaults, call blocks and names of where they are written',
+    "{% set mark = '!' %}{% macro hi(name, end=mark) %}{{ name }}{{ end }}{{ caller() if caller }}{% endmacro %}{% for mark in ['?'] %}{{ hi('a') }}{{ hi(name='b', end='') }}{% call hi('c') %}<{{ mark }}>{% endcall %}{% endfor %}",
+    'a!bc!<?>',
+  ],
+  [
+    'macros that take more',
+    '{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}',
+    "1(2,){'x': 3}",
+  ],
+  [
+    'blocks that are captured or filtered',
+    '{% set x %} a {% endset %}[{{ x }}]{% set y | upper %}b{% endset %}{{ y }}{% filter trim %} c {% endfilter %}{% with d = 1 %}{{ d }}{% endwith %}{{ d is defined }}',
+    '[ a ]Bc1False',
+  ],
+  ['raw text', '{% raw %}{{ not }} {% if %}{% endraw %}|{{ 1 }}', '{{ not }} {% if %}|1'],
+  [
+    'dropped line breaks and blanks around tags',
+    'a\n  {% if true %}\n  b\n  {% endif %}\n  {# note #}\nc {{ 1 }}\nd  {%+ if true %}\n{% endif %}',
+    'a\n  b\nc 1\nd  ',
+  ],
+  [
+    'signs that keep and drop blanks',
+    'a {{- 1 -}} b {% if true -%} c {%- endif %} d\n  {%+ if true %}e{% endif +%}\nf',
+    'a1b c d\n  e\nf',
+  ],
+  ['a dict inside an output', '{{ {"a": {"b": 1}}["a"]["b"] }}{{ {} }}', '1{}'],
+  [
+    'tests with and without parentheses',
+    "{{ 4 is divisibleby 2 }} {{ 1 is in [1] }} {{ 'a' is eq('a') }} {{ 2 is not odd }} {{ true is number }} {{ true is integer }} {{ {} is mapping }} {{ nothing is none }} {{ 'a' is string and 1 is not string }}",
+    'True True True True True False True True True',
+  ],
+  [
+    'select and map',
+    "{{ users | map(attribute='name') | join(',') }} {{ users | selectattr('age') | map(attribute='name') | list }} {{ users | rejectattr('name', 'in', ['bo']) | list | length }} {{ numbers | select('>', 1) | list }} {{ [' a '] | map('trim') | first }}",
+    "bo,Al,cy ['bo', 'cy'] 2 [3, 2] a",
+  ],
+  [
+    'a filtered sequence, which is true and is read once',
+    "{% set found = numbers | select('>', 9) %}{{ 'yes' if found }}{% set some = numbers | select('>', 1) %}{{ some | list }}{{ some | list }}",
+    'yes[3, 2][]',
+  ],
+  [
+    'sorting, grouping and the like',
+    "{{ users | sort(attribute='name') | map(attribute='name') | list }} {{ numbers | sort(reverse=true) }} {{ ['b', 'A'] | sort }} {{ {'b': 1, 'A': 2} | dictsort }} {{ ['a', 'A', 'b'] | unique | list }} {{ numbers | sum }} {{ numbers | max }}",
+    "['Al', 'bo', 'cy'] [3, 2, 1] ['A', 'b'] [('A', 2), ('b', 1)] ['a', 'b'] 6 3",
+  ],
+  [
+    'groups',
+    "{% for age, group in users | groupby('age.x', default=0) %}{{ age }}{{ group | length }}{% endfor %} {% for size, group in ['a', 'bb', 'c'] | groupby('0') %}{{ size }}{{ group }}{% endfor %}",
+    "03 a['a']b['bb']c['c']",
+  ],
+  [
+    'batches and slices',
+    '{{ [1, 2, 3] | batch(2, 0) | list }} {{ [1, 2, 3] | slice(2) | list }}',
+    '[[1, 2], [3, 0]] [[1, 2], [3]]',
+  ],
+  [
+    'numbers from texts',
+    "{{ '7' | int }} {{ 'x' | int(-1) }} {{ '3.9' | int }} {{ '1e3' | float }} {{ 2.5 | round }} {{ 2.45 | round(1, 'floor') }} {{ true | int }}",
+    '7 -1 3 1000.0 2.0 2.4 1',
+  ],
+  [
+    'defaults',
+    "{{ unknown | default('a') }}{{ '' | default('b') }}{{ '' | default('c', true) }}{{ nothing | d('d') }}",
+    'acNone',
+  ],
+  [
+    'indentation',
+    "{{ 'a\n\nb' | indent }}|{{ 'a\nb' | indent(2, first=true) }}|{{ 'a\nb' | indent('> ') }}",
+    'a\n\n    b|  a\n  b|a\n> b',
+  ],
+  [
+    'the rest of the filters',
+    "{{ '<a>' | e }} {{ 'a b c d' | truncate(5, leeway=0) }} {{ 'a b' | wordcount }} {{ 'a b/é' | urlencode }} {{ 'ab' | reverse }} {{ [1, 2] | last }}",
+    '&lt;a&gt; a... 2 a%20b/%C3%A9 ba 2',
+  ],
+  [
+    'joiners and dicts made by hand',
+    "{% set comma = joiner('; ') %}{% for n in numbers %}{{ comma() }}{{ n }}{% endfor %} {{ dict(a=1) }} {{ range(5, 0, -2) | list }}",
+    "3; 1; 2 {'a': 1} [5, 3, 1]",
+  ],
+  ['the marks around what was generated', 'a{% generation %}b{% endgeneration %}c', 'abc'],
+  ['conditions without else', "{{ 'a' if false }}{{ 1 if true else 2 if true else 3 }}", '1'],
+  ['an unknown filter that is never reached', '{% if false %}{{ 1 | nope }}{% endif %}ok', 'ok'],
+  [
+    'attributes by number and path',
+    "{{ [[1, 2]].0.1 }} {{ users | map(attribute='tags.0', default='-') | list }}",
+    "2 ['x', '-', 'y']",
+  ],
+];
+
+/** What is refused, the template, and the words of it. */
+export const FAILURES: readonly (readonly [string, string, RegExp])[] = [
+  ['a text and a number to add', "{{ 'a' + 1 }}", /can only concatenate str \(not "int"\) to str/],
+  ['an attribute of nothing', '{{ unknown.a }}', /'unknown' is undefined/],
+  ['nothing to be added', '{{ unknown + 1 }}', /'unknown' is undefined/],
+  ['None to be looped over', '{% for x in nothing %}{% endfor %}', /'NoneType' object is not iterable/],
+  ['None to be searched', "{{ 'a' in nothing }}", /'NoneType' object is not iterable/],
+  ['a method that changes a list', '{{ numbers.append(1) }}', /has no attribute 'append'/],
+  ['a length of None', '{{ nothing | length }}', /object of type 'NoneType' has no len\(\)/],
+  ['an order of different types', "{{ 1 < 'a' }}", /'<' not supported between instances of 'int' and 'str'/],
+  ['JSON of nothing', '{{ unknown | tojson }}', /Undefined is not JSON serializable/],
+  [
+    'a field of what is no namespace',
+    '{% set schema.a = 1 %}',
+    /cannot assign attribute on non-namespace object/,
+  ],
+  ['a division by zero', '{{ 1 // 0 }}', /division by zero/],
+  ['too few values to unpack', '{% for a, b in [[1]] %}{% endfor %}', /not enough values to unpack/],
+];
