@@ -18,6 +18,7 @@ import {
   PayloadTooLargeError,
   UnknownPathError,
 } from '../errors.ts';
+import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
@@ -28,6 +29,8 @@ export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 /** A client that has not sent its whole request by then is stuck. */
 const REQUEST_TIMEOUT_MS = 300_000;
 const KEEP_ALIVE_TIMEOUT_MS = 72_000;
+/** Characters of a path that an error repeats. */
+const MAX_SHOWN_PATH = 200;
 /** What an X-Request-Id may be: it goes into ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -87,7 +90,7 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
     const encoding = request.headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity') {
       throw new MalformedRequestError(
-        `Content-Encoding ${encoding} is not supported: send the body as it is`,
+        `Content-Encoding ${shortened(encoding)} is not supported: send the body as it is`,
       );
     }
     if (!keepsBytes) request.body = parseJsonBody(request.body);
@@ -102,15 +105,16 @@ function answerUnknownPaths(app: FastifyInstance): void {
   });
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split('?')[0] ?? '';
+    const shown = shortened(path, MAX_SHOWN_PATH);
     const pattern = [...methods.keys()].find((route) => matches(route, path));
     if (pattern === undefined) {
       throw new UnknownPathError(
-        `There is nothing at ${path}; this server has ${[...methods.keys()].join(', ')}`,
+        `There is nothing at ${shown}; this server has ${[...methods.keys()].join(', ')}`,
       );
     }
     const allowed = methods.get(pattern) ?? [];
     reply.header('allow', allowed.join(', '));
-    throw new MethodNotAllowedError(`${path} takes ${allowed.join(' or ')}, not ${request.method}`);
+    throw new MethodNotAllowedError(`${shown} takes ${allowed.join(' or ')}, not ${request.method}`);
   });
 }
 

@@ -3,10 +3,13 @@
 
 import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
+import { shortened } from '../util/preview.ts';
 import { jsonErrorOffset } from './json-error-offset.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
 const MAX_DEPTH = 128;
+/** Characters of the place of a fault that an error shows. */
+const MAX_SHOWN_PATH = 200;
 const BYTE_ORDER_MARK = '\ufeff';
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -89,7 +92,7 @@ function checkText(value: unknown, path: string): void {
     if (offset < 0) return;
     const half = `\\u${value.charCodeAt(offset).toString(16)}`;
     throw new InvalidRequestError(
-      `${path || 'The body'} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
+      `${shortened(path, MAX_SHOWN_PATH) || 'The body'} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
         'send whole Unicode characters',
       { param: /^[^.[]+/.exec(path)?.[0] },
     );
@@ -97,6 +100,9 @@ function checkText(value: unknown, path: string): void {
   if (typeof value !== 'object' || value === null) return;
   for (const [key, element] of Object.entries(value)) {
     checkText(key, 'A field name');
-    checkText(element, Array.isArray(value) ? `${path}[${key}]` : path === '' ? key : `${path}.${key}`);
+    checkText(
+      element,
+      Array.isArray(value) ? `${path}[${key}]` : path === '' ? shortened(key) : `${path}.${shortened(key)}`,
+    );
   }
 }

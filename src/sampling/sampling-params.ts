@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { preview } from '../util/preview.ts';
 
 /** Largest number of samples of one prompt. */
 const MAX_N = 16384;
@@ -234,7 +235,7 @@ function firstIssue(error: z.ZodError, input: object): InvalidRequestError {
   const issue = error.issues[0];
   const param = String(issue?.path[0] ?? 'sampling_params');
   const value: unknown = Object.entries(input).find(([field]) => field === param)?.[1];
-  return new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${JSON.stringify(value)}`, {
+  return new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${preview(value)}`, {
     param,
   });
 }

@@ -3,6 +3,7 @@
 
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../../errors.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
+import { preview } from '../../util/preview.ts';
 import type { RequestMessage } from '../protocol/chat-completion.ts';
 
 /** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
@@ -58,7 +59,7 @@ function textOf({ content }: RequestMessage, path: string): string {
 function textOfPart(part: { readonly type: string; readonly text?: unknown }, path: string): string {
   if (part.type !== 'text') {
     throw new InvalidRequestError(
-      `${path} is of type "${part.type.slice(0, 40)}", and this model reads only text: send parts of type "text"`,
+      `${path} is of type ${preview(part.type)}, and this model reads only text: send parts of type "text"`,
       { param: 'messages' },
     );
   }
