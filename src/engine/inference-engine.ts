@@ -226,13 +226,13 @@ export class InferenceEngine {
       transfers: transfer?.sequences ?? [],
     });
     this.#nextId += requests.length;
-    for (const [index, engineRequest] of requests.entries()) {
+    this.#client.add(requests, (index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      this.#client.add(engineRequest, {
+      return {
         onToken: (output) => this.#process(processor, output, queue),
         onDeath: (error) => queue.fail(error),
-      });
-    }
+      };
+    });
     return requests.map(({ id }) => id);
   }
 

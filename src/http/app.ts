@@ -22,7 +22,7 @@ import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
-import { parseJsonBody } from './json-body.ts';
+import { JsonParser } from './json-parser.ts';
 
 /** 8 MB. */
 export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
@@ -81,6 +81,8 @@ function requestId(message: IncomingMessage): string {
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
 function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
+  const parser = new JsonParser();
+  app.addHook('onClose', () => parser.close());
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
@@ -93,7 +95,7 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
         `Content-Encoding ${shortened(encoding)} is not supported: send the body as it is`,
       );
     }
-    if (!keepsBytes) request.body = parseJsonBody(request.body);
+    if (!keepsBytes) request.body = await parser.parse(request.body);
   });
 }
 

@@ -1,11 +1,22 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { LongLoop } from '../util/long-loop.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
 import { describeToken } from './token-bytes.ts';
-import type { DecodeStream, DecodeStreamOptions, TokenDescription, Tokenizer } from './tokenizer.ts';
+import type {
+  DecodeStream,
+  DecodeStreamOptions,
+  EncodeOptions,
+  TokenDescription,
+  Tokenizer,
+} from './tokenizer.ts';
+
+/** Characters of a text that keeps a thread busy for more than a moment. */
+const LONG_TEXT = 65_536;
+const DECODED_AT_ONCE = 4096;
 
 export interface HfTokenizerParts {
   readonly native: NativeTokenizer;
@@ -29,6 +40,8 @@ export class HfTokenizer implements Tokenizer {
   readonly #table: TokenTable;
   readonly #descriptions = new Map<number, TokenDescription>();
   readonly #tokenReach: number | null;
+  /** Settled when no long text is being encoded. */
+  #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -48,15 +61,44 @@ export class HfTokenizer implements Tokenizer {
     return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
   }
 
-  async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {
-    const encoding = await this.#native.encode(text, null, { addSpecialTokens: options.addSpecialTokens });
+  encode(text: string, options: EncodeOptions): Promise<number[]> {
+    return text.length > LONG_TEXT
+      ? this.#inTurn(() => this.#encode(text, options))
+      : this.#encode(text, options);
+  }
+
+  async encodeAll(texts: readonly string[]): Promise<number[][]> {
+    if (texts.length === 0) return [];
+    const encodings = await this.#native.encodeBatch([...texts], { addSpecialTokens: false });
+    return encodings.map((encoding) => encoding.getIds());
+  }
+
+  async #encode(text: string, { addSpecialTokens, checkLength }: EncodeOptions): Promise<number[]> {
+    const encoding = await this.#native.encode(text, null, { addSpecialTokens });
+    checkLength?.(encoding.getLength());
     return encoding.getIds();
+  }
+
+  /** Long texts one after the other: they leave threads and memory to the others. */
+  #inTurn<T>(encode: () => Promise<T>): Promise<T> {
+    const turn = this.#lastTurn.then(encode);
+    this.#lastTurn = turn.then(
+      () => {},
+      () => {},
+    );
+    return turn;
   }
 
   /** By our own steps, not the library's: those end the process on a few token lists (a Strip of an empty token). */
   async decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string> {
     const stream = this.decodeStream({ ...options, promptTokenIds: [] });
-    return stream.push(ids) + stream.flush();
+    const loop = new LongLoop();
+    let text = '';
+    for (let at = 0; at < ids.length; at += DECODED_AT_ONCE) {
+      text += stream.push(ids.slice(at, at + DECODED_AT_ONCE));
+      await loop.pause();
+    }
+    return text + stream.flush();
   }
 
   describe(id: number): TokenDescription {

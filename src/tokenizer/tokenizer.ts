@@ -8,7 +8,9 @@ export interface Tokenizer {
   readonly eosTokenId: number | null;
   /** A number of tokens that `text` has at least, told at once; 0 where this tokenizer cannot say. */
   minTokens(text: string): number;
-  encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>;
+  encode(text: string, options: EncodeOptions): Promise<number[]>;
+  /** The same of many short texts, without special tokens. */
+  encodeAll(texts: readonly string[]): Promise<number[][]>;
   decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
   /**
    * A token by itself: its bytes, and the text that they are, U+FFFD where they are part of a character. A space that
@@ -17,6 +19,12 @@ export interface Tokenizer {
   describe(id: number): TokenDescription;
   /** A decoder that takes ids as they come and never gives half a character. */
   decodeStream(options: DecodeStreamOptions): DecodeStream;
+}
+
+export interface EncodeOptions {
+  readonly addSpecialTokens: boolean;
+  /** Is told the number of tokens, and may throw, before their ids are made: that takes long for very many. */
+  readonly checkLength?: ((numTokens: number) => void) | undefined;
 }
 
 export interface TokenDescription {

@@ -11,6 +11,7 @@ const codePoints: Tokenizer = {
   eosTokenId: null,
   minTokens: (text) => [...text].length,
   encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
+  encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
