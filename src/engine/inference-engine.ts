@@ -216,6 +216,7 @@ export class InferenceEngine {
   async close(): Promise<void> {
     await this.#transfers?.close();
     await this.#client.close();
+    await this.tokenizer?.close();
   }
 
   /** @returns the engine's id of each sample. */

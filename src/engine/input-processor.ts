@@ -6,7 +6,7 @@ import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest, StopRule } from '../scheduler/request.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 
 /** Long lists may come packed. */
 type TokenIds = readonly number[] | Float64Array;
@@ -241,10 +241,10 @@ async function tokenise(
   { maxModelLen }: ModelLimits,
 ): Promise<readonly number[]> {
   const kept = numKept(params, maxModelLen);
-  const check = (numTokens: number): void => checkLength(Math.min(numTokens, kept ?? numTokens), maxModelLen);
-  if ('text' in prompt) return lastOf(await tokeniseText(prompt, tokenizer, kept, maxModelLen, check), kept);
-  check(prompt.tokenIds.length);
-  return lastOf(prompt.tokenIds, kept);
+  const ids =
+    'tokenIds' in prompt ? prompt.tokenIds : await tokeniseText(prompt, tokenizer, kept, maxModelLen);
+  checkLength(Math.min(ids.length, kept ?? ids.length), maxModelLen);
+  return lastOf(ids, kept);
 }
 
 function lastOf(ids: TokenIds, kept: number | null): readonly number[] {
@@ -258,7 +258,6 @@ async function tokeniseText(
   tokenizer: Tokenizer | null,
   kept: number | null,
   maxModelLen: number,
-  checkLength: (numTokens: number) => void,
 ): Promise<number[]> {
   if (tokenizer === null) {
     throw new InvalidRequestError('the prompt must be token ids: the model is served without a tokenizer', {
@@ -275,7 +274,12 @@ async function tokeniseText(
       { param: 'prompt' },
     );
   }
-  return tokenizer.encode(text, { addSpecialTokens, checkLength });
+  const maxTokens = kept === null ? maxModelLen - 1 : undefined;
+  try {
+    return await tokenizer.encode(text, { addSpecialTokens, maxTokens });
+  } catch (error) {
+    throw error instanceof TooManyTokensError ? tooLong(error.numTokens, maxModelLen) : error;
+  }
 }
 
 function checkAllowed(ids: readonly number[], vocabSize: number): void {

@@ -1,10 +1,10 @@
 // Entry of the thread that makes JSON of large bodies.
 
 import type { Transferable } from 'node:worker_threads';
-import { ownMemory, serveBodies } from './body-thread.ts';
+import { ownMemory, serveCalls } from '../util/call-thread.ts';
 import { parseJsonBody } from './json-body.ts';
 
-serveBodies((bytes) => {
+serveCalls((bytes: Uint8Array) => {
   const value = parseJsonBody(bytes);
   return { value, transferList: packedLists(value) };
 });

@@ -1,24 +1,31 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
+import { CallThread } from '../util/call-thread.ts';
 import { LongLoop } from '../util/long-loop.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
+import type { EncodedText, LongText } from './encode-thread.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
 import { describeToken } from './token-bytes.ts';
-import type {
-  DecodeStream,
-  DecodeStreamOptions,
-  EncodeOptions,
-  TokenDescription,
-  Tokenizer,
+import {
+  type DecodeStream,
+  type DecodeStreamOptions,
+  type EncodeOptions,
+  type TokenDescription,
+  type Tokenizer,
+  TooManyTokensError,
 } from './tokenizer.ts';
 
-/** Characters of a text that keeps a thread busy for more than a moment. */
-const LONG_TEXT = 65_536;
+/** Characters of a text whose tokens the main thread can take and free between two events. */
+const LONG_TEXT = 32_768;
+/** Megabytes take seconds; this is for several of them on a machine that is busy. */
+const LONG_TEXT_DEADLINE_MS = 120_000;
 const DECODED_AT_ONCE = 4096;
 
 export interface HfTokenizerParts {
+  /** Path of tokenizer.json: a second thread reads it too. */
+  readonly file: string;
   readonly native: NativeTokenizer;
   /** The steps of tokenizer.json's decoder; null when it has none. */
   readonly decoder: readonly SimpleDecoderSpec[] | null;
@@ -40,8 +47,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #table: TokenTable;
   readonly #descriptions = new Map<number, TokenDescription>();
   readonly #tokenReach: number | null;
-  /** Settled when no long text is being encoded. */
-  #lastTurn: Promise<void> = Promise.resolve();
+  readonly #longTexts: CallThread<LongText, EncodedText>;
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -53,6 +59,11 @@ export class HfTokenizer implements Tokenizer {
     buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts);
     this.#tokenReach = parts.tokenReach;
+    this.#longTexts = new CallThread(new URL('./encode-thread', import.meta.url), {
+      name: 'svc-encode',
+      data: { file: parts.file },
+      deadlineMs: LONG_TEXT_DEADLINE_MS,
+    });
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
   }
@@ -61,10 +72,14 @@ export class HfTokenizer implements Tokenizer {
     return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
   }
 
-  encode(text: string, options: EncodeOptions): Promise<number[]> {
-    return text.length > LONG_TEXT
-      ? this.#inTurn(() => this.#encode(text, options))
-      : this.#encode(text, options);
+  async encode(text: string, options: EncodeOptions): Promise<number[]> {
+    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY } = options;
+    const { numTokens, isWhole, ids } =
+      text.length > LONG_TEXT
+        ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens })
+        : await this.#encode(text, addSpecialTokens);
+    if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
+    return Array.from(ids);
   }
 
   async encodeAll(texts: readonly string[]): Promise<number[][]> {
@@ -73,20 +88,13 @@ export class HfTokenizer implements Tokenizer {
     return encodings.map((encoding) => encoding.getIds());
   }
 
-  async #encode(text: string, { addSpecialTokens, checkLength }: EncodeOptions): Promise<number[]> {
-    const encoding = await this.#native.encode(text, null, { addSpecialTokens });
-    checkLength?.(encoding.getLength());
-    return encoding.getIds();
+  close(): Promise<void> {
+    return this.#longTexts.close();
   }
 
-  /** Long texts one after the other: they leave threads and memory to the others. */
-  #inTurn<T>(encode: () => Promise<T>): Promise<T> {
-    const turn = this.#lastTurn.then(encode);
-    this.#lastTurn = turn.then(
-      () => {},
-      () => {},
-    );
-    return turn;
+  async #encode(text: string, addSpecialTokens: boolean) {
+    const encoding = await this.#native.encode(text, null, { addSpecialTokens });
+    return { numTokens: encoding.getLength(), isWhole: true, ids: encoding.getIds() };
   }
 
   /** By our own steps, not the library's: those end the process on a few token lists (a Strip of an empty token). */

@@ -82,6 +82,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       1,
     );
     return new HfTokenizer({
+      file: path,
       native,
       tokenReach: tokenReach(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,

@@ -8,6 +8,7 @@ export interface Tokenizer {
   readonly eosTokenId: number | null;
   /** A number of tokens that `text` has at least, told at once; 0 where this tokenizer cannot say. */
   minTokens(text: string): number;
+  /** @throws TooManyTokensError for more than `maxTokens`. */
   encode(text: string, options: EncodeOptions): Promise<number[]>;
   /** The same of many short texts, without special tokens. */
   encodeAll(texts: readonly string[]): Promise<number[][]>;
@@ -19,12 +20,25 @@ export interface Tokenizer {
   describe(id: number): TokenDescription;
   /** A decoder that takes ids as they come and never gives half a character. */
   decodeStream(options: DecodeStreamOptions): DecodeStream;
+  /** Ends its threads. */
+  close(): Promise<void>;
 }
 
 export interface EncodeOptions {
   readonly addSpecialTokens: boolean;
-  /** Is told the number of tokens, and may throw, before their ids are made: that takes long for very many. */
-  readonly checkLength?: ((numTokens: number) => void) | undefined;
+  /** A text of more tokens is refused; every text will do where it is left out. */
+  readonly maxTokens?: number | undefined;
+}
+
+/** A text has more tokens than `encode` was to give. */
+export class TooManyTokensError extends Error {
+  /** `600`, or `at least 600` where only a beginning of the text was looked at. */
+  readonly numTokens: string;
+
+  constructor(numTokens: number, isWhole: boolean) {
+    super(`the text has too many tokens, ${numTokens} or more`);
+    this.numTokens = isWhole ? String(numTokens) : `at least ${numTokens}`;
+  }
 }
 
 export interface TokenDescription {

@@ -3,7 +3,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
-import { readJob } from '../job.ts';
 import type { JobPath } from '../prompt.ts';
 import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
 
@@ -20,7 +19,9 @@ async function answer(
   reply: FastifyReply,
 ): Promise<void> {
   context.calls.checkRoom();
-  const job = readJob(path, request.body);
+  const job = await context.jobs.read(path, request.body);
+  // Others may have come while it was read.
+  context.calls.checkRoom();
   const hasOwnId = request.headers['x-request-id'] === request.id;
   const client = new ClientReply(reply, request.id, hasOwnId, context.deadlines.slowClient);
   const call = new Call(job, client, {

@@ -14,6 +14,7 @@ const codePoints: Tokenizer = {
   encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
+  close: async () => {},
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };
 
@@ -57,6 +58,7 @@ describe('OutputProcessor', () => {
   it('stops at the first of several stop strings that one token brings, whatever their order', () => {
     const wholeText: Tokenizer = {
       ...codePoints,
+      close: async () => {},
       decodeStream: () => ({ push: () => 'one two three', flush: () => '' }),
     };
     const processor = new OutputProcessor(0, requestOf({ stop: ['three', 'two'] }), wholeText);

@@ -1,0 +1,48 @@
+// Entry of the thread that tokenises long texts with a tokenizer of its own: what the library makes of a text is freed on
+// the thread that asked for it, and a million tokens take a while to free.
+
+import { workerData } from 'node:worker_threads';
+import { Tokenizer } from 'tokenizers';
+import { ownMemory, type Result, serveCalls } from '../util/call-thread.ts';
+
+export interface LongText {
+  readonly text: string;
+  readonly addSpecialTokens: boolean;
+  readonly maxTokens: number;
+}
+
+export interface EncodedText {
+  readonly numTokens: number;
+  /** False: only a beginning of the text was looked at. */
+  readonly isWhole: boolean;
+  /** Null where there are more than `maxTokens`. */
+  readonly ids: Int32Array | null;
+}
+
+/** Characters a token: in so many for each token that is wanted, real text has several times as many tokens. */
+const PROBED_A_TOKEN = 16;
+/** A beginning with so many times the tokens that are wanted cannot become few enough by what follows. */
+const TOO_MANY = 2;
+
+const { file }: { readonly file: string } = workerData.data;
+const native = Tokenizer.fromFile(file);
+native.disablePadding();
+native.disableTruncation();
+
+serveCalls(async (order: LongText): Promise<Result<EncodedText>> => {
+  const { text, addSpecialTokens, maxTokens } = order;
+  const probe = text.slice(0, PROBED_A_TOKEN * maxTokens);
+  if (TOO_MANY * probe.length < text.length) {
+    const numTokens = (await native.encode(probe, null, { addSpecialTokens })).getLength();
+    if (numTokens > TOO_MANY * maxTokens) return refusal(numTokens, false);
+  }
+  const encoding = await native.encode(text, null, { addSpecialTokens });
+  const numTokens = encoding.getLength();
+  if (numTokens > maxTokens) return refusal(numTokens, true);
+  const ids = Int32Array.from(encoding.getIds());
+  return { value: { numTokens, isWhole: true, ids }, transferList: ownMemory(ids) };
+});
+
+function refusal(numTokens: number, isWhole: boolean): Result<EncodedText> {
+  return { value: { numTokens, isWhole, ids: null }, transferList: [] };
+}

@@ -1,0 +1,93 @@
+import { Agent, request } from 'node:http';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+
+/** A little below what is accepted. */
+const MOST_BYTES = 8 * 1024 * 1024 - 1000;
+/**
+ * Whoever reads such a body on the main thread holds it for several times as long. A busy machine may hold it too, but
+ * not every time.
+ */
+const MAX_SILENCE_MS = 100;
+const MAX_TRIES = 6;
+
+const temporaryFolder = temporaryFolders();
+/** One connection, so that nothing but the server is waited for. */
+const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+let svc: SvcProcess;
+beforeAll(async () => {
+  const folder = temporaryFolder();
+  writeTinyModel(folder, { seed: 5 });
+  svc = await startServeProcess([folder, '--served-model-name', 'tiny', '--kv-cache-memory-bytes', '16M']);
+});
+afterAll(async () => {
+  agent.destroy();
+  await svc.stop();
+});
+
+function asksHealth(): Promise<void> {
+  return new Promise((resolve, reject) => {
+    request(`${svc.url}/health`, { agent }, (response) => response.resume().on('end', resolve))
+      .on('error', reject)
+      .end();
+  });
+}
+
+/** The longest time that /health took while `path` was being answered. */
+async function longestSilence(path: string, body: Buffer): Promise<{ status: number; silence: number }> {
+  let isAnswered = false;
+  const headers = { 'content-type': 'application/json' };
+  const answered = fetch(`${svc.url}${path}`, { method: 'POST', headers, body }).then(async (response) => {
+    await response.arrayBuffer();
+    isAnswered = true;
+    return response.status;
+  });
+  let silence = 0;
+  while (!isAnswered) {
+    const asked = performance.now();
+    await asksHealth();
+    silence = Math.max(silence, performance.now() - asked);
+  }
+  return { status: await answered, silence };
+}
+
+const COMPLETIONS = '/v1/completions';
+const CHAT = '/v1/chat/completions';
+/** As many `element`s as a body holds. */
+const list = (element: string): string =>
+  `[${`${element},`.repeat(Math.floor(MOST_BYTES / (element.length + 1)) - 50)}${element}]`;
+const fields = (count: number): string =>
+  Array.from({ length: count }, (_, index) => `"name${index}":"value"`).join();
+const words = JSON.stringify(Array.from({ length: 400_000 }, (_, index) => `w${index}`));
+const messages = list('{"role":"user","content":"a"}');
+const parts = `[{"role":"user","content":${list('{"type":"text","text":"a"}')}}]`;
+const longText = `"${'word '.repeat(MOST_BYTES / 5 - 50)}"`;
+
+it.each<[string, number, string, string]>([
+  ['token ids', 400, COMPLETIONS, `{"prompt":${list('1')}}`],
+  ['token ids that are none', 400, COMPLETIONS, `{"prompt":${list('-1')}}`],
+  ['bad words', 400, COMPLETIONS, `{"prompt":"a","bad_words":${words}}`],
+  ['one bad word', 400, COMPLETIONS, `{"prompt":"a","bad_words":["${'a'.repeat(MOST_BYTES - 100)}"]}`],
+  ['stop texts', 400, COMPLETIONS, `{"prompt":"a","stop":${words}}`],
+  ['stop texts that are none', 400, COMPLETIONS, `{"prompt":"a","stop":${list('5')}}`],
+  ['allowed token ids', 400, COMPLETIONS, `{"prompt":"a","allowed_token_ids":${list('5')}}`],
+  ['biases', 400, COMPLETIONS, `{"prompt":"a","logit_bias":{${fields(300_000)}}}`],
+  ['unknown fields', 400, COMPLETIONS, `{"prompt":"a",${fields(300_000)}}`],
+  ['empty objects', 400, COMPLETIONS, `{"prompt":"a","note":${list('{}')}}`],
+  ['brackets', 400, COMPLETIONS, '['.repeat(MOST_BYTES)],
+  ['text that never ends', 400, COMPLETIONS, `{"prompt":${longText}`],
+  ['messages', 400, CHAT, `{"messages":${messages}}`],
+  ['content parts', 400, CHAT, `{"messages":${parts}}`],
+  ['text in a message', 400, CHAT, `{"messages":[{"role":"user","content":${longText}}]}`],
+])('8 MB of %s leave /health its turn', async (_, expected, path, body) => {
+  const bytes = Buffer.from(body);
+  const silences: number[] = [];
+  do {
+    const { status, silence } = await longestSilence(path, bytes);
+    expect(status).toBe(expected);
+    silences.push(silence);
+  } while (Math.min(...silences) > MAX_SILENCE_MS && silences.length < MAX_TRIES);
+  expect(Math.min(...silences), `of ${silences}`).toBeLessThan(MAX_SILENCE_MS);
+});
