@@ -9,7 +9,7 @@ import type { NewRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 
 /** Long lists may come packed. */
-type TokenIds = readonly number[] | Float64Array;
+type TokenIds = readonly number[] | Int32Array;
 
 export type Prompt =
   | { readonly text: string; readonly addSpecialTokens: boolean }

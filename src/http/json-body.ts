@@ -10,12 +10,14 @@ import { jsonErrorOffset } from './json-error-offset.ts';
 const MAX_DEPTH = 128;
 /** Texts, lists, objects and names of fields together: handing more over to the main thread would hold it up. */
 const MAX_PARTS = 40_000;
-/** Numbers, true, false and null, those of long lists in `prompt` left out. */
+/** Numbers, true, false and null, token ids in `prompt` left out. */
 const MAX_SCALARS = 300_000;
-/** The field whose lists of numbers may have millions: token ids. */
+/** The field whose lists may have millions of token ids. */
 const TOKEN_IDS = 'prompt';
 /** Characters of the place of a fault that an error shows. */
 const MAX_SHOWN_PATH = 200;
+/** Ids are below. */
+const MAX_ID = 2 ** 31;
 const BYTE_ORDER_MARK = '\ufeff';
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -28,7 +30,7 @@ const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
- * What JSON.parse gives, but that lists of numbers in `prompt` are Float64Arrays: they pass between threads at no cost.
+ * What JSON.parse gives, but that lists of token ids in `prompt` are Int32Arrays: they pass between threads at no cost.
  * @throws MalformedRequestError where the bytes are no JSON, with the line and column.
  * @throws InvalidRequestError where there are too many values, or a text holds half a surrogate pair, with its path.
  */
@@ -119,7 +121,11 @@ function packTokenIds(body: unknown): unknown {
 /** An empty list stays a list: nobody knows of what. */
 function packed(list: unknown): unknown {
   if (!Array.isArray(list) || list.length === 0) return list;
-  return list.every((value) => typeof value === 'number') ? Float64Array.from(list) : list;
+  return list.every(isTokenId) ? Int32Array.from(list) : list;
+}
+
+function isTokenId(value: unknown): boolean {
+  return Number.isInteger(value) && Number(value) >= 0 && Number(value) < MAX_ID;
 }
 
 /** Stops soon after `limit`. */

@@ -6,13 +6,15 @@ import { parseJsonBody } from './json-body.ts';
 
 /** Bytes that are parsed in about a millisecond. */
 const MAX_AT_ONCE = 64 * 1024;
-/** A body is parsed in a fraction of a second; this is for many of them on a machine that is busy. */
+/** For what takes a fraction of a second on a machine that is not busy. */
 const DEADLINE_MS = 30_000;
+const MAX_WAITING = 64;
 
 export class JsonParser {
   readonly #thread = new CallThread<Uint8Array, unknown>(new URL('./json-thread', import.meta.url), {
     name: 'svc-json',
     deadlineMs: DEADLINE_MS,
+    maxWaiting: MAX_WAITING,
   });
 
   /** As `parseJsonBody`. Large `bytes` are gone afterwards. */

@@ -13,6 +13,6 @@ serveCalls((bytes: Uint8Array) => {
 function packedLists(body: unknown): Transferable[] {
   const fields: unknown[] = typeof body === 'object' && body !== null ? Object.values(body) : [];
   return fields.flatMap((field) =>
-    [field].flat().flatMap((list) => (list instanceof Float64Array ? ownMemory(list) : [])),
+    [field].flat().flatMap((list) => (list instanceof Int32Array ? ownMemory(list) : [])),
   );
 }

@@ -8,13 +8,15 @@ import type { JobPath } from './prompt.ts';
 
 /** Bytes that are read in about a millisecond. */
 const MAX_AT_ONCE = 64 * 1024;
-/** A request is read in a fraction of a second; this is for many of them on a machine that is busy. */
+/** For what takes a fraction of a second on a machine that is not busy. */
 const DEADLINE_MS = 30_000;
+const MAX_WAITING = 64;
 
 export class JobReader {
   readonly #thread = new CallThread<LargeRequest, ReadRequest>(new URL('./job-thread', import.meta.url), {
     name: 'svc-job',
     deadlineMs: DEADLINE_MS,
+    maxWaiting: MAX_WAITING,
   });
 
   /**

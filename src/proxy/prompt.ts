@@ -61,7 +61,7 @@ function promptsOf(prompt: unknown): readonly unknown[] {
 }
 
 function lengthOf(prompt: unknown): number {
-  if (prompt instanceof Float64Array) return prompt.length;
+  if (prompt instanceof Int32Array) return prompt.length;
   return typeof prompt === 'string' ? Math.ceil(Buffer.byteLength(prompt) / BYTES_A_TOKEN) : 0;
 }
 
@@ -76,13 +76,13 @@ function textLength(value: unknown): number {
 
 function piecesOf(prompt: unknown): readonly string[] {
   const isText = typeof prompt === 'string';
-  if (!isText && !(prompt instanceof Float64Array)) return [];
+  if (!isText && !(prompt instanceof Int32Array)) return [];
   const size = isText ? PIECE_TOKENS * BYTES_A_TOKEN : PIECE_TOKENS;
   const count = Math.min(MAX_PIECES, Math.floor(prompt.length / size));
   return Array.from({ length: count }, (_, index) => digest(prompt.slice(index * size, (index + 1) * size)));
 }
 
 /** Short whatever the piece is; a piece of a text would keep the whole text in memory. */
-function digest(piece: string | Float64Array): string {
+function digest(piece: string | Int32Array): string {
   return createHash('sha1').update(piece).digest('base64');
 }

@@ -19,8 +19,9 @@ export interface EncodedText {
   readonly ids: Int32Array | null;
 }
 
-/** Characters a token: in so many for each token that is wanted, real text has several times as many tokens. */
-const PROBED_A_TOKEN = 16;
+/** Beginnings that are looked at: characters for each token that is wanted, and by how much the next one is longer. */
+const PROBED_A_TOKEN = 4;
+const GROWTH = 4;
 /** A beginning with so many times the tokens that are wanted cannot become few enough by what follows. */
 const TOO_MANY = 2;
 
@@ -31,8 +32,8 @@ native.disableTruncation();
 
 serveCalls(async (order: LongText): Promise<Result<EncodedText>> => {
   const { text, addSpecialTokens, maxTokens } = order;
-  const probe = text.slice(0, PROBED_A_TOKEN * maxTokens);
-  if (TOO_MANY * probe.length < text.length) {
+  for (let length = PROBED_A_TOKEN * Math.max(1, maxTokens); 2 * length < text.length; length *= GROWTH) {
+    const probe = text.slice(0, length);
     const numTokens = (await native.encode(probe, null, { addSpecialTokens })).getLength();
     if (numTokens > TOO_MANY * maxTokens) return refusal(numTokens, false);
   }

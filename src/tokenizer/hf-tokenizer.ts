@@ -19,7 +19,7 @@ import {
 
 /** Characters of a text whose tokens the main thread can take and free between two events. */
 const LONG_TEXT = 32_768;
-/** Megabytes take seconds; this is for several of them on a machine that is busy. */
+/** Megabytes take seconds, on a machine that is busy many. */
 const LONG_TEXT_DEADLINE_MS = 120_000;
 const DECODED_AT_ONCE = 4096;
 

@@ -5,26 +5,19 @@ import { parentPort, type Transferable, type Worker } from 'node:worker_threads'
 import { InvalidRequestError, MalformedRequestError, OverloadedError, SvcError } from '../errors.ts';
 import { startThread } from './start-thread.ts';
 
-/** Calls that wait, the one that is being answered included. */
-const MAX_WAITING = 64;
 const RETRY_AFTER_SECONDS = 1;
 
 export interface CallThreadOptions {
   readonly name: string;
   /** What the module finds in `workerData.data`. */
   readonly data?: unknown;
-  /** A call that has not been answered by then is given up, and the thread with it. */
+  /** A call that takes longer is given up, and the thread with it; the time in which it waits for others does not count. */
   readonly deadlineMs: number;
+  /** Calls that may wait; left out where callers are not many by themselves. */
+  readonly maxWaiting?: number;
 }
 
-interface Call<Order> {
-  readonly id: number;
-  readonly order: Order;
-}
-
-type Answer<Value> =
-  | { readonly id: number; readonly value: Value }
-  | { readonly id: number; readonly fault: Fault };
+type Answer<Value> = { readonly value: Value } | { readonly fault: Fault };
 
 /** An error as plain data: a structured clone would lose its class. */
 interface Fault {
@@ -36,18 +29,20 @@ interface Fault {
 /** What may be wrong with an order; all else is a defect of ours. */
 const FAULTS = { MalformedRequestError, InvalidRequestError } as const;
 
-interface Waiting<Value> {
+interface Call<Order, Value> {
+  readonly order: Order;
+  readonly transferList: readonly Transferable[];
   resolve(value: Value): void;
   reject(error: Error): void;
-  readonly deadline: NodeJS.Timeout;
 }
 
 export class CallThread<Order, Value> {
   readonly #module: URL;
   readonly #options: CallThreadOptions;
-  readonly #waiting = new Map<number, Waiting<Value>>();
+  readonly #waiting: Call<Order, Value>[] = [];
+  #current: Call<Order, Value> | null = null;
+  #deadline: NodeJS.Timeout | undefined;
   #worker: Worker | null = null;
-  #nextId = 0;
 
   /** @param module URL without its ending; it calls `serveCalls` with the same types. */
   constructor(module: URL, options: CallThreadOptions) {
@@ -57,56 +52,67 @@ export class CallThread<Order, Value> {
 
   /**
    * What the module makes of `order`; memory in `transferList` is the thread's from now on.
-   * @throws OverloadedError where too many calls wait already, or the thread does not get to this one in time.
+   * @throws OverloadedError where too many calls wait already, or this one takes too long.
    */
   call(order: Order, transferList: readonly Transferable[] = []): Promise<Value> {
-    if (this.#waiting.size >= MAX_WAITING) return Promise.reject(overloaded());
-    this.#worker ??= this.#start();
-    const call: Call<Order> = { id: this.#nextId++, order };
+    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#options;
+    if (this.#waiting.length >= maxWaiting) return Promise.reject(overloaded());
     return new Promise((resolve, reject) => {
-      const deadline = setTimeout(() => this.#fail(overloaded()), this.#options.deadlineMs).unref();
-      this.#waiting.set(call.id, { resolve, reject, deadline });
-      this.#worker?.ref();
-      this.#worker?.postMessage(call, transferList);
+      this.#waiting.push({ order, transferList, resolve, reject });
+      if (this.#current === null) this.#next();
     });
   }
 
+  /** Those that wait get an error. */
   async close(): Promise<void> {
+    const closed = new SvcError(`the thread ${this.#options.name} has been closed`);
+    for (const { reject } of this.#waiting.splice(0)) reject(closed);
     const worker = this.#worker;
-    this.#fail(new SvcError(`the thread ${this.#options.name} has been closed`));
+    this.#fail(closed);
     await worker?.terminate();
+  }
+
+  #next(): void {
+    this.#current = this.#waiting.shift() ?? null;
+    // Only what somebody waits for holds the process.
+    if (this.#current === null) {
+      this.#worker?.unref();
+      return;
+    }
+    this.#worker ??= this.#start();
+    this.#worker.ref();
+    this.#deadline = setTimeout(() => this.#fail(overloaded()), this.#options.deadlineMs);
+    this.#worker.postMessage(this.#current.order, this.#current.transferList);
   }
 
   #start(): Worker {
     const { name, data } = this.#options;
     const worker = startThread(this.#module, { name, data });
-    worker.on('message', (answer: Answer<Value>) => this.#settle(answer));
-    worker.on('error', (cause) => {
-      if (worker === this.#worker) this.#fail(new SvcError(`the thread ${name} has died`, { cause }));
+    worker.on('message', (answer: Answer<Value>) => {
+      if (worker === this.#worker) this.#settle(answer);
     });
+    const die = (cause?: unknown): void => {
+      if (worker === this.#worker) this.#fail(new SvcError(`the thread ${name} has died`, { cause }));
+    };
+    worker.on('error', die).on('exit', () => die());
     return worker;
   }
 
   #settle(answer: Answer<Value>): void {
-    const waiting = this.#waiting.get(answer.id);
-    if (waiting === undefined) return;
-    clearTimeout(waiting.deadline);
-    this.#waiting.delete(answer.id);
-    // Only what somebody waits for holds the process.
-    if (this.#waiting.size === 0) this.#worker?.unref();
-    if ('fault' in answer) waiting.reject(toError(answer.fault));
-    else waiting.resolve(answer.value);
+    clearTimeout(this.#deadline);
+    const call = this.#current;
+    this.#next();
+    if ('fault' in answer) call?.reject(toError(answer.fault));
+    else call?.resolve(answer.value);
   }
 
-  /** Gives the thread up, and with it all that wait for it. */
+  /** Gives the thread up, and with it the call that it was at; the next one gets a new thread. */
   #fail(error: Error): void {
+    clearTimeout(this.#deadline);
     void this.#worker?.terminate();
     this.#worker = null;
-    for (const { reject, deadline } of this.#waiting.values()) {
-      clearTimeout(deadline);
-      reject(error);
-    }
-    this.#waiting.clear();
+    this.#current?.reject(error);
+    this.#next();
   }
 }
 
@@ -116,21 +122,17 @@ export interface Result<Value> {
   readonly transferList: readonly Transferable[];
 }
 
-/** The thread's end: answers one order after the other. */
+/** The thread's end; the next order comes when this one is answered. */
 export function serveCalls<Order, Value>(
   answer: (order: Order) => Result<Value> | Promise<Result<Value>>,
 ): void {
-  let lastTurn: Promise<void> = Promise.resolve();
-  const serve = async ({ id, order }: Call<Order>): Promise<void> => {
+  parentPort?.on('message', async (order: Order) => {
     try {
       const { value, transferList } = await answer(order);
-      parentPort?.postMessage({ id, value } satisfies Answer<Value>, transferList);
+      parentPort?.postMessage({ value } satisfies Answer<Value>, transferList);
     } catch (error) {
-      parentPort?.postMessage({ id, fault: toFault(error) } satisfies Answer<Value>);
+      parentPort?.postMessage({ fault: toFault(error) } satisfies Answer<Value>);
     }
-  };
-  parentPort?.on('message', (call: Call<Order>) => {
-    lastTurn = lastTurn.then(() => serve(call));
   });
 }
 

@@ -7,7 +7,7 @@ import { z } from 'zod';
 const MAX_PROMPTS = 1024;
 
 /** Long lists come packed, see `parseJsonBody`. */
-export type TokenIds = readonly number[] | Float64Array;
+export type TokenIds = readonly number[] | Int32Array;
 
 /** One prompt of a request. */
 export type PromptInput = { readonly text: string } | { readonly tokenIds: TokenIds };
@@ -48,7 +48,7 @@ function faultOf(value: unknown): Fault | null {
   return typeof first === 'string' ? textsFault(value) : idListsFault(value);
 }
 
-function textsFault(texts: readonly unknown[] | Float64Array): Fault | null {
+function textsFault(texts: readonly unknown[] | Int32Array): Fault | null {
   for (const [at, text] of texts.entries()) {
     if (typeof text !== 'string')
       return { path: [at], rule: 'must be a text like the first', isOfType: true };
@@ -57,7 +57,7 @@ function textsFault(texts: readonly unknown[] | Float64Array): Fault | null {
   return null;
 }
 
-function idListsFault(lists: readonly unknown[] | Float64Array): Fault | null {
+function idListsFault(lists: readonly unknown[] | Int32Array): Fault | null {
   for (const [at, list] of lists.entries()) {
     if (!isList(list))
       return { path: [at], rule: 'must be an array of token ids like the first', isOfType: true };
@@ -68,8 +68,9 @@ function idListsFault(lists: readonly unknown[] | Float64Array): Fault | null {
   return null;
 }
 
-/** A plain loop: the list may be as long as a body. */
-function idFault(ids: readonly unknown[] | Float64Array, path: readonly number[]): Fault | null {
+function idFault(ids: readonly unknown[] | Int32Array, path: readonly number[]): Fault | null {
+  // What is packed has been found to be right.
+  if (ids instanceof Int32Array) return null;
   for (let at = 0; at < ids.length; at++) {
     const id = ids[at];
     if (Number.isSafeInteger(id) && Number(id) >= 0) continue;
@@ -82,20 +83,20 @@ function wrong(path: readonly number[], rule: string): Fault {
   return { path, rule, isOfType: false };
 }
 
-function isList(value: unknown): value is readonly unknown[] | Float64Array {
-  return Array.isArray(value) || value instanceof Float64Array;
+function isList(value: unknown): value is readonly unknown[] | Int32Array {
+  return Array.isArray(value) || value instanceof Int32Array;
 }
 
 /** `value` has no fault. */
 function toPrompts(value: unknown): PromptInput[] {
   if (typeof value === 'string') return [{ text: value }];
-  const list: readonly unknown[] | Float64Array = isList(value) ? value : [];
+  const list: readonly unknown[] | Int32Array = isList(value) ? value : [];
   if (typeof list[0] === 'number') return [{ tokenIds: toIds(list) }];
   return Array.from(list, (prompt) =>
     typeof prompt === 'string' ? { text: prompt } : { tokenIds: toIds(isList(prompt) ? prompt : []) },
   );
 }
 
-function toIds(list: readonly unknown[] | Float64Array): TokenIds {
-  return list instanceof Float64Array ? list : list.map(Number);
+function toIds(list: readonly unknown[] | Int32Array): TokenIds {
+  return list instanceof Int32Array ? list : list.map(Number);
 }

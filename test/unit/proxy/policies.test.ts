@@ -16,7 +16,7 @@ function places(count: number): Place[] {
 
 /** Token ids from `from` on, so many whole pieces. */
 function promptOf(from: number, pieces: number): Prompt {
-  const ids = Float64Array.from({ length: pieces * PIECE_TOKENS }, (_, index) => from + index);
+  const ids = Int32Array.from({ length: pieces * PIECE_TOKENS }, (_, index) => from + index);
   return new Prompt('/v1/completions', { prompt: ids });
 }
 
@@ -148,8 +148,8 @@ describe('the prompt of a request', () => {
   it.each([
     ['Hello', 2, 1],
     [['Hello', 'x'.repeat(100)], 25, 2],
-    [Float64Array.of(1, 2, 3), 3, 1],
-    [[Float64Array.of(1, 2, 3), Float64Array.of(4)], 3, 2],
+    [Int32Array.of(1, 2, 3), 3, 1],
+    [[Int32Array.of(1, 2, 3), Int32Array.of(4)], 3, 2],
     ['', 0, 1],
     [undefined, 0, 1],
     [7, 0, 1],
@@ -174,7 +174,7 @@ describe('the prompt of a request', () => {
   });
 
   it('is remembered by short digests, whatever is in it', () => {
-    const prompts = ['x'.repeat(100_000), Float64Array.from({ length: 1000 }, () => 1e300)];
+    const prompts = ['x'.repeat(100_000), Int32Array.from({ length: 1100 }, () => 2 ** 31 - 1)];
     for (const prompt of prompts) {
       const { pieces } = new Prompt('/v1/completions', { prompt });
       expect(pieces.length).toBeGreaterThan(30);

@@ -32,7 +32,7 @@ describe('preview', () => {
     ['x'.repeat(100), `"${'x'.repeat(60)}…"`],
     [[], 'an empty array'],
     [[1, 2], 'an array of 2'],
-    [new Float64Array(3), 'an array of 3'],
+    [new Int32Array(3), 'an array of 3'],
     [{ a: 1 }, 'an object'],
     [null, 'null'],
     [1.5, '1.5'],
