@@ -9,7 +9,7 @@ import { jsonErrorOffset } from './json-error-offset.ts';
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
 const MAX_DEPTH = 128;
 /** Texts, lists, objects and names of fields together: handing more over to the main thread would hold it up. */
-const MAX_PARTS = 40_000;
+const MAX_PARTS = 45_000;
 /** Numbers, true, false and null, token ids in `prompt` left out. */
 const MAX_SCALARS = 300_000;
 /** The field whose lists may have millions of token ids. */

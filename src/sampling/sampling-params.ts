@@ -2,33 +2,29 @@
 
 import { z } from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
-import { listOf, tokenIdsOf } from '../util/bounded-list.ts';
+import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
 import { preview } from '../util/preview.ts';
 
 /** Largest number of samples of one prompt. */
 const MAX_N = 16384;
 
 /** What every token of an answer is compared with or changed by, while others wait for theirs. */
-export const MAX_STOP_TEXTS = 64;
-export const MAX_STOP_LENGTH = 1024;
-export const MAX_STOP_TOKENS = 1024;
-export const MAX_BIASES = 1024;
-export const MAX_BAD_WORDS = 1024;
+const MAX_STOP_TEXTS = 64;
+const MAX_STOP_LENGTH = 1024;
+const MAX_STOP_TOKENS = 1024;
+const MAX_BIASES = 1024;
+const MAX_BAD_WORDS = 1024;
 /** Characters of all bad words together: each is tokenised twice. */
-export const MAX_BAD_TEXT = 32_768;
+const MAX_BAD_TEXT = 32_768;
 /** No vocabulary has more. */
 const MAX_ALLOWED_TOKENS = 300_000;
 
 const nonEmptyText = z.string().min(1, 'must not contain empty strings');
 const stopText = nonEmptyText.max(MAX_STOP_LENGTH);
 const penalty = z.number().min(-2).max(2);
-const biases = z
-  .custom<Record<string, number>>()
-  .refine((map) => countFields(map) <= MAX_BIASES, {
-    error: `must have at most ${MAX_BIASES} tokens`,
-    abort: true,
-  })
-  .pipe(z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()));
+const biases = atMost<Record<string, number>>(MAX_BIASES, 'tokens').pipe(
+  z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()),
+);
 const numLogprobs = z.int().min(-1);
 
 /** The fields of sampling that svc serves, in the protocol's spelling; null and absent mean the default. */
@@ -69,10 +65,6 @@ export const samplingFields = {
   skip_special_tokens: z.boolean().nullish(),
   spaces_between_special_tokens: z.boolean().nullish(),
 } as const;
-
-function countFields(value: unknown): number {
-  return typeof value === 'object' && value !== null ? Object.keys(value).length : 0;
-}
 
 function lengthOf(texts: readonly string[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0);

@@ -2,7 +2,7 @@
 // the one and writes the others.
 
 import { z } from 'zod';
-import { listOf } from '../../util/bounded-list.ts';
+import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
 import type { FinishReason, Usage } from './usage.ts';
@@ -27,9 +27,9 @@ const message = z.looseObject({
   name: z.string().max(MAX_NAME).nullish(),
 });
 
-const templateVariables = z
-  .record(z.string(), z.unknown())
-  .refine((map) => Object.keys(map).length <= MAX_VARIABLES, `must have at most ${MAX_VARIABLES} variables`);
+const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variables').pipe(
+  z.record(z.string(), z.unknown()),
+);
 
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,

@@ -2,7 +2,7 @@
 // with these tokens as if they had just been sampled. A field of both generation endpoints.
 
 import { z } from 'zod';
-import { listOf, tokenIdsOf } from '../../util/bounded-list.ts';
+import { listOf, tokenIdsOf } from '../../util/bounded-schemas.ts';
 
 const MAX_CHOICES = 16_384;
 /** Of one choice: no context is longer. */

@@ -1,4 +1,4 @@
-// Schemas of lists that a client sends. Their length is checked first, and the check ends at the first wrong element: a
+// Schemas of lists and maps that a client sends. Their length is checked first, and the check ends at the first wrong element: a
 // list of thousands of wrong values is refused at the cost of one.
 
 import { z } from 'zod';
@@ -20,6 +20,14 @@ export function tokenIdsOf(maxLength: number): z.ZodCustom<number[], number[]> {
 
 function isTokenId(value: unknown): boolean {
   return Number.isSafeInteger(value) && Number(value) >= 0;
+}
+
+/** An object of at most `maxFields` fields, counted as `what`; what is in them, a schema behind it is to check. */
+export function atMost<T extends object>(maxFields: number, what: string): z.ZodCustom<T, T> {
+  const countFields = (map: unknown): number =>
+    typeof map === 'object' && map !== null ? Object.keys(map).length : 0;
+  const error = `must have at most ${maxFields} ${what}`;
+  return z.custom<T>().refine((map) => countFields(map) <= maxFields, { error, abort: true });
 }
 
 type Issues = z.core.$ZodRawIssue[];
