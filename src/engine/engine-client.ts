@@ -1,12 +1,13 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
 // everybody when it has died. `InferenceEngine` is its only caller.
 
-import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
+import { startThread } from '../util/start-thread.ts';
 import { Calls } from './calls.ts';
 import {
   type AnsweredStep,
@@ -56,13 +57,12 @@ export class EngineClient {
 
   private constructor(config: EngineConfig) {
     const { port1, port2 } = new MessageChannel();
-    const workerData: EngineThreadData = { config, port: port2 };
+    const data: EngineThreadData = { config, port: port2 };
     this.#port = port1;
-    this.#worker = new Worker(new URL('./engine-boot.mjs', import.meta.url), {
+    this.#worker = startThread(new URL('./engine-thread', import.meta.url), {
       name: 'svc-engine',
-      workerData,
+      data,
       transferList: [port2],
-      execArgv: [],
     });
     let reportDeath: (error: EngineDeadError) => void = () => {};
     this.died = new Promise((resolve) => {
@@ -117,12 +117,15 @@ export class EngineClient {
     return this.#deadWith === null && !this.#isClosing;
   }
 
-  /** @throws EngineDeadError where nobody would answer. */
-  add(request: NewRequest, listener: RequestListener): void {
+  /**
+   * @param listenerOf listens to the request at that place.
+   * @throws EngineDeadError where nobody would answer.
+   */
+  add(requests: readonly NewRequest[], listenerOf: (index: number) => RequestListener): void {
     this.#checkAlive();
-    this.#listeners.set(request.id, listener);
+    for (const [index, { id }] of requests.entries()) this.#listeners.set(id, listenerOf(index));
     this.#holdProcess();
-    this.#send({ type: 'add', request });
+    this.#send({ type: 'add', requests });
   }
 
   /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */

@@ -1,6 +1,5 @@
 // One sample of a request on its way through the engine: sends it, makes deltas of its tokens, and notes its times.
 
-import type { EngineDeadError } from '../errors.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import type { EngineClient, RequestListener } from './engine-client.ts';
@@ -30,13 +29,12 @@ export class EngineSample implements RequestListener {
     return this.#parts.request.id;
   }
 
-  send(): void {
+  get request(): NewRequest {
+    return this.#parts.request;
+  }
+
+  sent(): void {
     this.#parts.times.sent();
-    try {
-      this.#client.add(this.#parts.request, this);
-    } catch (error) {
-      this.#fail(error);
-    }
   }
 
   onToken(output: TokenOutput, at: number): void {
@@ -57,7 +55,7 @@ export class EngineSample implements RequestListener {
     }
   }
 
-  onDeath(error: EngineDeadError): void {
+  onDeath(error: unknown): void {
     this.#fail(error);
   }
 
@@ -69,5 +67,17 @@ export class EngineSample implements RequestListener {
   #fail(error: unknown): void {
     this.#parts.times.end('error');
     this.#parts.queue.fail(error instanceof Error ? error : new Error(String(error)));
+  }
+}
+
+/** In one message: what the samples of a request share is copied once. */
+export function sendSamples(client: EngineClient, samples: readonly EngineSample[]): void {
+  if (samples.length === 0) return;
+  for (const sample of samples) sample.sent();
+  const requests = samples.map(({ request }) => request);
+  try {
+    client.add(requests, (index) => samples[index]!);
+  } catch (error) {
+    for (const sample of samples) sample.onDeath(error);
   }
 }

@@ -7,7 +7,7 @@ import { Inbox } from './inbox.ts';
 import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
 
 // Our own main thread is the only one that starts this file.
-const { config, port }: EngineThreadData = workerData;
+const { config, port }: EngineThreadData = workerData.data;
 
 try {
   await run(port);
@@ -51,7 +51,7 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
 function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine, { type: 'close' }>): void {
   switch (message.type) {
     case 'add':
-      core.add(message.request);
+      for (const request of message.requests) core.add(request);
       break;
     case 'abort':
       for (const requestId of message.requestIds) core.abort(requestId);

@@ -12,7 +12,7 @@ import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
-import { EngineSample } from './engine-sample.ts';
+import { EngineSample, sendSamples } from './engine-sample.ts';
 import {
   type GenerationRequest,
   type ModelLimits,
@@ -262,6 +262,7 @@ export class InferenceEngine {
   async close(): Promise<void> {
     await Promise.all([this.chatTemplate?.close(), this.#transfers?.close()]);
     await this.#client.close();
+    await this.tokenizer?.close();
   }
 
   /** Sends as many samples as the ticket has places for, and each of the others when one before it has ended. */
@@ -293,7 +294,12 @@ export class InferenceEngine {
       return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
-    const leaves = samples.map((sample) => window.enter(() => sample.send()));
+    // Those that go at once go together: what they share is copied once.
+    const atOnce: EngineSample[] = [];
+    let start = (sample: EngineSample): void => void atOnce.push(sample);
+    const leaves = samples.map((sample) => window.enter(() => start(sample)));
+    start = (sample) => sendSamples(this.#client, [sample]);
+    sendSamples(this.#client, atOnce);
     const withdraw = (): void => {
       this.#client.abort(requests.map(({ id }) => id));
       for (const sample of samples) sample.withdrawn();

@@ -3,14 +3,17 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
-import type { LogitRules } from '../sampling/logit-rules.ts';
+import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest, StopRule } from '../scheduler/request.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
+
+/** Long lists may come packed. */
+type TokenIds = readonly number[] | Int32Array;
 
 export type Prompt =
   | { readonly text: string; readonly addSpecialTokens: boolean }
-  | { readonly tokenIds: readonly number[] };
+  | { readonly tokenIds: TokenIds };
 
 /** What the instances that share a request call one of its prompts. */
 export interface TransferKey {
@@ -37,8 +40,8 @@ export interface PreparedRequest {
   readonly arrivedAt: number;
   readonly promptTokenIds: readonly number[];
   readonly params: SamplingParams;
-  /** Each bad word as tokens, plain and behind a space. */
-  readonly badWords: readonly (readonly number[])[];
+  /** As tokens, each plain and behind a space. */
+  readonly badWords: BadWords;
   readonly cacheSalt: string | null;
   readonly priority: number;
   /** Null where the request is this instance's alone. */
@@ -46,6 +49,10 @@ export interface PreparedRequest {
   /** One list a sample; null where every answer begins from nothing. */
   readonly resume: readonly (readonly number[])[] | null;
 }
+
+/** Characters of a text that is to be cut: what is far more than fits would only be tokenised to be thrown away. */
+const MIN_CUT_TEXT = 65_536;
+const CUT_TEXT_A_TOKEN = 8;
 
 /** What of the model the checks need. */
 export interface ModelLimits {
@@ -74,14 +81,11 @@ export async function prepareRequest(
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
-  const isCut = params.truncate_prompt_tokens !== null;
-  const all = await tokenise(request.prompt, tokenizer, isCut ? null : limits.maxModelLen);
-  checkIds(all, limits.vocabSize, 'prompt');
+  const promptTokenIds = await tokenise(request.prompt, params, tokenizer, limits);
+  checkIds(promptTokenIds, limits.vocabSize, 'prompt');
   checkIds(params.stop_token_ids, limits.vocabSize, 'stop_token_ids');
-  checkIds(params.allowed_token_ids ?? [], limits.vocabSize, 'allowed_token_ids');
+  checkAllowed(params.allowed_token_ids ?? [], limits.vocabSize);
   checkIds(Object.keys(params.logit_bias).map(Number), limits.vocabSize, 'logit_bias');
-  const promptTokenIds = truncate(all, params, limits.maxModelLen);
-  checkLength(promptTokenIds.length, limits.maxModelLen);
   checkChoice(params, limits);
   const badWords = await tokeniseWords(params.bad_words, tokenizer);
   const { cacheSalt = null, priority = 0, transferKey = null, resume = null } = request;
@@ -158,7 +162,7 @@ function logitRules({ params, badWords }: PreparedRequest, limits: ModelLimits):
     frequencyPenalty: params.frequency_penalty,
     presencePenalty: params.presence_penalty,
     biases: Object.entries(params.logit_bias).map(([id, bias]) => [Number(id), bias] as const),
-    allowedTokenIds: params.allowed_token_ids,
+    allowedTokenIds: params.allowed_token_ids === null ? null : Int32Array.from(params.allowed_token_ids),
     minTokens: params.min_tokens,
     endTokenIds: endTokenIds(params, limits),
     badWords,
@@ -167,7 +171,7 @@ function logitRules({ params, badWords }: PreparedRequest, limits: ModelLimits):
     rules.repetitionPenalty !== 1 || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0;
   const isNeeded =
     isPenalised ||
-    rules.biases.length + badWords.length + rules.minTokens > 0 ||
+    rules.biases.length + badWords.lone.length + badWords.longer.size + rules.minTokens > 0 ||
     rules.allowedTokenIds !== null;
   return isNeeded ? rules : null;
 }
@@ -182,23 +186,25 @@ function numTop(asked: number | null, vocabSize: number): number | null {
   return asked === -1 ? vocabSize : Math.min(asked, vocabSize);
 }
 
-function truncate(ids: readonly number[], params: SamplingParams, maxModelLen: number): readonly number[] {
-  const { truncate_prompt_tokens: wanted, max_tokens } = params;
-  if (wanted === null) return ids;
+/** How many tokens at the end of the prompt are kept; null keeps all. */
+function numKept(
+  { truncate_prompt_tokens: wanted, max_tokens }: SamplingParams,
+  maxModelLen: number,
+): number | null {
+  if (wanted === null) return null;
   if (wanted > maxModelLen) {
     throw new InvalidRequestError(
       `truncate_prompt_tokens must be at most the model's context of ${maxModelLen} tokens, got ${wanted}`,
       { param: 'truncate_prompt_tokens' },
     );
   }
-  return ids.slice(-(wanted === -1 ? Math.max(1, maxModelLen - (max_tokens ?? 1)) : wanted));
+  return wanted === -1 ? Math.max(1, maxModelLen - (max_tokens ?? 1)) : wanted;
 }
 
-async function tokeniseWords(words: readonly string[], tokenizer: Tokenizer | null): Promise<number[][]> {
-  if (tokenizer === null) return [];
+async function tokeniseWords(words: readonly string[], tokenizer: Tokenizer | null): Promise<BadWords> {
+  if (tokenizer === null) return groupBadWords([]);
   const forms = [...new Set(words.flatMap((word) => [word, ` ${word.trimStart()}`]))];
-  const tokenised = forms.map((form) => tokenizer.encode(form, { addSpecialTokens: false }));
-  return (await Promise.all(tokenised)).filter((ids) => ids.length > 0);
+  return groupBadWords((await tokenizer.encodeAll(forms)).filter((ids) => ids.length > 0));
 }
 
 function checkTextFields(params: SamplingParams, tokenizer: Tokenizer | null): void {
@@ -227,30 +233,70 @@ function checkLogprobs(param: string, asked: number | null, { maxLogprobs, vocab
 function checkChoice(params: SamplingParams, limits: ModelLimits): void {
   const { allowed_token_ids: allowed, min_tokens } = params;
   if (allowed === null || min_tokens === 0) return;
-  const ends = endTokenIds(params, limits);
-  if (!allowed.every((id) => ends.includes(id))) return;
+  const ends = new Set(endTokenIds(params, limits));
+  if (!allowed.every((id) => ends.has(id))) return;
   throw new InvalidRequestError(
     `allowed_token_ids has nothing but end and stop tokens, and min_tokens is ${min_tokens}: no token could be sampled`,
     { param: 'allowed_token_ids' },
   );
 }
 
-/** @param maxModelLen null where a prompt of any length will do. */
+/** The tokens of the prompt that the model is to see. */
 async function tokenise(
   prompt: Prompt,
+  params: SamplingParams,
   tokenizer: Tokenizer | null,
-  maxModelLen: number | null,
+  { maxModelLen }: ModelLimits,
 ): Promise<readonly number[]> {
-  if ('tokenIds' in prompt) return prompt.tokenIds;
+  const kept = numKept(params, maxModelLen);
+  const ids =
+    'tokenIds' in prompt ? prompt.tokenIds : await tokeniseText(prompt, tokenizer, kept, maxModelLen);
+  checkLength(Math.min(ids.length, kept ?? ids.length), maxModelLen);
+  return lastOf(ids, kept);
+}
+
+function lastOf(ids: TokenIds, kept: number | null): readonly number[] {
+  const last = kept === null || kept >= ids.length ? ids : ids.slice(-kept);
+  return Array.isArray(last) ? last : Array.from(last);
+}
+
+/** @param kept null where a text that is too long is refused. */
+async function tokeniseText(
+  { text, addSpecialTokens }: Extract<Prompt, { readonly text: string }>,
+  tokenizer: Tokenizer | null,
+  kept: number | null,
+  maxModelLen: number,
+): Promise<number[]> {
   if (tokenizer === null) {
     throw new InvalidRequestError('the prompt must be token ids: the model is served without a tokenizer', {
       param: 'prompt',
     });
   }
   // Megabytes of text would keep a core busy for seconds, only to be refused.
-  const minTokens = tokenizer.minTokens(prompt.text);
-  if (maxModelLen !== null && minTokens >= maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen);
-  return tokenizer.encode(prompt.text, { addSpecialTokens: prompt.addSpecialTokens });
+  const minTokens = tokenizer.minTokens(text);
+  if (kept === null && minTokens >= maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen);
+  const maxCut = Math.max(MIN_CUT_TEXT, CUT_TEXT_A_TOKEN * maxModelLen);
+  if (kept !== null && text.length > maxCut) {
+    throw new InvalidRequestError(
+      `the prompt has ${text.length} characters, and truncate_prompt_tokens is for at most ${maxCut}: send only its end`,
+      { param: 'prompt' },
+    );
+  }
+  const maxTokens = kept === null ? maxModelLen - 1 : undefined;
+  try {
+    return await tokenizer.encode(text, { addSpecialTokens, maxTokens });
+  } catch (error) {
+    throw error instanceof TooManyTokensError ? tooLong(error.numTokens, maxModelLen) : error;
+  }
+}
+
+function checkAllowed(ids: readonly number[], vocabSize: number): void {
+  checkIds(ids, vocabSize, 'allowed_token_ids');
+  if (ids.length <= vocabSize) return;
+  throw new InvalidRequestError(
+    `allowed_token_ids must have at most ${vocabSize} ids, as many as the vocabulary, got ${ids.length}`,
+    { param: 'allowed_token_ids' },
+  );
 }
 
 function checkIds(ids: readonly number[], vocabSize: number, param: string): void {

@@ -56,7 +56,8 @@ export interface AnsweredStep {
 }
 
 export type ToEngine =
-  | { readonly type: 'add'; readonly request: NewRequest }
+  /** What the samples of a request share is in the message once. */
+  | { readonly type: 'add'; readonly requests: readonly NewRequest[] }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'transfer'; readonly order: TransferOrder }
   | { readonly type: 'stats'; readonly callId: number }

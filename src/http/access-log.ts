@@ -1,7 +1,10 @@
 // One line a request in the log, when it is over. Fastify calls it.
 
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
+import { shortened } from '../util/preview.ts';
 
+/** Characters of a URL that a line repeats. */
+const MAX_URL = 256;
 /** Asked every few seconds by machines: their lines would bury the others. */
 const QUIET_ROUTES = new Set(['/health', '/ping', '/load', '/metrics']);
 
@@ -18,7 +21,7 @@ export class AccessLog extends LogController {
   ): void {
     const line = {
       method: request.method,
-      url: request.url,
+      url: shortened(request.url, MAX_URL),
       status: reply.raw.statusCode,
       milliseconds: Math.round(reply.elapsedTime),
       client: request.ip,

@@ -19,12 +19,13 @@ import {
   PayloadTooLargeError,
   UnknownPathError,
 } from '../errors.ts';
+import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys } from './auth.ts';
 import { useCors } from './cors.ts';
 import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, whileHalfClosed } from './half-closed.ts';
-import { parseJsonBody } from './json-body.ts';
+import { JsonParser } from './json-parser.ts';
 
 /** 8 MB. */
 export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
@@ -35,6 +36,8 @@ const RECEIVE_SLACK_MS = 5000;
 /** Time that a client has to read why its connection ends. */
 const LINGER_MS = 2000;
 const KEEP_ALIVE_TIMEOUT_MS = 72_000;
+/** Characters of a path that an error repeats. */
+const MAX_SHOWN_PATH = 200;
 /** What an X-Request-Id may be: it goes into ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -98,6 +101,8 @@ function requestId(message: IncomingMessage): string {
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
 function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
+  const parser = new JsonParser();
+  app.addHook('onClose', () => parser.close());
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
@@ -107,10 +112,10 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
     const encoding = request.headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity') {
       throw new MalformedRequestError(
-        `Content-Encoding ${encoding} is not supported: send the body as it is`,
+        `Content-Encoding ${shortened(encoding)} is not supported: send the body as it is`,
       );
     }
-    if (!keepsBytes) request.body = parseJsonBody(request.body);
+    if (!keepsBytes) request.body = await parser.parse(request.body);
   });
 }
 
@@ -124,15 +129,16 @@ function answerUnknownPaths(app: FastifyInstance): void {
   });
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split('?')[0] ?? '';
+    const shown = shortened(path, MAX_SHOWN_PATH);
     const pattern = [...methods.keys()].find((route) => matches(route, path));
     if (pattern === undefined) {
       throw new UnknownPathError(
-        `There is nothing at ${path}; this server has ${[...methods.keys()].join(', ')}`,
+        `There is nothing at ${shown}; this server has ${[...methods.keys()].join(', ')}`,
       );
     }
     const allowed = methods.get(pattern) ?? [];
     reply.header('allow', allowed.join(', '));
-    throw new MethodNotAllowedError(`${path} takes ${allowed.join(' or ')}, not ${request.method}`);
+    throw new MethodNotAllowedError(`${shown} takes ${allowed.join(' or ')}, not ${request.method}`);
   });
 }
 

@@ -12,6 +12,10 @@ import {
   SvcError,
   UnauthorizedError,
 } from '../errors.ts';
+import { shortened } from '../util/preview.ts';
+
+/** Characters: more than any of our own messages has, whatever a chat template or a client puts into one. */
+const MAX_MESSAGE = 4096;
 
 /** The protocol's one shape for every failure; `code` is the HTTP status. */
 export interface ErrorBody {
@@ -28,9 +32,9 @@ const INTERNAL =
 const ENGINE_DEAD = 'The engine of this server has stopped and answers no more requests; its log says why';
 
 export function errorBody(error: SvcError): ErrorBody {
-  return {
-    error: { message: publicMessage(error), type: error.type, param: error.param, code: error.status },
-  };
+  const message = shortened(publicMessage(error), MAX_MESSAGE);
+  const param = error.param === null ? null : shortened(error.param);
+  return { error: { message, type: error.type, param, code: error.status } };
 }
 
 /** Headers that belong to the status, beside the body. */

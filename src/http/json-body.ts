@@ -1,29 +1,49 @@
-// Bytes of a body become JSON that is safe to look at: valid UTF-8, not too deep, no halves of characters. The app
-// calls it for every body.
+// Bytes of a body become JSON that is safe and quick to look at: valid UTF-8, not too deep, not too many values, no halves
+// of characters.
 
 import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
+import { shortened } from '../util/preview.ts';
 import { jsonErrorOffset } from './json-error-offset.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
 const MAX_DEPTH = 128;
+/** Texts, lists, objects and names of fields together: handing more over to the main thread would hold it up. */
+const MAX_PARTS = 45_000;
+/** Numbers, true, false and null, token ids in `prompt` left out. */
+const MAX_SCALARS = 300_000;
+/** The field whose lists may have millions of token ids. */
+const TOKEN_IDS = 'prompt';
+/** Characters of the place of a fault that an error shows. */
+const MAX_SHOWN_PATH = 200;
+/** Ids are below. */
+const MAX_ID = 2 ** 31;
 const BYTE_ORDER_MARK = '\ufeff';
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-const OPENS = new Set([0x5b, 0x7b]);
-const CLOSES = new Set([0x5d, 0x7d]);
+const OPEN_LIST = 0x5b;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_LIST = 0x5d;
+const CLOSE_OBJECT = 0x7d;
 /** JSON text can only hold half a character as an escape. */
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
+ * What JSON.parse gives, but that lists of token ids in `prompt` are Int32Arrays: they pass between threads at no cost.
  * @throws MalformedRequestError where the bytes are no JSON, with the line and column.
- * @throws InvalidRequestError where a text holds half a surrogate pair, with its path.
+ * @throws InvalidRequestError where there are too many values, or a text holds half a surrogate pair, with its path.
  */
-export function parseJsonBody(bytes: Buffer): unknown {
-  checkDepth(bytes);
-  const text = decode(bytes);
-  const value = parse(text);
+export function parseJsonBody(bytes: Uint8Array): unknown {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  checkShape(buffer);
+  const text = decode(buffer);
+  const value = packTokenIds(parse(text));
+  if (countScalars(value, MAX_SCALARS) > MAX_SCALARS) {
+    throw new InvalidRequestError(
+      `The body holds more than ${MAX_SCALARS} numbers outside of lists of token ids in ${TOKEN_IDS}`,
+    );
+  }
   if (SURROGATE_ESCAPE.test(text)) checkText(value, '');
   return value;
 }
@@ -59,21 +79,29 @@ function characterAt(text: string, offset: number): string {
 }
 
 /** Runs over the bytes before anything is built from them; texts are skipped at the speed of indexOf. */
-function checkDepth(bytes: Buffer): void {
+function checkShape(bytes: Buffer): void {
   let depth = 0;
+  let numParts = 0;
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]!;
     if (byte === QUOTE) {
       at = endOfText(bytes, at);
-    } else if (OPENS.has(byte)) {
+      numParts += 1;
+    } else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
       depth += 1;
+      numParts += 1;
       if (depth > MAX_DEPTH) {
         throw new MalformedRequestError(
           `The body is nested more than ${MAX_DEPTH} levels deep, at position ${at}`,
         );
       }
-    } else if (CLOSES.has(byte)) {
+    } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) {
       depth -= 1;
+    }
+    if (numParts > MAX_PARTS) {
+      throw new InvalidRequestError(
+        `The body holds more than ${MAX_PARTS} texts, lists, objects and names of fields, at position ${at}`,
+      );
     }
   }
 }
@@ -90,20 +118,52 @@ function endOfText(bytes: Buffer, start: number): number {
   return bytes.length;
 }
 
+function packTokenIds(body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || !Object.hasOwn(body, TOKEN_IDS)) return body;
+  const prompt: unknown = Reflect.get(body, TOKEN_IDS);
+  if (!Array.isArray(prompt)) return body;
+  return { ...body, [TOKEN_IDS]: Array.isArray(prompt[0]) ? prompt.map(packed) : packed(prompt) };
+}
+
+/** An empty list stays a list: nobody knows of what. */
+function packed(list: unknown): unknown {
+  if (!Array.isArray(list) || list.length === 0) return list;
+  return list.every(isTokenId) ? Int32Array.from(list) : list;
+}
+
+function isTokenId(value: unknown): boolean {
+  return Number.isInteger(value) && Number(value) >= 0 && Number(value) < MAX_ID;
+}
+
+/** Stops soon after `limit`. */
+function countScalars(value: unknown, limit: number): number {
+  if (typeof value !== 'object' || value === null) return typeof value === 'string' ? 0 : 1;
+  if (ArrayBuffer.isView(value)) return 0;
+  let count = 0;
+  for (const element of Array.isArray(value) ? value : Object.values(value)) {
+    count += countScalars(element, limit - count);
+    if (count > limit) break;
+  }
+  return count;
+}
+
 function checkText(value: unknown, path: string): void {
   if (typeof value === 'string') {
     const offset = value.search(LONE_SURROGATE);
     if (offset < 0) return;
     const half = `\\u${value.charCodeAt(offset).toString(16)}`;
     throw new InvalidRequestError(
-      `${path || 'The body'} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
+      `${shortened(path, MAX_SHOWN_PATH) || 'The body'} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
         'send whole Unicode characters',
       { param: /^[^.[]+/.exec(path)?.[0] },
     );
   }
-  if (typeof value !== 'object' || value === null) return;
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return;
   for (const [key, element] of Object.entries(value)) {
     checkText(key, 'A field name');
-    checkText(element, Array.isArray(value) ? `${path}[${key}]` : path === '' ? key : `${path}.${key}`);
+    checkText(
+      element,
+      Array.isArray(value) ? `${path}[${key}]` : path === '' ? shortened(key) : `${path}.${shortened(key)}`,
+    );
   }
 }

@@ -1,8 +1,12 @@
 // The log of the server: one readable line an event on stderr, `time LEVEL message key=value`.
 
 import { type Logger, pino } from 'pino';
+import { shortened } from '../util/preview.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
+
+/** Characters of a line: more than any stack of ours has. */
+const MAX_LINE = 8192;
 
 /** What pino puts into every line and a reader needs in words or not at all. */
 interface LogLine {
@@ -26,7 +30,7 @@ function readableLine({ level, time, msg, ...fields }: LogLine): string {
   const when = new Date(time).toISOString();
   const name = (pino.levels.labels[level] ?? String(level)).toUpperCase().padEnd(5);
   const details = Object.entries(fields).map(([key, value]) => ` ${key}=${shown(value)}`);
-  return `${when} ${name} ${msg ?? ''}${details.join('')}\n`;
+  return `${shortened(`${when} ${name} ${msg ?? ''}${details.join('')}`, MAX_LINE)}\n`;
 }
 
 /** Bare where it is one plain word: what a client sends cannot forge a line; an error as its stack. */

@@ -4,18 +4,21 @@
 import { randomInt } from 'node:crypto';
 import { MalformedRequestError } from '../errors.ts';
 import { parseJsonBody } from '../http/json-body.ts';
-import { type JobPath, type JsonObject, Prompt } from './prompt.ts';
+import { type JobPath, type JsonObject, Prompt, type PromptShape } from './prompt.ts';
 
 export interface Job {
   readonly path: JobPath;
-  readonly body: JsonObject;
   /** The body as the client sent it, with a seed where a second instance would otherwise draw another one. */
   readonly bytes: Buffer;
   readonly model: string | null;
+  /** The id that the client chose in the body. */
+  readonly requestId: string | null;
   readonly isStream: boolean;
   /** Choices that the answer has: prompts times samples. */
   readonly numChoices: number;
-  readonly prompt: Prompt;
+  readonly prompt: PromptShape;
+  /** What a prefill instance gets in place of what the client asks. */
+  readonly prefillFields: JsonObject;
   /** False: the decode instance has to compute the prompt itself. */
   readonly mayPrefillElsewhere: boolean;
   /** Another instance would write the same stream. */
@@ -26,23 +29,22 @@ export interface Job {
 const SEEDS = 2 ** 31;
 
 /** @throws MalformedRequestError where the body is no JSON object. */
-export function readJob(path: JobPath, bytes: unknown): Job {
-  const body = Buffer.isBuffer(bytes) ? parseJsonBody(bytes) : undefined;
-  if (!Buffer.isBuffer(bytes) || !isJsonObject(body)) {
-    throw new MalformedRequestError('The body must be a JSON object');
-  }
+export function readJob(path: JobPath, bytes: Buffer): Job {
+  const body = parseJsonBody(bytes);
+  if (!isJsonObject(body)) throw new MalformedRequestError('The body must be a JSON object');
   const prompt = new Prompt(path, body);
   const isRandom = body.temperature !== 0 && body.use_beam_search !== true;
   // Prompts of one request would share a seed, and equal ones among them would get equal answers.
   const needsSeed = isRandom && body.seed == null && prompt.count === 1;
   return {
     path,
-    body,
     bytes: needsSeed ? withFields(bytes, { seed: randomInt(SEEDS) }) : bytes,
     model: typeof body.model === 'string' ? body.model : null,
+    requestId: typeof body.request_id === 'string' ? body.request_id : null,
     isStream: body.stream === true,
     numChoices: prompt.count * (typeof body.n === 'number' ? body.n : 1),
     prompt,
+    prefillFields: prefillFields(body),
     mayPrefillElsewhere: mayPrefillElsewhere(body),
     isRepeatable: !isRandom || needsSeed || body.seed != null,
   };
@@ -67,10 +69,14 @@ const PREFILL_FIELDS: JsonObject = {
   top_logprobs: null,
 };
 
-/** The body for the prefill instance: the same prompt, one token, nothing to report. */
-export function prefillBody({ bytes, body }: Job): Buffer {
+function prefillFields(body: JsonObject): JsonObject {
   const changed = Object.entries(PREFILL_FIELDS).filter(([name]) => body[name] != null);
-  return withFields(bytes, { max_tokens: 1, ...Object.fromEntries(changed) });
+  return { max_tokens: 1, ...Object.fromEntries(changed) };
+}
+
+/** The body for the prefill instance: the same prompt, one token, nothing to report. */
+export function prefillBody({ bytes, prefillFields }: Job): Buffer {
+  return withFields(bytes, prefillFields);
 }
 
 /** The body for an instance that continues a stream: it writes all of it again, and what was sent is given. */
@@ -79,12 +85,13 @@ export function resumeBody(job: Job, resume: { created: number; choices: readonl
 }
 
 const CLOSING = '}'.charCodeAt(0);
+const QUOTE = '"'.charCodeAt(0);
 
 /** Puts fields at the end of a JSON object, where they win over earlier ones; the rest keeps its bytes. */
 function withFields(bytes: Buffer, fields: JsonObject): Buffer {
   const end = bytes.lastIndexOf(CLOSING);
-  const start = bytes.indexOf('{') + 1;
-  const isEmpty = bytes.toString('latin1', start, end).trim() === '';
+  // Between the braces of an object without fields is nothing but white space.
+  const isEmpty = bytes.indexOf(QUOTE) < 0;
   const added = JSON.stringify(fields).slice(1);
   return Buffer.concat([bytes.subarray(0, end), Buffer.from(isEmpty ? added : `,${added}`)]);
 }

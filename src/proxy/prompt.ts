@@ -1,6 +1,8 @@
 // The prompt of a request as the proxy sees it: about how long it is, and the pieces by which policies recognise its
 // beginning. Never tokenised: the proxy has no tokenizer.
 
+import { createHash } from 'node:crypto';
+
 export type JobPath = '/v1/completions' | '/v1/chat/completions';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -11,10 +13,18 @@ export const PIECE_TOKENS = 32;
 /** Beginnings are compared up to here. */
 const MAX_PIECES = 1024;
 
-export class Prompt {
+/** What policies may know of a prompt. */
+export interface PromptShape {
   /** Prompts in the request. */
   readonly count: number;
   /** Of the longest prompt, estimated where it is text. */
+  readonly numTokens: number;
+  /** Digests of the equal pieces that the beginning is cut into; only whole ones count. */
+  readonly pieces: readonly string[];
+}
+
+export class Prompt implements PromptShape {
+  readonly count: number;
   readonly numTokens: number;
   readonly #body: JsonObject;
   readonly #path: JobPath;
@@ -31,7 +41,6 @@ export class Prompt {
         : Math.ceil(textLength(body.messages) / BYTES_A_TOKEN);
   }
 
-  /** The beginning, cut into equal pieces; only whole ones count. */
   get pieces(): readonly string[] {
     this.#pieces ??=
       this.#path === '/v1/completions' ? piecesOf(promptsOf(this.#body.prompt)[0]) : this.#chat();
@@ -45,14 +54,14 @@ export class Prompt {
   }
 }
 
-/** A prompt is a text or a list of token ids; a request has one or a list of them. */
+/** A prompt is a text or a packed list of token ids; a request has one or a list of them. */
 function promptsOf(prompt: unknown): readonly unknown[] {
   if (!Array.isArray(prompt)) return prompt == null ? [] : [prompt];
-  return typeof prompt[0] === 'number' ? [prompt] : prompt;
+  return prompt;
 }
 
 function lengthOf(prompt: unknown): number {
-  if (Array.isArray(prompt)) return prompt.length;
+  if (prompt instanceof Int32Array) return prompt.length;
   return typeof prompt === 'string' ? Math.ceil(Buffer.byteLength(prompt) / BYTES_A_TOKEN) : 0;
 }
 
@@ -67,11 +76,13 @@ function textLength(value: unknown): number {
 
 function piecesOf(prompt: unknown): readonly string[] {
   const isText = typeof prompt === 'string';
-  if (!isText && !Array.isArray(prompt)) return [];
+  if (!isText && !(prompt instanceof Int32Array)) return [];
   const size = isText ? PIECE_TOKENS * BYTES_A_TOKEN : PIECE_TOKENS;
   const count = Math.min(MAX_PIECES, Math.floor(prompt.length / size));
-  return Array.from({ length: count }, (_, index) => {
-    const piece = prompt.slice(index * size, (index + 1) * size);
-    return typeof piece === 'string' ? piece : piece.join();
-  });
+  return Array.from({ length: count }, (_, index) => digest(prompt.slice(index * size, (index + 1) * size)));
+}
+
+/** Short whatever the piece is; a piece of a text would keep the whole text in memory. */
+function digest(piece: string | Int32Array): string {
+  return createHash('sha1').update(piece).digest('base64');
 }

@@ -6,11 +6,13 @@ import type { Calls } from './calls.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Forwarder } from './forwarder.ts';
 import type { Instances } from './instances.ts';
+import type { JobReader } from './job-reader.ts';
 import type { ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
 import type { Router } from './router.ts';
 
 export interface ProxyContext {
+  readonly jobs: JobReader;
   readonly forwarder: Forwarder;
   readonly router: Router;
   readonly instances: Instances;

@@ -13,6 +13,7 @@ import { DEADLINES, type Deadlines } from './deadlines.ts';
 import { Discovery } from './discovery.ts';
 import { Forwarder } from './forwarder.ts';
 import { Instances } from './instances.ts';
+import { JobReader } from './job-reader.ts';
 import { ProxyMetrics } from './metrics.ts';
 import type { ProxyContext } from './proxy-context.ts';
 import { RecentTransfers } from './recent-transfers.ts';
@@ -119,6 +120,7 @@ export class ProxyServer {
     await this.#app.close();
     this.#discovery.close();
     this.#context.instances.close();
+    await this.#context.jobs.close();
   }
 }
 
@@ -141,6 +143,7 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
   const { streamSilence } = deadlines;
   const hasOwnKeys = config.apiKeys.length > 0;
   return {
+    jobs: new JobReader(),
     forwarder: new Forwarder({ router, metrics, cancels, recent, streamSilence }),
     router,
     instances,

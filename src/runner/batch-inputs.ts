@@ -94,7 +94,7 @@ export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits
 export function buildAllowedIds(edits: readonly (RowEdits | null)[]): IdLists | null {
   const restricted = entriesOf(edits, ({ allowedTokenIds }) => allowedTokenIds !== null);
   if (restricted.length === 0) return null;
-  return buildLists(restricted.map(([row, { allowedTokenIds }]) => [row, allowedTokenIds ?? []]));
+  return buildLists(restricted.map(([row, { allowedTokenIds }]) => [row, allowedTokenIds!]));
 }
 
 function entriesOf(
@@ -104,12 +104,10 @@ function entriesOf(
   return edits.flatMap((one, row) => (one !== null && isWanted(one) ? [[row, one]] : []));
 }
 
-function buildLists(lists: readonly (readonly [row: number, ids: readonly number[]])[]): IdLists {
+function buildLists(lists: readonly (readonly [row: number, ids: ArrayLike<number>])[]): IdLists {
   const starts = new Int32Array(lists.length + 1);
-  for (const [index, [, ids]] of lists.entries()) starts[index + 1] = starts[index]! + ids.length;
-  return {
-    rows: Int32Array.from(lists, ([row]) => row),
-    starts,
-    ids: Int32Array.from(lists.flatMap(([, ids]) => ids)),
-  };
+  for (const [index, [, list]] of lists.entries()) starts[index + 1] = starts[index]! + list.length;
+  const ids = new Int32Array(starts[lists.length]!);
+  for (const [index, [, list]] of lists.entries()) ids.set(list, starts[index]);
+  return { rows: Int32Array.from(lists, ([row]) => row), starts, ids };
 }

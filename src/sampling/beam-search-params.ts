@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
+import { preview } from '../util/preview.ts';
 
 const schema = z.strictObject({
   beam_width: z.int().min(1),
@@ -40,7 +41,7 @@ export function resolveBeamSearchParams(input: BeamSearchInput, limits: BeamSear
     const issue = parsed.error.issues[0];
     const param = String(issue?.path[0] ?? 'beam search parameters');
     const value: unknown = Object.entries(input).find(([field]) => field === param)?.[1];
-    throw new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${JSON.stringify(value)}`, {
+    throw new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${preview(value)}`, {
       param,
     });
   }

@@ -9,17 +9,37 @@ export interface LogitRules {
   readonly presencePenalty: number;
   readonly biases: readonly (readonly [tokenId: number, bias: number])[];
   /** Null allows all. */
-  readonly allowedTokenIds: readonly number[] | null;
+  readonly allowedTokenIds: Int32Array | null;
   /** Tokens that may not come before the answer has this many. */
   readonly minTokens: number;
   readonly endTokenIds: readonly number[];
-  /** Token sequences that must not appear in the answer. */
-  readonly badWords: readonly (readonly number[])[];
+  readonly badWords: BadWords;
+}
+
+/** Token sequences that must not appear in the answer, so that a step looks only at those that its last token begins to end. */
+export interface BadWords {
+  /** Those of one token. */
+  readonly lone: readonly number[];
+  /** The others, by their last token but one. */
+  readonly longer: ReadonlyMap<number, readonly (readonly number[])[]>;
+}
+
+/** `words` are not empty. */
+export function groupBadWords(words: readonly (readonly number[])[]): BadWords {
+  const longer = new Map<number, (readonly number[])[]>();
+  for (const word of words) {
+    const key = word.at(-2);
+    if (key === undefined) continue;
+    const alike = longer.get(key);
+    if (alike === undefined) longer.set(key, [word]);
+    else alike.push(word);
+  }
+  return { lone: words.filter(({ length }) => length === 1).map(([id]) => id!), longer };
 }
 
 /** What one row of logits goes through: the columns of the ops' `LogitEdits` for that row. */
 export interface RowEdits {
-  readonly allowedTokenIds: readonly number[] | null;
+  readonly allowedTokenIds: Int32Array | null;
   readonly ids: readonly number[];
   readonly biases: readonly number[];
   readonly counts: readonly number[];
@@ -75,10 +95,11 @@ export class LogitHistory {
   #banned(tokens: readonly number[], promptLength: number): number[] {
     const { badWords, endTokenIds, minTokens, allowedTokenIds } = this.#rules;
     const ends = tokens.length - promptLength < minTokens ? endTokenIds : [];
-    const words = badWords
+    const begun = badWords.longer.get(tokens.at(-1) ?? -1) ?? [];
+    const words = begun
       .filter((word) => isNearlySaid(word, tokens, promptLength))
       .map((word) => word.at(-1)!);
-    const banned = new Set([...ends, ...words]);
+    const banned = new Set([...ends, ...words, ...badWords.lone]);
     // Bad words that would leave nothing of the allowed tokens give way: something must be sampled.
     if (allowedTokenIds?.every((id) => banned.has(id))) return [...ends];
     return [...banned];

@@ -2,16 +2,32 @@
 
 import { z } from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
+import { preview } from '../util/preview.ts';
 
 /** Largest number of samples of one prompt. */
 const MAX_N = 16384;
 
-const text = z.string();
-const nonEmptyText = text
+/** What every token of an answer is compared with or changed by, while others wait for theirs. */
+const MAX_STOP_TEXTS = 64;
+const MAX_STOP_LENGTH = 1024;
+const MAX_STOP_TOKENS = 1024;
+const MAX_BIASES = 1024;
+const MAX_BAD_WORDS = 1024;
+/** Characters of all bad words together: each is tokenised twice. */
+const MAX_BAD_TEXT = 32_768;
+/** No vocabulary has more. */
+const MAX_ALLOWED_TOKENS = 300_000;
+
+const nonEmptyText = z
+  .string()
   .min(1, 'must not contain empty strings')
   .refine((value) => !/\p{Surrogate}/u.test(value), 'must not contain half characters (lone surrogates)');
-const tokenIds = z.array(z.int().nonnegative());
+const stopText = nonEmptyText.max(MAX_STOP_LENGTH);
 const penalty = z.number().min(-2).max(2);
+const biases = atMost<Record<string, number>>(MAX_BIASES, 'tokens').pipe(
+  z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()),
+);
 const numLogprobs = z.int().min(-1);
 
 /** The fields of sampling that svc serves, in the protocol's spelling; null and absent mean the default. */
@@ -22,8 +38,8 @@ export const samplingFields = {
   top_k: z.int().min(-1).nullish(),
   min_p: z.number().min(0).max(1).nullish(),
   seed: z.int().nullish(),
-  stop: z.union([nonEmptyText, z.array(nonEmptyText)]).nullish(),
-  stop_token_ids: tokenIds.nullish(),
+  stop: z.union([stopText, listOf(stopText, MAX_STOP_TEXTS)]).nullish(),
+  stop_token_ids: tokenIdsOf(MAX_STOP_TOKENS).nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
   ignore_eos: z.boolean().nullish(),
   max_tokens: z.int().min(1).nullish(),
@@ -31,9 +47,16 @@ export const samplingFields = {
   presence_penalty: penalty.nullish(),
   frequency_penalty: penalty.nullish(),
   repetition_penalty: z.number().gt(0).nullish(),
-  logit_bias: z.record(z.string().regex(/^\d+$/, 'keys must be token ids'), z.number()).nullish(),
-  allowed_token_ids: tokenIds.min(1, 'must not be empty: leave it out to allow all tokens').nullish(),
-  bad_words: z.array(nonEmptyText).nullish(),
+  logit_bias: biases.nullish(),
+  allowed_token_ids: tokenIdsOf(MAX_ALLOWED_TOKENS)
+    .refine((ids) => ids.length > 0, 'must not be empty: leave it out to allow all tokens')
+    .nullish(),
+  bad_words: listOf(nonEmptyText, MAX_BAD_WORDS)
+    .refine(
+      (words) => lengthOf(words) <= MAX_BAD_TEXT,
+      `must have at most ${MAX_BAD_TEXT} characters together`,
+    )
+    .nullish(),
   /** True asks for one; -1 for the whole vocabulary. */
   logprobs: z.union([z.boolean(), numLogprobs]).nullish(),
   prompt_logprobs: numLogprobs.nullish(),
@@ -45,6 +68,10 @@ export const samplingFields = {
   skip_special_tokens: z.boolean().nullish(),
   spaces_between_special_tokens: z.boolean().nullish(),
 } as const;
+
+function lengthOf(texts: readonly string[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0);
+}
 
 /** Fields that the protocol defines and this version refuses, with the value that means "not used". */
 export const unavailableSamplingFields: Readonly<Record<string, readonly unknown[]>> = {
@@ -242,7 +269,7 @@ function firstIssue(error: z.ZodError, input: object): InvalidRequestError {
   const issue = error.issues[0];
   const param = String(issue?.path[0] ?? 'sampling_params');
   const value: unknown = Object.entries(input).find(([field]) => field === param)?.[1];
-  return new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${JSON.stringify(value)}`, {
+  return new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${preview(value)}`, {
     param,
   });
 }

@@ -4,6 +4,7 @@
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { refuseUnavailable } from '../sampling/sampling-params.ts';
+import { preview } from '../util/preview.ts';
 import { ignoredFields } from './protocol/common-fields.ts';
 import type { StreamResume } from './protocol/stream-resume.ts';
 import type { ServerContext } from './server-context.ts';
@@ -65,7 +66,7 @@ function checkResponseFormat(body: CommonBody): void {
   const format = body.response_format?.type;
   if (format === undefined || format === 'text') return;
   throw new NotAvailableError(
-    `response_format of type ${JSON.stringify(format)} is not available yet in this version of svc; use "text"`,
+    `response_format of type ${preview(format)} is not available yet in this version of svc; use "text"`,
     { param: 'response_format' },
   );
 }

@@ -5,12 +5,17 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { ApiKeys } from '../http/auth.ts';
+import { shortened } from '../util/preview.ts';
 import { InFlight } from './in-flight.ts';
 import { serverMetrics } from './server-metrics.ts';
 
 const RETRY_AFTER_SECONDS = 2;
 /** Names of unknown fields that are remembered, so that each is logged once. */
 const MAX_REPORTED = 1000;
+/** Of them in one line of the log. */
+const MAX_IN_LINE = 20;
+/** Characters of a model's name that an error repeats: those of real models are shorter. */
+const MAX_MODEL_NAME = 200;
 
 export interface ContextOptions {
   readonly servedModelNames: readonly string[];
@@ -104,20 +109,18 @@ export class ServerContext {
   checkModel(name: string | null | undefined, engine: InferenceEngine): void {
     if (name === null || name === undefined || this.modelNames(engine).includes(name)) return;
     throw new NotFoundError(
-      `The model \`${name}\` does not exist; this server has ${this.modelNames(engine).join(', ')}`,
+      `The model \`${shortened(name, MAX_MODEL_NAME)}\` does not exist; this server has ${this.modelNames(engine).join(', ')}`,
       { param: 'model' },
     );
   }
 
   /** Fields that no version of the protocol has are accepted; each name is logged once. */
   reportUnknownFields(names: readonly string[]): void {
-    const room = MAX_REPORTED - this.#reported.size;
-    const unseen = names.filter((name) => !this.#reported.has(name)).slice(0, room);
+    const room = Math.min(MAX_IN_LINE, MAX_REPORTED - this.#reported.size);
+    const shown = new Set(names.map((name) => shortened(name)));
+    const unseen = [...shown].filter((name) => !this.#reported.has(name)).slice(0, room);
     if (unseen.length === 0) return;
     for (const name of unseen) this.#reported.add(name);
-    this.options.logger?.warn(
-      { fields: unseen.slice(0, 20) },
-      'requests hold unknown fields, which are ignored',
-    );
+    this.options.logger?.warn({ fields: unseen }, 'requests hold unknown fields, which are ignored');
   }
 }

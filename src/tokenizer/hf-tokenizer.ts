@@ -1,14 +1,32 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
-import { InvalidRequestError } from '../errors.ts';
+import { CallThread } from '../util/call-thread.ts';
+import { LongLoop } from '../util/long-loop.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
+import { encodeText } from './encode-text.ts';
+import type { EncodedText, LongText } from './encode-thread.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
 import { describeToken } from './token-bytes.ts';
-import type { DecodeStream, DecodeStreamOptions, TokenDescription, Tokenizer } from './tokenizer.ts';
+import {
+  type DecodeStream,
+  type DecodeStreamOptions,
+  type EncodeOptions,
+  type TokenDescription,
+  type Tokenizer,
+  TooManyTokensError,
+} from './tokenizer.ts';
+
+/** Characters of a text whose tokens the main thread can take and free between two events. */
+const LONG_TEXT = 32_768;
+/** Megabytes take seconds, on a machine that is busy many. */
+const LONG_TEXT_DEADLINE_MS = 120_000;
+const DECODED_AT_ONCE = 4096;
 
 export interface HfTokenizerParts {
+  /** The text of which `native` was made: a second thread may need a tokenizer of its own, whatever became of the file. */
+  readonly source: string;
   readonly native: NativeTokenizer;
   /** The steps of tokenizer.json's decoder; null when it has none. */
   readonly decoder: readonly SimpleDecoderSpec[] | null;
@@ -30,6 +48,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #table: TokenTable;
   readonly #descriptions = new Map<number, TokenDescription>();
   readonly #tokenReach: number | null;
+  readonly #longTexts: CallThread<LongText, EncodedText>;
 
   constructor(parts: HfTokenizerParts) {
     this.#native = parts.native;
@@ -41,6 +60,11 @@ export class HfTokenizer implements Tokenizer {
     buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts);
     this.#tokenReach = parts.tokenReach;
+    this.#longTexts = new CallThread(new URL('./encode-thread', import.meta.url), {
+      name: 'svc-encode',
+      data: { source: parts.source },
+      deadlineMs: LONG_TEXT_DEADLINE_MS,
+    });
     this.vocabSize = parts.native.getVocabSize(true);
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
   }
@@ -49,21 +73,41 @@ export class HfTokenizer implements Tokenizer {
     return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
   }
 
-  async encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]> {
-    const { addSpecialTokens } = options;
-    const encoding = await this.#native.encode(text, null, { addSpecialTokens }).catch((cause: unknown) => {
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new InvalidRequestError(`the tokenizer of this model cannot encode the text: ${reason}`, {
-        cause,
-      });
-    });
-    return encoding.getIds();
+  async encode(text: string, options: EncodeOptions): Promise<number[]> {
+    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY } = options;
+    const { numTokens, isWhole, ids } =
+      text.length > LONG_TEXT
+        ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens })
+        : await this.#encode(text, addSpecialTokens);
+    if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
+    return Array.from(ids);
+  }
+
+  async encodeAll(texts: readonly string[]): Promise<number[][]> {
+    if (texts.length === 0) return [];
+    const encodings = await this.#native.encodeBatch([...texts], { addSpecialTokens: false });
+    return encodings.map((encoding) => encoding.getIds());
+  }
+
+  close(): Promise<void> {
+    return this.#longTexts.close();
+  }
+
+  async #encode(text: string, addSpecialTokens: boolean) {
+    const encoding = await encodeText(this.#native, text, { addSpecialTokens });
+    return { numTokens: encoding.getLength(), isWhole: true, ids: encoding.getIds() };
   }
 
   /** By our own steps, not the library's: those end the process on a few token lists (a Strip of an empty token). */
   async decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string> {
     const stream = this.decodeStream({ ...options, promptTokenIds: [] });
-    return stream.push(ids) + stream.flush();
+    const loop = new LongLoop();
+    let text = '';
+    for (let at = 0; at < ids.length; at += DECODED_AT_ONCE) {
+      text += stream.push(ids.slice(at, at + DECODED_AT_ONCE));
+      await loop.pause();
+    }
+    return text + stream.flush();
   }
 
   describe(id: number): TokenDescription {

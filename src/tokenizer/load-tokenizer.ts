@@ -115,6 +115,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
       1,
     );
     return new HfTokenizer({
+      source: text,
       native,
       tokenReach: tokenReach(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,

@@ -2,8 +2,9 @@
 // may come from anywhere, so a rendering that takes too long or too much memory is ended together with its thread, and
 // the next one gets a new thread.
 
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from '../errors.ts';
+import { startThread } from '../util/start-thread.ts';
 import type { FromRenderThread, RenderProblem, RenderThreadData, Variables } from './render-messages.ts';
 
 export interface RenderLimits {
@@ -110,12 +111,11 @@ export class RenderQueue {
   }
 
   #start(): Thread {
-    const workerData: RenderThreadData = { source: this.#source };
-    const worker = new Worker(new URL('./render-boot.mjs', import.meta.url), {
+    const data: RenderThreadData = { source: this.#source };
+    const worker = startThread(new URL('./render-thread', import.meta.url), {
       name: 'svc-template',
-      workerData,
-      execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: this.#limits.memoryMb },
+      data,
+      memoryMb: this.#limits.memoryMb,
     });
     const thread: Thread = { worker, isReady: false };
     worker.on('message', (message: FromRenderThread) => this.#receive(thread, message));

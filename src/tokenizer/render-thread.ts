@@ -6,7 +6,7 @@ import { LimitError } from './jinja/limits.ts';
 import { Template } from './jinja/template.ts';
 import type { FromRenderThread, RenderProblem, RenderThreadData, Variables } from './render-messages.ts';
 
-const { source }: RenderThreadData = workerData;
+const { source }: RenderThreadData = workerData.data;
 const template = new Template(source);
 
 function render(variables: Variables): FromRenderThread {

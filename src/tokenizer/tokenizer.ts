@@ -8,7 +8,10 @@ export interface Tokenizer {
   readonly eosTokenId: number | null;
   /** A number of tokens that `text` has at least, told at once; 0 where this tokenizer cannot say. */
   minTokens(text: string): number;
-  encode(text: string, options: { readonly addSpecialTokens: boolean }): Promise<number[]>;
+  /** @throws TooManyTokensError for more than `maxTokens`. */
+  encode(text: string, options: EncodeOptions): Promise<number[]>;
+  /** The same of many short texts, without special tokens. */
+  encodeAll(texts: readonly string[]): Promise<number[][]>;
   decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
   /**
    * A token by itself: its bytes, and the text that they are, U+FFFD where they are part of a character. A space that
@@ -17,6 +20,25 @@ export interface Tokenizer {
   describe(id: number): TokenDescription;
   /** A decoder that takes ids as they come and never gives half a character. */
   decodeStream(options: DecodeStreamOptions): DecodeStream;
+  /** Ends its threads. */
+  close(): Promise<void>;
+}
+
+export interface EncodeOptions {
+  readonly addSpecialTokens: boolean;
+  /** A text of more tokens is refused; every text will do where it is left out. */
+  readonly maxTokens?: number | undefined;
+}
+
+/** A text has more tokens than `encode` was to give. */
+export class TooManyTokensError extends Error {
+  /** `600`, or `at least 600` where only a beginning of the text was looked at. */
+  readonly numTokens: string;
+
+  constructor(numTokens: number, isWhole: boolean) {
+    super(`the text has too many tokens, ${numTokens} or more`);
+    this.numTokens = isWhole ? String(numTokens) : `at least ${numTokens}`;
+  }
 }
 
 export interface TokenDescription {

@@ -10,6 +10,7 @@ import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-conf
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { Logprobs } from '../../src/ops/ops.ts';
+import { groupBadWords } from '../../src/sampling/logit-rules.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -110,11 +111,11 @@ const requestParts = fc.record({
       biases: fc.constantFrom([], [[7, 3] as const, [9, -50] as const]),
       allowedTokenIds: fc.constantFrom(
         null,
-        Array.from({ length: 50 }, (_, i) => 5 * i),
+        Int32Array.from({ length: 50 }, (_, i) => 5 * i),
       ),
       minTokens: fc.nat(4),
       endTokenIds: fc.constant([2, 3]),
-      badWords: fc.constantFrom([], [[4], [10, 20]]),
+      badWords: fc.constantFrom(groupBadWords([]), groupBadWords([[4], [10, 20]])),
     }),
   ),
 });

@@ -68,7 +68,7 @@ describe.each(availableBackends)('an engine on %s whose model overflows on a tok
   });
 
   it('ends an answer that comes to the token on its way', () => {
-    const rules = { allowedTokenIds: [OVERFLOWING_TOKEN] };
+    const rules = { allowedTokenIds: Int32Array.of(OVERFLOWING_TOKEN) };
     const outputs = run({ promptTokenIds: SOUND, rules }, { promptTokenIds: SOUND });
     expect(tokensOf(outputs, 0)).toEqual([OVERFLOWING_TOKEN, -1]);
     expect(tokensOf(outputs, 1)).toHaveLength(8);

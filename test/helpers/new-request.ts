@@ -1,6 +1,6 @@
 // A request to the engine thread with everything at its neutral value: a test names what it is about.
 
-import type { LogitRules } from '../../src/sampling/logit-rules.ts';
+import { groupBadWords, type LogitRules } from '../../src/sampling/logit-rules.ts';
 import type { NewRequest, SequenceSampling, StopRule } from '../../src/scheduler/request.ts';
 
 export const GREEDY: SequenceSampling = {
@@ -23,7 +23,7 @@ export const NO_RULES: LogitRules = {
   allowedTokenIds: null,
   minTokens: 0,
   endTokenIds: [],
-  badWords: [],
+  badWords: groupBadWords([]),
 };
 
 export interface NewRequestParts extends Partial<Omit<NewRequest, 'sampling' | 'stop' | 'rules'>> {

@@ -1,6 +1,6 @@
 // prefix_aware: who has computed the longest beginning of the prompt, unless it has much more to do than others.
 
-import type { Prompt } from '../prompt.ts';
+import type { PromptShape } from '../prompt.ts';
 import { PIECE_TOKENS } from '../prompt.ts';
 import { LeastLoaded } from './least-loaded.ts';
 import type { Candidate, Policy } from './policy.ts';
@@ -13,7 +13,7 @@ export class PrefixAware implements Policy {
   readonly #trie = new PrefixTrie();
   readonly #byLoad = new LeastLoaded();
 
-  pick<C extends Candidate>(candidates: readonly C[], { pieces }: Prompt): C {
+  pick<C extends Candidate>(candidates: readonly C[], { pieces }: PromptShape): C {
     const least = candidates.reduce((min, { numRequests }) => Math.min(min, numRequests), Infinity);
     const free = candidates.filter(({ numRequests }) => numRequests <= least + MAX_IMBALANCE);
     const depths = this.#trie.depths(pieces);
@@ -21,11 +21,11 @@ export class PrefixAware implements Policy {
     return this.#byLoad.pick(free.filter(({ run }) => (depths.get(run) ?? 0) === deepest));
   }
 
-  knownTokens({ run }: Candidate, { pieces }: Prompt): number {
+  knownTokens({ run }: Candidate, { pieces }: PromptShape): number {
     return (this.#trie.depths(pieces).get(run) ?? 0) * PIECE_TOKENS;
   }
 
-  served({ run }: Candidate, { pieces }: Prompt): void {
+  served({ run }: Candidate, { pieces }: PromptShape): void {
     this.#trie.add(pieces, run);
   }
 }

@@ -6,7 +6,7 @@ import { REQUEST_ID } from '../../http/app.ts';
 import { parseRequestId } from '../../kv-transfer/request-id.ts';
 import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
-import { type Job, readJob } from '../job.ts';
+import type { Job } from '../job.ts';
 import type { JobPath } from '../prompt.ts';
 import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
 
@@ -23,7 +23,9 @@ async function answer(
   reply: FastifyReply,
 ): Promise<void> {
   context.calls.checkRoom();
-  const job = readJob(path, request.body);
+  const job = await context.jobs.read(path, request.body);
+  // Others may have come while it was read.
+  context.calls.checkRoom();
   const id = answerId(request, job);
   const client = new ClientReply(reply, id, context.deadlines.slowClient);
   const call = new Call(job, client, {
@@ -41,10 +43,10 @@ async function answer(
 }
 
 /** The client's own id, in the header before the body, or a random one. Ids that name instances are for the proxy to make. */
-function answerId({ headers, id }: FastifyRequest, { body }: Job): string {
+function answerId({ headers, id }: FastifyRequest, { requestId }: Job): string {
   const isOwn = headers['x-request-id'] === id;
-  const given = isOwn ? id : body.request_id;
-  const isUsable = typeof given === 'string' && REQUEST_ID.test(given) && parseRequestId(given) === null;
+  const given = isOwn ? id : requestId;
+  const isUsable = given !== null && REQUEST_ID.test(given) && parseRequestId(given) === null;
   if (isUsable) return given;
   return isOwn ? randomUUID().replaceAll('-', '') : id;
 }

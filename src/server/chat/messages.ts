@@ -3,8 +3,8 @@
 
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../../errors.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
+import { preview } from '../../util/preview.ts';
 import type { RequestMessage } from '../protocol/chat-completion.ts';
-import { preview } from '../protocol/describe-issue.ts';
 
 /** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
 const UNAVAILABLE_FIELDS = [

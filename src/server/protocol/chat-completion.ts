@@ -2,6 +2,7 @@
 // the one and writes the others.
 
 import { z } from 'zod';
+import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
 import type { FinishReason, Usage } from './usage.ts';
@@ -9,28 +10,40 @@ import type { FinishReason, Usage } from './usage.ts';
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
 
+/** Of one message. */
+const MAX_PARTS = 1024;
+/** Characters. A role is repeated in the answer. */
+const MAX_ROLE = 64;
+const MAX_NAME = 256;
+const MAX_VARIABLES = 256;
+const MAX_MODALITIES = 8;
+
 const contentPart = z.looseObject({ type: z.string() });
 
 const message = z.looseObject({
-  role: z.string().min(1, 'must not be empty'),
+  role: z.string().min(1, 'must not be empty').max(MAX_ROLE),
   /** Checked in detail when the messages are turned into a prompt. */
-  content: z.union([z.string(), z.array(contentPart)]).nullish(),
-  name: z.string().nullish(),
+  content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
+  name: z.string().max(MAX_NAME).nullish(),
 });
+
+const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variables').pipe(
+  z.record(z.string(), z.unknown()),
+);
 
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,
-  messages: z.array(message).min(1).max(MAX_MESSAGES),
+  messages: listOf(message, MAX_MESSAGES).refine((list) => list.length > 0, 'must have at least 1 element'),
   max_completion_tokens: z.int().min(1).nullish(),
   logprobs: z.boolean().nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */
   top_logprobs: z.int().min(-1).nullish(),
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
-  chat_template_kwargs: z.record(z.string(), z.unknown()).nullish(),
+  chat_template_kwargs: templateVariables.nullish(),
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
   /** This server has no voice. */
-  modalities: z.array(z.literal('text')).nullish(),
+  modalities: listOf(z.literal('text'), MAX_MODALITIES).nullish(),
   tools: z.array(z.unknown()).min(1).nullish(),
 });
 

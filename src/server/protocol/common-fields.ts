@@ -5,6 +5,9 @@ import { z } from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-params.ts';
 import { streamResume } from './stream-resume.ts';
 
+/** Characters; it is kept as long as the request. */
+const MAX_SALT = 256;
+
 const streamOptions = z.looseObject({
   include_usage: z.boolean().nullish(),
   continuous_usage_stats: z.boolean().nullish(),
@@ -35,7 +38,7 @@ export const commonFields = {
   return_token_ids: z.boolean().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),
   priority: z.int().nullish(),
-  cache_salt: z.string().min(1, 'must not be empty').nullish(),
+  cache_salt: z.string().min(1, 'must not be empty').max(MAX_SALT).nullish(),
   svc_resume: streamResume.nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
 } as const;

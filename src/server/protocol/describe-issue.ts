@@ -1,11 +1,10 @@
 // Puts what zod found into words: the field's path, the rule, the value. `parseBody` calls it.
 
 import type { z } from 'zod';
-import { wholeCharacters } from '../../util/whole-characters.ts';
+import { preview, shortened } from '../../util/preview.ts';
 
 type Issue = z.core.$ZodIssue;
 
-const MAX_PREVIEW = 60;
 /** Rules that a schema words itself start like this and are taken as they are. */
 const OWN_WORDS = /^must |^has |^is /;
 const TYPE_NAMES: Readonly<Record<string, string>> = {
@@ -28,19 +27,12 @@ export function describeIssue(issue: Issue, body: unknown): string {
   return `${pathOf(issue.path)} ${ruleOf(issue)}${got}`;
 }
 
-/** A value short enough for a message. */
-export function preview(value: unknown): string {
-  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : `an array of ${value.length}`;
-  if (typeof value === 'object' && value !== null) return 'an object';
-  if (typeof value !== 'string') return String(value);
-  const text = value.length > MAX_PREVIEW ? `${wholeCharacters(value, MAX_PREVIEW)}…` : value;
-  return JSON.stringify(text);
-}
-
 /** `messages[0].content` */
 function pathOf(path: readonly PropertyKey[]): string {
   if (path.length === 0) return 'The body';
-  const joined = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
+  const joined = path
+    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${shortened(String(key))}`))
+    .join('');
   return joined.replace(/^\./, '');
 }
 

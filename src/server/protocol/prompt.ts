@@ -6,8 +6,11 @@ import { z } from 'zod';
 /** Prompts of one request; each becomes a request of the engine. */
 const MAX_PROMPTS = 1024;
 
+/** Long lists come packed, see `parseJsonBody`. */
+export type TokenIds = readonly number[] | Int32Array;
+
 /** One prompt of a request. */
-export type PromptInput = { readonly text: string } | { readonly tokenIds: readonly number[] };
+export type PromptInput = { readonly text: string } | { readonly tokenIds: TokenIds };
 
 /** Where a prompt is wrong and why; the path is below `prompt`. */
 interface Fault {
@@ -36,16 +39,16 @@ const ID_RULE = 'must be a token id, an integer of at least 0';
 
 function faultOf(value: unknown): Fault | null {
   if (typeof value === 'string') return value === '' ? wrong([], 'must not be empty') : null;
-  if (!Array.isArray(value)) return { path: [], rule: FORMS, isOfType: true };
+  if (!isList(value)) return { path: [], rule: FORMS, isOfType: true };
   if (value.length === 0) return wrong([], 'must not be empty');
   const [first] = value;
   if (typeof first === 'number') return idFault(value, []);
-  if (typeof first !== 'string' && !Array.isArray(first)) return { path: [0], rule: FORMS, isOfType: true };
+  if (typeof first !== 'string' && !isList(first)) return { path: [0], rule: FORMS, isOfType: true };
   if (value.length > MAX_PROMPTS) return wrong([], `must have at most ${MAX_PROMPTS} prompts`);
   return typeof first === 'string' ? textsFault(value) : idListsFault(value);
 }
 
-function textsFault(texts: readonly unknown[]): Fault | null {
+function textsFault(texts: readonly unknown[] | Int32Array): Fault | null {
   for (const [at, text] of texts.entries()) {
     if (typeof text !== 'string')
       return { path: [at], rule: 'must be a text like the first', isOfType: true };
@@ -54,9 +57,9 @@ function textsFault(texts: readonly unknown[]): Fault | null {
   return null;
 }
 
-function idListsFault(lists: readonly unknown[]): Fault | null {
+function idListsFault(lists: readonly unknown[] | Int32Array): Fault | null {
   for (const [at, list] of lists.entries()) {
-    if (!Array.isArray(list))
+    if (!isList(list))
       return { path: [at], rule: 'must be an array of token ids like the first', isOfType: true };
     if (list.length === 0) return wrong([at], 'must not be empty');
     const fault = idFault(list, [at]);
@@ -65,24 +68,35 @@ function idListsFault(lists: readonly unknown[]): Fault | null {
   return null;
 }
 
-function idFault(ids: readonly unknown[], path: readonly number[]): Fault | null {
-  const at = ids.findIndex((id) => !Number.isSafeInteger(id) || Number(id) < 0);
-  if (at < 0) return null;
-  return { path: [...path, at], rule: ID_RULE, isOfType: typeof ids[at] !== 'number' };
+function idFault(ids: readonly unknown[] | Int32Array, path: readonly number[]): Fault | null {
+  // What is packed has been found to be right.
+  if (ids instanceof Int32Array) return null;
+  for (let at = 0; at < ids.length; at++) {
+    const id = ids[at];
+    if (Number.isSafeInteger(id) && Number(id) >= 0) continue;
+    return { path: [...path, at], rule: ID_RULE, isOfType: typeof id !== 'number' };
+  }
+  return null;
 }
 
 function wrong(path: readonly number[], rule: string): Fault {
   return { path, rule, isOfType: false };
 }
 
+function isList(value: unknown): value is readonly unknown[] | Int32Array {
+  return Array.isArray(value) || value instanceof Int32Array;
+}
+
 /** `value` has no fault. */
 function toPrompts(value: unknown): PromptInput[] {
   if (typeof value === 'string') return [{ text: value }];
-  const list: readonly unknown[] = Array.isArray(value) ? value : [];
-  if (typeof list[0] === 'number') return [{ tokenIds: list.map(Number) }];
-  return list.map((prompt) =>
-    typeof prompt === 'string'
-      ? { text: prompt }
-      : { tokenIds: Array.isArray(prompt) ? prompt.map(Number) : [] },
+  const list: readonly unknown[] | Int32Array = isList(value) ? value : [];
+  if (typeof list[0] === 'number') return [{ tokenIds: toIds(list) }];
+  return Array.from(list, (prompt) =>
+    typeof prompt === 'string' ? { text: prompt } : { tokenIds: toIds(isList(prompt) ? prompt : []) },
   );
+}
+
+function toIds(list: readonly unknown[] | Int32Array): TokenIds {
+  return list instanceof Int32Array ? list : list.map(Number);
 }

@@ -2,12 +2,17 @@
 // with these tokens as if they had just been sampled. A field of both generation endpoints.
 
 import { z } from 'zod';
+import { listOf, tokenIdsOf } from '../../util/bounded-schemas.ts';
+
+const MAX_CHOICES = 16_384;
+/** Of one choice: no context is longer. */
+const MAX_TOKENS = 300_000;
 
 export const streamResume = z.object({
   /** Unix seconds that the first chunks carry. */
   created: z.int().min(0),
   /** By choice: the tokens that its events so far were made of. */
-  choices: z.array(z.array(z.int())),
+  choices: listOf(tokenIdsOf(MAX_TOKENS), MAX_CHOICES),
 });
 
 export type StreamResume = Readonly<z.output<typeof streamResume>>;

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
+import { LongLoop } from '../../util/long-loop.ts';
 import { CompletionFormat } from '../completion-format.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Echo, type Generation } from '../generation.ts';
@@ -52,20 +53,24 @@ async function readCompletion(
   checkResume(proxied, body.prompt.length * params.n);
   const addSpecialTokens = body.add_special_tokens ?? true;
   const shared = { params, cacheSalt: body.cache_salt ?? null, priority: body.priority ?? 0 };
-  const prompts = await Promise.all(
-    body.prompt.map((prompt, index) =>
-      engine.prepare({
-        prompt: 'text' in prompt ? { text: prompt.text, addSpecialTokens } : prompt,
-        ...shared,
-        ...instanceFields(proxied, index, params.n),
-      }),
-    ),
-  );
+  const prompts: PreparedRequest[] = [];
+  const echoes: (Echo | null)[] = [];
+  const loop = new LongLoop();
+  for (const [index, prompt] of body.prompt.entries()) {
+    const prepared = await engine.prepare({
+      prompt: 'text' in prompt ? { text: prompt.text, addSpecialTokens } : prompt,
+      ...shared,
+      ...instanceFields(proxied, index, params.n),
+    });
+    prompts.push(prepared);
+    echoes.push(await echoOf(body, prompt, prepared, engine));
+    await loop.pause();
+  }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const isEchoOnly = body.max_tokens === 0;
   const generation: Generation = {
     prompts,
-    echoes: await Promise.all(body.prompt.map((prompt, at) => echoOf(body, prompt, prompts[at]!, engine))),
+    echoes,
     isEchoOnly,
     beamSearch: isEchoOnly ? null : beamSearch,
     returnTokenIds: body.return_token_ids ?? engine.tokenizer === null,

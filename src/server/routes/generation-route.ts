@@ -6,6 +6,7 @@ import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
+import { summary } from '../../util/preview.ts';
 import { generateBody, generateEvents } from '../answer.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
@@ -133,5 +134,8 @@ export function logRequest(
 ): void {
   if (!context.options.logRequests) return;
   const promptTokens = prompts.map(({ promptTokenIds }) => promptTokenIds.length);
-  request.log.info({ id, params: prompts[0]?.params, promptTokens }, 'received request');
+  request.log.info(
+    { id, params: summary(prompts[0]?.params), promptTokens: summary(promptTokens) },
+    'received request',
+  );
 }

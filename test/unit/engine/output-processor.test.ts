@@ -12,8 +12,10 @@ const codePoints: Tokenizer = {
   eosTokenId: null,
   minTokens: (text) => [...text].length,
   encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
+  encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
+  close: async () => {},
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };
 
@@ -58,6 +60,7 @@ describe('OutputProcessor', () => {
   it('stops at the first of several stop strings that one token brings, whatever their order', () => {
     const wholeText: Tokenizer = {
       ...codePoints,
+      close: async () => {},
       decodeStream: () => ({ push: () => 'one two three', flush: () => '' }),
     };
     const processor = new OutputProcessor(0, requestOf({ stop: ['three', 'two'] }), wholeText);

@@ -16,7 +16,7 @@ function places(count: number): Place[] {
 
 /** Token ids from `from` on, so many whole pieces. */
 function promptOf(from: number, pieces: number): Prompt {
-  const ids = Array.from({ length: pieces * PIECE_TOKENS }, (_, index) => from + index);
+  const ids = Int32Array.from({ length: pieces * PIECE_TOKENS }, (_, index) => from + index);
   return new Prompt('/v1/completions', { prompt: ids });
 }
 
@@ -148,8 +148,8 @@ describe('the prompt of a request', () => {
   it.each([
     ['Hello', 2, 1],
     [['Hello', 'x'.repeat(100)], 25, 2],
-    [[1, 2, 3], 3, 1],
-    [[[1, 2, 3], [4]], 3, 2],
+    [Int32Array.of(1, 2, 3), 3, 1],
+    [[Int32Array.of(1, 2, 3), Int32Array.of(4)], 3, 2],
     ['', 0, 1],
     [undefined, 0, 1],
     [7, 0, 1],
@@ -164,7 +164,22 @@ describe('the prompt of a request', () => {
     const prompt = new Prompt('/v1/chat/completions', { messages });
     expect(prompt.numTokens).toBe(100);
     const withTools = new Prompt('/v1/chat/completions', { messages, tools: [{ name: 'y'.repeat(300) }] });
-    expect(withTools.pieces[0]).toContain('yyy');
+    expect(withTools.pieces[0]).not.toBe(prompt.pieces[0]);
+    const laterMessages = new Prompt('/v1/chat/completions', {
+      messages: [{ role: 'user', content: 'z' }],
+      tools: [{ name: 'y'.repeat(300) }],
+    });
+    expect(laterMessages.pieces.slice(0, 2)).toEqual(withTools.pieces.slice(0, 2));
     expect(new Prompt('/v1/chat/completions', { messages: 5 }).pieces).toEqual([]);
+  });
+
+  it('is remembered by short digests, whatever is in it', () => {
+    const prompts = ['x'.repeat(100_000), Int32Array.from({ length: 1100 }, () => 2 ** 31 - 1)];
+    for (const prompt of prompts) {
+      const { pieces } = new Prompt('/v1/completions', { prompt });
+      expect(pieces.length).toBeGreaterThan(30);
+      for (const piece of pieces) expect(piece.length).toBeLessThan(40);
+    }
+    expect(new Prompt('/v1/completions', { prompt: [1, 'x'.repeat(100_000)] }).pieces).toEqual([]);
   });
 });

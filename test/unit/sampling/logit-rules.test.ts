@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LogitHistory, type LogitRules } from '../../../src/sampling/logit-rules.ts';
+import { groupBadWords, LogitHistory, type LogitRules } from '../../../src/sampling/logit-rules.ts';
 import { NO_RULES } from '../../helpers/new-request.ts';
 
 const BAN = Number.NEGATIVE_INFINITY;
@@ -46,7 +46,7 @@ describe('LogitHistory', () => {
   });
 
   it('bans the last token of a bad word whose others have just been said, in the answer alone', () => {
-    const rules = { badWords: [[3, 4, 5], [9]] };
+    const rules = { badWords: groupBadWords([[3, 4, 5], [9]]) };
     const lastOf = (prompt: number[], output: number[]) => linesOf(rules, prompt, output).map(([id]) => id);
     expect(lastOf([], [3])).toEqual([9]);
     expect(lastOf([], [8, 3, 4])).toEqual([5, 9]);
@@ -55,8 +55,12 @@ describe('LogitHistory', () => {
   });
 
   it('lets bad words give way where nothing else is allowed', () => {
-    expect(linesOf({ badWords: [[3]], allowedTokenIds: [3] }, [], [])).toEqual([]);
-    expect(linesOf({ badWords: [[3]], allowedTokenIds: [3, 4] }, [], [])).toEqual([[3, BAN, -1]]);
+    expect(linesOf({ badWords: groupBadWords([[3]]), allowedTokenIds: Int32Array.of(3) }, [], [])).toEqual(
+      [],
+    );
+    expect(linesOf({ badWords: groupBadWords([[3]]), allowedTokenIds: Int32Array.of(3, 4) }, [], [])).toEqual(
+      [[3, BAN, -1]],
+    );
   });
 
   it('has no edits where nothing is to be changed', () => {

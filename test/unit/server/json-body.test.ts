@@ -82,4 +82,26 @@ describe('parseJsonBody', () => {
   it('skips a byte order mark', () => {
     expect(parseJsonBody(Buffer.from('\ufeff{"a":1}'))).toEqual({ a: 1 });
   });
+
+  it('packs the token ids of a prompt, and nothing else', () => {
+    const parsed = (body: object): unknown => parseJsonBody(Buffer.from(JSON.stringify(body)));
+    expect(parsed({ prompt: [1, 2], other: [1, 2] })).toEqual({ prompt: Int32Array.of(1, 2), other: [1, 2] });
+    expect(parsed({ prompt: [[1], [2, 3]] })).toEqual({ prompt: [Int32Array.of(1), Int32Array.of(2, 3)] });
+    for (const prompt of ['a', ['a'], [], [[]], [1, 'a'], [-1], [1.5], [2 ** 31], [{}], { a: [1] }, null]) {
+      expect(parsed({ prompt })).toEqual({ prompt });
+    }
+  });
+
+  it('takes millions of token ids, and neither as many numbers elsewhere nor many texts', () => {
+    const list = (element: string, count: number): string => `[${`${element},`.repeat(count - 1)}${element}]`;
+    const read = (body: string): unknown => parseJsonBody(Buffer.from(body));
+    expect(read(`{"prompt":${list('7', 1_000_000)}}`)).toEqual({ prompt: new Int32Array(1_000_000).fill(7) });
+    expect(read(`{"a":${list('7', 300_000)}}`)).toBeDefined();
+    expect(() => read(`{"a":${list('7', 300_001)}}`)).toThrow('more than 300000 numbers');
+    expect(() => read(`{"prompt":${list('-7', 300_001)}}`)).toThrow('more than 300000 numbers');
+    for (const element of ['""', '{}', '[]']) {
+      expect(read(`{"a":${list(element, 44_990)}}`)).toBeDefined();
+      expect(() => read(`{"a":${list(element, 45_000)}}`)).toThrow('more than 45000 texts, lists, objects');
+    }
+  });
 });

@@ -1,0 +1,32 @@
+// Parses request bodies where that disturbs nobody: small ones at once, larger ones in a thread.
+
+import { setImmediate } from 'node:timers/promises';
+import { CallThread, ownMemory } from '../util/call-thread.ts';
+import { parseJsonBody } from './json-body.ts';
+
+/** Bytes that are parsed in about a millisecond. */
+const MAX_AT_ONCE = 64 * 1024;
+/** For what takes a fraction of a second on a machine that is not busy. */
+const DEADLINE_MS = 30_000;
+const MAX_WAITING = 64;
+
+export class JsonParser {
+  readonly #thread = new CallThread<Uint8Array, unknown>(new URL('./json-thread', import.meta.url), {
+    name: 'svc-json',
+    deadlineMs: DEADLINE_MS,
+    maxWaiting: MAX_WAITING,
+  });
+
+  /** As `parseJsonBody`. Large `bytes` are gone afterwards. */
+  async parse(bytes: Buffer): Promise<unknown> {
+    if (bytes.length <= MAX_AT_ONCE) return parseJsonBody(bytes);
+    const value = await this.#thread.call(bytes, ownMemory(bytes));
+    // Taking the value over was work enough for one turn.
+    await setImmediate();
+    return value;
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+}

@@ -1,0 +1,62 @@
+// Schemas of lists and maps that a client sends. Their length is checked first, and the check ends at the first wrong element: a
+// list of thousands of wrong values is refused at the cost of one.
+
+import { z } from 'zod';
+
+/** An array of at most `maxLength` elements, none of which the check changes. */
+export function listOf<T extends z.ZodType>(
+  element: T,
+  maxLength: number,
+): z.ZodCustom<z.output<T>[], z.output<T>[]> {
+  return checkedList((list) => lengthFault(list, maxLength) ?? elementFault(list, element, () => false));
+}
+
+const tokenId = z.int().nonnegative();
+
+/** The same of token ids, quick enough for as many as a vocabulary has. */
+export function tokenIdsOf(maxLength: number): z.ZodCustom<number[], number[]> {
+  return checkedList((list) => lengthFault(list, maxLength) ?? elementFault(list, tokenId, isTokenId));
+}
+
+function isTokenId(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
+}
+
+/** An object of at most `maxFields` fields, counted as `what`; what is in them, a schema behind it is to check. */
+export function atMost<T extends object>(maxFields: number, what: string): z.ZodCustom<T, T> {
+  const countFields = (map: unknown): number =>
+    typeof map === 'object' && map !== null ? Object.keys(map).length : 0;
+  const error = `must have at most ${maxFields} ${what}`;
+  return z.custom<T>().refine((map) => countFields(map) <= maxFields, { error, abort: true });
+}
+
+type Issues = z.core.$ZodRawIssue[];
+
+function checkedList<T>(faultOf: (list: unknown) => Issues | null): z.ZodCustom<T[], T[]> {
+  return z.custom<T[]>().check(({ value, issues }) => {
+    const fault = faultOf(value);
+    if (fault !== null) issues.push(...fault);
+  });
+}
+
+function lengthFault(list: unknown, maximum: number): Issues | null {
+  if (!Array.isArray(list)) return [{ code: 'invalid_type', expected: 'array', input: list }];
+  if (list.length <= maximum) return null;
+  return [{ code: 'too_big', origin: 'array', maximum, inclusive: true, input: list }];
+}
+
+/** @param isRight says so of right elements without the cost of the schema, or says nothing. */
+function elementFault(
+  list: unknown,
+  element: z.ZodType,
+  isRight: (value: unknown) => boolean,
+): Issues | null {
+  const values: readonly unknown[] = Array.isArray(list) ? list : [];
+  for (let index = 0; index < values.length; index++) {
+    const value = values[index];
+    const parsed = isRight(value) ? null : element.safeParse(value);
+    if (parsed === null || parsed.success) continue;
+    return parsed.error.issues.map((issue) => ({ ...issue, input: undefined, path: [index, ...issue.path] }));
+  }
+  return null;
+}

@@ -1,0 +1,83 @@
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
+
+/** A little below what is accepted. */
+const MOST_BYTES = 8 * 1024 * 1024 - 1000;
+/**
+ * Whoever reads such a body on the main thread holds it for several times as long. A busy machine may hold it too, but
+ * not every time.
+ */
+const MAX_HELD_MS = 100;
+const MAX_TRIES = 6;
+
+const temporaryFolder = temporaryFolders();
+let svc: SvcProcess;
+beforeAll(async () => {
+  const folder = temporaryFolder();
+  writeTinyModel(folder, { seed: 5 });
+  const monitor = fileURLToPath(new URL('../helpers/loop-delay.mjs', import.meta.url));
+  const args = [folder, '--served-model-name', 'tiny', '--kv-cache-memory-bytes', '16M'];
+  svc = await startServeProcess(args, { NODE_OPTIONS: `--import ${monitor}` });
+});
+afterAll(() => svc.stop());
+
+/** Milliseconds for which the main thread of the server was held at most since the last time. */
+async function longestHold(): Promise<number> {
+  const reports = (): string[] => svc.stderr().match(/^held .+$/gm) ?? [];
+  const numReports = reports().length;
+  svc.child.kill('SIGUSR2');
+  await until(() => reports().length > numReports);
+  return Number(reports().at(-1)?.slice('held '.length));
+}
+
+/** How long the main thread was held while `path` was being answered. */
+async function ask(path: string, body: Buffer): Promise<{ status: number; held: number }> {
+  await longestHold();
+  const headers = { 'content-type': 'application/json' };
+  const response = await fetch(`${svc.url}${path}`, { method: 'POST', headers, body });
+  await response.arrayBuffer();
+  return { status: response.status, held: await longestHold() };
+}
+
+const COMPLETIONS = '/v1/completions';
+const CHAT = '/v1/chat/completions';
+/** As many `element`s as a body holds. */
+const list = (element: string): string =>
+  `[${`${element},`.repeat(Math.floor(MOST_BYTES / (element.length + 1)) - 50)}${element}]`;
+const fields = (count: number): string =>
+  Array.from({ length: count }, (_, index) => `"name${index}":"value"`).join();
+const words = JSON.stringify(Array.from({ length: 400_000 }, (_, index) => `w${index}`));
+const messages = list('{"role":"user","content":"a"}');
+const parts = `[{"role":"user","content":${list('{"type":"text","text":"a"}')}}]`;
+const longText = `"${'word '.repeat(MOST_BYTES / 5 - 50)}"`;
+
+it.each<[string, number, string, string]>([
+  ['token ids', 400, COMPLETIONS, `{"prompt":${list('1')}}`],
+  ['token ids that are none', 400, COMPLETIONS, `{"prompt":${list('-1')}}`],
+  ['bad words', 400, COMPLETIONS, `{"prompt":"a","bad_words":${words}}`],
+  ['one bad word', 400, COMPLETIONS, `{"prompt":"a","bad_words":["${'a'.repeat(MOST_BYTES - 100)}"]}`],
+  ['stop texts', 400, COMPLETIONS, `{"prompt":"a","stop":${words}}`],
+  ['stop texts that are none', 400, COMPLETIONS, `{"prompt":"a","stop":${list('5')}}`],
+  ['allowed token ids', 400, COMPLETIONS, `{"prompt":"a","allowed_token_ids":${list('5')}}`],
+  ['biases', 400, COMPLETIONS, `{"prompt":"a","logit_bias":{${fields(300_000)}}}`],
+  ['unknown fields', 400, COMPLETIONS, `{"prompt":"a",${fields(300_000)}}`],
+  ['empty objects', 400, COMPLETIONS, `{"prompt":"a","note":${list('{}')}}`],
+  ['brackets', 400, COMPLETIONS, '['.repeat(MOST_BYTES)],
+  ['text that never ends', 400, COMPLETIONS, `{"prompt":${longText}`],
+  ['messages', 400, CHAT, `{"messages":${messages}}`],
+  ['content parts', 400, CHAT, `{"messages":${parts}}`],
+  ['text in a message', 400, CHAT, `{"messages":[{"role":"user","content":${longText}}]}`],
+])('8 MB of %s leave the main thread to others', async (_, expected, path, body) => {
+  const bytes = Buffer.from(body);
+  const tries: number[] = [];
+  do {
+    const { status, held } = await ask(path, bytes);
+    expect(status).toBe(expected);
+    tries.push(held);
+  } while (Math.min(...tries) > MAX_HELD_MS && tries.length < MAX_TRIES);
+  expect(Math.min(...tries), `of ${tries}`).toBeLessThan(MAX_HELD_MS);
+});
