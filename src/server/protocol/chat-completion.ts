@@ -2,6 +2,7 @@
 // the one and writes the others.
 
 import { z } from 'zod';
+import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
 import type { FinishReason, Usage } from './usage.ts';
@@ -9,18 +10,9 @@ import type { FinishReason, Usage } from './usage.ts';
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
 
-const contentPart = z.looseObject({ type: z.string() });
-
-const message = z.looseObject({
-  role: z.string().min(1, 'must not be empty'),
-  /** Checked in detail when the messages are turned into a prompt. */
-  content: z.union([z.string(), z.array(contentPart)]).nullish(),
-  name: z.string().nullish(),
-});
-
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,
-  messages: z.array(message).min(1).max(MAX_MESSAGES),
+  messages: z.array(chatMessageSchema).min(1).max(MAX_MESSAGES),
   max_completion_tokens: z.int().min(1).nullish(),
   logprobs: z.boolean().nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */
@@ -35,7 +27,6 @@ export const chatCompletionSchema = z.looseObject({
 });
 
 export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
-export type RequestMessage = z.output<typeof message>;
 
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {

@@ -2,7 +2,7 @@
 
 import type { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError } from '../../errors.ts';
-import { describeIssue, preview } from './describe-issue.ts';
+import { describeIssue, preview } from '../../util/describe-issue.ts';
 
 /** Errors shown at once. */
 const MAX_SHOWN = 10;

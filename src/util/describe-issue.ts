@@ -1,4 +1,4 @@
-// Puts what zod found into words: the field's path, the rule, the value. `parseBody` calls it.
+// Puts what zod found into words: the field's path, the rule, the value.
 
 import type { z } from 'zod';
 
