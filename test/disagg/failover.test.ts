@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 import { hangUp, untilNothingIsHeld } from './hang-ups.ts';
@@ -32,7 +32,7 @@ async function plainAnswers(requests: readonly MixedRequest[]): Promise<unknown[
   }
 }
 
-describe.skipIf(probeNative() === null)('disaggregated serving', () => {
+describe('disaggregated serving', needsNative, () => {
   describe('when decode instances are killed in the middle of streams', () => {
     const requests: MixedRequest[] = Array.from({ length: 8 }, (_, index) => ({
       path: index % 2 === 0 ? '/v1/completions' : '/v1/chat/completions',

@@ -6,8 +6,8 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 
 const run = promisify(execFile);
@@ -36,14 +36,11 @@ describe('examples', () => {
     ]);
   });
 
-  it.skipIf(probeNative() === null)(
-    'disaggregated/run.ts asks through 1 prefill and 2 decode instances',
-    async () => {
-      const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
-      expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
-      expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
-    },
-  );
+  it('disaggregated/run.ts asks through 1 prefill and 2 decode instances', needsNative, async () => {
+    const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
+    expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
+    expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
+  });
 
   it('offline.ts completes its prompts', async () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();

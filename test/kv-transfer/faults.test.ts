@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest';
 import type { RequestTransfer } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
-import { probeNative } from '../../src/native/native.ts';
 import type { KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -19,6 +18,7 @@ import {
   startPair,
   untilIdle,
 } from '../helpers/kv-requests.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { until } from '../helpers/until.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
@@ -48,7 +48,7 @@ function untilBlocksCome(d: KvInstance): Promise<void> {
   return until(() => d.stats.receive.bytes > 0);
 }
 
-describe.skipIf(probeNative() === null)('a request that ends early', () => {
+describe('a request that ends early', needsNative, () => {
   describe.each(SEND_TYPES)('with %s', (sendType) => {
     it('at P, while it is computed, is freed at both', async () => {
       const { p, d } = await startPair({ sendType });
@@ -155,7 +155,7 @@ describe.skipIf(probeNative() === null)('a request that ends early', () => {
   });
 });
 
-describe.skipIf(probeNative() === null)('a peer', () => {
+describe('a peer', needsNative, () => {
   it('that leaves while it computes is noticed at once', async () => {
     const { p, d } = await startPair();
     const id = makeRequestId(p.address, d.address);
@@ -267,7 +267,7 @@ describe.skipIf(probeNative() === null)('a peer', () => {
   });
 });
 
-describe.skipIf(probeNative() === null)('a deadline', () => {
+describe('a deadline', needsNative, () => {
   it('frees what P holds for nobody', async () => {
     const { p, d } = await startPair({ sendType: 'GET', deadlines: { hold: 100, sweep: 20 } });
     await prefill(p, makeRequestId(p.address, d.address), PROMPT);

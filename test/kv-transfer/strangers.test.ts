@@ -7,7 +7,6 @@ import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/transfer-key.ts';
 import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { expectedPiece, GEOMETRY, type KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -19,6 +18,7 @@ import {
   startLoad,
   untilIdle,
 } from '../helpers/kv-requests.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { Stranger } from '../helpers/stranger.ts';
 import { until } from '../helpers/until.ts';
 
@@ -53,7 +53,7 @@ async function stranger(): Promise<Stranger> {
 const startD = (deadlines = {}) =>
   startInstance({ role: 'kv_consumer', deadlines: { sweep: 20, ...deadlines } });
 
-describe.skipIf(probeNative() === null)('a stranger', () => {
+describe('a stranger', needsNative, () => {
   it('must say hello before it asks for anything', async () => {
     const [d, s] = [await startD(), await stranger()];
     const key = `${makeRequestId(s.address, d.address)}#0`;
@@ -190,7 +190,7 @@ describe.skipIf(probeNative() === null)('a stranger', () => {
   });
 });
 
-describe.skipIf(probeNative() === null)('a P that', () => {
+describe('a P that', needsNative, () => {
   const welcomes =
     (s: Stranger) =>
     (message: Message): Message | null => {
@@ -298,7 +298,7 @@ describe.skipIf(probeNative() === null)('a P that', () => {
   });
 });
 
-describe.skipIf(probeNative() === null)('a block that is damaged on the way', () => {
+describe('a block that is damaged on the way', needsNative, () => {
   /** Passes a byte stream on; `damage` may change what goes through. */
   async function relay(target: string, damage: (bytes: Buffer) => void): Promise<string> {
     const [host, port] = target.split(':');

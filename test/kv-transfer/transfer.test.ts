@@ -3,7 +3,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { GEOMETRY, SLOT_BYTES } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -16,11 +15,12 @@ import {
   startPair,
   untilIdle,
 } from '../helpers/kv-requests.ts';
+import { needsNative } from '../helpers/needs.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
 closeInstancesAfterEach();
 
-describe.skipIf(probeNative() === null)('a prompt', () => {
+describe('a prompt', needsNative, () => {
   describe.each(SEND_TYPES)('with %s', (sendType) => {
     it.each(['shm', 'tcp'] as const)('comes from P to D by %s, bit for bit', async (transport) => {
       const { p, d } = await startPair({ sendType, transport });
@@ -176,7 +176,7 @@ describe.skipIf(probeNative() === null)('a prompt', () => {
   });
 });
 
-describe.skipIf(probeNative() === null)('without room at D', () => {
+describe('without room at D', needsNative, () => {
   const PROMPT = promptOf(4 * 10 + 1);
 
   it('the buffer comes first, then the pool, then P holds until there is room', async () => {

@@ -5,6 +5,7 @@ import { InvalidRequestError } from '../../../src/errors.ts';
 import { JinjaChatTemplate } from '../../../src/tokenizer/chat-template.ts';
 import { strftime } from '../../../src/tokenizer/strftime.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
+import { needsShared } from '../../helpers/needs.ts';
 
 const CHATML =
   '{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}';
@@ -72,7 +73,7 @@ describe('strftime', () => {
 
 const renderings = sharedFixture('chat-templates');
 
-describe.skipIf(renderings === null)('published chat templates', () => {
+describe('published chat templates', needsShared(renderings), () => {
   const read = (file: string) => readFileSync(`${renderings}/${file}`, 'utf8');
   const caseSchema = z.object({
     template: z.string(),
