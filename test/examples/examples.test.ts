@@ -1,7 +1,8 @@
 // Every program in examples/ runs as its first lines say.
 
-import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -31,6 +32,7 @@ describe('examples', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
       'disaggregated',
       'offline-chat.ts',
+      'offline-streaming.ts',
       'offline.ts',
       'streaming-client.ts',
     ]);
@@ -52,6 +54,15 @@ describe('examples', () => {
     expect(await runExample('offline-chat.ts', folder)).toContain('What is your name?\n');
   });
 
+  it('offline-streaming.ts writes an answer, and ends well when it is interrupted', async () => {
+    expect((await runExample('offline-streaming.ts', folder)).length).toBeGreaterThan(1);
+    const child = spawn(process.execPath, ['--import', 'tsx', 'examples/offline-streaming.ts', folder]);
+    const closed = once(child, 'close');
+    await once(child.stdout, 'data');
+    child.kill('SIGINT');
+    expect(await closed).toEqual([0, null]);
+  });
+
   it('streaming-client.ts streams from a running server', async () => {
     const server = await startServeProcess([folder]);
     try {
@@ -60,5 +71,19 @@ describe('examples', () => {
     } finally {
       await server.stop();
     }
+  });
+});
+
+describe('the guides', () => {
+  it('offline.md has parts that make one program, which runs', async () => {
+    const guide = readFileSync('docs/guides/offline.md', 'utf8');
+    const parts = [...guide.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code);
+    const program = parts.join('\n').replace(/'\.\/path\/to\/[^']*'/, JSON.stringify(folder));
+    const args = ['--import', 'tsx', '--input-type=module', '--eval', program];
+    const { stdout, stderr } = await run(process.execPath, args, { timeout: 60_000 });
+    expect(stderr).toBe('');
+    const lines = stdout.split('\n');
+    expect(lines[0]).toMatch(/^Once upon a time .*(stop|length)$/);
+    expect(JSON.parse(lines.at(-2)!).outputs[0].logprobs).toHaveLength(2);
   });
 });
