@@ -91,6 +91,20 @@ describe('LLM.generate', () => {
     expect(new Set(first!.outputs.map(({ token_ids }) => token_ids.join())).size).toBe(3);
   });
 
+  it('repeats itself without a seed where calls come in the same order, and not under another --seed', async () => {
+    const texts = async (options: { readonly seed?: number }): Promise<(string | undefined)[]> => {
+      const other = new LLM({ model: folder, maxNumSeqs: 2, ...options });
+      const prompts = Array.from({ length: 9 }, () => 'abc');
+      const outputs = await other.generate(prompts, { max_tokens: 8, ignore_eos: true });
+      await other.close();
+      return outputs.map(({ outputs: [first] }) => first?.token_ids.join());
+    };
+    const first = await texts({});
+    expect(new Set(first).size).toBe(9);
+    expect(await texts({ seed: 0 })).toEqual(first);
+    expect(await texts({ seed: 1 })).not.toEqual(first);
+  });
+
   it('ends a text before a stop string and says which', async () => {
     const [whole] = await llm.generate('abc', { ...GREEDY, max_tokens: 24 });
     const text = whole!.outputs[0]!.text;
