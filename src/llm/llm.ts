@@ -108,10 +108,13 @@ export class LLM {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
-      const preparing = list.map((messages, index) =>
-        this.#prepareChat(engine, messages, params[index]!, template),
-      );
-      return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
+      const jobs: Job[] = [];
+      // One after the other: an abort ends the preparation, too.
+      for (const [index, messages] of list.entries()) {
+        ended.throwIfAborted();
+        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template));
+      }
+      return this.#run(engine, jobs, ended, useProgressBar);
     });
   }
 
