@@ -4,9 +4,17 @@ export type { LLMOptions } from './config/llm-options.ts';
 export type { FinishReason } from './engine/inference-engine.ts';
 export * from './errors.ts';
 export type { BeamSearchOutput, BeamSearchSequence } from './llm/beam-search-output.ts';
-export { type ChatOptions, type GenerateOptions, LLM, type SamplingParamsInput } from './llm/llm.ts';
+export type { CallOptions, ChatOptions, GenerateOptions, StreamChatOptions } from './llm/call-options.ts';
+export type { ChatMessageInput, ContentPart, ConversationsInput } from './llm/conversations.ts';
+export { LLM } from './llm/llm.ts';
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
-export type { CompletionOutput, Logprob, RequestOutput, TokenLogprobs } from './llm/request-output.ts';
+export type {
+  CompletionDelta,
+  CompletionOutput,
+  Logprob,
+  RequestOutput,
+  TokenLogprobs,
+} from './llm/request-output.ts';
+export type { SamplingParamsInput } from './llm/sampling-sets.ts';
 export type { BeamSearchInput } from './sampling/beam-search-params.ts';
 export type { SamplingInput } from './sampling/sampling-params.ts';
-export type { ChatMessage } from './tokenizer/tokenizer.ts';

@@ -198,7 +198,7 @@ export class InferenceEngine {
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
       samples.withdraw();
-      queue.fail(toError(signal?.reason));
+      queue.fail(signal?.reason);
     };
     signal?.addEventListener('abort', stop, { once: true });
     try {
@@ -313,8 +313,4 @@ export class InferenceEngine {
   #drawSeed(): number {
     return Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
   }
-}
-
-function toError(reason: unknown): Error {
-  return reason instanceof Error ? reason : new Error(String(reason ?? 'aborted'));
 }

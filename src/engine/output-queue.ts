@@ -5,7 +5,7 @@ import type { OutputDelta } from './output-processor.ts';
 /** Unbounded in form, bounded in fact: a request can add no more deltas than n * max_tokens. */
 export class OutputQueue {
   #deltas: OutputDelta[] = [];
-  #error: Error | null = null;
+  #failure: { readonly reason: unknown } | null = null;
   #wake: (() => void) | null = null;
 
   push(delta: OutputDelta): void {
@@ -13,16 +13,16 @@ export class OutputQueue {
     this.#wake?.();
   }
 
-  /** The reader gets `error` once it has taken what came before. */
-  fail(error: Error): void {
-    this.#error ??= error;
+  /** The reader is thrown `reason`, as it is, once it has taken what came before. */
+  fail(reason: unknown): void {
+    this.#failure ??= { reason };
     this.#wake?.();
   }
 
   /** Waits until something is there, then takes all of it. */
   async take(): Promise<OutputDelta[]> {
     while (this.#deltas.length === 0) {
-      if (this.#error !== null) throw this.#error;
+      if (this.#failure !== null) throw this.#failure.reason;
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });

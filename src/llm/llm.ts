@@ -1,43 +1,54 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
-import { didYouMean } from '../config/suggest.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { modelFolder } from '../models/model-folder.ts';
-import { type BeamSearchInput, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import {
-  checkSamplesDiffer,
-  resolveSamplingParams,
-  SAMPLING_FIELD_NAMES,
-  type SamplingInput,
-  type SamplingParams,
-} from '../sampling/sampling-params.ts';
+  BEAM_SEARCH_FIELD_NAMES,
+  type BeamSearchInput,
+  type BeamSearchParams,
+  resolveBeamSearchParams,
+} from '../sampling/beam-search-params.ts';
+import type { SamplingInput, SamplingParams } from '../sampling/sampling-params.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
-import { sharedAbortController } from '../util/shared-abort.ts';
+import { abortable } from '../util/abortable.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
+import {
+  type CallOptions,
+  type ChatOptions,
+  callOptions,
+  chatOptions,
+  type GenerateOptions,
+  generateOptions,
+  readOptions,
+  type StreamChatOptions,
+  streamChatOptions,
+  type TemplateOptions,
+} from './call-options.ts';
+import { checkNames } from './check-names.ts';
+import {
+  type ChatMessageInput,
+  type ConversationsInput,
+  readConversation,
+  readConversations,
+} from './conversations.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
-import { type NormalisedPrompt, normalisePrompts, type PromptsInput } from './prompts.ts';
-import { OutputCollector, type RequestOutput } from './request-output.ts';
-
-/** What the protocol gives a program that names no max_tokens. */
-const DEFAULT_MAX_TOKENS = 16;
-
-/** One set of sampling fields for all prompts, or one each; null takes the model's own defaults. */
-export type SamplingParamsInput = SamplingInput | readonly SamplingInput[] | null;
-
-export interface GenerateOptions {
-  /** Show a progress bar on stderr where it is a terminal; the default. */
-  readonly useProgressBar?: boolean;
-}
-
-export interface ChatOptions extends GenerateOptions {
-  /** Open the assistant's turn at the end of the prompt; the default. */
-  readonly addGenerationPrompt?: boolean;
-  /** Further variables for the template. */
-  readonly chatTemplateKwargs?: Readonly<Record<string, unknown>>;
-}
+import {
+  type NormalisedPrompt,
+  normalisePrompt,
+  normalisePrompts,
+  type PromptInput,
+  type PromptsInput,
+} from './prompts.ts';
+import {
+  type CompletionDelta,
+  OutputCollector,
+  type RequestOutput,
+  toCompletionDelta,
+} from './request-output.ts';
+import { resolveSets, type SamplingParamsInput } from './sampling-sets.ts';
 
 interface Job {
   readonly requestId: string;
@@ -69,20 +80,21 @@ export class LLM {
   /**
    * Completes prompts.
    * @returns one output a prompt, in their order.
-   * @throws InvalidRequestError before anything runs, where a prompt or a field is wrong.
+   * @throws InvalidRequestError before anything runs, where a prompt, a field or an option is wrong.
    */
   async generate(
     prompts: PromptsInput,
     samplingParams: SamplingParamsInput = null,
     options: GenerateOptions = {},
   ): Promise<RequestOutput[]> {
-    const engine = await this.#engine;
-    const normalised = normalisePrompts(prompts);
-    const params = resolveAll(samplingParams, normalised.length, engine);
-    const jobs = await Promise.all(
-      normalised.map((prompt, index) => this.#prepare(engine, prompt.text, toPrompt(prompt), params[index]!)),
-    );
-    return this.#run(engine, jobs, options);
+    const { signal, useProgressBar } = readOptions('generate', generateOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const normalised = normalisePrompts(prompts);
+      const params = resolveSets(samplingParams, normalised.length, engine.samplingDefaults);
+      const preparing = normalised.map((prompt, index) => this.#prepare(engine, prompt, params[index]!));
+      return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
+    });
   }
 
   /**
@@ -90,51 +102,76 @@ export class LLM {
    * @returns one output a conversation, in their order; `prompt` is what the chat template made.
    */
   async chat(
-    conversations: readonly ChatMessage[] | readonly (readonly ChatMessage[])[],
+    conversations: ConversationsInput,
     samplingParams: SamplingParamsInput = null,
     options: ChatOptions = {},
   ): Promise<RequestOutput[]> {
-    const engine = await this.#engine;
-    const template = engine.chatTemplate;
-    if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
-    const list = isConversationList(conversations) ? conversations : [conversations];
-    const params = resolveAll(samplingParams, list.length, engine);
-    const { addGenerationPrompt = true, chatTemplateKwargs: variables = {} } = options;
-    const texts: string[] = [];
-    // One after the other: the template's queue is for those who do not know how many will come.
-    for (const messages of list) {
-      texts.push(await template.render(messages, { addGenerationPrompt, variables }));
-    }
-    const jobs = await Promise.all(
-      texts.map((text, index) =>
-        this.#prepare(engine, text, { text, addSpecialTokens: false }, params[index]!),
-      ),
+    const { signal, useProgressBar, ...template } = readOptions('chat', chatOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const list = readConversations(conversations);
+      const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
+      const jobs: Job[] = [];
+      // One after the other: an abort ends the preparation, too.
+      for (const [index, messages] of list.entries()) {
+        ended.throwIfAborted();
+        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template));
+      }
+      return this.#run(engine, jobs, ended, useProgressBar);
+    });
+  }
+
+  /**
+   * Completes one prompt, token by token. Nothing starts before the first delta is asked for; leaving the loop ends
+   * the request.
+   * @throws InvalidRequestError with the first delta, where the prompt, a field or an option is wrong.
+   */
+  async *stream(
+    prompt: PromptInput,
+    samplingParams: SamplingInput | null = null,
+    options: CallOptions = {},
+  ): AsyncGenerator<CompletionDelta, void, undefined> {
+    const { signal } = readOptions('stream', callOptions, options);
+    yield* this.#stream(signal, samplingParams, (engine, params) =>
+      this.#prepare(engine, normalisePrompt(prompt, 'prompt'), params),
     );
-    return this.#run(engine, jobs, options);
+  }
+
+  /** Answers one conversation, token by token; as `stream` does. */
+  async *streamChat(
+    messages: readonly ChatMessageInput[],
+    samplingParams: SamplingInput | null = null,
+    options: StreamChatOptions = {},
+  ): AsyncGenerator<CompletionDelta, void, undefined> {
+    const { signal, ...template } = readOptions('streamChat', streamChatOptions, options);
+    yield* this.#stream(signal, samplingParams, (engine, params) =>
+      this.#prepareChat(engine, readConversation(messages), params, template),
+    );
   }
 
   /**
    * The most probable continuations of each prompt, found by beam search.
    * @returns one list of sequences a prompt, in the order of the prompts, the best sequence first.
-   * @throws InvalidRequestError before anything runs, where a prompt or a field is wrong.
+   * @throws InvalidRequestError before anything runs, where a prompt, a field or an option is wrong.
    */
-  async beamSearch(prompts: PromptsInput, params: BeamSearchInput): Promise<BeamSearchOutput[]> {
-    const engine = await this.#engine;
-    const resolved = resolveBeamSearchParams(params, engine.limits);
-    const prepared = await Promise.all(
-      normalisePrompts(prompts).map((prompt) => prepareBeamSearch(engine, toPrompt(prompt), resolved)),
-    );
-    const failure = sharedAbortController();
-    const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
-      const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: failure.signal });
-      return { sequences: await describeBeams(engine, beams) };
-    };
-    try {
-      return await Promise.all(prepared.map(search));
-    } catch (error) {
-      failure.abort(error);
-      throw error;
-    }
+  async beamSearch(
+    prompts: PromptsInput,
+    params: BeamSearchInput,
+    options: CallOptions = {},
+  ): Promise<BeamSearchOutput[]> {
+    const { signal } = readOptions('beamSearch', callOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const resolved = readBeamSearchParams(params, engine);
+      const preparing = normalisePrompts(prompts).map((prompt) =>
+        prepareBeamSearch(engine, toPrompt(prompt), resolved),
+      );
+      const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
+        const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: ended });
+        return { sequences: await describeBeams(engine, beams) };
+      };
+      return Promise.all((await Promise.all(preparing)).map(search));
+    });
   }
 
   /** Ends the engine; calls in flight are rejected. */
@@ -143,39 +180,64 @@ export class LLM {
     await engine?.close();
   }
 
-  async #prepare(
-    engine: InferenceEngine,
-    text: string | null,
-    prompt: Prompt,
-    params: SamplingParams,
-  ): Promise<Job> {
+  async #prepare(engine: InferenceEngine, prompt: NormalisedPrompt, params: SamplingParams): Promise<Job> {
     const requestId = String(this.#numRequests++);
-    return { requestId, text, prepared: await engine.prepare({ prompt, params }) };
+    return {
+      requestId,
+      text: prompt.text,
+      prepared: await engine.prepare({ prompt: toPrompt(prompt), params }),
+    };
   }
 
-  /** Keeps the engine's seats full without handing it everything at once; the first failure ends the rest. */
+  async #prepareChat(
+    engine: InferenceEngine,
+    messages: readonly ChatMessage[],
+    params: SamplingParams,
+    { addGenerationPrompt = true, chatTemplateKwargs: variables = {} }: TemplateOptions,
+  ): Promise<Job> {
+    const template = engine.chatTemplate;
+    if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
+    const requestId = String(this.#numRequests++);
+    const text = await template.render(messages, { addGenerationPrompt, variables });
+    const prepared = await engine.prepare({ prompt: { text, addSpecialTokens: false }, params });
+    return { requestId, text, prepared };
+  }
+
+  /** Keeps the engine's seats full without handing it everything at once. */
   async #run(
     engine: InferenceEngine,
     jobs: readonly Job[],
-    options: GenerateOptions,
+    signal: AbortSignal,
+    useProgressBar = true,
   ): Promise<RequestOutput[]> {
     const outputs = new Array<RequestOutput>(jobs.length);
-    const progress = await startProgress(jobs.length, options.useProgressBar ?? true);
-    const failure = sharedAbortController();
+    const progress = await startProgress(jobs.length, useProgressBar);
     const queue = jobs.entries();
     const work = async (): Promise<void> => {
-      for (const [index, job] of queue)
-        outputs[index] = await complete(engine, job, failure.signal, progress);
+      for (const [index, job] of queue) outputs[index] = await complete(engine, job, signal, progress);
     };
     try {
       await Promise.all(Array.from({ length: 2 * this.#maxNumSeqs }, work));
-    } catch (error) {
-      failure.abort(error);
-      throw error;
     } finally {
       progress.stop();
     }
     return outputs;
+  }
+
+  async *#stream(
+    signal: AbortSignal | undefined,
+    samplingParams: SamplingInput | null,
+    prepare: (engine: InferenceEngine, params: SamplingParams) => Promise<Job>,
+  ): AsyncGenerator<CompletionDelta, void, undefined> {
+    const engine = await abortable(signal, () => this.#engine);
+    const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
+    refusePromptLogprobs(params!);
+    const { prepared } = await prepare(engine, params!);
+    for await (const delta of engine.generate(prepared, signal)) {
+      // What came before the abort is no longer wanted either.
+      signal?.throwIfAborted();
+      yield toCompletionDelta(delta);
+    }
   }
 }
 
@@ -200,51 +262,19 @@ function toPrompt({ text, tokenIds }: NormalisedPrompt): Prompt {
   return tokenIds === null ? { text: text ?? '', addSpecialTokens: true } : { tokenIds };
 }
 
-/** One complete set a prompt. Fields that a given set leaves out take the protocol's defaults, not the model's. */
-function resolveAll(input: SamplingParamsInput, count: number, engine: InferenceEngine): SamplingParams[] {
-  if (input === null) {
-    const defaults = { max_tokens: DEFAULT_MAX_TOKENS, ...engine.samplingDefaults };
-    return Array.from({ length: count }, () => resolveSamplingParams({}, defaults));
-  }
-  const list = isParamsList(input) ? input : Array.from({ length: count }, () => input);
-  if (list.length !== count) {
-    throw new InvalidRequestError(
-      `there must be one set of sampling parameters, or one for each of the ${count} prompts, got ${list.length}`,
-      { param: 'samplingParams' },
-    );
-  }
-  return list.map((given) => {
-    checkFields(given);
-    // A max_tokens of null asks for all that fits; only one left out gets the default.
-    const defaults = given.max_tokens === null ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
-    const params = resolveSamplingParams(given, defaults);
-    checkSamplesDiffer(params);
-    return params;
+function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): BeamSearchParams {
+  checkNames(given, {
+    subject: 'beam search parameters',
+    example: '{ beam_width: 4, max_tokens: 16 }',
+    known: BEAM_SEARCH_FIELD_NAMES,
+    refusal: (name) => `there is no beam search parameter ${name}`,
   });
+  return resolveBeamSearchParams(given, engine.limits);
 }
 
-/** A program has no log to look for a mistyped field in: it is told at once. */
-function checkFields(given: unknown): void {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new InvalidRequestError(
-      `sampling parameters must be an object such as { temperature: 0 }, got ${JSON.stringify(given)}`,
-      { param: 'samplingParams' },
-    );
-  }
-  const unknown = Object.keys(given).find((field) => !SAMPLING_FIELD_NAMES.includes(field));
-  if (unknown === undefined) return;
-  throw new InvalidRequestError(
-    `there is no sampling parameter ${unknown}${didYouMean(unknown, SAMPLING_FIELD_NAMES)}`,
-    { param: unknown },
-  );
-}
-
-function isParamsList(input: SamplingInput | readonly SamplingInput[]): input is readonly SamplingInput[] {
-  return Array.isArray(input);
-}
-
-function isConversationList(
-  input: readonly ChatMessage[] | readonly (readonly ChatMessage[])[],
-): input is readonly (readonly ChatMessage[])[] {
-  return input.length === 0 || Array.isArray(input[0]);
+function refusePromptLogprobs({ prompt_logprobs }: SamplingParams): void {
+  if (prompt_logprobs === null) return;
+  throw new InvalidRequestError('prompt_logprobs cannot be streamed: use generate()', {
+    param: 'prompt_logprobs',
+  });
 }

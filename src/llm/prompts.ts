@@ -20,7 +20,7 @@ export interface NormalisedPrompt {
 
 /** @throws InvalidRequestError naming the place of a prompt that is none of the forms. */
 export function normalisePrompts(prompts: PromptsInput): NormalisedPrompt[] {
-  return toList(prompts).map(normalise);
+  return toList(prompts).map((prompt, index) => normalisePrompt(prompt, `prompts[${index}]`));
 }
 
 function toList(prompts: PromptsInput): readonly PromptInput[] {
@@ -32,7 +32,11 @@ function isTokenIds(value: unknown): value is readonly number[] {
   return Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === 'number');
 }
 
-function normalise(prompt: PromptInput, index: number): NormalisedPrompt {
+/**
+ * @param path of the prompt, for errors.
+ * @throws InvalidRequestError for what is none of the forms.
+ */
+export function normalisePrompt(prompt: PromptInput, path: string): NormalisedPrompt {
   if (typeof prompt === 'string') return { text: prompt, tokenIds: null };
   if (isTokenIds(prompt)) return { text: null, tokenIds: prompt };
   if (typeof prompt === 'object' && prompt !== null) {
@@ -43,7 +47,7 @@ function normalise(prompt: PromptInput, index: number): NormalisedPrompt {
     }
   }
   throw new InvalidRequestError(
-    `prompts[${index}] must be a text, a non-empty list of token ids, { prompt } or { prompt_token_ids }, ` +
+    `${path} must be a text, a non-empty list of token ids, { prompt } or { prompt_token_ids }, ` +
       `got ${JSON.stringify(prompt)}`,
     { param: 'prompts' },
   );

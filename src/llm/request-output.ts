@@ -12,8 +12,13 @@ export interface Logprob {
   readonly decoded_token: string | null;
 }
 
-/** By token id: the token that stands at a place first, then the most probable ones. */
-export type TokenLogprobs = ReadonlyMap<number, Logprob>;
+/** By token id: the token that stands at a place first, then the most probable ones. In JSON an object by id. */
+export class TokenLogprobs extends Map<number, Logprob> {
+  /** `JSON.stringify` would make an empty object of a Map. */
+  toJSON(): Record<string, Logprob> {
+    return Object.fromEntries(this);
+  }
+}
 
 /** One of the n samples of a prompt. */
 export interface CompletionOutput {
@@ -30,6 +35,20 @@ export interface CompletionOutput {
   readonly stop_reason: number | string | null;
 }
 
+/** What `LLM.stream` yields: what one step of the engine added to one of the n samples. */
+export interface CompletionDelta {
+  readonly index: number;
+  /** Empty where the tokens are part of a character, or may become a stop string. */
+  readonly text: string;
+  readonly token_ids: readonly number[];
+  /** One entry a token; null where none were asked for. */
+  readonly logprobs: readonly TokenLogprobs[] | null;
+  /** Null until the last delta of this sample. */
+  readonly finish_reason: FinishReason | null;
+  /** As in `CompletionOutput`. */
+  readonly stop_reason: number | string | null;
+}
+
 export interface RequestOutput {
   readonly request_id: string;
   /** Null where the prompt was given as token ids. */
@@ -41,6 +60,18 @@ export interface RequestOutput {
   readonly outputs: readonly CompletionOutput[];
   /** Prompt tokens that came from the prefix cache. */
   readonly num_cached_tokens: number;
+}
+
+export function toCompletionDelta(delta: OutputDelta): CompletionDelta {
+  const { index, text, tokenIds, logprobs, finish_reason, stop_reason } = delta;
+  return {
+    index,
+    text,
+    token_ids: tokenIds,
+    logprobs: logprobs?.map(toTokenLogprobs) ?? null,
+    finish_reason,
+    stop_reason,
+  };
 }
 
 /** One sample while it grows. */
@@ -104,7 +135,7 @@ function completionOf({ text, tokenIds, positions, last }: Growing, index: numbe
 }
 
 export function toTokenLogprobs(position: PositionLogprobs): TokenLogprobs {
-  const map = new Map<number, Logprob>();
+  const map = new TokenLogprobs();
   for (const { tokenId, logprob, rank, token } of [position, ...position.top]) {
     if (!map.has(tokenId)) map.set(tokenId, { logprob, rank, decoded_token: token?.text ?? null });
   }

@@ -27,6 +27,8 @@ export interface Job {
 
 /** Seeds are whole numbers that every client language can hold. */
 const SEEDS = 2 ** 31;
+/** What the protocol calls a request without a seed of its own. */
+const NO_SEED = -1;
 
 /** @throws MalformedRequestError where the body is no JSON object. */
 export function readJob(path: JobPath, bytes: Buffer): Job {
@@ -34,8 +36,9 @@ export function readJob(path: JobPath, bytes: Buffer): Job {
   if (!isJsonObject(body)) throw new MalformedRequestError('The body must be a JSON object');
   const prompt = new Prompt(path, body);
   const isRandom = body.temperature !== 0 && body.use_beam_search !== true;
+  const hasSeed = body.seed != null && body.seed !== NO_SEED;
   // Prompts of one request would share a seed, and equal ones among them would get equal answers.
-  const needsSeed = isRandom && body.seed == null && prompt.count === 1;
+  const needsSeed = isRandom && !hasSeed && prompt.count === 1;
   return {
     path,
     bytes: needsSeed ? withFields(bytes, { seed: randomInt(SEEDS) }) : bytes,
@@ -46,7 +49,7 @@ export function readJob(path: JobPath, bytes: Buffer): Job {
     prompt,
     prefillFields: prefillFields(body),
     mayPrefillElsewhere: mayPrefillElsewhere(body),
-    isRepeatable: !isRandom || needsSeed || body.seed != null,
+    isRepeatable: !isRandom || needsSeed || hasSeed,
   };
 }
 

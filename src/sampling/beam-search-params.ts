@@ -13,6 +13,8 @@ const schema = z.strictObject({
   include_stop_str_in_output: z.boolean().nullish(),
 });
 
+export const BEAM_SEARCH_FIELD_NAMES: readonly string[] = Object.keys(schema.shape);
+
 /** Fields of beam search as a caller writes them. */
 export type BeamSearchInput = z.input<typeof schema>;
 

@@ -4,9 +4,9 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { freePort } from '../helpers/svc-process.ts';
 
 /** Of a stream that nobody waits for: long enough to be still running when it is broken off. */
@@ -79,7 +79,7 @@ describe('svc serve', () => {
     expect(models).toMatch(/"first".*"second"/);
   });
 
-  it.skipIf(probeNative() === null)('reports what part of disaggregated serving it is', async () => {
+  it('reports what part of disaggregated serving it is', needsNative, async () => {
     const config = { kv_connector: 'P2pNcclConnector', kv_role: 'kv_producer', kv_port: await freePort() };
     const { cli } = await serve(model(), '--device', 'cpu', '--kv-transfer-config', JSON.stringify(config));
     expect(cli.stderr).toMatch(

@@ -3,8 +3,8 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 
@@ -23,7 +23,7 @@ const SETUPS: readonly Omit<ClusterOptions, 'model'>[] = [
   { producers: 2, consumers: 3, sendType: 'GET' },
 ];
 
-describe.skipIf(probeNative() === null)('200 mixed requests', () => {
+describe('200 mixed requests', needsNative, () => {
   let expected: unknown[];
   beforeAll(async () => {
     const plain = await startServeProcess([model, '--num-threads', '1']);

@@ -1,17 +1,17 @@
 // Real instances under a real proxy: what dies, hangs up or has no room changes no byte and leaves nothing behind.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
+import { until } from '../helpers/until.ts';
 import { hangUp, untilNothingIsHeld } from './hang-ups.ts';
 import { answersOf, type MixedRequest, mixedRequests } from './mixed-requests.ts';
 
 const model = await modelFolder('');
-/** Everything of an aborted request is free by then. */
-const FREE_WITHIN_MS = 1000;
+/** Everything of an aborted request is free by then: no deadline of a transfer is as short. */
+const FREE_WITHIN_MS = 5000;
 
 function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
   return Cluster.start({
@@ -32,7 +32,7 @@ async function plainAnswers(requests: readonly MixedRequest[]): Promise<unknown[
   }
 }
 
-describe.skipIf(probeNative() === null)('disaggregated serving', () => {
+describe('disaggregated serving', needsNative, () => {
   describe('when decode instances are killed in the middle of streams', () => {
     const requests: MixedRequest[] = Array.from({ length: 8 }, (_, index) => ({
       path: index % 2 === 0 ? '/v1/completions' : '/v1/chat/completions',
@@ -55,13 +55,14 @@ describe.skipIf(probeNative() === null)('disaggregated serving', () => {
       const group = await cluster({ consumers: 3 });
       try {
         const answers = answersOf(group.url, requests, requests.length);
-        await sleep(500);
-        group.consumers[0]!.child.kill('SIGKILL');
-        await sleep(500);
-        group.consumers[1]!.child.kill('SIGKILL');
+        const metric = async (url: string, name: string) => (await readMetrics(url)).get(`svc:${name}`) ?? 0;
+        const [first, second] = group.consumers;
+        await until(async () => (await metric(first!.url, 'generation_tokens_total')) > 50);
+        first!.child.kill('SIGKILL');
+        await until(async () => (await metric(group.url, 'proxy_resumes_total')) > 0);
+        second!.child.kill('SIGKILL');
         expect(await answers).toEqual(expected);
-        const proxy = await readMetrics(group.url);
-        expect(proxy.get('svc:proxy_resumes_total')).toBeGreaterThan(0);
+        expect(await metric(group.url, 'proxy_resumes_total')).toBeGreaterThan(1);
       } finally {
         await group.stop();
       }
@@ -75,8 +76,7 @@ describe.skipIf(probeNative() === null)('disaggregated serving', () => {
     });
     afterAll(() => group?.stop());
 
-    // A machine with other work may take longer once.
-    it('frees everything of 500 of them within a second', { retry: 2 }, async () => {
+    it('frees everything of 500 of them, and waits for no deadline', async () => {
       expect(await hangUp(group, 500)).toBeLessThan(FREE_WITHIN_MS);
     });
   });

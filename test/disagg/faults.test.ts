@@ -2,7 +2,7 @@
 // left over. Some faults here; `npm run bench -- faults` puts each into each step.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { probeNative } from '../../src/native/native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { FaultRig, type Scenario } from './fault-rig.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
@@ -23,7 +23,7 @@ const OF_SHM: readonly Scenario[] = (['kill', 'stop'] as const).flatMap((fault) 
 /** The proxy gives up on an instance that has not been heard of for 10 s. */
 const SLOWEST_MS = 20_000;
 
-describe.skipIf(probeNative() === null)('a fault in a transfer', () => {
+describe('a fault in a transfer', needsNative, () => {
   describe.each([
     ...SEND_TYPES.map((sendType) => ({ sendType, transport: 'tcp' as const, scenarios: OF_TCP })),
     { sendType: 'PUT_ASYNC' as const, transport: 'shm' as const, scenarios: OF_SHM },

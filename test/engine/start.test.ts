@@ -8,7 +8,7 @@ import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-conf
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { availableBackends } from '../helpers/backends.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
@@ -52,7 +52,7 @@ describe.each(availableBackends)('an engine that starts on %s', (device) => {
   });
 });
 
-describe.skipIf(!availableBackends.includes('cpu'))('an engine with more threads than processors', () => {
+describe('an engine with more threads than processors', needsNative, () => {
   it('starts, and warns', async () => {
     const folder = newFolder();
     writeTinyModel(folder);

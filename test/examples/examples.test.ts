@@ -1,13 +1,14 @@
 // Every program in examples/ runs as its first lines say.
 
-import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 
 const run = promisify(execFile);
@@ -31,19 +32,17 @@ describe('examples', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
       'disaggregated',
       'offline-chat.ts',
+      'offline-streaming.ts',
       'offline.ts',
       'streaming-client.ts',
     ]);
   });
 
-  it.skipIf(probeNative() === null)(
-    'disaggregated/run.ts asks through 1 prefill and 2 decode instances',
-    async () => {
-      const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
-      expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
-      expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
-    },
-  );
+  it('disaggregated/run.ts asks through 1 prefill and 2 decode instances', needsNative, async () => {
+    const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
+    expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
+    expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
+  });
 
   it('offline.ts completes its prompts', async () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();
@@ -55,6 +54,15 @@ describe('examples', () => {
     expect(await runExample('offline-chat.ts', folder)).toContain('What is your name?\n');
   });
 
+  it('offline-streaming.ts writes an answer, and ends well when it is interrupted', async () => {
+    expect((await runExample('offline-streaming.ts', folder)).length).toBeGreaterThan(1);
+    const child = spawn(process.execPath, ['--import', 'tsx', 'examples/offline-streaming.ts', folder]);
+    const closed = once(child, 'close');
+    await once(child.stdout, 'data');
+    child.kill('SIGINT');
+    expect(await closed).toEqual([0, null]);
+  });
+
   it('streaming-client.ts streams from a running server', async () => {
     const server = await startServeProcess([folder]);
     try {
@@ -63,5 +71,19 @@ describe('examples', () => {
     } finally {
       await server.stop();
     }
+  });
+});
+
+describe('the guides', () => {
+  it('offline.md has parts that make one program, which runs', async () => {
+    const guide = readFileSync('docs/guides/offline.md', 'utf8');
+    const parts = [...guide.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code);
+    const program = parts.join('\n').replace(/'\.\/path\/to\/[^']*'/, JSON.stringify(folder));
+    const args = ['--import', 'tsx', '--input-type=module', '--eval', program];
+    const { stdout, stderr } = await run(process.execPath, args, { timeout: 60_000 });
+    expect(stderr).toBe('');
+    const lines = stdout.split('\n');
+    expect(lines[0]).toMatch(/^Once upon a time .*(stop|length)$/);
+    expect(JSON.parse(lines.at(-2)!).outputs[0].logprobs).toHaveLength(2);
   });
 });

@@ -69,6 +69,8 @@ export class LightInstance {
   readonly #timer: NodeJS.Timeout;
   readonly #about: RegistrationMessage;
   state: 'ready' | 'draining' | 'gone' = 'ready';
+  /** How often the proxy ended the connection; it is made anew each time. */
+  numDisconnects = 0;
   load: RegistrationMessage['load'];
 
   private constructor(server: Server, options: LightInstanceOptions) {
@@ -93,6 +95,9 @@ export class LightInstance {
       ...curveClient(secret === undefined ? null : curveKeys(secret)),
     });
     this.#socket.events.on('handshake', () => this.#beat());
+    this.#socket.events.on('disconnect', () => {
+      this.numDisconnects += 1;
+    });
     this.#socket.connect(`tcp://${discovery}`);
     this.#timer = setInterval(() => this.#beat(), heartbeatMs);
   }

@@ -41,7 +41,7 @@ export class Stranger {
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
     const stranger = new Stranger(identityOf(GEOMETRY, about), memory, mover);
     stranger.#channel.it = await ControlChannel.open(
-      { ip: '127.0.0.1', port, keys: null, answerDeadline: 500 },
+      { ip: '127.0.0.1', port, keys: null, answerDeadline: 10_000 },
       { message: (route, message) => stranger.#receive(route, message), down: nothing, someoneLeft: nothing },
     );
     return stranger;

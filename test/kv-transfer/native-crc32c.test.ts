@@ -4,11 +4,12 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
+import { needsNative } from '../helpers/needs.ts';
 
 const native = probeNative();
 const NATIVE = fileURLToPath(new URL('../../native', import.meta.url));
 
-describe.skipIf(native === null)('crc32c', () => {
+describe('crc32c', needsNative, () => {
   it('is that of the standard', () => {
     expect(native?.crc32c(Buffer.from('123456789'))).toBe(0xe3069283);
     expect(native?.crc32c(new Uint8Array(32))).toBe(0x8a9136aa);

@@ -3,11 +3,9 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ByteRelay } from '../helpers/byte-relay.ts';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
-
-needsNative();
 
 const SHAPE = { layers: 2, blocks: 16, pieceBytes: 512 };
 const HELLO_BYTES = 24;
@@ -43,7 +41,7 @@ function begin(p: TransferNode, d: TransferNode, link: number, count: number, ti
   p.feed(1, 0, range(count));
 }
 
-describe('a byte that changes on its way', () => {
+describe('a byte that changes on its way', needsNative, () => {
   it('in a piece is noticed, and the piece can be sent again', async () => {
     const [p, d] = [node(SHAPE), node(SHAPE)];
     const relay = await relayTo(d);
@@ -101,7 +99,7 @@ describe('a byte that changes on its way', () => {
   });
 });
 
-describe('a connection', () => {
+describe('a connection', needsNative, () => {
   it('that is reset in the middle calls its link down, and another one completes the transfer', async () => {
     const [p, d] = [node(SHAPE), node(SHAPE)];
     const relay = await relayTo(d);

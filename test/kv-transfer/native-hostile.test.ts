@@ -3,12 +3,10 @@
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { KINDS, pieceOf, range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
-
-needsNative();
 
 const SHAPE = { layers: 2, blocks: 8, pieceBytes: 256 };
 const node = transferNodes();
@@ -45,7 +43,7 @@ async function expectService(d: TransferNode): Promise<void> {
   }
 }
 
-it('frames made by hand are understood', async () => {
+it('frames made by hand are understood', needsNative, async () => {
   const d = node(SHAPE);
   const peer = await connect(d.address('tcp'));
   d.receive(5n, 3);
@@ -56,7 +54,7 @@ it('frames made by hand are understood', async () => {
   expect(d.read([0, 1, 2]).equals(Buffer.concat([...pieces(3), ...pieces(3)]))).toBe(true);
 });
 
-describe('a greeting', () => {
+describe('a greeting', needsNative, () => {
   it.each<[string, RawHello, string]>([
     ['of another protocol', { magic: 0x20544547 }, 'not a peer of this version'],
     ['of another version', { version: 2 }, 'not a peer of this version'],
@@ -79,7 +77,7 @@ describe('a greeting', () => {
   });
 });
 
-describe('a frame', () => {
+describe('a frame', needsNative, () => {
   it.each<[string, Partial<RawFrame>, string]>([
     ['of another magic', { magic: 1 }, 'not a frame'],
     ['of a layer that is not there', { layer: 2 }, 'not a frame'],
@@ -136,29 +134,33 @@ describe('a frame', () => {
   });
 });
 
-it('any bytes at all end the connection or wait for more, and never a transfer of others', async () => {
-  const d = node(SHAPE);
-  d.receive(5n, 4);
-  const byte = fc.oneof(fc.constant(0), fc.nat(255));
-  await fc.assert(
-    fc.asyncProperty(fc.array(byte, { maxLength: 200 }), fc.boolean(), async (bytes, isGreeted) => {
-      const peer = await RawPeer.connect(d.address('tcp'));
-      if (isGreeted) peer.write(rawHello(SHAPE));
-      peer.write(Uint8Array.from(bytes));
-      peer.close();
-    }),
-    { numRuns: 200 },
-  );
-  for (let i = 0; i < 5; i++) {
-    const peer = await connect(d.address('tcp'));
-    peer.write(Buffer.concat([rawHello(SHAPE), randomBytes(1 << 20)]));
-    await until(() => peer.hasEnded);
-  }
-  expect([d.engine.progress(5n), d.events]).toEqual([0, []]);
-  await expectService(d);
-});
+it(
+  'any bytes at all end the connection or wait for more, and never a transfer of others',
+  needsNative,
+  async () => {
+    const d = node(SHAPE);
+    d.receive(5n, 4);
+    const byte = fc.oneof(fc.constant(0), fc.nat(255));
+    await fc.assert(
+      fc.asyncProperty(fc.array(byte, { maxLength: 200 }), fc.boolean(), async (bytes, isGreeted) => {
+        const peer = await RawPeer.connect(d.address('tcp'));
+        if (isGreeted) peer.write(rawHello(SHAPE));
+        peer.write(Uint8Array.from(bytes));
+        peer.close();
+      }),
+      { numRuns: 200 },
+    );
+    for (let i = 0; i < 5; i++) {
+      const peer = await connect(d.address('tcp'));
+      peer.write(Buffer.concat([rawHello(SHAPE), randomBytes(1 << 20)]));
+      await until(() => peer.hasEnded);
+    }
+    expect([d.engine.progress(5n), d.events]).toEqual([0, []]);
+    await expectService(d);
+  },
+);
 
-it('connections beyond a bound are refused at once', async () => {
+it('connections beyond a bound are refused at once', needsNative, async () => {
   const d = node(SHAPE);
   const open: RawPeer[] = [];
   for (let i = 0; i < 1030; i += 103) {

@@ -7,12 +7,10 @@ import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { KINDS, range, SHAPE, TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { ADDON, transferProcesses } from '../helpers/transfer-process.ts';
 import { until } from '../helpers/until.ts';
-
-needsNative();
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
@@ -56,7 +54,7 @@ async function collected(isTrue: () => boolean): Promise<void> {
   });
 }
 
-describe('a token', () => {
+describe('a token', needsNative, () => {
   it('lets one engine adopt the memory', () => {
     const { KvMemory, TransferEngine } = loadNative();
     const token = new KvMemory(1, 1, 64).openFeed();
@@ -98,7 +96,7 @@ describe('a token', () => {
   });
 });
 
-describe('a feed', () => {
+describe('a feed', needsNative, () => {
   it.each([
     [[1, 0, 2, 5]],
     [[1, 0]],
@@ -135,7 +133,7 @@ describe('a feed', () => {
   });
 });
 
-describe('an engine that is closed', () => {
+describe('an engine that is closed', needsNative, () => {
   it.each(KINDS)('in the middle of transfers over %s ends at once, and tells nothing more', async (kind) => {
     const [p, d] = [node(BIG), node(BIG)];
     const link = await p.link(kind, d.address(kind));
@@ -206,7 +204,7 @@ describe('an engine that is closed', () => {
   });
 });
 
-describe('a worker', () => {
+describe('a worker', needsNative, () => {
   it('that is terminated in the middle of transfers ends with its threads', async () => {
     const d = node(BIG);
     d.receive(1n, 256);
@@ -232,7 +230,7 @@ describe('a worker', () => {
   });
 });
 
-describe.each(KINDS)('a process at the other end of %s', (kind) => {
+describe.each(KINDS)('a process at the other end of %s', needsNative, (kind) => {
   it('that is killed calls the link down at once and leaves nothing', async () => {
     const [p, child] = [node(BIG), await start(BIG)];
     const { pid } = child;
@@ -280,21 +278,25 @@ describe.each(KINDS)('a process at the other end of %s', (kind) => {
   });
 });
 
-it('finds that blocks were overwritten before the receiver had copied them out of the shared memory', async () => {
-  const shape = { ...SHAPE, blocks: 8 };
-  const [p, child] = [node(shape), await start(shape)];
-  p.fill(range(8), 1);
-  const link = await p.link('shm', child.address('shm'));
-  await child.obey({ do: 'receive', count: 8 });
-  await child.stop();
-  p.engine.openSend(1, 8);
-  p.engine.grant(1, link, 1n, 0);
-  p.feed(1, 0, range(8));
-  await p.event('sent');
-  p.fill([3], 2);
-  child.signal('SIGCONT');
-  await until(() => child.has('corrupt'));
-  expect(child.has('received')).toBe(false);
-  p.engine.grant(1, link, 1n, 0);
-  await until(() => child.has('received'));
-});
+it(
+  'finds that blocks were overwritten before the receiver had copied them out of the shared memory',
+  needsNative,
+  async () => {
+    const shape = { ...SHAPE, blocks: 8 };
+    const [p, child] = [node(shape), await start(shape)];
+    p.fill(range(8), 1);
+    const link = await p.link('shm', child.address('shm'));
+    await child.obey({ do: 'receive', count: 8 });
+    await child.stop();
+    p.engine.openSend(1, 8);
+    p.engine.grant(1, link, 1n, 0);
+    p.feed(1, 0, range(8));
+    await p.event('sent');
+    p.fill([3], 2);
+    child.signal('SIGCONT');
+    await until(() => child.has('corrupt'));
+    expect(child.has('received')).toBe(false);
+    p.engine.grant(1, link, 1n, 0);
+    await until(() => child.has('received'));
+  },
+);

@@ -3,10 +3,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { KINDS, type Kind, range, TransferNode } from '../helpers/transfer-node.ts';
-
-needsNative();
 
 const NUM_TRANSFERS = 4;
 const BLOCKS = 6;
@@ -139,7 +137,7 @@ class Play {
   }
 }
 
-it('brings every transfer that is not cancelled to its end, bit for bit', async () => {
+it('brings every transfer that is not cancelled to its end, bit for bit', needsNative, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(Op, { maxLength: 60 }), fc.nat(1000), async (ops, seed) => {
       const play = new Play(seed);

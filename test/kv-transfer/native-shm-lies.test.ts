@@ -4,11 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { range, transferNodes } from '../helpers/transfer-node.ts';
-
-needsNative();
 
 const SHAPE = { layers: 2, blocks: 8, pieceBytes: 4096 };
 const MEMORY_BYTES = SHAPE.layers * SHAPE.blocks * SHAPE.pieceBytes;
@@ -49,7 +47,7 @@ function frame(firstBlock: number, sourceBlock: number): Buffer {
   return rawFrame({ ticket: 5n, firstBlock, pieces: [piece], sourceBlock }).subarray(0, 40);
 }
 
-describe('memory', () => {
+describe('memory', needsNative, () => {
   it.each<[string, Memory, number, number, RegExp]>([
     ['that is missing', 'none', 0, 8, /^no KV memory to read from$/],
     ['of no blocks', 'sealed', MEMORY_BYTES, 0, /^no KV memory to read from$/],
@@ -76,7 +74,7 @@ describe('memory', () => {
   });
 });
 
-it('a block that is not in the memory is not read', () => {
+it('a block that is not in the memory is not read', needsNative, () => {
   const d = node(SHAPE);
   d.receive(5n, 2);
   for (const sourceBlock of [8, 2 ** 31, 2 ** 32 - 1]) {

@@ -1,15 +1,13 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
 import { describe, expect, it } from 'vitest';
-import { needsNative } from '../helpers/needs-native.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { KINDS, range, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 
-needsNative();
-
 const node = transferNodes();
 
-describe.each(KINDS)('over %s', (kind) => {
+describe.each(KINDS)('over %s', needsNative, (kind) => {
   it('brings every piece of a transfer bit for bit into the blocks it is loaded to', async () => {
     const [p, d] = [node(), node()];
     const [from, to] = [range(7, 20).reverse(), range(7, 3)];
@@ -263,7 +261,7 @@ describe.each(KINDS)('over %s', (kind) => {
   });
 });
 
-it('finds, when it loads, that what was received has changed since', async () => {
+it('finds, when it loads, that what was received has changed since', needsNative, async () => {
   const [p, d] = [node(), node()];
   p.fill(range(4), 1);
   const link = await p.link('shm', d.address('shm'));

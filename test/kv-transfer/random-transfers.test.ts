@@ -4,7 +4,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
-import { probeNative } from '../../src/native/native.ts';
 import { type KvInstance, SLOT_BYTES } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -13,6 +12,7 @@ import {
   startLoad,
   untilIdle,
 } from '../helpers/kv-requests.ts';
+import { needsNative } from '../helpers/needs.ts';
 
 const NUM_REQUESTS = 300;
 const AT_ONCE = 12;
@@ -108,7 +108,7 @@ class Load {
   }
 }
 
-describe.skipIf(probeNative() === null)('300 requests between two P and two D', () => {
+describe('300 requests between two P and two D', needsNative, () => {
   it.each([
     ['PUT_ASYNC', 'shm', 200, 2 ** 18],
     ['PUT_ASYNC', 'tcp', 20, 2 ** 15],

@@ -112,6 +112,23 @@ describe('LLM.beamSearch', () => {
     await expect(search(params)).rejects.toMatchObject({ param });
   });
 
+  it('refuses a parameter that it does not know, and an option', async () => {
+    const mistyped = Object.assign({ beam_width: 2, max_tokens: 2, lenght_penalty: 1 });
+    await expect(search(mistyped)).rejects.toThrow(
+      'there is no beam search parameter lenght_penalty; did you mean length_penalty?',
+    );
+    const option = Object.assign({ useProgressBar: true });
+    await expect(llm.beamSearch([PROMPT], { beam_width: 2, max_tokens: 2 }, option)).rejects.toThrow(
+      'beamSearch() has no option useProgressBar',
+    );
+  });
+
+  it('gives sequences that JSON holds whole', async () => {
+    const [best] = await search({ beam_width: 2, max_tokens: 3, ignore_eos: true });
+    const sent = JSON.parse(JSON.stringify(best));
+    expect(sent.logprobs).toEqual(best!.logprobs.map((one) => Object.fromEntries(one)));
+  });
+
   it('refuses more beams than --max-logprobs allows', async () => {
     const other = new LLM({ model: folder });
     const attempt = other.beamSearch([PROMPT], { beam_width: 11, max_tokens: 2 });

@@ -30,6 +30,38 @@ describe('LLM.generate', () => {
     await expect(llm.generate('abc', JSON.parse(json))).rejects.toThrow(message);
   });
 
+  it.each([
+    ['{"singal": 1}', 'generate() has no option singal; did you mean signal?'],
+    ['{"constructor": 1}', 'generate() has no option constructor'],
+    ['{"useProgressBar": "yes"}', 'generate(): useProgressBar must be true or false, got "yes"'],
+    ['{"signal": {}}', 'generate(): signal must be an AbortSignal, got an object'],
+    ['{"temperature": 0}', 'it is a sampling parameter, and they come before the options'],
+    ['null', 'the options of generate() must be an object such as { signal }, got null'],
+  ])('refuses the options %s', async (json, message) => {
+    await expect(llm.generate('abc', null, JSON.parse(json))).rejects.toThrow(message);
+  });
+
+  it('tells where an option belongs that stands among the sampling parameters', async () => {
+    const { signal } = new AbortController();
+    await expect(llm.generate('abc', Object.assign({ signal }))).rejects.toThrow(
+      'there is no sampling parameter signal: it is an option, and they come behind the sampling parameters',
+    );
+  });
+
+  it('gives outputs that JSON holds whole, log-probabilities included', async () => {
+    const [output] = await llm.generate('abc', { ...GREEDY, logprobs: 2, prompt_logprobs: 1 });
+    const sent = JSON.parse(JSON.stringify(output));
+    const sample = output!.outputs[0]!;
+    for (const [place, tokenId] of sample.token_ids.entries()) {
+      const logprobs = sample.logprobs![place]!;
+      expect(sent.outputs[0].logprobs[place]).toEqual(Object.fromEntries(logprobs));
+      expect(sent.outputs[0].logprobs[place][tokenId]).toEqual(logprobs.get(tokenId));
+    }
+    const [, second] = output!.prompt_token_ids;
+    expect(sent.prompt_logprobs[0]).toBeNull();
+    expect(sent.prompt_logprobs[1][second!]).toEqual(output!.prompt_logprobs![1]!.get(second!));
+  });
+
   it('gives outputs in the order of the prompts, however long each takes', async () => {
     const prompts = Array.from({ length: 20 }, (_, index) => `prompt number ${index}`);
     const params = prompts.map((_, index) => ({ ...GREEDY, max_tokens: 1 + ((index * 7) % 20) }));
@@ -57,6 +89,20 @@ describe('LLM.generate', () => {
     expect(first!.outputs.map(({ index }) => index)).toEqual([0, 1, 2]);
     expect(second!.outputs).toEqual(first!.outputs);
     expect(new Set(first!.outputs.map(({ token_ids }) => token_ids.join())).size).toBe(3);
+  });
+
+  it('repeats itself without a seed where calls come in the same order, and not under another --seed', async () => {
+    const texts = async (options: { readonly seed?: number }): Promise<(string | undefined)[]> => {
+      const other = new LLM({ model: folder, maxNumSeqs: 2, ...options });
+      const prompts = Array.from({ length: 9 }, () => 'abc');
+      const outputs = await other.generate(prompts, { max_tokens: 8, ignore_eos: true });
+      await other.close();
+      return outputs.map(({ outputs: [first] }) => first?.token_ids.join());
+    };
+    const first = await texts({});
+    expect(new Set(first).size).toBe(9);
+    expect(await texts({ seed: 0 })).toEqual(first);
+    expect(await texts({ seed: 1 })).not.toEqual(first);
   });
 
   it('ends a text before a stop string and says which', async () => {
@@ -119,6 +165,33 @@ describe('LLM.chat', () => {
     expect(one!.prompt).toContain('Hello');
     expect(many.map(({ outputs }) => outputs)).toEqual([one!.outputs, one!.outputs]);
   });
+
+  it('reads content in parts as the server does, each in a line of its own', async () => {
+    const parts = ['Hello', 'there'].map((text) => ({ type: 'text' as const, text }));
+    const [inParts] = await llm.chat([{ role: 'user', content: parts }], GREEDY);
+    const [whole] = await llm.chat([{ role: 'user', content: 'Hello\nthere' }], GREEDY);
+    expect(inParts!.prompt).toBe(whole!.prompt);
+  });
+
+  it.each([
+    ['[{"role": "user", "content": 5}]', 'messages[0].content must be a string or an array, got 5'],
+    ['[[{"role": "user"}]]', 'messages[0][0].content must be a string or an array of parts of type "text"'],
+    [
+      '[{"role": "user", "content": [{"type": "image_url"}]}]',
+      'messages[0].content[0] is of type "image_url"',
+    ],
+    ['[[{"role": "user", "content": "a"}], []]', 'messages[1] must have at least 1 element'],
+    ['"Hello"', 'messages must be an array, got "Hello"'],
+  ])('refuses the messages %s', async (json, message) => {
+    await expect(llm.chat(JSON.parse(json), GREEDY)).rejects.toThrow(message);
+  });
+
+  it('refuses an option that it does not have', async () => {
+    const options = Object.assign({ chatTemplateKwarg: {} });
+    await expect(llm.chat([{ role: 'user', content: 'a' }], GREEDY, options)).rejects.toThrow(
+      'chat() has no option chatTemplateKwarg; did you mean chatTemplateKwargs?',
+    );
+  });
 });
 
 describe('a new LLM', () => {
@@ -135,12 +208,15 @@ describe('a new LLM', () => {
 
   it('rejects what is in flight when it is closed', async () => {
     const other = new LLM({ model: folder });
-    await other.generate('abc', GREEDY);
-    const pending = other.generate('abc', { ...GREEDY, max_tokens: null });
-    const outcome = expect(pending).rejects.toThrow(/closed/);
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    const stream = other.stream('abc', { ...GREEDY, max_tokens: null });
+    await stream.next();
+    const batch = expect(other.generate('abc', { ...GREEDY, max_tokens: null })).rejects.toThrow(/closed/);
     await other.close();
-    await outcome;
+    await batch;
+    const readOn = async () => {
+      for await (const _ of stream);
+    };
+    await expect(readOn()).rejects.toThrow(/closed/);
   });
 });
 

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { LLM } from '../../src/index.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
+import { needsShared } from '../helpers/needs.ts';
 
 const FOLDER = sharedFixture('models/stories260K');
 /** Golden values are rounded to 1e-6, their program computes in another order. */
@@ -22,7 +23,7 @@ const goldenShape = z.object({
   ),
 });
 
-describe.skipIf(FOLDER === null)('stories260K (skipped where the shared fixtures are missing)', () => {
+describe('stories260K', needsShared(FOLDER), () => {
   let llm: LLM;
   let cases: z.output<typeof goldenShape>['cases'] = [];
   beforeAll(() => {

@@ -5,6 +5,7 @@ import type { Model } from '../../src/models/model.ts';
 import { loadModel } from '../../src/models/registry.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
+import { needsShared } from '../helpers/needs.ts';
 import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
@@ -61,8 +62,8 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
 
   for (const name of SHARED_MODELS) {
     const golden = sharedGolden(name);
-    describe.skipIf(golden === null)(`${name} (needs ../shared/fixtures)`, () => {
-      if (golden === null) it('is skipped: there are no shared fixtures beside this checkout', () => {});
+    describe(name, needsShared(golden), () => {
+      if (golden === null) it('gives the golden logits', () => {});
       else testGolden(golden, backend);
     });
   }

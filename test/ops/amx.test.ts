@@ -5,14 +5,19 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
+import { needs } from '../helpers/needs.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const emulator = `${root}native/build/amx-emulator.so`;
 const available = probeNative()?.instructionSets() ?? [];
 // The AMX set is that of AVX-512 with other matrix products.
 const canEmulate = available.includes('avx512-bf16') && !available.includes('amx-bf16');
+const needsEmulator = needs(
+  canEmulate,
+  'the AMX emulator needs a processor with AVX512-BF16 and without AMX',
+);
 
-describe.skipIf(!canEmulate)('AMX under the emulator (needs AVX512-BF16, and no AMX of its own)', () => {
+describe('AMX under the emulator', needsEmulator, () => {
   it('passes the tests of matrix products, batch invariance and wrong calls', { timeout: 300_000 }, () => {
     const make = ['--silent', '-C', `${root}native`, 'WERROR=-Werror', 'build/amx-emulator.so'];
     expect(spawnSync('make', make, { encoding: 'utf8' })).toMatchObject({ status: 0, stderr: '' });

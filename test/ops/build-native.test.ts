@@ -6,9 +6,11 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { needs } from '../helpers/needs.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const hasCompiler = ['make', 'g++'].every((tool) => spawnSync(tool, ['--version']).error === undefined);
+const needsCompiler = needs(hasCompiler, 'there is no make or no g++');
 
 let folder: string;
 beforeEach(() => {
@@ -28,7 +30,7 @@ describe('building the addon', () => {
     expect(stderr).toMatch(/^svc: native backend not built \(make and g\+\+ not found\): .*reference.*\n$/);
   });
 
-  it.skipIf(!hasCompiler)('fails with what the compiler says when a source does not compile', () => {
+  it('fails with what the compiler says when a source does not compile', needsCompiler, () => {
     cpSync(join(root, 'scripts/build-native.mjs'), join(folder, 'scripts/build-native.mjs'));
     mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
     cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));

@@ -5,13 +5,15 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { needs } from '../helpers/needs.ts';
 
 const objects = fileURLToPath(new URL('../../native/build/cpu', import.meta.url));
 const sets = ['avx2', 'avx512', 'amx'].map((name) => join(objects, name)).filter((path) => existsSync(path));
 const hasNm = spawnSync('nm', ['--version']).error === undefined;
 
-describe.skipIf(sets.length === 0 || !hasNm)(
-  'objects of an instruction set (needs a native build and nm)',
+describe(
+  'objects of an instruction set',
+  needs(sets.length > 0 && hasNm, 'there is no native build or no nm'),
   () => {
     it.each(sets)('%s shares no function with other objects', (folder) => {
       const files = readdirSync(folder).filter((name) => name.endsWith('.o'));

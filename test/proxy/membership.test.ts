@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
@@ -153,8 +152,10 @@ describe('with a secret', () => {
     await say(proxy, zmq_address, [encode({ type: 'D', http_address: '127.0.0.1:20005', zmq_address })]);
     const discovery = proxy.server.discoveryAddress;
     const stranger = await LightInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
-    await sleep(500);
-    expect(await proxy.instances()).toHaveLength(1);
+    await eventually(() => stranger.numDisconnects >= 3);
+    // Who knows it is heard meanwhile.
+    await proxy.join('D', { secret: SECRET });
+    expect(await proxy.instances()).toHaveLength(2);
     await stranger.close();
   });
 });

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { sharedFixture } from '../helpers/fixtures.ts';
+import { needsShared } from '../helpers/needs.ts';
 import { bodyOf, errorOf, eventsOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const RECORDED = sharedFixture('openai/recorded_openllmetry_openai.jsonl');
@@ -39,30 +40,27 @@ beforeAll(async () => {
 });
 afterAll(() => svc.close());
 
-describe.skipIf(RECORDED === null)(
-  'recorded requests (skipped where the shared fixtures are missing)',
-  () => {
-    it('are answered in the recorded shape, or refused by the name of a field', async () => {
-      const outcomes = { answered: 0, refused: 0 };
-      for (const { cassette, request, response } of exchanges()) {
-        const body = { ...request.body, model: MODEL, max_tokens: 3, max_completion_tokens: undefined };
-        const answer = await svc.post(request.path, body);
-        if (answer.status === 200 && response.status === 200) {
-          outcomes.answered += 1;
-          if (request.body.stream !== true) expectShape(await bodyOf(answer), response.body, cassette);
-          else expect(eventsOf(await answer.text()).at(-1), cassette).toBe('[DONE]');
-        } else {
-          outcomes.refused += 1;
-          const error = await errorOf(answer);
-          expect(error.status, cassette).toBe(400);
-          const isNamed = error.param !== null && error.message.includes(error.param);
-          expect(isNamed, `${cassette}: ${error.message}`).toBe(true);
-        }
+describe('recorded requests', needsShared(RECORDED), () => {
+  it('are answered in the recorded shape, or refused by the name of a field', async () => {
+    const outcomes = { answered: 0, refused: 0 };
+    for (const { cassette, request, response } of exchanges()) {
+      const body = { ...request.body, model: MODEL, max_tokens: 3, max_completion_tokens: undefined };
+      const answer = await svc.post(request.path, body);
+      if (answer.status === 200 && response.status === 200) {
+        outcomes.answered += 1;
+        if (request.body.stream !== true) expectShape(await bodyOf(answer), response.body, cassette);
+        else expect(eventsOf(await answer.text()).at(-1), cassette).toBe('[DONE]');
+      } else {
+        outcomes.refused += 1;
+        const error = await errorOf(answer);
+        expect(error.status, cassette).toBe(400);
+        const isNamed = error.param !== null && error.message.includes(error.param);
+        expect(isNamed, `${cassette}: ${error.message}`).toBe(true);
       }
-      expect(outcomes.answered).toBeGreaterThan(100);
-    });
-  },
-);
+    }
+    expect(outcomes.answered).toBeGreaterThan(100);
+  });
+});
 
 /** Every field of `recorded` is in `ours` too, in choices, messages and usage alike. */
 function expectShape(ours: unknown, recorded: unknown, where: string): void {

@@ -5,6 +5,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { sharedFixture } from '../helpers/fixtures.ts';
+import { needsShared } from '../helpers/needs.ts';
 import { bodyOf, eventsOf, startTestServer, type TestServer } from './test-server.ts';
 
 const SPECIFICATION = sharedFixture('openai/openapi.json');
@@ -57,54 +58,47 @@ const CHAT = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 6, ig
 const COMPLETION = { prompt: 'Hello', max_tokens: 6, ignore_eos: true };
 const STREAM = { stream: true, stream_options: { include_usage: true } };
 
-describe.skipIf(SPECIFICATION === null)(
-  'the official specification (skipped where the shared fixtures are missing)',
-  () => {
-    let svc: TestServer;
-    const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true });
-    beforeAll(async () => {
-      ajv.addSchema({ $id: 'spec', components: { schemas: readSchemas(SPECIFICATION!) } });
-      svc = await startTestServer();
-    });
-    afterAll(() => svc.close());
+describe('the official specification', needsShared(SPECIFICATION), () => {
+  let svc: TestServer;
+  const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true });
+  beforeAll(async () => {
+    ajv.addSchema({ $id: 'spec', components: { schemas: readSchemas(SPECIFICATION!) } });
+    svc = await startTestServer();
+  });
+  afterAll(() => svc.close());
 
-    it.each([
-      ['chat/completions', 'CreateChatCompletionResponse', CHAT],
-      ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, n: 2, temperature: 0 }],
-      ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, logprobs: true, top_logprobs: 2 }],
-      ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, use_beam_search: true, n: 2 }],
-      ['completions', 'CreateCompletionResponse', COMPLETION],
-      ['completions', 'CreateCompletionResponse', { ...COMPLETION, logprobs: 3 }],
-      ['completions', 'CreateCompletionResponse', { ...COMPLETION, prompt: ['a', 'b'], n: 2, echo: true }],
-    ])('has /v1/%s answered as %s by %j', async (path, schema, body) => {
-      const response = await svc.post(`/v1/${path}`, body);
-      expect(response.status).toBe(200);
-      expect(faultsBy(ajv, schema)(await bodyOf(response))).toEqual([]);
-    });
+  it.each([
+    ['chat/completions', 'CreateChatCompletionResponse', CHAT],
+    ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, n: 2, temperature: 0 }],
+    ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, logprobs: true, top_logprobs: 2 }],
+    ['chat/completions', 'CreateChatCompletionResponse', { ...CHAT, use_beam_search: true, n: 2 }],
+    ['completions', 'CreateCompletionResponse', COMPLETION],
+    ['completions', 'CreateCompletionResponse', { ...COMPLETION, logprobs: 3 }],
+    ['completions', 'CreateCompletionResponse', { ...COMPLETION, prompt: ['a', 'b'], n: 2, echo: true }],
+  ])('has /v1/%s answered as %s by %j', async (path, schema, body) => {
+    const response = await svc.post(`/v1/${path}`, body);
+    expect(response.status).toBe(200);
+    expect(faultsBy(ajv, schema)(await bodyOf(response))).toEqual([]);
+  });
 
-    it.each([
-      ['chat/completions', 'CreateChatCompletionStreamResponse', CHAT],
-      ['chat/completions', 'CreateChatCompletionStreamResponse', { ...CHAT, n: 2, temperature: 0 }],
-      [
-        'chat/completions',
-        'CreateChatCompletionStreamResponse',
-        { ...CHAT, logprobs: true, top_logprobs: 2 },
-      ],
-      ['completions', 'CompletionChunk', COMPLETION],
-      ['completions', 'CompletionChunk', { ...COMPLETION, logprobs: 3, n: 2 }],
-    ])('has /v1/%s streamed in chunks that are each a %s by %j', async (path, schema, body) => {
-      const faults = faultsBy(ajv, schema);
-      const text = await (await svc.post(`/v1/${path}`, { ...body, ...STREAM })).text();
-      const chunks = eventsOf(text).slice(0, -1);
-      expect(chunks.length).toBeGreaterThan(2);
-      for (const chunk of chunks) expect([chunk, faults(JSON.parse(chunk))]).toEqual([chunk, []]);
-    });
+  it.each([
+    ['chat/completions', 'CreateChatCompletionStreamResponse', CHAT],
+    ['chat/completions', 'CreateChatCompletionStreamResponse', { ...CHAT, n: 2, temperature: 0 }],
+    ['chat/completions', 'CreateChatCompletionStreamResponse', { ...CHAT, logprobs: true, top_logprobs: 2 }],
+    ['completions', 'CompletionChunk', COMPLETION],
+    ['completions', 'CompletionChunk', { ...COMPLETION, logprobs: 3, n: 2 }],
+  ])('has /v1/%s streamed in chunks that are each a %s by %j', async (path, schema, body) => {
+    const faults = faultsBy(ajv, schema);
+    const text = await (await svc.post(`/v1/${path}`, { ...body, ...STREAM })).text();
+    const chunks = eventsOf(text).slice(0, -1);
+    expect(chunks.length).toBeGreaterThan(2);
+    for (const chunk of chunks) expect([chunk, faults(JSON.parse(chunk))]).toEqual([chunk, []]);
+  });
 
-    it('has the models listed', async () => {
-      const models = await bodyOf(await fetch(`${svc.url}/v1/models`));
-      expect(faultsBy(ajv, 'ListModelsResponse')(models)).toEqual([]);
-      const model = await bodyOf(await fetch(`${svc.url}/v1/models/${models.data[0].id}`));
-      expect(faultsBy(ajv, 'Model')(model)).toEqual([]);
-    });
-  },
-);
+  it('has the models listed', async () => {
+    const models = await bodyOf(await fetch(`${svc.url}/v1/models`));
+    expect(faultsBy(ajv, 'ListModelsResponse')(models)).toEqual([]);
+    const model = await bodyOf(await fetch(`${svc.url}/v1/models/${models.data[0].id}`));
+    expect(faultsBy(ajv, 'Model')(model)).toEqual([]);
+  });
+});

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { sharedFixture } from '../helpers/fixtures.ts';
+import { needsShared } from '../helpers/needs.ts';
 import { bodyOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const FOLDER = sharedFixture('models/stories260K');
@@ -14,7 +15,7 @@ const goldenShape = z.object({
   ),
 });
 
-describe.skipIf(FOLDER === null)('stories260K (skipped where the shared fixtures are missing)', () => {
+describe('stories260K', needsShared(FOLDER), () => {
   let svc: TestServer;
   let cases: z.output<typeof goldenShape>['cases'] = [];
   beforeAll(async () => {

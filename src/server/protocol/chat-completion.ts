@@ -2,6 +2,7 @@
 // the one and writes the others.
 
 import { z } from 'zod';
+import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
@@ -10,22 +11,8 @@ import type { FinishReason, Usage } from './usage.ts';
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
 
-/** Of one message. */
-const MAX_PARTS = 1024;
-/** Characters. A role is repeated in the answer. */
-const MAX_ROLE = 64;
-const MAX_NAME = 256;
 const MAX_VARIABLES = 256;
 const MAX_MODALITIES = 8;
-
-const contentPart = z.looseObject({ type: z.string() });
-
-const message = z.looseObject({
-  role: z.string().min(1, 'must not be empty').max(MAX_ROLE),
-  /** Checked in detail when the messages are turned into a prompt. */
-  content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
-  name: z.string().max(MAX_NAME).nullish(),
-});
 
 const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variables').pipe(
   z.record(z.string(), z.unknown()),
@@ -33,7 +20,10 @@ const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variab
 
 export const chatCompletionSchema = z.looseObject({
   ...commonFields,
-  messages: listOf(message, MAX_MESSAGES).refine((list) => list.length > 0, 'must have at least 1 element'),
+  messages: listOf(chatMessageSchema, MAX_MESSAGES).refine(
+    (list) => list.length > 0,
+    'must have at least 1 element',
+  ),
   max_completion_tokens: z.int().min(1).nullish(),
   logprobs: z.boolean().nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */
@@ -48,7 +38,6 @@ export const chatCompletionSchema = z.looseObject({
 });
 
 export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
-export type RequestMessage = z.output<typeof message>;
 
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {

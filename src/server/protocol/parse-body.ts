@@ -2,8 +2,8 @@
 
 import type { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError } from '../../errors.ts';
+import { describeIssue } from '../../util/describe-issue.ts';
 import { preview } from '../../util/preview.ts';
-import { describeIssue } from './describe-issue.ts';
 
 /** Errors shown at once. */
 const MAX_SHOWN = 10;

@@ -3,10 +3,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import { ChatFormat } from '../chat/chat-format.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
-import { toChatMessages } from '../chat/messages.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Generation } from '../generation.ts';
 import {

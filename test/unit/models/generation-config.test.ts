@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../../src/errors.ts';
 import { readGenerationConfig } from '../../../src/models/generation-config.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
+import { needsShared } from '../../helpers/needs.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
@@ -129,7 +130,7 @@ describe('readGenerationConfig', () => {
   });
 
   const malformed = sharedFixture('configs/Qwen1.5-MoE-8x0.5B/generation_config.malformed.json');
-  it.skipIf(malformed === null)('names a published file that is malformed (needs ../shared/fixtures)', () => {
+  it('names a published file that is malformed', needsShared(malformed), () => {
     const folder = folderWith({});
     copyFileSync(malformed!, join(folder, 'generation_config.json'));
     expect(() => readGenerationConfig(folder, AUTO)).toThrow(ModelLoadError);

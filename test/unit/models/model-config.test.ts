@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../../src/errors.ts';
 import { ARCHITECTURES, type ModelConfig, readModelConfig } from '../../../src/models/model-config.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
+import { needsShared } from '../../helpers/needs.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
@@ -163,7 +164,7 @@ describe('readModelConfig', () => {
   });
 
   const published = sharedFixture('configs');
-  it.skipIf(published === null)('reads real configs, or says why not (needs ../shared/fixtures)', () => {
+  it('reads real configs, or says why not', needsShared(published), () => {
     const refused = (name: string) => () => readModelConfig(join(published!, name));
     expect(refused('Llama-3.1-8B-Instruct')).toThrow(/bitsandbytes/);
     expect(refused('Phi-3-mini-merge')).toThrow(/Phi3ForCausalLM is not supported/);

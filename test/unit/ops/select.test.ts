@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError, NativeAddonError } from '../../../src/errors.ts';
 import { selectOps } from '../../../src/ops/select.ts';
 import { availableBackends } from '../../helpers/backends.ts';
+import { needs, needsNative } from '../../helpers/needs.ts';
 
 const hasNative = availableBackends.includes('cpu');
 afterEach(() => vi.unstubAllEnvs());
@@ -21,19 +22,23 @@ describe('selectOps', () => {
     ops.close();
   });
 
-  it.skipIf(hasNative)('says how to build the addon where --device cpu misses it', () => {
-    const select = () => selectOps({ device: 'cpu', numThreads: null });
-    expect(select).toThrow(NativeAddonError);
-    expect(select).toThrow(/npm run build/);
-  });
+  it(
+    'says how to build the addon where --device cpu misses it',
+    needs(!hasNative, 'the native addon is built'),
+    () => {
+      const select = () => selectOps({ device: 'cpu', numThreads: null });
+      expect(select).toThrow(NativeAddonError);
+      expect(select).toThrow(/npm run build/);
+    },
+  );
 
-  it.skipIf(!hasNative)('shows threads and instruction set of the native backend', () => {
+  it('shows threads and instruction set of the native backend', needsNative, () => {
     const { ops } = selectOps({ device: 'cpu', numThreads: 2 });
     expect(ops.description).toMatch(/^(amx|avx|portable).*, 2 threads$/);
     ops.close();
   });
 
-  it.skipIf(!hasNative)('warns of more threads than there are processors, and of nothing else', () => {
+  it('warns of more threads than there are processors, and of nothing else', needsNative, () => {
     const processors = availableParallelism();
     const all = selectOps({ device: 'cpu', numThreads: processors });
     const one = selectOps({ device: 'auto', numThreads: processors + 1 });
@@ -45,7 +50,7 @@ describe('selectOps', () => {
     one.ops.close();
   });
 
-  it.skipIf(!hasNative)('refuses an unknown instruction set instead of serving slowly', () => {
+  it('refuses an unknown instruction set instead of serving slowly', needsNative, () => {
     vi.stubEnv('SVC_CPU_ISA', 'sse9');
     expect(() => selectOps({ device: 'auto', numThreads: null })).toThrow(ConfigError);
   });

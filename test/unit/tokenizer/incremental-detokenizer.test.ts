@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../../src/tokenizer/load-tokenizer.ts';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
+import { needsShared } from '../../helpers/needs.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../../helpers/small-tokenizers.ts';
 
 const WORDS = ['▁he', 'llo', '▁', 'a▁b', '##ing', 'do', ' .', 'not', "'", 's', 'end</w>', 'é', ' ', '  b '];
@@ -208,7 +209,7 @@ const folders = [
   'torchtitan-test',
 ];
 
-describe.skipIf(sharedFixture('tokenizers') === null).each(folders)('the published tokenizer %s', (name) => {
+describe.each(folders)('the published tokenizer %s', needsShared(sharedFixture('tokenizers')), (name) => {
   const path = (file: string) => sharedFixture(`tokenizers/${name}/${file}`) ?? '';
   const lines = async <T>(file: string) =>
     (await readFile(path(file), 'utf8'))

@@ -6,6 +6,7 @@ import { LimitError } from '../../../src/tokenizer/jinja/limits.ts';
 import { Template } from '../../../src/tokenizer/jinja/template.ts';
 import { strftime } from '../../../src/tokenizer/strftime.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
+import { needsShared } from '../../helpers/needs.ts';
 import { CASES, CONTEXT, FAILURES } from './jinja-cases.ts';
 
 const render = (source: string, variables: Readonly<Record<string, unknown>> = CONTEXT) =>
@@ -129,7 +130,7 @@ describe('a rendering goes beyond no limit', () => {
 
 const published = sharedFixture('chat-templates');
 
-describe.skipIf(published === null)('published chat templates (skipped without ../shared)', () => {
+describe('published chat templates', needsShared(published), () => {
   const read = (file: string) => readFileSync(`${published}/${file}`, 'utf8');
   const caseSchema = z.object({
     template: z.string(),

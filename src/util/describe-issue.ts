@@ -1,7 +1,7 @@
-// Puts what zod found into words: the field's path, the rule, the value. `parseBody` calls it.
+// Puts what zod found into words: the field's path, the rule, the value.
 
 import type { z } from 'zod';
-import { preview, shortened } from '../../util/preview.ts';
+import { preview, shortened } from './preview.ts';
 
 type Issue = z.core.$ZodIssue;
 

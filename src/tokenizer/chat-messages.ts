@@ -1,10 +1,28 @@
-// The messages of a chat request become the plain conversation that templates render; what this server cannot put
-// into a prompt is refused by name. The chat route calls it.
+// The messages that a caller gives, over HTTP or in a program, become the plain conversation that templates render;
+// what cannot be put into a prompt is refused by name.
 
-import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../../errors.ts';
-import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
-import { preview } from '../../util/preview.ts';
-import type { RequestMessage } from '../protocol/chat-completion.ts';
+import { z } from 'zod';
+import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
+import { listOf } from '../util/bounded-schemas.ts';
+import { preview } from '../util/preview.ts';
+import type { ChatMessage } from './tokenizer.ts';
+
+/** Of one message. */
+const MAX_PARTS = 1024;
+/** Characters. A role is repeated in the answer. */
+const MAX_ROLE = 64;
+const MAX_NAME = 256;
+
+const contentPart = z.looseObject({ type: z.string() });
+
+export const chatMessageSchema = z.looseObject({
+  role: z.string().min(1, 'must not be empty').max(MAX_ROLE),
+  /** Checked in detail when the messages are turned into a prompt. */
+  content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
+  name: z.string().max(MAX_NAME).nullish(),
+});
+
+export type RequestMessage = z.output<typeof chatMessageSchema>;
 
 /** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
 const UNAVAILABLE_FIELDS = [
@@ -18,20 +36,23 @@ const UNAVAILABLE_FIELDS = [
 ] as const;
 const UNAVAILABLE_ROLES = new Set(['tool', 'function']);
 
-/** @throws NotAvailableError or InvalidRequestError naming the message and what is wrong with it. */
-export function toChatMessages(messages: readonly RequestMessage[]): ChatMessage[] {
+/**
+ * @param path of the list, for errors.
+ * @throws NotAvailableError or InvalidRequestError naming the message and what is wrong with it.
+ */
+export function toChatMessages(messages: readonly RequestMessage[], path = 'messages'): ChatMessage[] {
   return messages.map((message, index) => {
-    refuseUnavailable(message, index);
+    refuseUnavailable(message, `${path}[${index}]`);
     const { role, name } = message;
-    const content = textOf(message, `messages[${index}].content`);
+    const content = textOf(message, `${path}[${index}].content`);
     return typeof name === 'string' ? { role, content, name } : { role, content };
   });
 }
 
-function refuseUnavailable(message: RequestMessage, index: number): void {
+function refuseUnavailable(message: RequestMessage, path: string): void {
   if (UNAVAILABLE_ROLES.has(message.role)) {
     throw new NotAvailableError(
-      `messages[${index}].role is "${message.role}", and tool use is not available yet in this version of svc`,
+      `${path}.role is "${message.role}", and tool use is not available yet in this version of svc`,
       { param: 'messages' },
     );
   }
@@ -39,7 +60,7 @@ function refuseUnavailable(message: RequestMessage, index: number): void {
     const value = message[field];
     if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) continue;
     throw new NotAvailableError(
-      `messages[${index}].${field} is not available yet in this version of svc; leave it out`,
+      `${path}.${field} is not available yet in this version of svc; leave it out`,
       { param: 'messages' },
     );
   }

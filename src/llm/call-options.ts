@@ -1,0 +1,62 @@
+// What the methods of `LLM` take beside prompts and sampling parameters.
+
+import { z } from 'zod';
+import { InvalidRequestError } from '../errors.ts';
+import { SAMPLING_FIELD_NAMES } from '../sampling/sampling-params.ts';
+import { describeIssue } from '../util/describe-issue.ts';
+import { checkNames } from './check-names.ts';
+
+export interface CallOptions {
+  /** Aborting it ends the call with its reason, and frees at once what the engine holds for it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface GenerateOptions extends CallOptions {
+  /** Show a progress bar on stderr where it is a terminal; the default. */
+  readonly useProgressBar?: boolean | undefined;
+}
+
+export interface TemplateOptions {
+  /** Open the assistant's turn at the end of the prompt; the default. */
+  readonly addGenerationPrompt?: boolean | undefined;
+  /** Further variables for the template. */
+  readonly chatTemplateKwargs?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export interface ChatOptions extends GenerateOptions, TemplateOptions {}
+export interface StreamChatOptions extends CallOptions, TemplateOptions {}
+
+const signal = z.instanceof(AbortSignal, { error: 'must be an AbortSignal' }).optional();
+const useProgressBar = z.boolean().optional();
+const template = {
+  addGenerationPrompt: z.boolean().optional(),
+  chatTemplateKwargs: z.record(z.string(), z.unknown()).optional(),
+};
+
+export const generateOptions = z.object({ signal, useProgressBar });
+export const chatOptions = z.object({ signal, useProgressBar, ...template });
+export const callOptions = z.object({ signal });
+export const streamChatOptions = z.object({ signal, ...template });
+
+/** Every option that some method takes. */
+export const OPTION_NAMES: readonly string[] = Object.keys(chatOptions.shape);
+
+/** @throws InvalidRequestError naming an option that `method` does not have, or that has a wrong value. */
+export function readOptions<S extends z.ZodObject>(method: string, schema: S, given: unknown): z.output<S> {
+  checkNames(given, {
+    subject: `the options of ${method}()`,
+    example: '{ signal }',
+    known: Object.keys(schema.shape),
+    refusal: (name) => `${method}() has no option ${name}`,
+    elsewhere: {
+      names: SAMPLING_FIELD_NAMES,
+      hint: 'it is a sampling parameter, and they come before the options',
+    },
+  });
+  const parsed = schema.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0]!;
+  throw new InvalidRequestError(`${method}(): ${describeIssue(issue, given)}`, {
+    param: String(issue.path[0]),
+  });
+}

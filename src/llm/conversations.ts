@@ -1,0 +1,42 @@
+// The conversations that a program gives to `LLM`, made a list of those that templates render.
+
+import { z } from 'zod';
+import { InvalidRequestError } from '../errors.ts';
+import { chatMessageSchema, toChatMessages } from '../tokenizer/chat-messages.ts';
+import type { ChatMessage } from '../tokenizer/tokenizer.ts';
+import { describeIssue } from '../util/describe-issue.ts';
+
+export interface ContentPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
+/** A message as the protocol has it: several parts of text are joined by line ends. */
+export interface ChatMessageInput {
+  readonly role: string;
+  readonly content?: string | readonly ContentPart[] | null | undefined;
+  readonly name?: string | null | undefined;
+}
+
+/** One list of messages, or a list of such lists. */
+export type ConversationsInput = readonly ChatMessageInput[] | readonly (readonly ChatMessageInput[])[];
+
+const schema = z.object({ messages: z.array(chatMessageSchema).min(1) });
+
+/** @throws SvcError naming the message and what is wrong with it. */
+export function readConversations(input: ConversationsInput): ChatMessage[][] {
+  if (!isList(input)) return [readConversation(input)];
+  return input.map((messages, index) => readConversation(messages, `messages[${index}]`));
+}
+
+/** @param path of the messages, for errors. */
+export function readConversation(messages: readonly ChatMessageInput[], path = 'messages'): ChatMessage[] {
+  const parsed = schema.safeParse({ messages });
+  if (parsed.success) return toChatMessages(parsed.data.messages, path);
+  const described = describeIssue(parsed.error.issues[0]!, { messages });
+  throw new InvalidRequestError(described.replace('messages', path), { param: 'messages' });
+}
+
+function isList(input: ConversationsInput): input is readonly (readonly ChatMessageInput[])[] {
+  return Array.isArray(input) && (input.length === 0 || Array.isArray(input[0]));
+}

@@ -1,0 +1,31 @@
+// A call that its caller may abort: it rejects at once, whatever it is waiting for.
+
+import { setMaxListeners } from 'node:events';
+import { sharedAbortController } from './shared-abort.ts';
+
+/**
+ * Does `work` with a signal that is aborted when `outer` is, and when a part of the work fails: then none goes on.
+ * @throws what the work throws, or the reason of `outer` as soon as it is aborted.
+ */
+export async function abortable<T>(
+  outer: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  outer?.throwIfAborted();
+  const inner = sharedAbortController();
+  const aborted = new Promise<never>((_, reject) => {
+    inner.signal.addEventListener('abort', () => reject(inner.signal.reason), { once: true });
+  });
+  const abort = (): void => inner.abort(outer?.reason);
+  // One signal may end any number of calls.
+  if (outer !== undefined) setMaxListeners(0, outer);
+  outer?.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([work(inner.signal), aborted]);
+  } catch (error) {
+    inner.abort(error);
+    throw error;
+  } finally {
+    outer?.removeEventListener('abort', abort);
+  }
+}
