@@ -9,8 +9,6 @@ import { fileURLToPath } from 'node:url';
 process.chdir(join(dirname(fileURLToPath(import.meta.url)), '..'));
 const COMPILER = 'node_modules/typescript/bin/tsc';
 const SOURCES = ['src', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/build.mjs'];
-/** Files that the compiler leaves out beside its output. */
-const ASSETS = ['engine/engine-boot.mjs', 'proxy/page.html'];
 /** Holds what sources and output looked like after the last build. */
 const STAMP = 'dist/.build';
 
@@ -24,9 +22,11 @@ function compile() {
   rmSync(STAMP, { force: true });
   const written = run(COMPILER, '-p', 'tsconfig.build.json', '--listEmittedFiles');
   const kept = new Set([...written.matchAll(/^TSFILE: (.*)$/gm)].map(([, path]) => relative('.', path)));
-  for (const asset of ASSETS) {
-    cpSync(join('src', asset), join('dist', asset));
-    kept.add(join('dist', asset));
+  // What the compiler leaves out: modules that start a thread or a process, and pages.
+  for (const asset of filesOf('src').filter((path) => /\.(mjs|html)$/.test(path))) {
+    const path = join('dist', relative('src', asset));
+    cpSync(asset, path);
+    kept.add(path);
   }
   for (const path of filesOf('dist')) if (!kept.has(path)) rmSync(path);
   writeFileSync(STAMP, fingerprint());

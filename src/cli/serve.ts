@@ -6,6 +6,7 @@ import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { readTls } from '../http/tls.ts';
 import type { Registration } from '../kv-transfer/p2p/registration.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
@@ -41,11 +42,14 @@ export async function serve(config: ServeConfig): Promise<void> {
     apiKeys: config.http.apiKeys,
     servedModelNames: await servedNames(config),
     logRequests: config.http.logRequests,
+    logsAccess: config.http.logsAccess,
+    rootPath: config.http.rootPath,
+    tls: config.http.tls && (await readTls(config.http.tls)),
     showsCachedTokens: config.http.showsCachedTokens,
     requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
-    logger,
+    logger: logger.child({}, { level: config.http.logLevel }),
   });
   const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {
     await server.close();
@@ -57,7 +61,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     const [name] = await servedNames(config);
     registration = await joinProxy(config.engine.kvTransfer, engine, name, (message) => logger.warn(message));
     if (logger.isLevelEnabled('info')) {
-      process.stderr.write(startReport(config, engine.info, server.port, process.uptime()));
+      process.stderr.write(startReport(config, engine, server.port, process.uptime()));
     }
   }
   await untilTheEnd({ server, engine, registration }, stop, config, logger);
@@ -73,21 +77,18 @@ async function servedNames({ http, model }: ServeConfig): Promise<readonly [stri
 async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
   const progress = await startLoadProgress((line) => logger.info(line));
   try {
-    const [{ modelFolder }, { InferenceEngine: Engine }] = await Promise.all([
+    const [{ withFolders }, { InferenceEngine: Engine }] = await Promise.all([
       import('../models/model-folder.ts'),
       import('../engine/inference-engine.ts'),
     ]);
-    const modelPath = await modelFolder(config.engine.modelPath, {
+    const local = await withFolders(config.engine, {
       onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
     });
-    return await Engine.start(
-      { ...config.engine, modelPath },
-      {
-        onProgress: (fraction, what) => progress.update(fraction, what),
-        onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
-        onTransferWarning: (message) => logger.warn(message),
-      },
-    );
+    return await Engine.start(local, {
+      onProgress: (fraction, what) => progress.update(fraction, what),
+      onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
+      onTransferWarning: (message) => logger.warn(message),
+    });
   } finally {
     progress.stop();
   }

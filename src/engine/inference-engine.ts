@@ -86,7 +86,9 @@ export class InferenceEngine {
         source: config.generationConfig,
         override: config.overrideGenerationConfig,
       });
-      const loaded = config.skipTokenizerInit ? NO_TOKENIZER : await loadTokenizer(config.modelPath);
+      const loaded = config.skipTokenizerInit
+        ? NO_TOKENIZER
+        : await loadTokenizer(config.tokenizer ?? config.modelPath);
       const client = await starting;
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { ServerOptions as TlsOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import {
   type FastifyBaseLogger,
@@ -28,6 +29,8 @@ export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 /** A client that has not sent its whole request by then is stuck. */
 const REQUEST_TIMEOUT_MS = 300_000;
 const KEEP_ALIVE_TIMEOUT_MS = 72_000;
+/** Characters of the reason of a refusal that the log repeats. */
+const MAX_REASON = 500;
 /** What an X-Request-Id may be: it goes into ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -38,14 +41,21 @@ export interface HttpAppOptions {
   readonly bodyLimit?: number | undefined;
   /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
   readonly keepsBodyBytes?: boolean | undefined;
-  /** Gets one line a request and every internal error; nothing is logged without it. */
+  /** Gets one line a request, the reason of every refusal, and every internal error; nothing is logged without it. */
   readonly logger?: FastifyBaseLogger | undefined;
+  /** Log a line for every request that is over; the default. */
+  readonly logsAccess?: boolean | undefined;
+  /** May stand in front of every path: `/api`. */
+  readonly rootPath?: string | null | undefined;
+  /** Key and certificates; plain HTTP without. */
+  readonly tls?: TlsOptions | null | undefined;
 }
 
 /** An application without routes; add them, then `listen`. */
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const bodyLimit = options.bodyLimit ?? DEFAULT_BODY_LIMIT;
   const app: FastifyInstance = fastify({
+    https: options.tls ?? null,
     bodyLimit,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
@@ -53,8 +63,12 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     return503OnClosing: false,
     genReqId: requestId,
     clientErrorHandler: refuseBytes,
+    rewriteUrl: ({ url = '/' }) => withoutRoot(url, options.rootPath ?? ''),
     frameworkErrors: (error, request, reply) => sendError(nameLimit(error, bodyLimit), request, reply),
-    ...(options.logger && { loggerInstance: options.logger, logController: new AccessLog() }),
+    ...(options.logger && {
+      loggerInstance: options.logger,
+      logController: new AccessLog(options.logsAccess),
+    }),
   });
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
@@ -74,6 +88,11 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
 function requestId(message: IncomingMessage): string {
   const given = message.headers['x-request-id'];
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID().replaceAll('-', '');
+}
+
+/** `/api/v1/models?x` is `/v1/models?x` behind the root path `/api`. */
+function withoutRoot(url: string, rootPath: string): string {
+  return url.startsWith(`${rootPath}/`) ? url.slice(rootPath.length) : url;
 }
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
@@ -133,6 +152,8 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
   if (request.raw.destroyed && !request.raw.complete)
     request.log.info('client left in the middle of its request');
   else if (error.status === 500) request.log.error({ err: thrown }, 'request failed');
+  else if (error.status < 500)
+    request.log.info({ status: error.status, reason: error.message.slice(0, MAX_REASON) }, 'request refused');
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
   reply.code(error.status).headers(errorHeaders(error)).send(errorBody(error));

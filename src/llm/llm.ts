@@ -5,7 +5,7 @@ import { didYouMean } from '../config/suggest.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
-import { modelFolder } from '../models/model-folder.ts';
+import { withFolders } from '../models/model-folder.ts';
 import { type BeamSearchInput, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import {
   resolveSamplingParams,
@@ -56,9 +56,7 @@ export class LLM {
   constructor(options: LLMOptions) {
     const config = toEngineConfig(options);
     this.#maxNumSeqs = config.maxNumSeqs;
-    this.#engine = modelFolder(config.modelPath).then((modelPath) =>
-      InferenceEngine.start({ ...config, modelPath }),
-    );
+    this.#engine = withFolders(config).then((local) => InferenceEngine.start(local));
     this.#engine.catch(() => {});
   }
 

@@ -84,7 +84,7 @@ export class Server {
       await app.listen({
         host: options.host,
         port: options.port,
-        listenTextResolver: (address) => `listening on ${address}`,
+        listenTextResolver: (address) => `starting on ${address}: 503 until the model is there`,
       });
     } catch (cause) {
       await app.close();
@@ -106,7 +106,8 @@ export class Server {
 
   /** `http://127.0.0.1:8000` */
   get url(): string {
-    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
+    const scheme = this.#app.initialConfig.https ? 'https' : 'http';
+    return `${scheme}://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
   }
 
   /** Generation requests that are being answered. */
