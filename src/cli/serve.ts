@@ -2,6 +2,7 @@
 
 import { readConfigFile } from '../config/config-file.ts';
 import { isDevMode } from '../config/environment.ts';
+import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
@@ -22,10 +23,18 @@ type Logger = ReturnType<typeof createLogger>;
 const DEATH_NOTICE_MS = 2000;
 
 /** @throws ConfigError and NotAvailableError naming the option and the fix. */
-export async function readConfig(flags: OptionSource): Promise<ServeConfig> {
+export async function readConfig(
+  flags: OptionSource,
+  foreign: readonly ForeignFlag[] = [],
+): Promise<ServeConfig> {
+  const notices = foreign.map(foreignNotice);
   const file = flags.get('config')?.value;
-  const fromFile = typeof file === 'string' ? await readConfigFile(SERVE_OPTIONS, file) : new Map();
-  return serveConfig(mergeOptions(fromFile, environmentOptions(SERVE_OPTIONS, process.env), flags));
+  const fromFile =
+    typeof file === 'string'
+      ? await readConfigFile(SERVE_OPTIONS, file, (flag) => notices.push(foreignNotice(flag)))
+      : new Map();
+  const config = serveConfig(mergeOptions(fromFile, environmentOptions(SERVE_OPTIONS, process.env), flags));
+  return { ...config, notices: [...notices, ...config.notices] };
 }
 
 /** Runs until a signal ends it, or the engine dies; the process exits with it. */

@@ -41,6 +41,7 @@ describe('svc serve', () => {
       'Arguments',
       'General',
       'Server',
+      'TLS',
       'Model',
       'Memory',
       'Scheduling',
