@@ -55,14 +55,14 @@ export interface HttpAppOptions {
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const bodyLimit = options.bodyLimit ?? DEFAULT_BODY_LIMIT;
   const app: FastifyInstance = fastify({
-    https: options.tls ?? null,
+    ...(options.tls && { https: options.tls }),
     bodyLimit,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     // What comes in while the server drains is answered by the server's own words.
     return503OnClosing: false,
     genReqId: requestId,
-    clientErrorHandler: refuseBytes,
+    clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
     rewriteUrl: ({ url = '/' }) => withoutRoot(url, options.rootPath ?? ''),
     frameworkErrors: (error, request, reply) => sendError(nameLimit(error, bodyLimit), request, reply),
     ...(options.logger && {
@@ -160,17 +160,22 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
 }
 
 /** Bytes that are no HTTP request, or none that ends in time. */
-function refuseBytes(error: Error & { code?: string }, socket: Socket): void {
+function refuseBytes(
+  error: Error & { code?: string },
+  socket: Socket,
+  logger: FastifyBaseLogger | undefined,
+): void {
   const isAnswering = Reflect.get(socket, '_httpMessage') != null;
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) {
     socket.destroy();
     return;
   }
-  if (error.code === 'HPE_HEADER_OVERFLOW') {
-    socket.end(rawErrorResponse(431, 'The headers of the request are too large'));
-  } else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
-    socket.end(rawErrorResponse(408, 'The request was not complete in time'));
-  } else {
-    socket.end(rawErrorResponse(400, 'This is not a valid HTTP request'));
-  }
+  const [status, reason] = BYTES_REFUSALS.get(error.code ?? '') ?? [400, 'This is not a valid HTTP request'];
+  logger?.info({ client: socket.remoteAddress, status, reason }, 'request refused');
+  socket.end(rawErrorResponse(status, reason));
 }
+
+const BYTES_REFUSALS: ReadonlyMap<string, [status: 408 | 431, reason: string]> = new Map([
+  ['HPE_HEADER_OVERFLOW', [431, 'The headers of the request are too large']],
+  ['ERR_HTTP_REQUEST_TIMEOUT', [408, 'The request was not complete in time']],
+]);

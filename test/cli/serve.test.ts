@@ -1,8 +1,10 @@
+import { exec } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -85,6 +87,43 @@ describe('svc serve', () => {
     expect(cli.stderr).toMatch(
       new RegExp(`^ {2}kv transfer {2}kv_producer at 127.0.0.1:${config.kv_port}, PUT_ASYNC, no proxy$`, 'm'),
     );
+  });
+
+  it('tells at the end of its start how to try it, in lines that work as they are', async () => {
+    const { cli, url } = await serve(model(), '--api-key', 'secret');
+    const [, curl = ''] = await cli.says(/another terminal:\n {2}(curl .*)\n/);
+    expect(curl).toContain(`${url}/v1/`);
+    const { stdout } = await promisify(exec)(curl.replace('<key>', 'secret'));
+    expect(JSON.parse(stdout)).toMatchObject({ choices: [{ index: 0 }], usage: {} });
+    const hasTemplate = curl.includes('/v1/chat/');
+    const hint = `OPENAI_API_KEY=<key> svc chat --url ${url}/v1`;
+    expect(cli.stderr.includes(hint)).toBe(hasTemplate);
+  });
+
+  it('goes on with options of other servers that ask for nothing, and says so of each', async () => {
+    const { cli } = await serve(
+      '--enforce-eager',
+      model(),
+      '--swap-space',
+      '4',
+      '--no-enable-chunked-prefill',
+    );
+    const told = [...cli.stderr.matchAll(/WARN +(--[\w-]+)(?: 4)? has no effect: \w/g)].map(
+      ([, flag]) => flag,
+    );
+    expect(told).toEqual(['--enforce-eager', '--swap-space', '--no-enable-chunked-prefill']);
+  });
+
+  it('makes text with the tokenizer of --tokenizer', async () => {
+    const bare = join(folder, 'bare');
+    writeTinyModel(bare, { seed: 2, tokenizer: false });
+    const { url } = await serve(bare, '--tokenizer', model());
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: 'Once', max_tokens: 4 }),
+    });
+    expect(response.status).toBe(200);
   });
 
   it('asks for one of the keys of --api-key', async () => {
