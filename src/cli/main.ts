@@ -2,22 +2,22 @@
 // The program svc: picks the command, prints errors, sets the exit code. What a command needs is loaded by it alone.
 
 import { Command, CommanderError, Option } from 'commander';
-import { SERVE_OPTIONS } from '../config/options.ts';
+import type { ForeignFlag } from '../config/foreign-options.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
 import { addClientCommands } from './client-commands.ts';
-import { addOptions, flagOptions, splitArguments, withModel } from './flags.ts';
+import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
+import { takeForeignFlags } from './foreign-flags.ts';
 import { version } from './version.ts';
 
 /** The user's words were wrong: nothing was started. */
 const USAGE_ERROR = 2;
 
 const argv = process.argv.slice(2);
-const serving = splitArguments(SERVE_OPTIONS, argv);
-const args = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : serving.args;
 let hasStarted = false;
 
-function program(): Command {
+function program(serving: SplitArguments<OptionKey>, foreign: readonly ForeignFlag[]): Command {
   const svc = new Command('svc')
     .description('Serves language models over the protocol of the OpenAI API')
     .version(version(), '-v, --version', 'print the version')
@@ -36,7 +36,7 @@ function program(): Command {
     .action(async (model: string | undefined, opts: Record<string, unknown>) => {
       const flags = withModel(flagOptions(SERVE_OPTIONS, opts, serving.dotted), model);
       const { readConfig, serve: start } = await import('./serve.ts');
-      const config = await readConfig(flags);
+      const config = await readConfig(flags, foreign);
       hasStarted = true;
       await start(config);
     });
@@ -85,7 +85,10 @@ process.stderr.on('error', () => {});
 process.stdout.on('error', () => process.exit(0));
 
 try {
-  const svc = program();
+  const { argv: own, foreign } = argv[0] === 'serve' ? takeForeignFlags(argv) : { argv, foreign: [] };
+  const serving = splitArguments(SERVE_OPTIONS, own);
+  const args = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : serving.args;
+  const svc = program(serving, foreign);
   if (args.length === 0) svc.outputHelp();
   else await svc.parseAsync(args, { from: 'user' });
 } catch (error) {

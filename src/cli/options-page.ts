@@ -1,6 +1,7 @@
 // The reference pages of the options, as Markdown, one a table. scripts/options-doc.ts writes them to docs/.
 
 import { ENVIRONMENT } from '../config/environment.ts';
+import { FOREIGN_OPTIONS, type ForeignOption } from '../config/foreign-options.ts';
 import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
@@ -38,9 +39,27 @@ export function optionsPage(): string {
     info.isEngineOption || key === 'model' ? code(key) : '';
   const groups = tables(SERVE_OPTIONS, [['`new LLM`', isLlmOption]]);
   const variables = ENVIRONMENT.map(({ name, help }) => [code(name), cellText(help)]);
-  return [INTRODUCTION, ...groups, table('Other environment variables', ['Name', 'Meaning'], variables)].join(
-    '\n',
-  );
+  return [
+    INTRODUCTION,
+    ...groups,
+    table('Other environment variables', ['Name', 'Meaning'], variables),
+    FOREIGN_INTRODUCTION,
+    rows(['Flag', 'What happens', 'Reason'], FOREIGN_OPTIONS.map(foreignRow)),
+    '',
+  ].join('\n');
+}
+
+const FOREIGN_INTRODUCTION = `## Options of other servers
+
+\`svc serve\` knows these by name, on the command line and in the config file. What asks for nothing here is accepted with a
+line in the log; what would matter is refused with the reason, and that such a flag is off is always accepted.
+`;
+
+function foreignRow({ flags, accepts, reason, instead }: ForeignOption): string[] {
+  const but = accepts === 'anything' ? [] : accepts.filter((value) => value !== 'false');
+  const refusal = but.length === 0 ? 'refused' : `refused, but for ${but.map(code).join(', ')}`;
+  const happens = accepts === 'anything' ? 'accepted, no effect' : refusal;
+  return [flags.map(code).join(', '), happens, cellText(instead === '' ? reason : `${reason}; ${instead}`)];
 }
 
 export function proxyOptionsPage(): string {
@@ -54,8 +73,11 @@ function tables<K extends string>(options: OptionNames<K>, extra: readonly Colum
   const head = ['Flag', 'Value', 'Default', 'Environment', ...extra.map(([name]) => name), 'Meaning'];
   return options.groups.map((group) => {
     const keys = options.keys.filter((key) => options.info(key).group === group);
-    const rows = keys.map((key) => row(key, options.info(key), extra));
-    return table(group, head, rows);
+    return table(
+      group,
+      head,
+      keys.map((key) => row(key, options.info(key), extra)),
+    );
   });
 }
 
@@ -73,9 +95,13 @@ function row(key: string, info: OptionInfo, extra: readonly Column[]): string[] 
   ];
 }
 
-function table(title: string, head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [`## ${title}`, '', line(head), line(head.map(() => '---')), ...rows.map(line), ''].join('\n');
+function table(title: string, head: readonly string[], cells: readonly (readonly string[])[]): string {
+  return [`## ${title}`, '', rows(head, cells), ''].join('\n');
+}
+
+function rows(head: readonly string[], cells: readonly (readonly string[])[]): string {
+  const line = (row: readonly string[]) => `| ${row.join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...cells.map(line)].join('\n');
 }
 
 function code(text: string): string {

@@ -2,10 +2,12 @@
 
 import { readConfigFile } from '../config/config-file.ts';
 import { isDevMode } from '../config/environment.ts';
+import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { readTls } from '../http/tls.ts';
 import type { Registration } from '../kv-transfer/p2p/registration.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
@@ -22,10 +24,18 @@ const DEATH_NOTICE_MS = 2000;
 const STATS_INTERVAL_MS = 10_000;
 
 /** @throws ConfigError and NotAvailableError naming the option and the fix. */
-export async function readConfig(flags: OptionSource): Promise<ServeConfig> {
+export async function readConfig(
+  flags: OptionSource,
+  foreign: readonly ForeignFlag[] = [],
+): Promise<ServeConfig> {
+  const notices = foreign.map(foreignNotice);
   const file = flags.get('config')?.value;
-  const fromFile = typeof file === 'string' ? await readConfigFile(SERVE_OPTIONS, file) : new Map();
-  return serveConfig(mergeOptions(fromFile, environmentOptions(SERVE_OPTIONS, process.env), flags));
+  const fromFile =
+    typeof file === 'string'
+      ? await readConfigFile(SERVE_OPTIONS, file, (flag) => notices.push(foreignNotice(flag)))
+      : new Map();
+  const config = serveConfig(mergeOptions(fromFile, environmentOptions(SERVE_OPTIONS, process.env), flags));
+  return { ...config, notices: [...notices, ...config.notices] };
 }
 
 /** Runs until a signal ends it, or the engine dies; the process exits with it. */
@@ -44,11 +54,14 @@ export async function serve(config: ServeConfig): Promise<void> {
     servedModelNames: await servedNames(config),
     logRequests: config.http.logRequests,
     statsIntervalMs: config.http.logStats ? STATS_INTERVAL_MS : 0,
+    logsAccess: config.http.logsAccess,
+    rootPath: config.http.rootPath,
+    tls: config.http.tls && (await readTls(config.http.tls)),
     showsCachedTokens: config.http.showsCachedTokens,
     requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
-    logger,
+    logger: logger.child({}, { level: config.http.logLevel }),
   });
   const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {
     await server.close();
@@ -60,7 +73,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     const [name] = await servedNames(config);
     registration = await joinProxy(config.engine.kvTransfer, engine, name, (message) => logger.warn(message));
     if (logger.isLevelEnabled('info')) {
-      process.stderr.write(startReport(config, engine.info, server.port, process.uptime()));
+      process.stderr.write(startReport(config, engine, server.port, process.uptime()));
     }
   }
   await untilTheEnd({ server, engine, registration }, stop, config, logger);
@@ -76,21 +89,18 @@ async function servedNames({ http, model }: ServeConfig): Promise<readonly [stri
 async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
   const progress = await startLoadProgress((line) => logger.info(line));
   try {
-    const [{ modelFolder }, { InferenceEngine: Engine }] = await Promise.all([
+    const [{ withFolders }, { InferenceEngine: Engine }] = await Promise.all([
       import('../models/model-folder.ts'),
       import('../engine/inference-engine.ts'),
     ]);
-    const modelPath = await modelFolder(config.engine.modelPath, {
+    const local = await withFolders(config.engine, {
       onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
     });
-    return await Engine.start(
-      { ...config.engine, modelPath },
-      {
-        onProgress: (fraction, what) => progress.update(fraction, what),
-        onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
-        onWarning: (message) => logger.warn(message),
-      },
-    );
+    return await Engine.start(local, {
+      onProgress: (fraction, what) => progress.update(fraction, what),
+      onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
+      onWarning: (message) => logger.warn(message),
+    });
   } finally {
     progress.stop();
   }

@@ -2,13 +2,19 @@
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
-import type { EngineInfo } from '../engine/inference-engine.ts';
+import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { formatAddress } from '../kv-transfer/address.ts';
 import { version } from './version.ts';
 
-export function startReport(config: ServeConfig, info: EngineInfo, port: number, seconds: number): string {
-  const { host, apiKeys } = config.http;
-  const address = `http://${printable(host)}:${port}`;
+export function startReport(
+  config: ServeConfig,
+  engine: InferenceEngine,
+  port: number,
+  seconds: number,
+): string {
+  const { info } = engine;
+  const { host, apiKeys, tls } = config.http;
+  const address = `${tls === null ? 'http' : 'https'}://${printable(host)}:${port}`;
   const rows: readonly (readonly [string, string])[] = [
     ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights)`],
     ['dtype', info.dtype],
@@ -27,7 +33,31 @@ export function startReport(config: ServeConfig, info: EngineInfo, port: number,
     config.model === null
       ? ['  No model was named: this is the small chat model that svc brings along. It knows little.']
       : [];
-  return `${[`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint].join('\n')}\n`;
+  const report = [`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint];
+  return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
+}
+
+/** Lines to copy into another terminal. */
+function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean): string[] {
+  const key = needsKey ? " -H 'authorization: Bearer <key>'" : '';
+  const { path, body } = firstRequest(engine);
+  const curl = `curl ${address}${path} -H 'content-type: application/json'${key} -d '${JSON.stringify(body)}'`;
+  // npm run puts the package's own commands where only it finds them.
+  const svc = process.env.npm_lifecycle_event === 'start' ? 'npx svc' : 'svc';
+  const chat = `${needsKey ? 'OPENAI_API_KEY=<key> ' : ''}${svc} chat --url ${address}/v1`;
+  return [
+    'Try it from another terminal:',
+    `  ${curl}`,
+    ...(engine.chatTemplate === null ? [] : [`  ${chat}`]),
+  ];
+}
+
+/** One that this model can answer. */
+function firstRequest({ tokenizer, chatTemplate }: InferenceEngine): { path: string; body: object } {
+  if (chatTemplate !== null) {
+    return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: 'Hello!' }] } };
+  }
+  return { path: '/v1/completions', body: { prompt: tokenizer === null ? [1, 2, 3] : 'Once upon a time' } };
 }
 
 /** For an instance of disaggregated serving. */

@@ -30,7 +30,10 @@ const ATTENTION_CONFIG: ReadonlyMap<string, readonly unknown[]> = new Map([
   ['flash_attn_max_num_splits_for_cuda_graph', [32]],
 ]);
 
-type Checked = Pick<OptionValues, 'tensorParallelSize' | 'attentionBackend' | 'attentionConfig'>;
+type Checked = Pick<
+  OptionValues,
+  'sslCertReqs' | 'tensorParallelSize' | 'attentionBackend' | 'attentionConfig'
+>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -40,6 +43,9 @@ type Checked = Pick<OptionValues, 'tensorParallelSize' | 'attentionBackend' | 'a
 export function checkAvailable(values: Checked): void {
   if (values.tensorParallelSize > 1) {
     throw notAvailable('tensor-parallel-size', values.tensorParallelSize, 'use 1');
+  }
+  if (values.sslCertReqs === 1) {
+    throw notAvailable('ssl-cert-reqs', 1, 'use 2, which needs a certificate of every client, or 0');
   }
   checkAttention(values.attentionBackend, values.attentionConfig);
 }

@@ -4,14 +4,19 @@ import { readFile } from 'node:fs/promises';
 import type { LineCounter, Node, Pair } from 'yaml';
 import { ConfigError } from '../errors.ts';
 import { nestPath } from './dotted.ts';
+import { type ForeignFlag, findForeign } from './foreign-options.ts';
 import type { GivenOption, OptionSource } from './merge.ts';
 import { type OptionNames, optionName } from './option-table.ts';
 import { didYouMean } from './suggest.ts';
 
-/** @throws ConfigError naming file, line and column. */
+/**
+ * @param onForeign is told of keys that other servers of the protocol have; without it they are unknown.
+ * @throws ConfigError naming file, line and column.
+ */
 export async function readConfigFile<K extends string>(
   table: OptionNames<K>,
   path: string,
+  onForeign?: (flag: ForeignFlag) => void,
 ): Promise<OptionSource<K>> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause);
@@ -30,12 +35,14 @@ export async function readConfigFile<K extends string>(
   for (const pair of document.contents.items) {
     const offset = offsetOf(pair);
     const where = at(path, lines, offset);
-    const {
-      key,
-      path: parts,
-      name,
-    } = keyOf(table, isScalar(pair.key) ? String(pair.key.value) : String(pair.key), where);
+    const written = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
     const value: unknown = pair.value === null ? null : toPlain(pair.value);
+    const foreign = onForeign && foreignFlag(written, value, where);
+    if (foreign) {
+      if (value !== null) onForeign(foreign);
+      continue;
+    }
+    const { key, path: parts, name } = keyOf(table, written, where);
     const earlier = options.get(key);
     if (earlier !== undefined && parts.length === 0)
       throw new ConfigError(`${where}: ${name} is given twice`);
@@ -45,6 +52,13 @@ export async function readConfigFile<K extends string>(
     });
   }
   return options;
+}
+
+function foreignFlag(name: string, value: unknown, where: string): ForeignFlag | null {
+  const found = findForeign(`--${name.split('.')[0]}`);
+  if (found === null) return null;
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return { option: found.option, origin: `${where} (${name})`, value: found.isNegated ? 'false' : text };
 }
 
 interface YamlKey<K> {

@@ -9,6 +9,12 @@ export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
+  /** Folder with the tokenizer and the chat template; null is that of the model. */
+  readonly tokenizer: string | null;
+  /** Of the model on the hub; null is its main branch. */
+  readonly revision: string | null;
+  /** Where models from the hub are kept; null is the hub's usual cache. */
+  readonly downloadDir: string | null;
   readonly device: Device;
   /** `auto` computes in the checkpoint's own format (float16 in bfloat16). */
   readonly dtype: DTypeOption;
@@ -48,6 +54,9 @@ export interface EngineConfig {
 }
 
 export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
+  tokenizer: null,
+  revision: null,
+  downloadDir: null,
   device: 'auto',
   dtype: 'auto',
   maxModelLen: null,

@@ -13,7 +13,7 @@ import {
   optionName,
 } from './option-table.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
-import type { ServeConfig } from './serve-config.ts';
+import type { ServeConfig, TlsConfig } from './serve-config.ts';
 
 /** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
 export interface GivenOption {
@@ -84,6 +84,9 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
   checkAvailable(values);
   return {
     modelPath: model,
+    tokenizer: values.tokenizer,
+    revision: values.revision,
+    downloadDir: values.downloadDir,
     device: availableDevice(values.device),
     dtype: availableDType(values.dtype),
     maxModelLen: values.maxModelLen,
@@ -132,6 +135,41 @@ function stepLimits(
   );
 }
 
+/** `api/` is `/api`; null where nothing stands in front. */
+function rootPath(given: string | null): string | null {
+  const path = `/${given ?? ''}`.replace(/^\/+/, '/').replace(/\/+$/, '');
+  return path === '' ? null : path;
+}
+
+function tlsConfig(values: OptionValues): TlsConfig | null {
+  const { sslCertfile, sslKeyfile, sslCaCerts, sslCertReqs } = values;
+  if (sslCertfile === null) {
+    const behind = Object.entries({ sslKeyfile, sslCaCerts, sslCertReqs }).find(([, value]) => value);
+    if (behind === undefined) return null;
+    throw new ConfigError(`--${optionName(behind[0])} needs --ssl-certfile: give the server's certificate`, {
+      param: optionName(behind[0]),
+    });
+  }
+  if (sslCertReqs > 0 && sslCaCerts === null) {
+    throw new ConfigError(
+      `--ssl-cert-reqs ${sslCertReqs} needs --ssl-ca-certs: give the authorities of the clients' certificates`,
+      { param: 'ssl-cert-reqs' },
+    );
+  }
+  if (values.kvTransferConfig !== null) {
+    throw new ConfigError(
+      '--ssl-certfile and --kv-transfer-config exclude each other: the proxy calls its instances by plain HTTP',
+      { param: 'ssl-certfile' },
+    );
+  }
+  return {
+    certFile: sslCertfile,
+    keyFile: sslKeyfile ?? sslCertfile,
+    caFile: sslCaCerts,
+    needsClientCert: sslCertReqs > 0,
+  };
+}
+
 /**
  * What `svc serve` starts from.
  * @param model the model as given, null for the one that svc makes itself.
@@ -158,6 +196,10 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       servedModelNames: values.servedModelName,
       logRequests: values.enableLogRequests,
       logStats: !values.disableLogStats,
+      logsAccess: !values.disableUvicornAccessLog,
+      logLevel: values.uvicornLogLevel ?? values.logLevel,
+      rootPath: rootPath(values.rootPath),
+      tls: tlsConfig(values),
       showsCachedTokens: values.enablePromptTokensDetails,
       requestTimeoutSeconds: values.requestTimeout,
     },

@@ -48,15 +48,39 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'names under which clients ask for the model; the first one is in the answers',
     defaultText: 'the model as given',
   }),
-  enableLogRequests: option(flag(), false, { group: 'Server', help: 'log every request' }),
+  enableLogRequests: option(flag(), false, {
+    group: 'Server',
+    help: 'log the parameters of every generation request, never its text',
+  }),
   disableLogRequests: option(flag(), false, {
     group: 'Server',
-    help: 'do not log requests, which is the default',
+    help: 'do not log the parameters of requests, which is the default',
     aliases: ['--disable-log-request'],
   }),
   disableLogStats: option(flag(), false, {
     group: 'Server',
     help: 'do not log a line of statistics every 10 seconds while there is work',
+  }),
+  disableUvicornAccessLog: option(flag(), false, {
+    group: 'Server',
+    help: 'no line in the log for a request that was answered; what is refused is logged still',
+  }),
+  uvicornLogLevel: optional(
+    choice(['debug', 'info', 'warn', 'error', 'silent'], {
+      trace: 'debug',
+      warning: 'warn',
+      critical: 'error',
+    }),
+    {
+      group: 'Server',
+      help: 'least level of what is logged about HTTP requests',
+      defaultText: '--log-level',
+    },
+  ),
+  rootPath: optional(text('<path>'), {
+    group: 'Server',
+    help: 'path in front of every route, as a gateway may send it: /api answers /api/v1/models and /v1/models',
+    defaultText: 'none',
   }),
   enablePromptTokensDetails: option(flag(), true, {
     group: 'Server',
@@ -71,6 +95,44 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'how long running requests may take to finish after SIGTERM or SIGINT',
   }),
 
+  sslCertfile: optional(text('<file>'), {
+    group: 'TLS',
+    help: 'certificate of the server, PEM: the server speaks HTTPS then',
+    defaultText: 'none: plain HTTP',
+  }),
+  sslKeyfile: optional(text('<file>'), {
+    group: 'TLS',
+    help: 'private key of --ssl-certfile, PEM',
+    defaultText: 'in --ssl-certfile',
+  }),
+  sslCaCerts: optional(text('<file>'), {
+    group: 'TLS',
+    help: 'authorities whose client certificates are accepted, PEM',
+    defaultText: 'none',
+  }),
+  sslCertReqs: option(integer(0, 2), 0, {
+    group: 'TLS',
+    help: 'certificates of clients: 0 asks for none, 2 needs one (1 is not available yet)',
+  }),
+
+  tokenizer: optional(text('<model>'), {
+    group: 'Model',
+    help: 'folder, or name on the hub, that holds the tokenizer and the chat template',
+    defaultText: 'that of the model',
+    isEngineOption: true,
+  }),
+  revision: optional(text('<name>'), {
+    group: 'Model',
+    help: 'branch, tag or commit of the model on the hub',
+    defaultText: 'the main branch',
+    isEngineOption: true,
+  }),
+  downloadDir: optional(text('<folder>'), {
+    group: 'Model',
+    help: 'where models from the hub are kept',
+    defaultText: 'the cache of the hub, see HF_HOME',
+    isEngineOption: true,
+  }),
   dtype: option(
     choice(['auto', 'float32', 'bfloat16', 'float16'], { float: 'float32', half: 'float16' }),
     ENGINE_DEFAULTS.dtype,

@@ -14,13 +14,31 @@ export interface HttpConfig {
   readonly cors: CorsConfig;
   /** The first one is in the answers; empty is the model as given. */
   readonly servedModelNames: readonly string[];
+  /** Log the parameters of every generation request. */
   readonly logRequests: boolean;
   /** A line of statistics every few seconds while there is work. */
   readonly logStats: boolean;
+  /** Log every request that was answered, in a line. */
+  readonly logsAccess: boolean;
+  /** Least level of what is logged about HTTP requests. */
+  readonly logLevel: LogLevel;
+  /** Path that may stand in front of every route: `/api`. */
+  readonly rootPath: string | null;
+  /** Null is plain HTTP. */
+  readonly tls: TlsConfig | null;
   /** Usage tells how many tokens of the prompt came from the prefix cache. */
   readonly showsCachedTokens: boolean;
   /** How long a request may take; 0 is no limit. */
   readonly requestTimeoutSeconds: number;
+}
+
+/** The files of HTTPS, PEM. */
+export interface TlsConfig {
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly caFile: string | null;
+  /** Only clients with a certificate of `caFile` may connect. */
+  readonly needsClientCert: boolean;
 }
 
 export interface ServeConfig {

@@ -109,7 +109,7 @@ export class InferenceEngine {
       const { onWarning } = options;
       const loading = config.skipTokenizerInit
         ? NO_TOKENIZER
-        : loadTokenizer(config.modelPath, { template, onWarning });
+        : loadTokenizer(config.tokenizer ?? config.modelPath, { template, onWarning });
       const [client, loaded] = await Promise.all([starting, loading]);
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [

@@ -9,6 +9,14 @@ const MAX_URL = 256;
 const QUIET_ROUTES = new Set(['/health', '/ping', '/load', '/metrics']);
 
 export class AccessLog extends LogController {
+  readonly #logsAll: boolean;
+
+  /** @param logsAll false leaves out whatever was answered completely. */
+  constructor(logsAll = true) {
+    super();
+    this.#logsAll = logsAll;
+  }
+
   override incomingRequest(): void {}
   override defaultErrorLog(): void {}
   override routeNotFound(): void {}
@@ -19,6 +27,7 @@ export class AccessLog extends LogController {
     request: FastifyRequest,
     reply: FastifyReply,
   ): void {
+    if (!this.#logsAll && !error) return;
     const line = {
       method: request.method,
       url: shortened(request.url, MAX_URL),

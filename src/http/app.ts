@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerOptions as TlsOptions } from 'node:https';
 import type { Socket } from 'node:net';
 import {
   type FastifyBaseLogger,
@@ -38,6 +39,8 @@ const LINGER_MS = 2000;
 const KEEP_ALIVE_TIMEOUT_MS = 72_000;
 /** Characters of a path that an error repeats. */
 const MAX_SHOWN_PATH = 200;
+/** Characters of the reason of a refusal that the log repeats. */
+const MAX_REASON = 500;
 /** What an X-Request-Id may be: it goes into ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -52,27 +55,38 @@ export interface HttpAppOptions {
   readonly receiveTimeoutMs?: number | undefined;
   /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
   readonly keepsBodyBytes?: boolean | undefined;
-  /** Gets one line a request and every internal error; nothing is logged without it. */
+  /** Gets one line a request, the reason of every refusal, and every internal error; nothing is logged without it. */
   readonly logger?: FastifyBaseLogger | undefined;
+  /** Log a line for every request that is over; the default. */
+  readonly logsAccess?: boolean | undefined;
+  /** May stand in front of every path: `/api`. */
+  readonly rootPath?: string | null | undefined;
+  /** Key and certificates; plain HTTP without. */
+  readonly tls?: TlsOptions | null | undefined;
 }
 
 /** An application without routes; add them, then `listen`. */
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const { bodyLimit = DEFAULT_BODY_LIMIT, receiveTimeoutMs = RECEIVE_TIMEOUT_MS } = options;
+  const timeouts = {
+    headersTimeout: Math.min(HEADERS_TIMEOUT_MS, receiveTimeoutMs),
+    connectionsCheckingInterval: Math.min(RECEIVE_SLACK_MS, receiveTimeoutMs),
+  };
   const app: FastifyInstance = fastify({
+    ...(options.tls ? { https: { ...options.tls, ...timeouts } } : { http: timeouts }),
     bodyLimit,
     requestTimeout: receiveTimeoutMs,
-    http: {
-      headersTimeout: Math.min(HEADERS_TIMEOUT_MS, receiveTimeoutMs),
-      connectionsCheckingInterval: Math.min(RECEIVE_SLACK_MS, receiveTimeoutMs),
-    },
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     // What comes in while the server drains is answered by the server's own words.
     return503OnClosing: false,
     genReqId: requestId,
-    clientErrorHandler: refuseBytes,
+    clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
+    rewriteUrl: ({ url = '/' }) => withoutRoot(url, options.rootPath ?? ''),
     frameworkErrors: (error, request, reply) => sendError(nameLimit(error, bodyLimit), request, reply),
-    ...(options.logger && { loggerInstance: options.logger, logController: new AccessLog() }),
+    ...(options.logger && {
+      loggerInstance: options.logger,
+      logController: new AccessLog(options.logsAccess),
+    }),
   });
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
@@ -97,6 +111,11 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
 function requestId(message: IncomingMessage): string {
   const given = message.headers['x-request-id'];
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID().replaceAll('-', '');
+}
+
+/** `/api/v1/models?x` is `/v1/models?x` behind the root path `/api`. */
+function withoutRoot(url: string, rootPath: string): string {
+  return url.startsWith(`${rootPath}/`) ? url.slice(rootPath.length) : url;
 }
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
@@ -161,23 +180,35 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
   if (request.raw.destroyed && !request.raw.complete)
     request.log.info('client left in the middle of its request');
   else if (error.status === 500) request.log.error({ err: thrown }, 'request failed');
+  else if (error.status < 500)
+    request.log.info(
+      { status: error.status, reason: shortened(error.message, MAX_REASON) },
+      'request refused',
+    );
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
   reply.code(error.status).headers(errorHeaders(error)).send(errorBody(error));
 }
 
 /** Bytes that are no HTTP request, or none that ends in time. */
-function refuseBytes(error: Error & { code?: string }, socket: Socket): void {
+function refuseBytes(
+  error: Error & { code?: string },
+  socket: Socket,
+  logger: FastifyBaseLogger | undefined,
+): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
     socket.destroy();
-  } else if (error.code === 'HPE_HEADER_OVERFLOW') {
-    endWith(socket, rawErrorResponse(431, 'The headers of the request are too large'));
-  } else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
-    endWith(socket, rawErrorResponse(408, 'The request was not complete in time'));
-  } else {
-    endWith(socket, rawErrorResponse(400, 'This is not a valid HTTP request'));
+    return;
   }
+  const [status, reason] = BYTES_REFUSALS.get(error.code ?? '') ?? [400, 'This is not a valid HTTP request'];
+  logger?.info({ client: socket.remoteAddress, status, reason }, 'request refused');
+  endWith(socket, rawErrorResponse(status, reason));
 }
+
+const BYTES_REFUSALS: ReadonlyMap<string, [status: 408 | 431, reason: string]> = new Map([
+  ['HPE_HEADER_OVERFLOW', [431, 'The headers of the request are too large']],
+  ['ERR_HTTP_REQUEST_TIMEOUT', [408, 'The request was not complete in time']],
+]);
 
 /** Node keeps an answer ready for each request from its headers on: what is refused is often the rest of that request. */
 function isAnswering(socket: Socket): boolean {

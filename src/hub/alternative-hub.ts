@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { getJson } from './http.ts';
-import type { Listing, ModelHub, RemoteFile } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub, RemoteFile } from './model-hub.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
 
@@ -29,18 +29,20 @@ const filesAnswer = z.object({
 export class AlternativeHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
-  readonly revision = 'master';
+  readonly revision: string;
   readonly headers = {};
 
-  constructor(env: NodeJS.ProcessEnv) {
+  constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
     this.name = (env.SVC_ALT_MODEL_HUB_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
     const cache = env.XDG_CACHE_HOME || join(homedir(), '.cache');
-    this.cacheFolder = join(cache, 'svc', 'alternative-hub');
+    this.cacheFolder = downloadDir || join(cache, 'svc', 'alternative-hub');
+    this.revision = revision || 'master';
   }
 
   async list(model: string): Promise<Listing> {
     const context = { hub: this.name, model, headers: this.headers };
-    const url = `${this.name}/api/v1/models/${model}/repo/files?Revision=${this.revision}&Recursive=true`;
+    const revision = encodeURIComponent(this.revision);
+    const url = `${this.name}/api/v1/models/${model}/repo/files?Revision=${revision}&Recursive=true`;
     const { value } = await getJson(url, filesAnswer, context);
     const files = value.Data.Files.flatMap((entry): RemoteFile[] => {
       if (entry.Type !== 'blob' || !entry.Sha256) return [];
@@ -50,7 +52,7 @@ export class AlternativeHub implements ModelHub {
           path: entry.Path,
           size: entry.Size,
           hash: { algorithm: 'sha256', hex: entry.Sha256 },
-          url: `${this.name}/models/${model}/resolve/${this.revision}/${path}`,
+          url: `${this.name}/models/${model}/resolve/${revision}/${path}`,
         },
       ];
     });

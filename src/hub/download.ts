@@ -5,9 +5,9 @@ import { basename, dirname, join, relative } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
 import { downloadFile, sizeOf } from './download-file.ts';
 import { HubUnreachableError } from './http.ts';
-import { cachedSnapshot, type ModelCache, modelCache, neededFiles } from './local.ts';
+import { cachedSnapshot, type ModelCache, type ModelPart, modelCache, neededFiles } from './local.ts';
 import { withLock } from './lock.ts';
-import type { ModelHub, RemoteFile } from './model-hub.ts';
+import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
 
 /** Files that are fetched at the same time. */
 const CONCURRENCY = 4;
@@ -20,7 +20,9 @@ export interface DownloadProgress {
   readonly what: string;
 }
 
-export interface DownloadOptions {
+export interface DownloadOptions extends HubOptions {
+  /** `tokenizer` fetches no weights. */
+  readonly part?: ModelPart;
   readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
@@ -31,11 +33,12 @@ export interface DownloadOptions {
  */
 export async function fetchModel(hub: ModelHub, model: string, options: DownloadOptions): Promise<string> {
   const cache = modelCache(hub, model);
-  if (isOffline(options.env ?? process.env)) return offlineCopy(cache, model);
+  const { part = 'model' } = options;
+  if (isOffline(options.env ?? process.env)) return offlineCopy(cache, model, part);
   try {
     const { commit, files } = await hub.list(model);
-    const needed = neededFiles(files);
-    checkServable(model, files, needed);
+    const needed = neededFiles(files, part);
+    checkServable(model, part, files, needed);
     const snapshot = cache.snapshot(commit);
     const report = progressReporter(model, needed, options.onProgress);
     if (!(await hasAll(snapshot, needed))) {
@@ -50,7 +53,7 @@ export async function fetchModel(hub: ModelHub, model: string, options: Download
     return snapshot;
   } catch (error) {
     if (!(error instanceof HubUnreachableError)) throw error;
-    const cached = await cachedSnapshot(cache);
+    const cached = await cachedSnapshot(cache, part);
     if (cached === null) throw error;
     options.onProgress?.({
       done: 0,
@@ -65,16 +68,27 @@ function isOffline(env: NodeJS.ProcessEnv): boolean {
   return ['1', 'true', 'yes', 'on'].includes((env.HF_HUB_OFFLINE ?? '').toLowerCase());
 }
 
-async function offlineCopy(cache: ModelCache, model: string): Promise<string> {
-  const cached = await cachedSnapshot(cache);
+async function offlineCopy(cache: ModelCache, model: string, part: ModelPart): Promise<string> {
+  const cached = await cachedSnapshot(cache, part);
   if (cached !== null) return cached;
   throw new ModelLoadError(
     `HF_HUB_OFFLINE is set and ${cache.folder} holds no complete copy of ${model}: unset it to download the model`,
   );
 }
 
-function checkServable(model: string, files: readonly RemoteFile[], needed: readonly RemoteFile[]): void {
+function checkServable(
+  model: string,
+  part: ModelPart,
+  files: readonly RemoteFile[],
+  needed: readonly RemoteFile[],
+): void {
   const paths = needed.map(({ path }) => path);
+  if (part === 'tokenizer') {
+    if (paths.includes('tokenizer.json')) return;
+    throw new ModelLoadError(
+      `${model} has no tokenizer.json: expected a tokenizer in the Hugging Face format`,
+    );
+  }
   if (!paths.includes('config.json')) {
     throw new ModelLoadError(`${model} has no config.json: expected a model in the Hugging Face format`);
   }

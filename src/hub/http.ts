@@ -14,6 +14,8 @@ export interface HubContext {
   /** Address for messages. */
   readonly hub: string;
   readonly model: string;
+  /** For messages, where the request depends on it. */
+  readonly revision?: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -55,15 +57,16 @@ export function retryDelay(attempt: number, response?: Response): number {
 }
 
 /** @throws ModelLoadError for the answers that stay the same however often one asks. */
-export function refuseForGood(response: Response, { hub, model }: HubContext): void {
+export function refuseForGood(response: Response, { hub, model, revision }: HubContext): void {
   if (response.status === 401 || response.status === 403) {
     throw new ModelLoadError(
       `${hub} does not show ${model} (HTTP ${response.status}): the name is wrong, or the model is private or gated; ask for access on its page and set HF_TOKEN`,
     );
   }
   if (response.status === 404) {
+    const what = revision === undefined ? `model ${model}` : `model ${model} with a revision ${revision}`;
     throw new ModelLoadError(
-      `${hub} has no model ${model}, and there is no local folder of that name: check the spelling`,
+      `${hub} has no ${what}, and there is no local folder of that name: check the spelling`,
     );
   }
 }

@@ -1,7 +1,7 @@
 // Models that are on this machine already: the folder layout of the cache, which files make a model, what is complete.
 
 import { access, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { z } from 'zod';
 import type { ModelHub } from './model-hub.ts';
 
@@ -24,43 +24,48 @@ export function modelCache(hub: ModelHub, model: string): ModelCache {
   };
 }
 
-const SMALL_FILES = new Set([
-  'config.json',
-  'generation_config.json',
+/** What svc wants of a model's page: all that serves it, or only what makes text of tokens. */
+export type ModelPart = 'model' | 'tokenizer';
+
+const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
   'special_tokens_map.json',
   'chat_template.jinja',
   'chat_template.json',
-  'model.safetensors.index.json',
-]);
+];
+const SMALL_FILES: Readonly<Record<ModelPart, readonly string[]>> = {
+  tokenizer: TOKENIZER_FILES,
+  model: ['config.json', 'generation_config.json', ...TOKENIZER_FILES, 'model.safetensors.index.json'],
+};
 
 /** The files that svc reads of all that a model's page holds. */
-export function neededFiles<F extends { readonly path: string }>(files: readonly F[]): F[] {
+export function neededFiles<F extends { readonly path: string }>(files: readonly F[], part: ModelPart): F[] {
+  const small = files.filter(({ path }) => SMALL_FILES[part].includes(path));
+  if (part === 'tokenizer') return small;
   const weights = files.filter(({ path }) => /^[^/]+\.safetensors$/.test(path));
   // Some publish the same weights a second time in the layout of their own program.
   const usual = weights.filter(({ path }) => !path.startsWith('consolidated'));
-  const small = files.filter(({ path }) => SMALL_FILES.has(path));
   return [...small, ...(usual.length > 0 ? usual : weights)];
 }
 
-/** The last downloaded snapshot where it is all there, null otherwise. */
-export async function cachedSnapshot(cache: ModelCache): Promise<string | null> {
-  const commit = await readFile(cache.ref, 'utf8').catch(() => null);
-  if (commit === null) return null;
+/** The last downloaded snapshot where it is all there, null otherwise. A commit names its own, as other tools leave it. */
+export async function cachedSnapshot(cache: ModelCache, part: ModelPart): Promise<string | null> {
+  const commit = await readFile(cache.ref, 'utf8').catch(() => basename(cache.ref));
   const folder = cache.snapshot(commit.trim());
-  return (await isComplete(folder)) ? folder : null;
+  return (await isComplete(folder, part)) ? folder : null;
 }
 
 const indexFile = z.object({ weight_map: z.record(z.string(), z.string()) });
 
 /** Another program may have fetched only a part of the model. */
-async function isComplete(folder: string): Promise<boolean> {
+async function isComplete(folder: string, part: ModelPart): Promise<boolean> {
   const exists = (name: string) =>
     access(join(folder, name)).then(
       () => true,
       () => false,
     );
+  if (part === 'tokenizer') return exists('tokenizer.json');
   if (!(await exists('config.json'))) return false;
   const index = await readFile(join(folder, 'model.safetensors.index.json'), 'utf8').catch(() => null);
   if (index === null) return exists('model.safetensors');

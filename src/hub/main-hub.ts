@@ -5,8 +5,9 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { getJson } from './http.ts';
-import type { Listing, ModelHub, RemoteFile } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub, RemoteFile } from './model-hub.ts';
 
+const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 
 /** Hashes become file names: nothing else may come in. */
@@ -27,35 +28,46 @@ const treeAnswer = z.array(
 export interface MainHubSettings {
   readonly endpoint: string;
   readonly cacheFolder: string;
+  readonly revision: string;
   readonly token: string | null;
 }
 
 export class MainHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
-  readonly revision = 'main';
+  readonly revision: string;
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(settings: MainHubSettings) {
     this.name = settings.endpoint;
     this.cacheFolder = settings.cacheFolder;
+    this.revision = settings.revision;
     this.headers = settings.token === null ? {} : { authorization: `Bearer ${settings.token}` };
   }
 
   /** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN mean what they mean to the Python tools. */
-  static fromEnvironment(env: NodeJS.ProcessEnv): MainHub {
+  static fromEnvironment(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}): MainHub {
     const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
     return new MainHub({
       endpoint: (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, ''),
-      cacheFolder: env.HF_HUB_CACHE || join(home, 'hub'),
+      cacheFolder: downloadDir || env.HF_HUB_CACHE || join(home, 'hub'),
+      revision: revision || MAIN,
       token: env.HF_TOKEN || savedToken(home),
     });
   }
 
   async list(model: string): Promise<Listing> {
-    const context = { hub: this.name, model, headers: this.headers };
+    const isMain = this.revision === MAIN;
+    const context = {
+      hub: this.name,
+      model,
+      headers: this.headers,
+      ...(!isMain && { revision: this.revision }),
+    };
     const api = `${this.name}/api/models/${model}`;
-    const { sha } = (await getJson(`${api}/revision/${this.revision}`, revisionAnswer, context)).value;
+    const { sha } = (
+      await getJson(`${api}/revision/${encodeURIComponent(this.revision)}`, revisionAnswer, context)
+    ).value;
     const files: RemoteFile[] = [];
     let url: string | null = `${api}/tree/${sha}?recursive=true`;
     while (url !== null) {

@@ -17,13 +17,21 @@ export interface Listing {
   readonly files: readonly RemoteFile[];
 }
 
+/** Which state of a model is wanted, and where copies are kept. */
+export interface HubOptions {
+  /** Branch, tag or commit; null is the hub's main branch. */
+  readonly revision?: string | null | undefined;
+  /** Null is the hub's usual cache. */
+  readonly downloadDir?: string | null | undefined;
+}
+
 /** A place to download models from. */
 export interface ModelHub {
   /** For messages: the address that people know. */
   readonly name: string;
   /** Where its models are kept on this machine. */
   readonly cacheFolder: string;
-  /** Branch that is served. */
+  /** Branch, tag or commit that is served. */
   readonly revision: string;
   /** Headers of every request, credentials included. */
   readonly headers: Readonly<Record<string, string>>;

@@ -4,8 +4,10 @@ import { stat } from 'node:fs/promises';
 import { usesAlternativeHub } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import type { DownloadOptions } from './download.ts';
-import type { ModelHub } from './model-hub.ts';
+import type { HubOptions, ModelHub } from './model-hub.ts';
 
+/** Part of paths and addresses; no step of it may lead upwards. */
+const REVISION = /^(?!.*(^|\/)\.\.?(\/|$))[\w.-]+(\/[\w.-]+)*$/;
 const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
 
 /**
@@ -25,17 +27,21 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
       `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct`,
     );
   }
+  const { revision } = options;
+  if (revision && !REVISION.test(revision)) {
+    throw new ModelLoadError(`--revision ${revision}: expected the name of a branch, a tag or a commit`);
+  }
   // Loaded here: a local folder, the usual case, needs none of it.
   const { fetchModel } = await import('./download.ts');
-  return fetchModel(await selectHub(options.env ?? process.env), nameOrPath, options);
+  return fetchModel(await selectHub(options.env ?? process.env, options), nameOrPath, options);
 }
 
 /** The one place that chooses the hub. */
-export async function selectHub(env: NodeJS.ProcessEnv): Promise<ModelHub> {
+export async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Promise<ModelHub> {
   if (usesAlternativeHub(env)) {
     const { AlternativeHub } = await import('./alternative-hub.ts');
-    return new AlternativeHub(env);
+    return new AlternativeHub(env, options);
   }
   const { MainHub } = await import('./main-hub.ts');
-  return MainHub.fromEnvironment(env);
+  return MainHub.fromEnvironment(env, options);
 }

@@ -4,7 +4,7 @@ import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
-import { modelFolder } from '../models/model-folder.ts';
+import { withFolders } from '../models/model-folder.ts';
 import {
   BEAM_SEARCH_FIELD_NAMES,
   type BeamSearchInput,
@@ -68,12 +68,8 @@ export class LLM {
   constructor(options: LLMOptions) {
     const config = toEngineConfig(options);
     this.#maxNumSeqs = config.maxNumSeqs;
-    this.#engine = modelFolder(config.modelPath).then((modelPath) =>
-      InferenceEngine.start(
-        { ...config, modelPath },
-        { onWarning: (message) => process.emitWarning(message, 'SvcWarning') },
-      ),
-    );
+    const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
+    this.#engine = withFolders(config).then((local) => InferenceEngine.start(local, { onWarning }));
     this.#engine.catch(() => {});
   }
 

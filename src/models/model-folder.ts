@@ -1,6 +1,7 @@
-// The folder to load: the model that was named, or else the chat model that svc brings along.
+// The folders to load from: those of what was named, or else of the chat model that svc brings along.
 
 import { fileURLToPath } from 'node:url';
+import type { EngineConfig } from '../config/engine-config.ts';
 import type { DownloadOptions } from '../hub/download.ts';
 import { resolveModel } from '../hub/resolve-model.ts';
 
@@ -16,4 +17,26 @@ const BUNDLED_MODEL_FOLDER = fileURLToPath(new URL(`../../models/${BUNDLED_MODEL
  */
 export async function modelFolder(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
   return nameOrPath === '' ? BUNDLED_MODEL_FOLDER : resolveModel(nameOrPath, options);
+}
+
+/**
+ * `config` with folders of this machine where it names models of the hub.
+ * @throws ModelLoadError where there is no such model.
+ */
+export async function withFolders(
+  config: EngineConfig,
+  options: Pick<DownloadOptions, 'onProgress'> = {},
+): Promise<EngineConfig> {
+  const { modelPath, tokenizer, revision, downloadDir } = config;
+  const model = { ...options, downloadDir, revision };
+  return {
+    ...config,
+    modelPath: await modelFolder(modelPath, model),
+    tokenizer: tokenizer && (await resolveModel(tokenizer, tokenizerOptions(model, tokenizer === modelPath))),
+  };
+}
+
+/** The revision is the model's: another model's tokenizer comes from its main branch. */
+function tokenizerOptions(options: DownloadOptions, isOfModel: boolean): DownloadOptions {
+  return { ...options, part: 'tokenizer', revision: isOfModel ? options.revision : null };
 }

@@ -90,7 +90,7 @@ export class Server {
       await app.listen({
         host: options.host,
         port: options.port,
-        listenTextResolver: (address) => `listening on ${address}`,
+        listenTextResolver: (address) => `starting on ${address}: 503 until the model is there`,
       });
     } catch (cause) {
       await app.close();
@@ -116,7 +116,8 @@ export class Server {
   /** `http://127.0.0.1:8000` */
   get url(): string {
     const { host } = this.#options;
-    return `http://${host.includes(':') ? `[${host}]` : host}:${this.port}`;
+    const scheme = this.#app.initialConfig.https ? 'https' : 'http';
+    return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${this.port}`;
   }
 
   /** Generation requests that are being answered. */

@@ -1,8 +1,10 @@
+import { exec } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
@@ -87,6 +89,43 @@ describe('svc serve', () => {
     );
   });
 
+  it('tells at the end of its start how to try it, in lines that work as they are', async () => {
+    const { cli, url } = await serve(model(), '--api-key', 'secret');
+    const [, curl = ''] = await cli.says(/another terminal:\n {2}(curl .*)\n/);
+    expect(curl).toContain(`${url}/v1/`);
+    const { stdout } = await promisify(exec)(curl.replace('<key>', 'secret'));
+    expect(JSON.parse(stdout)).toMatchObject({ choices: [{ index: 0 }], usage: {} });
+    const hasTemplate = curl.includes('/v1/chat/');
+    const hint = `OPENAI_API_KEY=<key> svc chat --url ${url}/v1`;
+    expect(cli.stderr.includes(hint)).toBe(hasTemplate);
+  });
+
+  it('goes on with options of other servers that ask for nothing, and says so of each', async () => {
+    const { cli } = await serve(
+      '--enforce-eager',
+      model(),
+      '--swap-space',
+      '4',
+      '--no-enable-chunked-prefill',
+    );
+    const told = [...cli.stderr.matchAll(/WARN +(--[\w-]+)(?: 4)? has no effect: \w/g)].map(
+      ([, flag]) => flag,
+    );
+    expect(told).toEqual(['--enforce-eager', '--swap-space', '--no-enable-chunked-prefill']);
+  });
+
+  it('makes text with the tokenizer of --tokenizer', async () => {
+    const bare = join(folder, 'bare');
+    writeTinyModel(bare, { seed: 2, tokenizer: false });
+    const { url } = await serve(bare, '--tokenizer', model());
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: 'Once', max_tokens: 4 }),
+    });
+    expect(response.status).toBe(200);
+  });
+
   it('asks for one of the keys of --api-key', async () => {
     const { url } = await serve(model(), '--api-key', 'one', 'two');
     const status = async (key: string) =>
@@ -138,13 +177,22 @@ describe('svc serve', () => {
     expect(cli.stderr).toMatch(/1 requests did not finish in 0\.05 s and were aborted/);
   });
 
-  it('on a second signal exits at once', async () => {
+  it('on a later signal exits at once', async () => {
     const { cli, url } = await serve(model());
     await openStream(url);
-    cli.child.kill('SIGTERM');
-    await cli.says(/SIGTERM: shutting down/);
-    cli.child.kill('SIGTERM');
+    // As a person does who does not want to wait: again and again.
+    const impatience = setInterval(() => cli.child.kill('SIGTERM'), 50);
     expect(await cli.exitCode).toBe(143);
+    clearInterval(impatience);
+  });
+
+  it('takes signals that come together for one: npm passes on what the terminal has sent already', async () => {
+    const { cli, url } = await serve(model());
+    const stream = await openStream(url, 100);
+    cli.child.kill('SIGINT');
+    cli.child.kill('SIGTERM');
+    expect(await stream.rest()).toMatch(/"finish_reason":"length"/);
+    expect(await cli.exitCode).toBe(0);
   });
 
   it('ends with code 1 and the reason when the engine dies, and tells the clients', async () => {

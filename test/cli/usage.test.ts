@@ -41,6 +41,7 @@ describe('svc serve', () => {
       'Arguments',
       'General',
       'Server',
+      'TLS',
       'Model',
       'Memory',
       'Scheduling',
@@ -84,6 +85,10 @@ describe('svc serve', () => {
       ['--tensor-parallel-size', '2'],
       'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
     ],
+    [
+      ['--swap-space', '4', '--enforce-eager', '--quantization', 'awq'],
+      'error: --quantization awq is not available in svc: quantised weights are not served yet; serve the original weights\n',
+    ],
   ])('refuses %j in one line', async (args, message) => {
     expect(await runCli(['serve', ...args])).toEqual({ code: 2, stdout: '', stderr: message });
   });
@@ -102,6 +107,16 @@ describe('svc serve', () => {
     const { code, stderr } = await runCli(['serve', '--config', path]);
     expect(code).toBe(2);
     expect(stderr).toMatch(/^error: .*bad\.yaml:3:1: .*\n$/);
+  });
+
+  it('knows the options of other servers in a config file too, with the place', async () => {
+    const path = join(folder, 'foreign.yaml');
+    await writeFile(path, 'swap-space: 4\nenable-lora: false\nenable_lora: true\n');
+    const { code, stderr } = await runCli(['serve', '--config', path]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^error: .*foreign\.yaml:3:1 \(enable_lora\) is not available in svc: adapters .*\n$/,
+    );
   });
 
   it('names the variable whose value is wrong', async () => {

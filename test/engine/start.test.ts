@@ -8,6 +8,7 @@ import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-conf
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const DEADLINE_MS = 40_000;
+const FROM_SOURCES = [process.execPath, '--import', 'tsx', 'src/cli/main.ts'] as const;
 
 export class CliProcess {
   readonly child: ChildProcess;
@@ -13,8 +14,14 @@ export class CliProcess {
   /** The exit code; 128 + n where signal n ended it. */
   readonly exitCode: Promise<number>;
 
-  constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
-    this.child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+  /** @param command what svc is started by; its process leads a group, to which a test may send what a terminal sends. */
+  constructor(
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+    [program, ...first]: readonly [string, ...string[]] = FROM_SOURCES,
+  ) {
+    this.child = spawn(program, [...first, ...args], {
+      detached: true,
       env: { ...process.env, ...env },
       stdio: ['pipe', 'pipe', 'pipe'],
     });

@@ -61,7 +61,8 @@ export class FakeHub {
     else if (failWith !== undefined && numFailures > 0) {
       this.behaviour.numFailures = numFailures - 1;
       status(response, failWith);
-    } else if (pathname === '/api/models/org/tiny/revision/main') json(response, { sha: COMMIT });
+    } else if (/^\/api\/models\/org\/tiny\/revision\/(main|refs%2Fpr%2F1)$/.test(pathname))
+      json(response, { sha: COMMIT });
     else if (pathname === `/api/models/org/tiny/tree/${COMMIT}`) this.#tree(search, response);
     else if (pathname === '/api/v1/models/org/tiny/repo/files') json(response, this.#alternativeListing());
     else this.#resolve(pathname, request, response);

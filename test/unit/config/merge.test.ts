@@ -29,6 +29,10 @@ describe('options', () => {
     expect(config.http).toEqual({
       host: null,
       port: 8000,
+      logsAccess: true,
+      logLevel: 'info',
+      rootPath: null,
+      tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
       servedModelNames: [],

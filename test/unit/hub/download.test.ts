@@ -58,6 +58,53 @@ async function refusal(promise: Promise<unknown>): Promise<string> {
   return error instanceof Error ? error.message : '';
 }
 
+describe('what to download and where', () => {
+  it('is the branch, tag or commit of --revision, which keeps its own name in the cache', async () => {
+    const folder = await resolveModel('org/tiny', { env, revision: 'refs/pr/1' });
+    expect(folder).toBe(join(repository(), 'snapshots', COMMIT));
+    expect(await readdir(join(repository(), 'refs'))).toEqual(['refs']);
+    expect(hub.requests[0]).toBe('/api/models/org/tiny/revision/refs%2Fpr%2F1');
+  });
+
+  it('names the revision that the hub does not have', async () => {
+    expect(await refusal(resolveModel('org/tiny', { env, revision: 'v9' }))).toMatch(
+      /has no model org\/tiny with a revision v9/,
+    );
+  });
+
+  it.each(['../up', 'a/../../b', '/root', '.'])(
+    'takes no revision that leads out of the cache: %s',
+    async (revision) => {
+      expect(await refusal(resolveModel('org/tiny', { env, revision }))).toMatch(
+        /^--revision .*: expected the name/,
+      );
+      expect(hub.requests).toEqual([]);
+    },
+  );
+
+  it('offline is the snapshot of a commit that another tool left without a name', async () => {
+    const folder = await fetchTiny();
+    await rm(join(repository(), 'refs'), { recursive: true });
+    const offline = { ...env, HF_HUB_OFFLINE: '1' };
+    expect(await resolveModel('org/tiny', { env: offline, revision: COMMIT })).toBe(folder);
+  });
+
+  it('is kept in --download-dir, where that is given', async () => {
+    const downloadDir = join(home, 'elsewhere');
+    const folder = await resolveModel('org/tiny', { env, downloadDir });
+    expect(folder).toBe(join(downloadDir, 'models--org--tiny', 'snapshots', COMMIT));
+    expect(existsSync(join(home, 'hub'))).toBe(false);
+  });
+
+  it('has no weights where only the tokenizer is wanted, not even offline', async () => {
+    const folder = await resolveModel('org/tiny', { env, part: 'tokenizer' });
+    expect(await readdir(folder)).toEqual(['tokenizer.json']);
+    const offline = { ...env, HF_HUB_OFFLINE: '1' };
+    expect(await resolveModel('org/tiny', { env: offline, part: 'tokenizer' })).toBe(folder);
+    expect(await refusal(resolveModel('org/tiny', { env: offline }))).toMatch(/holds no complete copy/);
+  });
+});
+
 describe('downloading a model', () => {
   it('fetches what is needed, and only that, into the layout of the Python tools', async () => {
     const folder = await fetchTiny();

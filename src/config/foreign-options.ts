@@ -1,0 +1,334 @@
+// Options that other servers of the protocol have and svc has not: those that ask for nothing here are accepted with a
+// line that says why, the others are refused with what to do instead. Commands written for those servers then run as
+// they are, or tell what to change; none is taken for a mistyped name.
+
+import { NotAvailableError } from '../errors.ts';
+
+/** What stands behind a flag; `json` may also be given part by part: `--compilation-config.level 3`. */
+type Takes = 'nothing' | 'value' | 'values' | 'json';
+
+export interface ForeignOption {
+  /** All spellings, with their dashes; the first is the usual one. */
+  readonly flags: readonly string[];
+  readonly takes: Takes;
+  /** Values that ask for nothing here. */
+  readonly accepts: 'anything' | readonly string[];
+  /** What there is in svc in its place. */
+  readonly reason: string;
+  /** What to do where it is refused. */
+  readonly instead: string;
+}
+
+function harmless(flags: string, takes: Takes, reason: string): ForeignOption {
+  return { flags: flags.split(' '), takes, accepts: 'anything', reason, instead: '' };
+}
+
+/** @param accepts values that are accepted all the same; that a flag is off always is. */
+function refused(
+  flags: string,
+  takes: Takes,
+  reason: string,
+  instead: string,
+  accepts: readonly string[] = [],
+): ForeignOption {
+  const off = takes === 'nothing' ? ['false'] : [];
+  return { flags: flags.split(' '), takes, accepts: [...accepts, ...off], reason, instead };
+}
+
+const TEXT_ONLY = 'models here read and write text only';
+const ONE_PROCESS = 'one process on one machine computes the model';
+const MORE_INSTANCES = 'start more instances behind svc proxy';
+const NO_EXPERTS = 'no model here has experts';
+const NO_LORA = 'adapters are not served';
+const MERGED = 'merge the adapter into the model and serve that';
+const NO_TOOLS = 'tools are not served yet';
+const WITHOUT = 'leave it out';
+const NO_DOCS_PAGES = 'there are no such pages; the reference is docs/reference/http.md';
+const NO_TRACES = 'svc writes no traces';
+const USE_METRICS = 'leave it out and read /metrics';
+const NO_GRAPHS = 'kernels are compiled ahead; there are no graphs to capture or code to compile at start';
+const NO_STATE_SPACE = 'no state-space model is served';
+const PREFILL_SHARE = 'prompts share a step as far as --max-num-batched-tokens goes';
+
+export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
+  // Server.
+  refused('--headless', 'nothing', ONE_PROCESS, MORE_INSTANCES),
+  refused('--api-server-count -asc', 'value', 'one process answers', MORE_INSTANCES, ['1']),
+  refused('--grpc', 'nothing', 'svc speaks HTTP only', WITHOUT),
+  refused('--uds', 'value', 'svc listens on TCP only', 'use --host 127.0.0.1'),
+  harmless(
+    '--disable-access-log-for-endpoints',
+    'value',
+    'lines for /health, /ping, /load and /metrics are of level debug already; --disable-uvicorn-access-log leaves out all',
+  ),
+  refused(
+    '--chat-template-content-format',
+    'value',
+    'templates get the text of a message as one string',
+    'use auto',
+    ['auto', 'string'],
+  ),
+  refused('--trust-request-chat-template', 'nothing', 'requests cannot bring templates', WITHOUT),
+  refused(
+    '--default-chat-template-kwargs',
+    'json',
+    'variables for the template come with the request',
+    'let clients send chat_template_kwargs',
+  ),
+  refused('--response-role', 'value', 'answers have the role assistant', WITHOUT, ['assistant']),
+  refused('--enable-ssl-refresh', 'nothing', 'certificates are read at start', 'restart when they change'),
+  refused(
+    '--ssl-ciphers',
+    'value',
+    'the ciphers are those of Node',
+    'set NODE_OPTIONS=--tls-cipher-list=<ciphers>',
+  ),
+  refused('--middleware', 'value', 'svc runs no Python', 'put a gateway in front'),
+  refused(
+    '--return-tokens-as-token-ids',
+    'nothing',
+    'each request chooses how tokens are spelt',
+    'let clients send return_tokens_as_token_ids',
+  ),
+  harmless('--disable-frontend-multiprocessing', 'nothing', 'server and engine are one process already'),
+  harmless('--enable-request-id-headers', 'nothing', 'every answer carries X-Request-Id'),
+  refused('--enable-auto-tool-choice', 'nothing', NO_TOOLS, WITHOUT),
+  refused('--tool-call-parser', 'value', NO_TOOLS, WITHOUT),
+  refused('--tool-parser-plugin', 'value', NO_TOOLS, WITHOUT),
+  refused('--tool-server', 'value', NO_TOOLS, WITHOUT),
+  harmless('--exclude-tools-when-tool-choice-none', 'nothing', NO_TOOLS),
+  refused('--log-config-file', 'value', 'the log goes to stderr, a line an event', 'use --log-level'),
+  harmless('--max-log-len', 'value', 'texts of requests are never logged'),
+  harmless('--disable-fastapi-docs', 'nothing', NO_DOCS_PAGES),
+  harmless('--enable-offline-docs', 'nothing', NO_DOCS_PAGES),
+  harmless('--enable-server-load-tracking', 'nothing', 'GET /load always counts'),
+  refused(
+    '--enable-force-include-usage',
+    'nothing',
+    'each request chooses whether a stream tells its usage',
+    'let clients send stream_options: {"include_usage": true}',
+  ),
+  refused('--enable-tokenizer-info-endpoint', 'nothing', 'there is no such route', WITHOUT),
+  refused('--enable-log-outputs', 'nothing', 'texts of answers are never logged', WITHOUT),
+  harmless('--h11-max-incomplete-event-size', 'value', 'the HTTP parser is another: headers may have 16 KiB'),
+  harmless('--h11-max-header-count', 'value', 'the HTTP parser is another: headers may have 16 KiB'),
+  harmless('--log-error-stack', 'nothing', 'faults of the server are always logged with their stack'),
+  refused('--tokens-only', 'nothing', 'it has another name here', 'use --skip-tokenizer-init'),
+  refused('--enable-per-request-metrics', 'nothing', 'metrics are of the whole server', USE_METRICS),
+
+  // Model.
+  refused('--runner', 'value', 'models here generate text', WITHOUT, ['auto', 'generate']),
+  refused('--task', 'value', 'models here generate text', WITHOUT, ['auto', 'generate']),
+  refused('--convert', 'value', 'models here generate text', WITHOUT, ['auto', 'none']),
+  refused('--tokenizer-mode', 'value', 'tokenizer.json is the one form that is read', 'use auto', [
+    'auto',
+    'hf',
+  ]),
+  refused(
+    '--tokenizer-revision',
+    'value',
+    'the tokenizer comes from --revision or its main branch',
+    'give --tokenizer a folder',
+  ),
+  refused('--quantization -q', 'value', 'quantised weights are not served yet', 'serve the original weights'),
+  harmless('--enforce-eager', 'nothing', NO_GRAPHS),
+  refused(
+    '--logprobs-mode',
+    'value',
+    'log-probabilities are those of the model, before penalties and temperature',
+    'use raw_logprobs',
+    ['raw_logprobs'],
+  ),
+  refused(
+    '--disable-sliding-window',
+    'nothing',
+    'a model with a window is computed with it',
+    'lower --max-model-len to the window',
+  ),
+  harmless('--disable-cascade-attn', 'nothing', 'there is no cascade attention'),
+  refused('--enable-prompt-embeds', 'nothing', 'prompts are texts or token ids', WITHOUT),
+  refused('--config-format', 'value', 'config.json is the one form that is read', 'use auto', ['auto', 'hf']),
+  refused('--hf-config-path', 'value', 'the configuration lies beside the weights', WITHOUT),
+  refused('--hf-token', 'value', 'other users of the machine see command lines', 'set HF_TOKEN'),
+  refused('--hf-overrides', 'json', 'config.json is served as it is', 'change config.json in a copy'),
+  refused('--enable-sleep-mode', 'nothing', 'a server cannot give up its weights', 'stop it and start it'),
+  refused('--model-impl', 'value', 'there is one implementation of a model', 'use auto', ['auto', 'svc']),
+  refused('--logits-processors', 'values', 'svc runs no Python', WITHOUT),
+  harmless('--code-revision', 'value', 'svc runs no code from model folders'),
+  harmless('--allowed-local-media-path', 'value', TEXT_ONLY),
+  harmless('--allowed-media-domains', 'values', TEXT_ONLY),
+  refused('--load-format', 'value', 'weights are read from *.safetensors', 'convert them to safetensors', [
+    'auto',
+    'safetensors',
+  ]),
+  harmless('--safetensors-load-strategy', 'value', 'weights are packed straight from the mapped files'),
+  refused('--model-loader-extra-config', 'json', 'there is one loader', WITHOUT, ['{}']),
+  harmless('--ignore-patterns', 'values', 'only files that svc reads are downloaded'),
+  harmless('--use-tqdm-on-load', 'nothing', 'loading shows a bar on a terminal and lines elsewhere'),
+  harmless('--pt-load-map-location', 'value', 'weights are read from *.safetensors'),
+
+  // Several devices and machines.
+  refused('--pipeline-parallel-size -pp', 'value', ONE_PROCESS, 'use 1', ['1']),
+  refused('--data-parallel-size -dp', 'value', ONE_PROCESS, MORE_INSTANCES, ['1']),
+  refused('--data-parallel-rank -dpn', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
+  refused('--data-parallel-start-rank -dpr', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
+  refused('--data-parallel-size-local -dpl', 'value', ONE_PROCESS, MORE_INSTANCES, ['1']),
+  refused('--data-parallel-address -dpa', 'value', ONE_PROCESS, MORE_INSTANCES),
+  refused('--data-parallel-rpc-port -dpp', 'value', ONE_PROCESS, MORE_INSTANCES),
+  harmless('--data-parallel-backend -dpb', 'value', ONE_PROCESS),
+  refused('--data-parallel-hybrid-lb -dph', 'nothing', ONE_PROCESS, MORE_INSTANCES),
+  refused('--data-parallel-external-lb -dpe', 'nothing', ONE_PROCESS, MORE_INSTANCES),
+  refused('--decode-context-parallel-size -dcp', 'value', ONE_PROCESS, 'use 1', ['1']),
+  harmless('--distributed-executor-backend', 'value', ONE_PROCESS),
+  harmless('--enable-expert-parallel -ep', 'nothing', NO_EXPERTS),
+  harmless('--all2all-backend', 'value', NO_EXPERTS),
+  harmless('--enable-eplb', 'nothing', NO_EXPERTS),
+  harmless('--eplb-config', 'json', NO_EXPERTS),
+  harmless('--disable-custom-all-reduce', 'nothing', ONE_PROCESS),
+  harmless('--max-parallel-loading-workers', 'value', ONE_PROCESS),
+  refused('--worker-cls', 'value', 'svc runs no Python', WITHOUT, ['auto']),
+  refused('--nnodes', 'value', ONE_PROCESS, 'use 1', ['1']),
+  refused('--node-rank', 'value', ONE_PROCESS, 'use 0', ['0']),
+  harmless('--master-addr', 'value', ONE_PROCESS),
+  harmless('--master-port', 'value', ONE_PROCESS),
+
+  // Memory.
+  harmless(
+    '--swap-space',
+    'value',
+    'a request that gives up its KV blocks is computed again; nothing is swapped',
+  ),
+  refused('--kv-cache-dtype', 'value', 'keys and values have the format of --dtype', 'use auto', ['auto']),
+  refused(
+    '--num-gpu-blocks-override',
+    'value',
+    'the KV cache is sized in bytes',
+    'use --kv-cache-memory-bytes',
+  ),
+  harmless('--prefix-caching-hash-algo', 'value', 'cached blocks are named by SHA-256'),
+  harmless('--cpu-offload-gb', 'value', 'weights are in main memory already'),
+  harmless('--calculate-kv-scales', 'nothing', 'the KV cache is not quantised'),
+  refused(
+    '--kv-offloading-size',
+    'value',
+    'there is one KV cache',
+    'make it larger with --kv-cache-memory-bytes',
+    ['0'],
+  ),
+  harmless('--kv-offloading-backend', 'value', 'there is one KV cache'),
+  harmless('--mamba-cache-dtype', 'value', NO_STATE_SPACE),
+  harmless('--mamba-ssm-cache-dtype', 'value', NO_STATE_SPACE),
+  harmless('--mamba-block-size', 'value', NO_STATE_SPACE),
+
+  // Adapters.
+  refused('--enable-lora', 'nothing', NO_LORA, MERGED),
+  refused('--lora-modules', 'values', NO_LORA, MERGED),
+  refused('--max-loras', 'value', NO_LORA, MERGED),
+  refused('--max-lora-rank', 'value', NO_LORA, MERGED),
+  refused('--max-cpu-loras', 'value', NO_LORA, MERGED),
+  refused('--lora-dtype', 'value', NO_LORA, MERGED, ['auto']),
+  refused('--fully-sharded-loras', 'nothing', NO_LORA, MERGED),
+  refused('--default-mm-loras', 'json', NO_LORA, MERGED),
+
+  // Scheduling.
+  harmless(
+    '--enable-chunked-prefill',
+    'nothing',
+    'prompts are always computed in chunks; --max-num-batched-tokens sets their size',
+  ),
+  harmless('--max-num-partial-prefills', 'value', PREFILL_SHARE),
+  harmless('--max-long-partial-prefills', 'value', PREFILL_SHARE),
+  harmless('--long-prefill-token-threshold', 'value', PREFILL_SHARE),
+  harmless('--disable-chunked-mm-input', 'nothing', TEXT_ONLY),
+  refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
+  harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
+  harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
+  refused('--stream-interval', 'value', 'every token is sent as it comes', 'use 1', ['1']),
+  refused(
+    '--speculative-config',
+    'json',
+    'tokens are not guessed ahead yet',
+    'leave it out: answers are the same',
+  ),
+  refused('--structured-outputs-config', 'json', 'structured output is not served yet', WITHOUT),
+  refused('--reasoning-parser', 'value', 'reasoning stays in the text of the answer', WITHOUT),
+
+  // Compilation, measurement and hardware.
+  harmless('--compilation-config -cc', 'json', NO_GRAPHS),
+  harmless('--optimization-level -O', 'value', NO_GRAPHS),
+  harmless('-O0 -O1 -O2 -O3', 'nothing', NO_GRAPHS),
+  harmless('--performance-mode', 'value', 'there is one way to run'),
+  harmless('--additional-config', 'json', 'it is for hardware that svc does not know'),
+  harmless('--show-hidden-metrics-for-version', 'value', 'no metric is hidden'),
+  refused('--otlp-traces-endpoint', 'value', NO_TRACES, USE_METRICS),
+  refused('--collect-detailed-traces', 'values', NO_TRACES, USE_METRICS),
+  refused(
+    '--kv-cache-metrics',
+    'nothing',
+    'the life of KV blocks is not measured',
+    'leave it out and read /metrics',
+  ),
+  harmless('--kv-cache-metrics-sample', 'value', 'the life of KV blocks is not measured'),
+  harmless('--cudagraph-metrics', 'nothing', NO_GRAPHS),
+  refused('--enable-layerwise-nvtx-tracing', 'nothing', NO_TRACES, WITHOUT),
+  refused('--enable-logging-iteration-details', 'nothing', 'single steps are not logged', USE_METRICS),
+  refused('--profiler-config', 'json', 'there is no profiler inside', 'use node --cpu-prof or perf'),
+
+  // Exchange with other programs.
+  refused('--kv-events-config', 'json', 'changes of the KV cache are not published', WITHOUT),
+  refused('--ec-transfer-config', 'json', TEXT_ONLY, WITHOUT),
+  refused(
+    '--weight-transfer-config',
+    'json',
+    'weights are loaded at start only',
+    'restart with the new model',
+  ),
+
+  // Other things than text.
+  harmless('--limit-mm-per-prompt', 'json', TEXT_ONLY),
+  harmless('--media-io-kwargs', 'json', TEXT_ONLY),
+  harmless('--mm-processor-kwargs', 'json', TEXT_ONLY),
+  harmless('--mm-processor-cache-gb', 'value', TEXT_ONLY),
+  harmless('--mm-encoder-tp-mode', 'value', TEXT_ONLY),
+  harmless('--skip-mm-profiling', 'nothing', TEXT_ONLY),
+  harmless('--interleave-mm-strings', 'nothing', TEXT_ONLY),
+  harmless('--video-pruning-rate', 'value', TEXT_ONLY),
+];
+
+/** A flag that svc does not have, as it was found. */
+export interface ForeignFlag {
+  readonly option: ForeignOption;
+  /** As it was written, for messages: `--no-enable-lora`, `svc.yaml:3:1 (swap-space)`. */
+  readonly origin: string;
+  /** `true` or `false` for one that takes nothing. */
+  readonly value: string;
+}
+
+const BY_FLAG = new Map(FOREIGN_OPTIONS.flatMap((option) => option.flags.map((flag) => [flag, option])));
+
+/**
+ * The option behind `flag`, written with dashes or underscores, and whether it was written with `--no-`; null where
+ * nobody has such an option.
+ */
+export function findForeign(flag: string): { option: ForeignOption; isNegated: boolean } | null {
+  const dashed = flag.startsWith('--') ? flag.replaceAll('_', '-') : flag;
+  const option = BY_FLAG.get(dashed);
+  if (option !== undefined) return { option, isNegated: false };
+  const negated = dashed.startsWith('--no-') ? BY_FLAG.get(`--${dashed.slice('--no-'.length)}`) : undefined;
+  return negated?.takes === 'nothing' ? { option: negated, isNegated: true } : null;
+}
+
+/**
+ * What to tell about a flag that svc does not have and that asks for nothing here.
+ * @throws NotAvailableError naming reason and remedy, where it asks for something.
+ */
+export function foreignNotice({ option, origin, value }: ForeignFlag): string {
+  const { accepts, reason, instead } = option;
+  const shown = option.takes === 'nothing' ? origin : `${origin} ${value}`;
+  if (accepts === 'anything' || accepts.includes(value.toLowerCase())) {
+    return `${shown} has no effect: ${reason}`;
+  }
+  throw new NotAvailableError(`${shown} is not available in svc: ${reason}; ${instead}`, {
+    param: option.flags[0]?.replace(/^-+/, ''),
+  });
+}

@@ -1,0 +1,43 @@
+// The files of HTTPS, read and tried before the port is bound, so that a wrong one is told by its option.
+
+import { readFile } from 'node:fs/promises';
+import type { ServerOptions } from 'node:https';
+import { createSecureContext } from 'node:tls';
+import type { TlsConfig } from '../config/serve-config.ts';
+import { ConfigError } from '../errors.ts';
+
+/** @throws ConfigError naming the option whose file cannot be read or used. */
+export async function readTls(config: TlsConfig): Promise<ServerOptions> {
+  const { certFile, keyFile, caFile, needsClientCert } = config;
+  const cert = await readPem('ssl-certfile', certFile);
+  const key = await readPem(keyFile === certFile ? 'ssl-certfile' : 'ssl-keyfile', keyFile);
+  const ca = caFile === null ? undefined : await readPem('ssl-ca-certs', caFile);
+  try {
+    createSecureContext({ cert, key, ca });
+  } catch (cause) {
+    const files = [...new Set([certFile, keyFile, ...(caFile === null ? [] : [caFile])])].join(', ');
+    throw new ConfigError(
+      `--ssl-certfile: ${files} cannot be used together (${reasonOf(cause)}): expected a certificate and its private key in PEM`,
+      { param: 'ssl-certfile', cause },
+    );
+  }
+  return {
+    cert,
+    key,
+    ...(ca !== undefined && { ca }),
+    requestCert: needsClientCert,
+    rejectUnauthorized: needsClientCert,
+  };
+}
+
+async function readPem(option: string, path: string): Promise<string> {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    throw new ConfigError(`--${option} ${path} cannot be read: ${reasonOf(cause)}`, { param: option, cause });
+  });
+  if (text.includes('-----BEGIN ')) return text;
+  throw new ConfigError(`--${option} ${path} is no PEM file: expected -----BEGIN in it`, { param: option });
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

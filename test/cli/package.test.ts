@@ -1,0 +1,69 @@
+// The packed package in a project of its own, as people get it who do not clone the repository.
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { CliProcess } from '../helpers/cli-process.ts';
+
+let project: string;
+let files: string[];
+let cli: CliProcess | null = null;
+
+/** Unpacks what `npm pack` makes and puts our own dependencies beside it: nothing is downloaded. */
+beforeAll(() => {
+  project = mkdtempSync(join(tmpdir(), 'svc-project-'));
+  const modules = join(project, 'node_modules');
+  mkdirSync(join(modules, 'svc'), { recursive: true });
+  const pack = ['pack', '--silent', '--ignore-scripts', '--pack-destination', project];
+  const tarball = join(project, execFileSync('npm', pack, { encoding: 'utf8' }).trim());
+  execFileSync('tar', ['xzf', tarball, '--strip-components=1', '-C', join(modules, 'svc')]);
+  files = execFileSync('tar', ['tzf', tarball], { encoding: 'utf8' }).trim().split('\n');
+  for (const name of readdirSync('node_modules').filter((name) => !name.startsWith('.')))
+    symlinkSync(resolve('node_modules', name), join(modules, name));
+  writeFileSync(join(project, 'package.json'), '{ "type": "module" }');
+  writeTinyModel(join(project, 'model'), { seed: 2 });
+});
+afterAll(() => rmSync(project, { recursive: true }));
+afterEach(() => cli?.child.kill('SIGKILL'));
+
+describe('the packed package', () => {
+  it('holds what runs, what is compiled at install, and nothing of tests and builds', () => {
+    const has = (name: string) => files.includes(`package/${name}`);
+    const wanted = [
+      'dist/index.js',
+      'dist/index.d.ts',
+      'dist/cli/main.js',
+      'native/Makefile',
+      'models/svc-chat/config.json',
+    ];
+    expect(wanted.filter((name) => !has(name))).toEqual([]);
+    expect(
+      files.filter((name) => /^package\/(test|bench|node_modules|native\/build|dist\/\.build)/.test(name)),
+    ).toEqual([]);
+  });
+
+  it('lets a program import { LLM } from svc', () => {
+    const program = `
+      import { LLM } from 'svc';
+      const llm = new LLM({ model: './model', device: 'reference' });
+      const [output] = await llm.generate(['Once'], { temperature: 0, max_tokens: 3 }, { useProgressBar: false });
+      console.log(output.outputs[0].token_ids.length);
+      await llm.close();`;
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: project,
+      encoding: 'utf8',
+    });
+    expect({ stdout, stderr }).toEqual({ stdout: '3\n', stderr: '' });
+  });
+
+  it('serves with its own command', async () => {
+    const main = join(project, 'node_modules/svc/dist/cli/main.js');
+    const flags = [join(project, 'model'), '--device', 'reference', '--host', '127.0.0.1', '--port', '0'];
+    cli = new CliProcess(['serve', ...flags], {}, [process.execPath, main]);
+    const [, url = ''] = await cli.says(/address +(http:\S+)\/v1/);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+});

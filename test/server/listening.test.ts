@@ -1,0 +1,128 @@
+// What a server does with connections and paths before any route: HTTPS, the root path, and what it logs of requests.
+
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { Agent, fetch } from 'undici';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { TlsConfig } from '../../src/config/serve-config.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { readTls } from '../../src/http/tls.ts';
+import { Server, type ServerOptions } from '../../src/server/server.ts';
+
+const file = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));
+const pem = (name: string) => readFileSync(file(name), 'utf8');
+const TLS: TlsConfig = {
+  certFile: file('server.pem'),
+  keyFile: file('server.key'),
+  caFile: null,
+  needsClientCert: false,
+};
+const FOR_CLIENTS: TlsConfig = { ...TLS, caFile: file('ca.pem'), needsClientCert: true };
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const it of open.splice(0).reverse()) await it.close();
+});
+
+/** No engine: every route of its own answers 503. */
+async function listen(options: Partial<ServerOptions> = {}): Promise<Server> {
+  const server = await Server.listen({ host: '127.0.0.1', port: 0, version: '9.9.9', ...options });
+  open.push(server);
+  return server;
+}
+
+describe('a server with --ssl-certfile', () => {
+  const client = (identity: { cert?: string; key?: string } = {}) => {
+    const agent = new Agent({ connect: { ca: pem('ca.pem'), ...identity } });
+    open.push(agent);
+    return agent;
+  };
+
+  it('answers over HTTPS, and nothing over HTTP', async () => {
+    const server = await listen({ tls: await readTls(TLS) });
+    expect(server.url).toMatch(/^https:/);
+    const response = await fetch(`${server.url}/health`, { dispatcher: client() });
+    expect(response.status).toBe(503);
+    await expect(fetch(`${server.url.replace('https:', 'http:')}/health`)).rejects.toThrow();
+  });
+
+  it('with --ssl-cert-reqs 2 answers only clients with a certificate of the authority', async () => {
+    const { url } = await listen({ tls: await readTls(FOR_CLIENTS) });
+    const known = client({ cert: pem('client.pem'), key: pem('client.key') });
+    expect((await fetch(`${url}/health`, { dispatcher: known })).status).toBe(503);
+    await expect(fetch(`${url}/health`, { dispatcher: client() })).rejects.toThrow();
+  });
+
+  it.each<[string, Partial<TlsConfig>, RegExp]>([
+    [
+      'a file that is not there',
+      { keyFile: '/no/such' },
+      /^--ssl-keyfile \/no\/such cannot be read: .*ENOENT/,
+    ],
+    ['a file that is no PEM', { certFile: file('../tiny-model.ts') }, /^--ssl-certfile .* is no PEM file/],
+    [
+      'a key of another certificate',
+      { keyFile: file('client.key') },
+      /^--ssl-certfile: .*server\.pem, .*client\.key cannot be used together/,
+    ],
+  ])('refuses %s by its option', async (_, wrong, message) => {
+    const refusal = readTls({ ...TLS, ...wrong });
+    await expect(refusal).rejects.toThrow(ConfigError);
+    await expect(refusal).rejects.toThrow(message);
+  });
+});
+
+it('a server with --root-path answers with and without that path in front, and guards both alike', async () => {
+  const { url } = await listen({ rootPath: '/api', apiKeys: ['key'] });
+  const status = async (path: string) => (await fetch(url + path)).status;
+  expect(await Promise.all(['/api/health', '/health'].map(status))).toEqual([503, 503]);
+  expect(await Promise.all(['/api/v1/models', '/v1/models'].map(status))).toEqual([401, 401]);
+  expect(await status('/apihealth')).not.toBe(503);
+});
+
+describe('the log of requests', () => {
+  const logged = async (options: Partial<ServerOptions>, ask: (url: string) => Promise<unknown>) => {
+    const lines: string[] = [];
+    const logger = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+    const server = await listen({ logger, ...options });
+    await ask(server.url);
+    await server.close();
+    return lines.join('');
+  };
+
+  it('says why a request was refused, at bounded length', async () => {
+    const text = await logged({}, (url) => fetch(`${url}/${'x'.repeat(5000)}`));
+    const line = /\{[^\n]*"msg":"request refused"\}/.exec(text)?.[0] ?? '{}';
+    expect(JSON.parse(line)).toMatchObject({
+      status: 404,
+      reason: expect.stringMatching(/^There is nothing at \/xxx/),
+    });
+    expect(line.length).toBeLessThan(1000);
+  });
+
+  it('says why bytes were refused that are no request', async () => {
+    const text = await logged({}, async (url) => {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1').resume();
+      socket.write('nonsense\r\n\r\n');
+      await once(socket, 'close');
+    });
+    expect(text).toMatch(/"status":400,"reason":"This is not a valid HTTP request","msg":"request refused"/);
+  });
+
+  it('has a line a request, and with --disable-uvicorn-access-log only what was refused', async () => {
+    const ask = (url: string) => fetch(`${url}/nothing`);
+    expect(await logged({}, ask)).toMatch(/"url":"\/nothing","status":404.*"msg":"request"/);
+    const quiet = await logged({ logsAccess: false }, ask);
+    expect(quiet).not.toMatch(/"msg":"request"/);
+    expect(quiet).toMatch(/"msg":"request refused"/);
+  });
+
+  it('does not call a server ready whose model is being loaded', async () => {
+    const text = await logged({}, async () => {});
+    expect(text).toMatch(/starting on http:\/\/127\.0\.0\.1:\d+: 503 until the model is there/);
+    expect(text).not.toMatch(/listening/i);
+  });
+});
