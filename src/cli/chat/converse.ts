@@ -1,0 +1,81 @@
+// The loop of svc chat and svc complete: a message, its answer, until the messages end; or one message only.
+
+import { SvcError } from '../../errors.ts';
+import type { AnswerPart } from '../api-client.ts';
+import { openSource, type SourceOptions } from './message-source.ts';
+import type { Output } from './output.ts';
+
+/** What an answer came to. */
+export interface AnswerEnd {
+  readonly text: string;
+  /** As far as it came before it was broken off. */
+  readonly isStopped: boolean;
+  readonly isCutOff: boolean;
+  readonly numTokens: number | null;
+}
+
+export interface Talk extends SourceOptions {
+  /** Said to a person at the start. */
+  readonly greeting: string;
+  /** Answers a message, or does what it commands. @returns false when it was the last. */
+  respond(message: string, signal: AbortSignal): Promise<boolean>;
+}
+
+/** @returns the exit code: 1 where a message of a pipe was not answered. */
+export async function converse(talk: Talk, output: Output): Promise<number> {
+  const source = openSource(output, talk);
+  let exitCode = 0;
+  const respond = async (message: string): Promise<boolean> => {
+    let goesOn = true;
+    await source
+      .interruptible(async (signal) => {
+        goesOn = await talk.respond(message, signal);
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof SvcError)) throw error;
+        output.error(error.message);
+        if (!source.isPerson) exitCode = 1;
+      });
+    // The eye finds the next prompt.
+    if (source.isPerson && goesOn) process.stderr.write('\n');
+    return goesOn;
+  };
+  try {
+    if (source.isPerson) output.note(talk.greeting);
+    for (let goesOn = true; goesOn; ) {
+      const message = await source.next();
+      goesOn = message !== null && (await respond(message));
+    }
+  } finally {
+    source.close();
+  }
+  return exitCode;
+}
+
+/** Writes an answer as it comes. @throws ApiError where it does not, behind what did come. */
+export async function writeAnswer(
+  parts: AsyncIterable<AnswerPart>,
+  output: Output,
+  signal: AbortSignal,
+): Promise<AnswerEnd> {
+  const writer = output.answer();
+  const end = { text: '', isStopped: false, isCutOff: false, numTokens: null as number | null };
+  let hasBegun = false;
+  try {
+    for await (const { text, isCutOff, numTokens } of parts) {
+      hasBegun = true;
+      end.text += text;
+      end.isCutOff ||= isCutOff;
+      end.numTokens = numTokens ?? end.numTokens;
+      writer.write(text);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    end.isStopped = true;
+  } finally {
+    if (hasBegun || signal.aborted) writer.end();
+  }
+  if (end.isStopped) output.note('(stopped)');
+  else if (end.isCutOff) output.note('(cut off: no more tokens were allowed, or fitted into the context)');
+  return end;
+}
