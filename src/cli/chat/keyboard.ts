@@ -31,7 +31,8 @@ export class Keyboard {
   readonly #output: WriteStream;
   readonly #waiting: Typed[] = [];
   #listener: KeyListener | null = null;
-  #onInterrupt: () => void = () => {};
+  /** Breaks off what is being done; null where nothing is. */
+  #onInterrupt: (() => void) | null = null;
   /** What of a pasted text has come; null outside of one. */
   #paste: string | null = null;
 
@@ -68,7 +69,7 @@ export class Keyboard {
     try {
       await work(abort.signal);
     } finally {
-      this.#onInterrupt = () => {};
+      this.#onInterrupt = null;
     }
   }
 
@@ -96,7 +97,7 @@ export class Keyboard {
 
   #deliver(typed: Typed): void {
     if (this.#listener !== null) this.#listener.typed(typed);
-    else if (isInterrupt(typed)) {
+    else if (isInterrupt(typed) && this.#onInterrupt !== null) {
       // As a terminal does it: what was typed ahead is meant no more.
       this.#waiting.length = 0;
       this.#onInterrupt();
