@@ -66,7 +66,7 @@ const chunk = z.object({
 export async function listModels(client: ApiClient): Promise<ModelCard[]> {
   const url = endpoint(client, '/models');
   const response = await ask(client, '/models', { signal: AbortSignal.timeout(ANSWER_DEADLINE_MS) });
-  const { data } = parse(modelList, await response.text(), url);
+  const { data } = parse(modelList, await wholeText(response, url), url);
   return data.map(({ id, max_model_len }) => ({ id, contextLength: max_model_len ?? null }));
 }
 
@@ -104,10 +104,10 @@ async function ask(client: ApiClient, path: string, init: RequestInit): Promise<
   const url = endpoint(client, path);
   const headers = { ...init.headers, authorization: `Bearer ${client.apiKey}` };
   const response = await fetch(url, { ...init, headers }).catch((cause: unknown) => {
-    init.signal?.throwIfAborted();
+    if (isAbort(cause)) throw cause;
     throw notReached(new URL(url), cause);
   });
-  if (!response.ok) throw refusal(response.status, await response.text(), new URL(url));
+  if (!response.ok) throw refusal(response.status, await wholeText(response, url), new URL(url));
   return response;
 }
 
@@ -182,7 +182,18 @@ async function* bodyText(response: Response, url: string): AsyncGenerator<string
   try {
     yield* response.body.pipeThrough(new TextDecoderStream());
   } catch (cause) {
-    if (cause instanceof Error && cause.name === 'AbortError') throw cause;
+    if (isAbort(cause)) throw cause;
     throw brokenOff(url, cause);
   }
+}
+
+async function wholeText(response: Response, url: string): Promise<string> {
+  let text = '';
+  for await (const piece of bodyText(response, url)) text += piece;
+  return text;
+}
+
+/** The caller wants no answer any more; a deadline that has passed is something else. */
+function isAbort(cause: unknown): boolean {
+  return cause instanceof Error && cause.name === 'AbortError';
 }

@@ -27,7 +27,8 @@ export class ChatSession {
   async answer(message: string, signal: AbortSignal): Promise<void> {
     const { numForgotten } = this.conversation;
     this.#makeRoom(message);
-    const { text, numTokens } = await this.#ask(message, numForgotten, signal);
+    const { text, numTokens, isCutOff } = await this.#ask(message, numForgotten, signal);
+    if (isCutOff) this.output.aside('(cut off: no more tokens were allowed, or fitted into the context)');
     if (text !== '') this.conversation.add({ user: message, assistant: text }, numTokens);
   }
 

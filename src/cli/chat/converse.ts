@@ -75,7 +75,6 @@ export async function writeAnswer(
   } finally {
     if (hasBegun || signal.aborted) writer.end();
   }
-  if (end.isStopped) output.note('(stopped)');
-  else if (end.isCutOff) output.note('(cut off: no more tokens were allowed, or fitted into the context)');
+  if (end.isStopped) output.aside('(stopped)');
   return end;
 }

@@ -25,6 +25,11 @@ export class Output {
     process.stderr.write(`${this.style('dim', wrapped(text, process.stderr))}\n`);
   }
 
+  /** Of use only to somebody who looks on. */
+  aside(text: string): void {
+    if (process.stderr.isTTY) this.note(text);
+  }
+
   error(message: string): void {
     const [word, ...words] = wrapped(`error: ${message}`, process.stderr).split(' ');
     process.stderr.write(`${this.style('red', word ?? '')} ${words.join(' ')}\n`);
