@@ -66,7 +66,8 @@ export class ChatSession {
 
   #tellForgotten(count: number): void {
     if (count === 0) return;
-    const what = count === 1 ? 'the oldest message' : `the ${count} oldest messages`;
-    this.output.note(`(the context is full: the model no longer sees ${what} and what it answered)`);
+    const what =
+      count === 1 ? 'the oldest message and its answer' : `the ${count} oldest messages and their answers`;
+    this.output.note(`(the context is full: the model no longer sees ${what})`);
   }
 }

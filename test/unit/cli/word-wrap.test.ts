@@ -10,7 +10,22 @@ function wrap(columns: number, ...pieces: readonly string[]): string {
 
 const words = fc
   .array(
-    fc.constantFrom('a', 'bee', 'longest', ' ', '  ', '\n', '\t', 'é', 'e\u0301', '日', '本語', '👩‍👩‍👧', '🙂', ','),
+    fc.constantFrom(
+      'a',
+      'bee',
+      'longest',
+      ' ',
+      '  ',
+      '\n',
+      '\t',
+      'é',
+      'e\u0301',
+      '日',
+      '本語',
+      '👩‍👩‍👧',
+      '🙂',
+      ',',
+    ),
   )
   .map((parts) => parts.join(''));
 
