@@ -5,11 +5,9 @@ import type { AnswerPart } from '../api-client.ts';
 import { openSource, type SourceOptions } from './message-source.ts';
 import type { Output } from './output.ts';
 
-/** What an answer came to. */
+/** What an answer came to, or how far it came before it was broken off. */
 export interface AnswerEnd {
   readonly text: string;
-  /** As far as it came before it was broken off. */
-  readonly isStopped: boolean;
   readonly isCutOff: boolean;
   readonly numTokens: number | null;
 }
@@ -25,26 +23,22 @@ export interface Talk extends SourceOptions {
 export async function converse(talk: Talk, output: Output): Promise<number> {
   const source = openSource(output, talk);
   let exitCode = 0;
-  const respond = async (message: string): Promise<boolean> => {
-    let goesOn = true;
-    await source
-      .interruptible(async (signal) => {
-        goesOn = await talk.respond(message, signal);
-      })
-      .catch((error: unknown) => {
-        if (!(error instanceof SvcError)) throw error;
-        output.error(error.message);
-        if (!source.isPerson) exitCode = 1;
-      });
-    // The eye finds the next prompt.
-    if (source.isPerson && goesOn) process.stderr.write('\n');
-    return goesOn;
-  };
   try {
     if (source.isPerson) output.note(talk.greeting);
     for (let goesOn = true; goesOn; ) {
       const message = await source.next();
-      goesOn = message !== null && (await respond(message));
+      if (message === null) break;
+      await source
+        .interruptible(async (signal) => {
+          goesOn = await talk.respond(message, signal);
+        })
+        .catch((error: unknown) => {
+          if (!(error instanceof SvcError)) throw error;
+          output.error(error.message);
+          if (!source.isPerson) exitCode = 1;
+        });
+      // The eye finds the next prompt.
+      if (goesOn && source.isPerson) process.stderr.write('\n');
     }
   } finally {
     source.close();
@@ -59,22 +53,23 @@ export async function writeAnswer(
   signal: AbortSignal,
 ): Promise<AnswerEnd> {
   const writer = output.answer();
-  const end = { text: '', isStopped: false, isCutOff: false, numTokens: null as number | null };
+  let end: AnswerEnd = { text: '', isCutOff: false, numTokens: null };
   let hasBegun = false;
   try {
     for await (const { text, isCutOff, numTokens } of parts) {
       hasBegun = true;
-      end.text += text;
-      end.isCutOff ||= isCutOff;
-      end.numTokens = numTokens ?? end.numTokens;
+      end = {
+        text: end.text + text,
+        isCutOff: end.isCutOff || isCutOff,
+        numTokens: numTokens ?? end.numTokens,
+      };
       writer.write(text);
     }
   } catch (error) {
     if (!signal.aborted) throw error;
-    end.isStopped = true;
   } finally {
     if (hasBegun || signal.aborted) writer.end();
   }
-  if (end.isStopped) output.aside('(stopped)');
+  if (signal.aborted) output.aside('(stopped)');
   return end;
 }

@@ -31,8 +31,8 @@ export class Output {
   }
 
   error(message: string): void {
-    const [word, ...words] = wrapped(`error: ${message}`, process.stderr).split(' ');
-    process.stderr.write(`${this.style('red', word ?? '')} ${words.join(' ')}\n`);
+    const text = wrapped(`error: ${message}`, process.stderr);
+    process.stderr.write(`${text.replace(/^error:/, (word) => this.style('red', word))}\n`);
   }
 
   style(style: Style, text: string): string {
