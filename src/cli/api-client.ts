@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import { SvcError } from '../errors.ts';
-import { wholeCharacters } from '../util/whole-characters.ts';
+import { shortened } from '../util/preview.ts';
 
 /** A server answers /models within this time or it is not there. */
 const ANSWER_DEADLINE_MS = 20_000;
@@ -16,76 +16,158 @@ export interface ApiClient {
 /** What the server, or the way to it, answers instead of text. */
 export class ApiError extends SvcError {}
 
+/** Nobody listens at the address. */
+export class UnreachableError extends ApiError {}
+
+/** The server is there and still loads its model. */
+export class LoadingError extends ApiError {}
+
+/** The request does not fit into the model's context. */
+export class ContextFullError extends ApiError {}
+
 export interface ChatTurn {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
 }
 
-const modelList = z.object({ data: z.array(z.object({ id: z.string() })).min(1) });
+/** A model of a server. */
+export interface ModelCard {
+  readonly id: string;
+  /** The context in tokens; null where the server does not tell. */
+  readonly contextLength: number | null;
+}
+
+/** A piece of an answer; what is not text comes once, towards the end. */
+export interface AnswerPart {
+  readonly text: string;
+  /** The answer ends here because no more tokens were allowed, or fitted. */
+  readonly isCutOff: boolean;
+  /** Of prompt and answer together. */
+  readonly numTokens: number | null;
+}
+
+const modelList = z.object({
+  data: z.array(z.object({ id: z.string(), max_model_len: z.number().nullish() })).min(1),
+});
 
 const errorBody = z.object({ error: z.object({ message: z.string() }) });
 
 const chunk = z.object({
   choices: z.array(
-    z.object({ text: z.string().nullish(), delta: z.object({ content: z.string().nullish() }).nullish() }),
+    z.object({
+      text: z.string().nullish(),
+      delta: z.object({ content: z.string().nullish() }).nullish(),
+      finish_reason: z.string().nullish(),
+    }),
   ),
+  usage: z.object({ total_tokens: z.number() }).nullish(),
 });
 
-/** @throws ApiError when there is no server or it has no model. */
-export async function firstModel(client: ApiClient): Promise<string> {
+/** The models of the server, at least one. @throws ApiError when there is no server or it has no model. */
+export async function listModels(client: ApiClient): Promise<ModelCard[]> {
+  const url = endpoint(client, '/models');
   const response = await ask(client, '/models', { signal: AbortSignal.timeout(ANSWER_DEADLINE_MS) });
-  return modelList.parse(await response.json()).data[0]!.id;
+  const { data } = parse(modelList, await wholeText(response, url), url);
+  return data.map(({ id, max_model_len }) => ({ id, contextLength: max_model_len ?? null }));
 }
 
-/** The text of an answer, piece by piece. @throws ApiError with the server's own words. */
-export async function* streamText(
+/** An answer, piece by piece. @throws ApiError with the server's own words. */
+export async function* streamAnswer(
   client: ApiClient,
   path: '/chat/completions' | '/completions',
   body: Readonly<Record<string, unknown>>,
-): AsyncGenerator<string, void, undefined> {
+  signal: AbortSignal,
+): AsyncGenerator<AnswerPart, void, undefined> {
+  const url = endpoint(client, path);
   const response = await ask(client, path, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ ...body, stream: true }),
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    signal,
   });
-  for await (const event of serverEvents(response)) {
+  for await (const event of serverEvents(response, url)) {
     if (event === '[DONE]') return;
-    const json: unknown = JSON.parse(event);
-    const failed = errorBody.safeParse(json);
-    if (failed.success) throw new ApiError(failed.data.error.message);
-    const choice = chunk.parse(json).choices[0];
-    const text = choice?.delta?.content ?? choice?.text;
-    if (text) yield text;
+    const { choices, usage } = parse(chunk, event, url);
+    yield {
+      text: choices[0]?.delta?.content ?? choices[0]?.text ?? '',
+      isCutOff: choices[0]?.finish_reason === 'length',
+      numTokens: usage?.total_tokens ?? null,
+    };
   }
+  throw brokenOff(url);
+}
+
+function endpoint({ url }: ApiClient, path: string): string {
+  return url.replace(/\/+$/, '') + path;
 }
 
 async function ask(client: ApiClient, path: string, init: RequestInit): Promise<Response> {
+  const url = endpoint(client, path);
   const headers = { ...init.headers, authorization: `Bearer ${client.apiKey}` };
-  const url = client.url.replace(/\/+$/, '') + path;
   const response = await fetch(url, { ...init, headers }).catch((cause: unknown) => {
-    throw new ApiError(`${url} cannot be reached: start a server with svc serve, or give its --url`, {
-      cause,
-    });
+    if (isAbort(cause)) throw cause;
+    throw notReached(new URL(url), cause);
   });
-  if (response.ok) return response;
-  const text = await response.text();
-  throw new ApiError(`HTTP ${response.status}: ${messageOf(text)}`);
+  if (!response.ok) throw refusal(response.status, await wholeText(response, url), new URL(url));
+  return response;
+}
+
+const systemError = z.object({ cause: z.object({ code: z.string() }) });
+
+/** The way to the server failed. */
+function notReached(url: URL, cause: unknown): ApiError {
+  const code = systemError.safeParse(cause).data?.cause.code ?? '';
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return new ApiError(`there is no host named ${url.hostname}: check --url`, { cause });
+  if (code === 'ECONNRESET' || code === 'UND_ERR_SOCKET') return brokenOff(url.href, cause);
+  const fix = 'start a server with svc serve, or give the address of one with --url';
+  return new UnreachableError(`nothing answers at ${url.href}: ${fix}`, { cause });
+}
+
+function brokenOff(url: string, cause?: unknown): ApiError {
+  return new ApiError(`the connection to ${url} broke off before the answer was complete`, { cause });
+}
+
+/** The server answered with something else than 200. */
+function refusal(status: number, text: string, url: URL): ApiError {
+  const message = `HTTP ${status}: ${messageOf(text)}`;
+  const isModels = url.pathname.endsWith('/models');
+  if (status === 401) return new ApiError(`${message}: give the key with --api-key or OPENAI_API_KEY`);
+  if (status === 404 && isModels) {
+    const root = `${url.origin}/v1`;
+    return new ApiError(`HTTP 404: no model server has ${url.href}: --url must be like ${root}`);
+  }
+  if (status === 503 && isModels) return new LoadingError(message);
+  if (status === 400 && /context/i.test(message)) return new ContextFullError(message);
+  return new ApiError(message);
 }
 
 function messageOf(text: string): string {
   try {
     return errorBody.parse(JSON.parse(text)).error.message;
   } catch {
-    // Not one of our servers: its words as they are.
-    return wholeCharacters(text, 500);
+    // Not one of our servers: its words, on one line.
+    return shortened(text.replace(/\s+/g, ' ').trim(), 200) || 'no reason was given';
+  }
+}
+
+/** @throws ApiError where `text` is not what the protocol says, or says what went wrong. */
+function parse<T>(schema: z.ZodType<T>, text: string, url: string): T {
+  try {
+    const json: unknown = JSON.parse(text);
+    const failed = errorBody.safeParse(json);
+    if (failed.success) throw new ApiError(failed.data.error.message);
+    return schema.parse(json);
+  } catch (cause) {
+    if (cause instanceof ApiError) throw cause;
+    throw new ApiError(`${url} does not answer as a model server: check --url`, { cause });
   }
 }
 
 /** The data of each server-sent event; an event ends with an empty line. */
-async function* serverEvents(response: Response): AsyncGenerator<string, void, undefined> {
-  if (response.body === null) return;
+async function* serverEvents(response: Response, url: string): AsyncGenerator<string, void, undefined> {
   let buffer = '';
-  for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
+  for await (const text of bodyText(response, url)) {
     const events = (buffer + text).split(/\r?\n\r?\n/);
     buffer = events.pop() ?? '';
     for (const event of events) {
@@ -93,4 +175,26 @@ async function* serverEvents(response: Response): AsyncGenerator<string, void, u
       if (data.length > 0) yield data.map((line) => line.slice(5).trimStart()).join('\n');
     }
   }
+}
+
+/** @throws ApiError where the connection breaks; an abort is thrown as it is. */
+async function* bodyText(response: Response, url: string): AsyncGenerator<string, void, undefined> {
+  if (response.body === null) return;
+  try {
+    yield* response.body.pipeThrough(new TextDecoderStream());
+  } catch (cause) {
+    if (isAbort(cause)) throw cause;
+    throw brokenOff(url, cause);
+  }
+}
+
+async function wholeText(response: Response, url: string): Promise<string> {
+  let text = '';
+  for await (const piece of bodyText(response, url)) text += piece;
+  return text;
+}
+
+/** The caller wants no answer any more; a deadline that has passed is something else. */
+function isAbort(cause: unknown): boolean {
+  return cause instanceof Error && cause.name === 'AbortError';
 }

@@ -1,27 +1,29 @@
-// The flags of svc chat and svc complete, the commands that talk to a running server.
+// The flags of svc chat and svc complete, the commands that talk to a model.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { TalkOptions } from './talk.ts';
+import type { Target } from './chat/connect.ts';
 
 interface ClientFlags {
-  readonly url: string;
+  readonly url?: string;
   readonly apiKey: string;
   readonly modelName?: string;
   readonly quick?: string;
 }
 
 export function addClientCommands(svc: Command): void {
-  addClient(svc, 'chat', 'talk to a model that a server serves')
+  addClient(svc, 'chat', 'talk to a model')
     .option('--system-prompt <text>', 'instructions at the start of the conversation')
-    .action(async (flags: ClientFlags & { readonly systemPrompt?: string }) => {
-      const { chat } = await import('./talk.ts');
-      await chat({ ...talkOptions(flags), systemPrompt: flags.systemPrompt ?? null });
+    .action(async (model: string | undefined, flags: ClientFlags & { readonly systemPrompt?: string }) => {
+      const { chat } = await import('./chat/chat.ts');
+      const { systemPrompt = null, quick = null } = flags;
+      process.exitCode = await chat({ ...target(model, flags), quick, systemPrompt });
     });
-  addClient(svc, 'complete', 'let a model that a server serves continue texts')
+  addClient(svc, 'complete', 'let a model continue texts')
     .option('--max-tokens <n>', "longest answer in tokens (default: the server's)", positiveInteger)
-    .action(async (flags: ClientFlags & { readonly maxTokens?: number }) => {
-      const { complete } = await import('./talk.ts');
-      await complete({ ...talkOptions(flags), maxTokens: flags.maxTokens ?? null });
+    .action(async (model: string | undefined, flags: ClientFlags & { readonly maxTokens?: number }) => {
+      const { complete } = await import('./chat/complete.ts');
+      const { maxTokens = null, quick = null } = flags;
+      process.exitCode = await complete({ ...target(model, flags), quick, maxTokens });
     });
 }
 
@@ -29,17 +31,28 @@ function addClient(svc: Command, name: string, description: string): Command {
   return svc
     .command(name)
     .description(description)
-    .option('--url <url>', 'address of the server, with /v1', 'http://localhost:8000/v1')
-    .option('--model-name <name>', 'model to ask (default: the first that the server has)')
+    .argument('[model]', 'run this model here: its folder, or its name on the hub')
+    .option('--url <url>', 'ask the server at this address, with /v1', httpUrl)
+    .option('--model-name <name>', 'model of the server (default: the first that it has)')
     .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY').default('EMPTY'))
-    .option('-q, --quick <text>', 'answer this one text and end');
+    .option('-q, --quick <text>', 'answer this one text and end')
+    .addHelpText('after', CLIENT_NOTES);
 }
 
-function talkOptions({ url, apiKey, modelName, quick }: ClientFlags): TalkOptions {
-  return { url, apiKey, modelName: modelName ?? null, quick: quick ?? null };
+const CLIENT_NOTES = `
+Without model and --url, the server at http://localhost:8000/v1 is asked; where
+there is none, the small model that svc brings along runs here.`;
+
+function target(model: string | undefined, { url, apiKey, modelName }: ClientFlags): Target {
+  return { url: url ?? null, model: model ?? null, modelName: modelName ?? null, apiKey };
 }
 
 function positiveInteger(text: string): number {
   if (/^[1-9]\d*$/.test(text)) return Number(text);
   throw new InvalidArgumentError('expected a whole number of at least 1');
+}
+
+function httpUrl(text: string): string {
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
+  throw new InvalidArgumentError('expected an address such as http://localhost:8000/v1');
 }

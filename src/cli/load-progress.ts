@@ -17,8 +17,10 @@ export async function startLoadProgress(log: (line: string) => void): Promise<Lo
   if (!process.stderr.isTTY) return progressLines(log);
   const { SingleBar: Bar, Presets } = (await import('cli-progress')).default;
   const format = '{bar} {percentage}% {what}';
+  // Ctrl-C may come at any point: no setting of the terminal is changed that would have to be set back.
+  const untouched = { hideCursor: false, linewrap: true };
   return progressBar(
-    new Bar({ format, stream: process.stderr, hideCursor: true, clearOnComplete: true }, Presets.shades_grey),
+    new Bar({ format, stream: process.stderr, clearOnComplete: true, ...untouched }, Presets.shades_grey),
   );
 }
 

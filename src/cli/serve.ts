@@ -79,14 +79,14 @@ export async function serve(config: ServeConfig): Promise<void> {
   await untilTheEnd({ server, engine, registration }, stop, config, logger);
 }
 
-async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {
+export async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {
   const [first, ...others] = http.servedModelNames;
   if (first !== undefined) return [first, ...others];
   const { BUNDLED_MODEL_NAME } = await import('../models/model-folder.ts');
   return [model ?? BUNDLED_MODEL_NAME];
 }
 
-async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
+export async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
   const progress = await startLoadProgress((line) => logger.info(line));
   try {
     const [{ withFolders }, { InferenceEngine: Engine }] = await Promise.all([

@@ -1,0 +1,81 @@
+// Who answers: the server of --url, a model that was named and runs in this process, or what is there without a word.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConfigError } from '../../errors.ts';
+import { type ApiClient, ApiError, LoadingError, listModels, UnreachableError } from '../api-client.ts';
+import { startLocalModel } from './local-model.ts';
+import type { Output } from './output.ts';
+
+/** Where svc serve listens unless told otherwise. */
+const USUAL_URL = 'http://localhost:8000/v1';
+
+/** A server loads a model within this time, or somebody must look at it. */
+const LOADING_DEADLINE_MS = 600_000;
+const LOADING_POLL_MS = 300;
+
+/** Null is what the user did not say. */
+export interface Target {
+  readonly url: string | null;
+  /** Folder or name of a model to run here. */
+  readonly model: string | null;
+  /** Which of the server's models. */
+  readonly modelName: string | null;
+  readonly apiKey: string;
+}
+
+export interface Connection {
+  readonly client: ApiClient;
+  readonly model: string;
+  /** In tokens; null where the server does not tell. */
+  readonly contextLength: number | null;
+  close(): Promise<void>;
+}
+
+/** @throws ApiError, ConfigError and ModelLoadError, which say what to do. */
+export async function connect(target: Target, output: Output): Promise<Connection> {
+  const { url, model, modelName, apiKey } = target;
+  if (model !== null) {
+    const other = url !== null ? '--url' : modelName !== null ? '--model-name' : null;
+    if (other === null) return connectHere(model);
+    throw new ConfigError(`${model} would run here and ${other} asks for a server: give one of them`);
+  }
+  try {
+    return await connectTo({ url: url ?? USUAL_URL, apiKey }, modelName, output);
+  } catch (error) {
+    if (!(error instanceof UnreachableError) || url !== null || modelName !== null) throw error;
+    output.note(
+      `Nothing answers at ${USUAL_URL}, so the small model that svc brings along runs here. It knows little: ` +
+        'svc chat <model> runs another.',
+    );
+    return connectHere(null);
+  }
+}
+
+async function connectTo(client: ApiClient, wanted: string | null, output: Output): Promise<Connection> {
+  const cards = await whenLoaded(() => listModels(client), output);
+  const card = wanted === null ? cards[0] : cards.find(({ id }) => id === wanted);
+  // A server may take names that it does not list: it will say.
+  const { id, contextLength } = card ?? { id: wanted ?? '', contextLength: null };
+  return { client, model: id, contextLength, close: async () => {} };
+}
+
+/** Waits for a server that is still loading its model. */
+async function whenLoaded<T>(request: () => Promise<T>, output: Output): Promise<T> {
+  const deadline = performance.now() + LOADING_DEADLINE_MS;
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      return await request();
+    } catch (error) {
+      if (!(error instanceof LoadingError) || performance.now() > deadline) throw error;
+      if (isFirst) output.note('The server is still loading its model: waiting for it.');
+    }
+    await sleep(LOADING_POLL_MS);
+  }
+}
+
+async function connectHere(model: string | null): Promise<Connection> {
+  const { client, close } = await startLocalModel(model);
+  const [card] = await listModels(client);
+  if (card === undefined) throw new ApiError('the model that was started has no name');
+  return { client, model: card.id, contextLength: card.contextLength, close };
+}

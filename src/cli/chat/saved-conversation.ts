@@ -1,0 +1,82 @@
+// A conversation as a file: the messages in the protocol's form, so that other programs can read them too.
+
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { InvalidRequestError } from '../../errors.ts';
+import type { ChatSession } from './chat-session.ts';
+import type { Exchange } from './conversation.ts';
+
+const turn = z.object({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+
+const savedConversation = z.object({
+  model: z.string().optional(),
+  parameters: z.record(z.string(), z.unknown()).default({}),
+  messages: z.array(turn),
+});
+
+type Saved = z.output<typeof savedConversation>;
+
+/** @returns what to tell. @throws InvalidRequestError where the file cannot be written, or is something else. */
+export function saveConversation(
+  path: string,
+  { connection, conversation, parameters }: ChatSession,
+): string {
+  const file = expand(path);
+  // A slip of the finger must not cost a file.
+  if (existsSync(file)) read(file);
+  const messages = conversation.transcript();
+  const saved = { model: connection.model, parameters: parameters.fields, messages };
+  attempt(() => writeFileSync(file, `${JSON.stringify(saved, null, 2)}\n`));
+  return `(${messages.length} messages are in ${file})`;
+}
+
+/** @returns what to tell. @throws InvalidRequestError where the file is no conversation. */
+export function loadConversation(path: string, { conversation, parameters }: ChatSession): string {
+  const file = expand(path);
+  const { messages, parameters: fields } = read(file);
+  const [first, ...others] = messages;
+  const system = first?.role === 'system' ? first.content : null;
+  const exchanges = toExchanges(system === null ? messages : others, file);
+  parameters.replace(fields);
+  conversation.restore(system, exchanges);
+  return `(going on behind ${messages.length} messages of ${file})`;
+}
+
+function read(file: string): Saved {
+  const text = attempt(() => readFileSync(file, 'utf8'));
+  try {
+    return savedConversation.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new InvalidRequestError(`${file} is no saved conversation: give another name`, { cause });
+  }
+}
+
+/** A person and the model take turns. */
+function toExchanges(messages: Saved['messages'], file: string): Exchange[] {
+  const exchanges: Exchange[] = [];
+  for (let i = 0; i < messages.length; i += 2) {
+    const [question, answer] = [messages[i], messages[i + 1]];
+    if (question?.role !== 'user' || answer?.role !== 'assistant') {
+      throw new InvalidRequestError(
+        `${file}: messages must be of user and assistant in turn, which number ${i + 1} is not`,
+      );
+    }
+    exchanges.push({ user: question.content, assistant: answer.content });
+  }
+  return exchanges;
+}
+
+/** The tilde is the shell's, which has no part in this. */
+function expand(path: string): string {
+  return path.startsWith('~/') ? join(homedir(), path.slice(2)) : path;
+}
+
+function attempt<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    throw new InvalidRequestError(cause instanceof Error ? cause.message : String(cause), { cause });
+  }
+}

@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest';
+import { KEYS, noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
+
+/** Shows `bar`, says how many listeners Ctrl-C has, and works until it is ended. */
+const program = (bar: string) => `
+  const { startProgress } = await import('./src/llm/progress.ts');
+  const { startLoadProgress } = await import('./src/cli/load-progress.ts');
+  const bar = await ${bar};
+  setInterval(() => {}, 1000);
+  process.stdout.write('\\nlisteners: ' + process.listenerCount('SIGINT') + '\\n');
+`;
+
+describe.skipIf(noTerminal)('a progress bar on a terminal', () => {
+  it.each([
+    ['of a batch', 'startProgress(3, true)'],
+    ['of loading', 'startLoadProgress(() => {})'],
+  ])('%s leaves cursor, line wrap and Ctrl-C as they are', async (_, bar) => {
+    const terminal = new TerminalProcess(['--input-type=module', '-e', program(bar)], { columns: 60 });
+    await terminal.says(/0%/);
+    await terminal.says(/listeners: 0/);
+    terminal.type(KEYS.ctrlC);
+    expect(await terminal.exitCode).toBe(130);
+    expect(terminal.output).not.toMatch(/\[\?(25|7)l/);
+    const [line = ''] = /^.*0%.*$/m.exec(terminal.text) ?? [];
+    expect(line.length).toBeLessThanOrEqual(60);
+  });
+});
