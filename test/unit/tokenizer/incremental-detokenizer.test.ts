@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { Tokenizer as LibraryTokenizer } from 'tokenizers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../../src/tokenizer/load-tokenizer.ts';
+import { namedTokens, withNamedTokens } from '../../../src/tokenizer/named-tokens.ts';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.ts';
 import { sharedFixture } from '../../helpers/fixtures.ts';
 import { needsShared } from '../../helpers/needs.ts';
@@ -31,11 +32,19 @@ async function load(tokenizerJson: object): Promise<Pair> {
 }
 
 async function loadPair(from: string): Promise<Pair> {
-  const library = LibraryTokenizer.fromString(await readFile(join(from, 'tokenizer.json'), 'utf8'));
+  const library = LibraryTokenizer.fromString(await publishedTokenizer(from));
   return {
     tokenizer: (await loadTokenizer(from)).tokenizer,
     decode: (ids, skipSpecialTokens = true) => library.decode(ids, skipSpecialTokens),
   };
+}
+
+/** The text of tokenizer.json, with the tokens that only tokenizer_config.json names. */
+async function publishedTokenizer(folder: string): Promise<string> {
+  const text = await readFile(join(folder, 'tokenizer.json'), 'utf8');
+  const config = await readFile(join(folder, 'tokenizer_config.json'), 'utf8').catch(() => '{}');
+  const named = namedTokens.parse(JSON.parse(config).added_tokens_decoder);
+  return withNamedTokens({ text, addedTokens: JSON.parse(text).added_tokens ?? [] }, named).text;
 }
 
 function streamed(tokenizer: Tokenizer, ids: readonly number[], skipSpecialTokens = true): string {

@@ -28,6 +28,8 @@ IN_DANGER = [
     "Sometimes I want to die.", "I want to stop living.", "I am tired of living.", "I'm tired of life.", "I give up on life.", "Please let me die.",
     "Help me die.", "kms", "i wanna die", "wanna die", "I wanna kill myself", "My father hits me.", "My mother hits me.", "Someone hurts me at home.",
     "My husband hits me.", "My boyfriend beats me.", "Someone wants to kill me.", "I am in danger.", "I want to kill someone.", "I want to hurt someone.",
+    "I don't wanna live.", "I don't wanna live anymore.", "Why should I live?", "Why should I go on living?", "I am done with life.", "I'm done with life.",
+    "Nobody would care if I was gone.", "Nobody cares if I live or die.", "I want it all to end.", "I would rather be dead.", "I can't live like this.",
 ]  # fmt: skip
 
 WISHES = [
