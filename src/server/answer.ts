@@ -3,6 +3,7 @@
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import type { SseStream } from '../http/sse.ts';
+import { LongLoop } from '../util/long-loop.ts';
 import type { AnswerFormat } from './answer-format.ts';
 import type { Generation, GenerationRun } from './generation.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
@@ -22,16 +23,12 @@ export async function generateBody(
   format: AnswerFormat,
   run: GenerationRun,
 ): Promise<object> {
-  const runs = generation.prompts.map(({ params }, prompt) =>
-    generation.beamSearch === null
-      ? collectSamples(
-          deltasOf(engine, generation, prompt, run),
-          params.n,
-          generation.echoes[prompt]?.text ?? '',
-        )
-      : searchSamples(engine, generation, prompt, run),
-  );
-  const perPrompt = await Promise.all(runs);
+  const perPrompt = await runEach(generation, (prompt) => {
+    if (generation.beamSearch !== null) return searchSamples(engine, generation, prompt, run);
+    const { params } = generation.prompts[prompt]!;
+    const echo = generation.echoes[prompt]?.text ?? '';
+    return collectSamples(deltasOf(engine, generation, prompt, run), params.n, echo);
+  });
   const costs = perPrompt.map((samples) => ({
     completionTokens: samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
     cachedTokens: samples[0]?.numCachedTokens ?? 0,
@@ -47,11 +44,24 @@ export async function generateEvents(
   sse: SseStream,
   run: GenerationRun,
 ): Promise<void> {
-  const runs = generation.prompts.map((_, prompt) =>
+  const costs = await runEach(generation, (prompt) =>
     streamPrompt(engine, generation, prompt, format, sse, run),
   );
-  const costs = await Promise.all(runs);
   if (generation.includeUsage) sse.write(format.usageEvent(totalUsage(generation, costs)));
+}
+
+/** Starts a run for each prompt, giving the thread to others in between: to hand over a thousand takes a while. */
+async function runEach<T>({ prompts }: Generation, run: (prompt: number) => Promise<T>): Promise<T[]> {
+  const loop = new LongLoop();
+  const runs: Promise<T>[] = [];
+  for (const prompt of prompts.keys()) {
+    const started = run(prompt);
+    // It may fail before all have been started and are waited for.
+    started.catch(() => {});
+    runs.push(started);
+    await loop.pause();
+  }
+  return Promise.all(runs);
 }
 
 async function streamPrompt(

@@ -72,6 +72,15 @@ it.each<[string, number, string, string]>([
   ['content parts', 400, CHAT, `{"messages":${parts}}`],
   ['text in a message', 400, CHAT, `{"messages":[{"role":"user","content":${longText}}]}`],
 ])('8 MB of %s leave the main thread to others', async (_, expected, path, body) => {
+  await expectRest(expected, path, body);
+});
+
+it.each([false, true])('a thousand prompts leave the main thread to others (stream: %s)', async (stream) => {
+  const prompt = Array.from({ length: 1024 }, (_, index) => [1 + (index % 50), 2, 3]);
+  await expectRest(200, COMPLETIONS, JSON.stringify({ prompt, max_tokens: 2, stream }));
+});
+
+async function expectRest(expected: number, path: string, body: string): Promise<void> {
   const bytes = Buffer.from(body);
   const tries: number[] = [];
   do {
@@ -80,4 +89,4 @@ it.each<[string, number, string, string]>([
     tries.push(held);
   } while (Math.min(...tries) > MAX_HELD_MS && tries.length < MAX_TRIES);
   expect(Math.min(...tries), `of ${tries}`).toBeLessThan(MAX_HELD_MS);
-});
+}
