@@ -3,7 +3,7 @@
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import type { SseStream } from '../http/sse.ts';
-import { LongLoop } from '../util/long-loop.ts';
+import { startEach } from '../util/start-each.ts';
 import type { AnswerFormat } from './answer-format.ts';
 import type { Generation, GenerationRun } from './generation.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
@@ -23,7 +23,7 @@ export async function generateBody(
   format: AnswerFormat,
   run: GenerationRun,
 ): Promise<object> {
-  const perPrompt = await runEach(generation, (prompt) => {
+  const perPrompt = await startEach(generation.prompts.length, (prompt) => {
     if (generation.beamSearch !== null) return searchSamples(engine, generation, prompt, run);
     const { params } = generation.prompts[prompt]!;
     const echo = generation.echoes[prompt]?.text ?? '';
@@ -44,24 +44,10 @@ export async function generateEvents(
   sse: SseStream,
   run: GenerationRun,
 ): Promise<void> {
-  const costs = await runEach(generation, (prompt) =>
+  const costs = await startEach(generation.prompts.length, (prompt) =>
     streamPrompt(engine, generation, prompt, format, sse, run),
   );
   if (generation.includeUsage) sse.write(format.usageEvent(totalUsage(generation, costs)));
-}
-
-/** Starts a run for each prompt, giving the thread to others in between: to hand over a thousand takes a while. */
-async function runEach<T>({ prompts }: Generation, run: (prompt: number) => Promise<T>): Promise<T[]> {
-  const loop = new LongLoop();
-  const runs: Promise<T>[] = [];
-  for (const prompt of prompts.keys()) {
-    const started = run(prompt);
-    // It may fail before all have been started and are waited for.
-    started.catch(() => {});
-    runs.push(started);
-    await loop.pause();
-  }
-  return Promise.all(runs);
 }
 
 async function streamPrompt(

@@ -75,11 +75,6 @@ it.each<[string, number, string, string]>([
   await expectRest(expected, path, body);
 });
 
-it.each([false, true])('a thousand prompts leave the main thread to others (stream: %s)', async (stream) => {
-  const prompt = Array.from({ length: 1024 }, (_, index) => [1 + (index % 50), 2, 3]);
-  await expectRest(200, COMPLETIONS, JSON.stringify({ prompt, max_tokens: 2, stream }));
-});
-
 async function expectRest(expected: number, path: string, body: string): Promise<void> {
   const bytes = Buffer.from(body);
   const tries: number[] = [];
