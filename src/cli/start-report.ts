@@ -42,9 +42,9 @@ function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean):
   const key = needsKey ? " -H 'authorization: Bearer <key>'" : '';
   const { path, body } = firstRequest(engine);
   const curl = `curl ${address}${path} -H 'content-type: application/json'${key} -d '${JSON.stringify(body)}'`;
-  // npm run puts the package's own commands where only it finds them.
-  const svc = process.env.npm_lifecycle_event === 'start' ? 'npx svc' : 'svc';
-  const chat = `${needsKey ? 'OPENAI_API_KEY=<key> ' : ''}${svc} chat --url ${address}/v1`;
+  // Started by npm, the command may not be installed; and npx would fetch another program of its name outside this folder.
+  const command = process.env.npm_lifecycle_event === 'start' ? 'npm run chat --' : 'svc chat';
+  const chat = `${needsKey ? 'OPENAI_API_KEY=<key> ' : ''}${command} --url ${address}/v1`;
   return [
     'Try it from another terminal:',
     `  ${curl}`,
