@@ -153,7 +153,8 @@ describe.skipIf(noTerminal)('svc chat on a terminal', () => {
     terminal.type('/help', enter);
     await terminal.says(/Ctrl-D\s+leave/);
     for (const line of terminal.text.split('\n')) expect(line.length).toBeLessThanOrEqual(30);
-    const coloured = await chat({ env: { NO_COLOR: undefined, FORCE_COLOR: undefined } });
+    // Node takes a terminal of a CI for one without colours.
+    const coloured = await chat({ env: { CI: undefined, NO_COLOR: undefined, FORCE_COLOR: undefined } });
     expect(coloured.output).toMatch(/\[1m> /);
   });
 
