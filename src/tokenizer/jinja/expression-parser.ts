@@ -65,9 +65,9 @@ export class ExpressionParser {
   expression(): Expression {
     const tokens = this.#tokens;
     let value = this.#or();
-    while (tokens.skip('name', 'if')) {
+    while (tokens.accept('name', 'if')) {
       const test = this.#or();
-      const no = tokens.skip('name', 'else') ? this.guarded(() => this.expression()) : null;
+      const no = tokens.accept('name', 'else') ? this.guarded(() => this.expression()) : null;
       value = expressions.conditional(test, value, no);
     }
     return value;
@@ -85,7 +85,7 @@ export class ExpressionParser {
     let isTuple = false;
     while (!isEnd()) {
       items.push(isConditional ? this.expression() : this.#or());
-      if (!tokens.skip('operator', ',')) break;
+      if (!tokens.accept('operator', ',')) break;
       isTuple = true;
     }
     if (items.length === 0 && !isInParentheses) tokens.fail('an expression');
@@ -102,24 +102,24 @@ export class ExpressionParser {
   filters(isInline = false): (operand: Expression) => Expression {
     const chain: ((operand: Expression) => Expression)[] = [];
     if (isInline) chain.push(this.#filter());
-    while (this.#tokens.skip('operator', '|')) chain.push(this.#filter());
+    while (this.#tokens.accept('operator', '|')) chain.push(this.#filter());
     return (operand) => chain.reduce((value, filter) => filter(value), operand);
   }
 
   #or(): Expression {
     let left = this.#and();
-    while (this.#tokens.skip('name', 'or')) left = expressions.or(left, this.#and());
+    while (this.#tokens.accept('name', 'or')) left = expressions.or(left, this.#and());
     return left;
   }
 
   #and(): Expression {
     let left = this.#not();
-    while (this.#tokens.skip('name', 'and')) left = expressions.and(left, this.#not());
+    while (this.#tokens.accept('name', 'and')) left = expressions.and(left, this.#not());
     return left;
   }
 
   #not(): Expression {
-    if (this.#tokens.skip('name', 'not')) return expressions.not(this.#not());
+    if (this.#tokens.accept('name', 'not')) return expressions.not(this.#not());
     return this.#comparison();
   }
 
@@ -152,7 +152,7 @@ export class ExpressionParser {
 
   #concatenation(): Expression {
     const parts = [this.#product()];
-    while (this.#tokens.skip('operator', '~')) parts.push(this.#product());
+    while (this.#tokens.accept('operator', '~')) parts.push(this.#product());
     return parts.length === 1 ? parts[0]! : expressions.concatenation(parts);
   }
 
@@ -178,8 +178,8 @@ export class ExpressionParser {
   #unary(takesFilters = true): Expression {
     const tokens = this.#tokens;
     let value: Expression;
-    if (tokens.skip('operator', '-')) value = signed(-1, this.#unary(false));
-    else if (tokens.skip('operator', '+')) value = signed(1, this.#unary(false));
+    if (tokens.accept('operator', '-')) value = signed(-1, this.#unary(false));
+    else if (tokens.accept('operator', '+')) value = signed(1, this.#unary(false));
     else value = this.#primary();
     value = this.#postfix(value);
     return takesFilters ? this.#filtersAndTests(value) : value;
@@ -196,15 +196,15 @@ export class ExpressionParser {
       return expressions.variable(text);
     }
     if (type === 'string') return this.#string();
-    if (tokens.skip('integer')) return expressions.literal(Number(text.replaceAll('_', '')));
-    if (tokens.skip('float')) return expressions.literal(new Float(Number(text.replaceAll('_', ''))));
-    if (tokens.skip('operator', '(')) {
+    if (tokens.accept('integer')) return expressions.literal(Number(text.replaceAll('_', '')));
+    if (tokens.accept('float')) return expressions.literal(new Float(Number(text.replaceAll('_', ''))));
+    if (tokens.accept('operator', '(')) {
       const value = this.tuple({ isInParentheses: true });
       tokens.expect('operator', ')');
       return value;
     }
-    if (tokens.skip('operator', '[')) return expressions.list(this.#listed(']', () => this.expression()));
-    if (tokens.skip('operator', '{')) return expressions.dict(this.#listed('}', () => this.#entry()));
+    if (tokens.accept('operator', '[')) return expressions.list(this.#listed(']', () => this.expression()));
+    if (tokens.accept('operator', '{')) return expressions.dict(this.#listed('}', () => this.#entry()));
     return tokens.fail('an expression');
   }
 
@@ -218,9 +218,9 @@ export class ExpressionParser {
   #listed<T>(end: string, one: () => T): T[] {
     const tokens = this.#tokens;
     const items: T[] = [];
-    while (!tokens.skip('operator', end)) {
+    while (!tokens.accept('operator', end)) {
       if (items.length > 0) tokens.expect('operator', ',');
-      if (tokens.skip('operator', end)) break;
+      if (tokens.accept('operator', end)) break;
       items.push(one());
     }
     return items;
@@ -235,8 +235,8 @@ export class ExpressionParser {
   #postfix(value: Expression): Expression {
     const tokens = this.#tokens;
     for (let result = value; ; ) {
-      if (tokens.skip('operator', '.')) result = this.#member(result);
-      else if (tokens.skip('operator', '[')) result = this.#subscript(result);
+      if (tokens.accept('operator', '.')) result = this.#member(result);
+      else if (tokens.accept('operator', '[')) result = this.#subscript(result);
       else if (tokens.is('operator', '(')) result = this.#called(result);
       else return result;
     }
@@ -245,7 +245,7 @@ export class ExpressionParser {
   #member(object: Expression): Expression {
     const tokens = this.#tokens;
     const { text } = tokens.current;
-    if (tokens.skip('integer')) return expressions.item(object, expressions.literal(Number(text)));
+    if (tokens.accept('integer')) return expressions.item(object, expressions.literal(Number(text)));
     return expressions.attribute(object, tokens.expect('name').text);
   }
 
@@ -260,8 +260,8 @@ export class ExpressionParser {
       tokens.expect('operator', ']');
       return expressions.item(object, start);
     }
-    const stop = tokens.skip('operator', ':') ? bound() : expressions.literal(null);
-    const step = tokens.skip('operator', ':') ? bound() : expressions.literal(null);
+    const stop = tokens.accept('operator', ':') ? bound() : expressions.literal(null);
+    const step = tokens.accept('operator', ':') ? bound() : expressions.literal(null);
     tokens.expect('operator', ']');
     return (scope) => getSlice(object(scope), start(scope), stop(scope), step(scope));
   }
@@ -280,8 +280,8 @@ export class ExpressionParser {
     tokens.expect('operator', '(');
     this.#listed(')', () => {
       const { text } = tokens.current;
-      if (tokens.skip('operator', '**')) keywords.push({ name: null, value: this.expression() });
-      else if (tokens.skip('operator', '*')) positional.push({ value: this.expression(), isSpread: true });
+      if (tokens.accept('operator', '**')) keywords.push({ name: null, value: this.expression() });
+      else if (tokens.accept('operator', '*')) positional.push({ value: this.expression(), isSpread: true });
       else if (tokens.is('name') && tokens.isNext('operator', '=')) {
         tokens.next();
         tokens.next();
@@ -295,8 +295,8 @@ export class ExpressionParser {
   #filtersAndTests(value: Expression): Expression {
     const tokens = this.#tokens;
     for (let result = value; ; ) {
-      if (tokens.skip('operator', '|')) result = this.#filter()(result);
-      else if (tokens.skip('name', 'is')) result = this.#test(result);
+      if (tokens.accept('operator', '|')) result = this.#filter()(result);
+      else if (tokens.accept('name', 'is')) result = this.#test(result);
       else if (tokens.is('operator', '(')) result = this.#called(result);
       else return result;
     }
@@ -312,7 +312,7 @@ export class ExpressionParser {
   #test(operand: Expression): Expression {
     const tokens = this.#tokens;
     const { line } = tokens.current;
-    const isNegated = tokens.skip('name', 'not');
+    const isNegated = tokens.accept('name', 'not');
     const apply = this.#builtin('test', TESTS, tokens.next().text, line);
     const result = expressions.application(apply, operand, this.#testArguments());
     return isNegated ? expressions.not(result) : result;

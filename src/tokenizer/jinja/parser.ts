@@ -37,8 +37,8 @@ class Parser {
     const tokens = this.#tokens;
     while (!tokens.is('end')) {
       const { text } = tokens.current;
-      if (tokens.skip('text')) parts.push(statements.text(text));
-      else if (tokens.skip('outputBegin')) {
+      if (tokens.accept('text')) parts.push(statements.text(text));
+      else if (tokens.accept('outputBegin')) {
         parts.push(statements.printed(this.#expressions.tuple()));
         tokens.expect('outputEnd');
       } else {
@@ -109,8 +109,8 @@ class Parser {
     const target = this.#target(false);
     tokens.expect('name', 'in');
     const items = this.#expressions.tuple({ isConditional: false, ends: ['recursive'] });
-    const test = tokens.skip('name', 'if') ? this.#expressions.expression() : null;
-    const isRecursive = tokens.skip('name', 'recursive');
+    const test = tokens.accept('name', 'if') ? this.#expressions.expression() : null;
+    const isRecursive = tokens.accept('name', 'recursive');
     this.#loops += 1;
     const { body, end } = this.#block('endfor', 'else');
     this.#loops -= 1;
@@ -120,7 +120,7 @@ class Parser {
 
   #set(): Statement {
     const target = this.#target(true);
-    if (this.#tokens.skip('operator', '=')) return statements.set(target, this.#expressions.tuple());
+    if (this.#tokens.accept('operator', '=')) return statements.set(target, this.#expressions.tuple());
     const filters = this.#expressions.filters();
     return statements.set(target, filters(statements.captured(this.#block('endset').body)));
   }
@@ -159,11 +159,11 @@ class Parser {
     const tokens = this.#tokens;
     const parameters: Parameter[] = [];
     tokens.expect('operator', '(');
-    while (!tokens.skip('operator', ')')) {
+    while (!tokens.accept('operator', ')')) {
       if (parameters.length > 0) tokens.expect('operator', ',');
-      if (tokens.skip('operator', ')')) break;
+      if (tokens.accept('operator', ')')) break;
       const name = tokens.expect('name').text;
-      const fallback = tokens.skip('operator', '=') ? this.#expressions.expression() : null;
+      const fallback = tokens.accept('operator', '=') ? this.#expressions.expression() : null;
       parameters.push({ name, fallback });
     }
     return parameters;
@@ -192,7 +192,7 @@ class Parser {
     const tokens = this.#tokens;
     const targets: Target[] = [this.#oneTarget(allowsField)];
     let isTuple = false;
-    while (tokens.skip('operator', ',')) {
+    while (tokens.accept('operator', ',')) {
       isTuple = true;
       if (!tokens.is('name') && !tokens.is('operator', '(')) break;
       targets.push(this.#oneTarget(allowsField));
@@ -202,13 +202,13 @@ class Parser {
 
   #oneTarget(allowsField: boolean): Target {
     const tokens = this.#tokens;
-    if (tokens.skip('operator', '(')) {
+    if (tokens.accept('operator', '(')) {
       const inner = this.#target(allowsField);
       tokens.expect('operator', ')');
       return inner;
     }
     const name = tokens.expect('name').text;
-    if (!allowsField || !tokens.skip('operator', '.')) return statements.assignName(name);
+    if (!allowsField || !tokens.accept('operator', '.')) return statements.assignName(name);
     return statements.assignField(name, tokens.expect('name').text);
   }
 }

@@ -40,7 +40,8 @@ export class TokenStream {
     return token?.type === type && token.text === text;
   }
 
-  skip(type: TokenType, text?: string): boolean {
+  /** Takes the current token where it is this one. */
+  accept(type: TokenType, text?: string): boolean {
     if (!this.is(type, text)) return false;
     this.next();
     return true;
