@@ -12,6 +12,7 @@ import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { proxySection } from './proxy.ts';
 import { formatSection, type Section } from './report.ts';
+import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { traceSection } from './trace.ts';
@@ -25,6 +26,7 @@ const SECTIONS = {
   load: loadSection,
   trace: traceSection,
   serve: serveSection,
+  responsiveness: responsivenessSection,
   transfer: transferSection,
   disaggregated: disaggregatedSection,
   proxy: proxySection,

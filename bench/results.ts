@@ -8,17 +8,24 @@ const FILE = 'bench/RESULTS.md';
 /** Writes `sections`, each a Markdown text under a heading of its own; those of earlier runs stay where they are not made anew. */
 export function saveResults(sections: readonly string[]): void {
   const kept = existsSync(FILE) ? splitSections(readFileSync(FILE, 'utf8')) : new Map<string, string>();
-  for (const [key, text] of sections.flatMap((section) => [...splitSections(section)])) kept.set(key, text);
-  const cpus = os.cpus();
+  for (const [key, text] of sections.flatMap((section) => [...splitSections(section)])) {
+    kept.set(key, text.replace('\n', `\n\n${machine()}\n`));
+  }
   const head = [
     '# Results',
     '',
-    '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Last run on ' +
-      `${new Date().toISOString().slice(0, 10)}: ${cpus[0]?.model.trim() ?? 'unknown processor'}, ${cpus.length} cores, ` +
-      `Node ${process.versions.node}. Machines are noisy: read the ratios, not the digits.`,
+    '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Machines are noisy: read the ratios, ' +
+      'not the digits, and compare sections only where the machine is the same.',
     '',
   ];
   writeFileSync(FILE, [...head, ...kept.values()].join('\n'));
+}
+
+/** Where and when a section was measured. */
+function machine(): string {
+  const cpus = os.cpus();
+  const day = new Date().toISOString().slice(0, 10);
+  return `${day}: ${cpus[0]?.model.trim() ?? 'unknown processor'}, ${cpus.length} cores, Node ${process.versions.node}`;
 }
 
 /** By heading, up to a colon: what follows it, such as the instruction set, may change. */

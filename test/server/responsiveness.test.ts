@@ -1,9 +1,7 @@
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { until } from '../helpers/until.ts';
+import { WatchedServer } from '../helpers/watched-server.ts';
 
 /** A little below what is accepted. */
 const MOST_BYTES = 8 * 1024 * 1024 - 1000;
@@ -15,33 +13,14 @@ const MAX_HELD_MS = 100;
 const MAX_TRIES = 6;
 
 const temporaryFolder = temporaryFolders();
-let svc: SvcProcess;
+let server: WatchedServer;
 beforeAll(async () => {
   const folder = temporaryFolder();
   writeTinyModel(folder, { seed: 5 });
-  const monitor = fileURLToPath(new URL('../helpers/loop-delay.mjs', import.meta.url));
   const args = [folder, '--served-model-name', 'tiny', '--kv-cache-memory-bytes', '16M'];
-  svc = await startServeProcess(args, { NODE_OPTIONS: `--import ${monitor}` });
+  server = await WatchedServer.start(args);
 });
-afterAll(() => svc.stop());
-
-/** Milliseconds for which the main thread of the server was held at most since the last time. */
-async function longestHold(): Promise<number> {
-  const reports = (): string[] => svc.stderr().match(/^held .+$/gm) ?? [];
-  const numReports = reports().length;
-  svc.child.kill('SIGUSR2');
-  await until(() => reports().length > numReports);
-  return Number(reports().at(-1)?.slice('held '.length));
-}
-
-/** How long the main thread was held while `path` was being answered. */
-async function ask(path: string, body: Buffer): Promise<{ status: number; held: number }> {
-  await longestHold();
-  const headers = { 'content-type': 'application/json' };
-  const response = await fetch(`${svc.url}${path}`, { method: 'POST', headers, body });
-  await response.arrayBuffer();
-  return { status: response.status, held: await longestHold() };
-}
+afterAll(() => server.stop());
 
 const COMPLETIONS = '/v1/completions';
 const CHAT = '/v1/chat/completions';
@@ -76,10 +55,9 @@ it.each<[string, number, string, string]>([
 });
 
 async function expectRest(expected: number, path: string, body: string): Promise<void> {
-  const bytes = Buffer.from(body);
   const tries: number[] = [];
   do {
-    const { status, held } = await ask(path, bytes);
+    const { status, held } = await server.ask(path, body);
     expect(status).toBe(expected);
     tries.push(held);
   } while (Math.min(...tries) > MAX_HELD_MS && tries.length < MAX_TRIES);
