@@ -17,6 +17,7 @@ const ROWS = {
   models: 2,
   ops: 1,
   tokenizer: 1,
+  cluster: 1,
   hub: 1,
   http: 1,
   native: 0,

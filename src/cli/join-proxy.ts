@@ -1,10 +1,10 @@
 // Tells the proxy of disaggregated serving that this instance is there and how busy it is. `svc serve` calls it once the
 // server answers.
 
+import type { InstanceLoad } from '../cluster/discovery-message.ts';
+import type { Registration } from '../cluster/registration.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import type { InstanceLoad } from '../kv-transfer/discovery-message.ts';
-import type { Registration } from '../kv-transfer/p2p/registration.ts';
 
 /** Null where the configuration names no proxy. */
 export async function joinProxy(
@@ -14,7 +14,7 @@ export async function joinProxy(
   warn: (message: string) => void,
 ): Promise<Registration | null> {
   if (config === null || config.proxy === null) return null;
-  const { Registration: Registrations } = await import('../kv-transfer/p2p/registration.ts');
+  const { Registration: Registrations } = await import('../cluster/registration.ts');
   return Registrations.start(config, { model, load: loadOf(engine), warn });
 }
 

@@ -1,5 +1,6 @@
 // svc serve: options -> port -> model -> engine -> answers, and the way back when a signal comes or the engine dies.
 
+import type { Registration } from '../cluster/registration.ts';
 import { readConfigFile } from '../config/config-file.ts';
 import { isDevMode } from '../config/environment.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
@@ -8,7 +9,6 @@ import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { readTls } from '../http/tls.ts';
-import type { Registration } from '../kv-transfer/p2p/registration.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { joinProxy } from './join-proxy.ts';

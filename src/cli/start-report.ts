@@ -1,9 +1,9 @@
 // What was chosen at start, for the person who started it. `svc serve` prints it once it answers.
 
+import { formatAddress } from '../cluster/address.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import { formatAddress } from '../kv-transfer/address.ts';
 import { version } from './version.ts';
 
 export function startReport(

@@ -3,14 +3,14 @@
 
 import { isIPv6 } from 'node:net';
 import { Router } from 'zeromq';
-import { ConfigError } from '../errors.ts';
-import { curveKeys, curveServer } from '../kv-transfer/curve.ts';
+import { curveKeys, curveServer } from '../cluster/curve.ts';
 import {
   MAX_REGISTRATION_BYTES,
   type RegistrationMessage,
   readRegistration,
-} from '../kv-transfer/discovery-message.ts';
-import { zmqContext } from '../kv-transfer/p2p/zmq-context.ts';
+} from '../cluster/discovery-message.ts';
+import { zmqContext } from '../cluster/zmq-context.ts';
+import { ConfigError } from '../errors.ts';
 
 export interface DiscoveryOptions {
   /** An IP address. */

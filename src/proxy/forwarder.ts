@@ -7,9 +7,9 @@
 //      continue the stream where it broke.
 // The routes call it.
 
+import { makeRequestId } from '../cluster/request-id.ts';
 import { NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
-import { makeRequestId } from '../kv-transfer/request-id.ts';
 import { type Call, ClientGoneError } from './call.ts';
 import type { Cancels } from './cancels.ts';
 import { BrokenStreamError } from './event-filter.ts';

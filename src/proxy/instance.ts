@@ -2,7 +2,7 @@
 // and ends them.
 
 import { Pool } from 'undici';
-import type { InstanceLoad, RegistrationMessage } from '../kv-transfer/discovery-message.ts';
+import type { InstanceLoad, RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_CONNECTIONS } from './deadlines.ts';
 import type { LegFailure } from './leg-failure.ts';
 

@@ -1,7 +1,7 @@
 // Which instances there are and which of them can take a request. Discovery tells it who speaks; its timer notices who has
 // fallen silent.
 
-import type { RegistrationMessage } from '../kv-transfer/discovery-message.ts';
+import type { RegistrationMessage } from '../cluster/discovery-message.ts';
 import { type Deadlines, MAX_INSTANCES } from './deadlines.ts';
 import { Instance, type InstanceState } from './instance.ts';
 import { LegFailure } from './leg-failure.ts';

@@ -6,9 +6,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { Registration } from '../../src/cluster/registration.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
-import { Registration } from '../../src/kv-transfer/p2p/registration.ts';
 import { loadNative } from '../../src/native/native.ts';
 import { expectedPiece, GEOMETRY, KvInstance, type KvInstanceOptions } from '../helpers/kv-instance.ts';
 

@@ -7,9 +7,9 @@ import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dealer } from 'zeromq';
 import { z } from 'zod';
-import { curveClient, curveKeys } from '../../src/kv-transfer/curve.ts';
-import { encodeRegistration, type RegistrationMessage } from '../../src/kv-transfer/discovery-message.ts';
-import { zmqContext } from '../../src/kv-transfer/p2p/zmq-context.ts';
+import { curveClient, curveKeys } from '../../src/cluster/curve.ts';
+import { encodeRegistration, type RegistrationMessage } from '../../src/cluster/discovery-message.ts';
+import { zmqContext } from '../../src/cluster/zmq-context.ts';
 import { LightAnswer, LightBody } from './light-answers.ts';
 
 /** request: the body has come; head: the head has left; a number: so many events have left. */

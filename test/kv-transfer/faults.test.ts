@@ -2,9 +2,9 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { makeRequestId } from '../../src/cluster/request-id.ts';
 import type { RequestTransfer } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
-import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
 import type { KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,

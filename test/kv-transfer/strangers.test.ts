@@ -3,10 +3,10 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
+import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/transfer-key.ts';
-import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
 import { expectedPiece, GEOMETRY, type KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,

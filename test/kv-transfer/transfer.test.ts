@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { makeRequestId } from '../../src/kv-transfer/request-id.ts';
+import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { GEOMETRY, SLOT_BYTES } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { makeRequestId, parseRequestId } from '../../src/kv-transfer/request-id.ts';
+import { makeRequestId, parseRequestId } from '../../src/cluster/request-id.ts';
 import { expectedTokens, textOf } from '../helpers/light-answers.ts';
 import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
 

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
+import { zmqContext } from '../../src/cluster/zmq-context.ts';
 import { ConfigError } from '../../src/errors.ts';
-import { zmqContext } from '../../src/kv-transfer/p2p/zmq-context.ts';
 import { LightInstance } from '../helpers/light-instance.ts';
 import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
 

@@ -3,9 +3,10 @@
 
 import { isIPv6 } from 'node:net';
 import { Dealer, Router } from 'zeromq';
+import { formatAddress } from '../../cluster/address.ts';
+import { type CurveKeys, curveClient, curveServer } from '../../cluster/curve.ts';
+import { zmqContext } from '../../cluster/zmq-context.ts';
 import { ConfigError } from '../../errors.ts';
-import { formatAddress } from '../address.ts';
-import { type CurveKeys, curveClient, curveServer } from '../curve.ts';
 import {
   type Answer,
   decodeMessage,
@@ -16,7 +17,6 @@ import {
   numberOf,
   type Request,
 } from './messages.ts';
-import { zmqContext } from './zmq-context.ts';
 
 /** One connection to another instance, in either direction. */
 export interface Route {

@@ -2,8 +2,8 @@
 // at once, so that D computes the prompt itself. p2p-connector.ts hands it requests, notices, messages and events;
 // receive-areas.ts has the room, pulls.ts asks P, sample-loads.ts has the sequences that want the blocks.
 
+import type { TransferId } from '../../cluster/request-id.ts';
 import type { RecomputeReason, RequestTransfer, TransferNotice, TransferOrder } from '../connector.ts';
-import type { TransferId } from '../request-id.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';

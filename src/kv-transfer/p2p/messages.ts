@@ -3,7 +3,7 @@
 
 import { encode } from '@msgpack/msgpack';
 import { z } from 'zod';
-import { type Read, readMessage } from '../wire.ts';
+import { type Read, readMessage } from '../../cluster/wire.ts';
 
 /** Instances that say another number do not understand each other. */
 export const PROTOCOL = 1;

@@ -2,8 +2,10 @@
 // sides to peers, native threads and the engine. create-connector.ts makes one an instance.
 
 import { randomBytes } from 'node:crypto';
+import { formatAddress } from '../../cluster/address.ts';
+import { curveKeys } from '../../cluster/curve.ts';
+import { parseRequestId, type TransferId } from '../../cluster/request-id.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
-import { formatAddress } from '../address.ts';
 import type {
   ConnectorContext,
   KvConnector,
@@ -12,8 +14,6 @@ import type {
   TransferNotice,
   TransferRequest,
 } from '../connector.ts';
-import { curveKeys } from '../curve.ts';
-import { parseRequestId, type TransferId } from '../request-id.ts';
 import { NativeBlockMover } from '../transports/native-block-mover.ts';
 import type { BlockMover } from './block-mover.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';

@@ -1,7 +1,7 @@
 // All other instances that this one has to do with: made at first use, greeted, watched while transfers are open, let go
 // when idle. p2p-connector.ts gives it what the two sides answer.
 
-import { parseAddress } from '../address.ts';
+import { parseAddress } from '../../cluster/address.ts';
 import { type ChannelOptions, ControlChannel, type Route } from './control-channel.ts';
 import type { Deadlines } from './deadlines.ts';
 import { difference, type Identity } from './identity.ts';

@@ -1,10 +1,10 @@
 // P's half of KV transfer: asks D for room, lets the native threads send, holds what D has no room for, and lets go of
 // the blocks when D has them or nobody comes. p2p-connector.ts hands it requests, messages and events.
 
+import type { TransferId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
 import { within } from '../../util/within.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
-import type { TransferId } from '../request-id.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Links } from './links.ts';

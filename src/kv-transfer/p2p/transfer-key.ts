@@ -1,7 +1,7 @@
 // What both instances call one transfer, and how they make sure that they mean the same prompt.
 
 import { createHash } from 'node:crypto';
-import { parseRequestId, type TransferId } from '../request-id.ts';
+import { parseRequestId, type TransferId } from '../../cluster/request-id.ts';
 
 /** `<request id of the proxy>#<number of the prompt>`. */
 export function transferKey(id: TransferId, promptIndex: number): string {

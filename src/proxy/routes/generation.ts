@@ -2,8 +2,8 @@
 
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { parseRequestId } from '../../cluster/request-id.ts';
 import { REQUEST_ID } from '../../http/app.ts';
-import { parseRequestId } from '../../kv-transfer/request-id.ts';
 import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
 import type { Job } from '../job.ts';

@@ -1,0 +1,117 @@
+// Tells the proxy that this instance is there: at once when it serves, then every three seconds, and when it leaves.
+// The server starts it and says when requests drain. A proxy that is not there, or comes back, costs nothing.
+
+import { randomBytes } from 'node:crypto';
+import { isIPv4 } from 'node:net';
+import { Dealer } from 'zeromq';
+import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
+import { wholeCharacters } from '../util/whole-characters.ts';
+import { formatAddress } from './address.ts';
+import { curveClient, curveKeys } from './curve.ts';
+import { encodeRegistration, type InstanceLoad, type RegistrationMessage } from './discovery-message.ts';
+import { zmqContext } from './zmq-context.ts';
+
+const HEARTBEAT_MS = 3000;
+const RECONNECT_MS = 250;
+/** How long the goodbye may take to leave. */
+const GOODBYE_MS = 500;
+
+export interface Registered {
+  /** The name under which the model is served. */
+  readonly model: string;
+  /** Asked at each heartbeat; null where the engine does not say. */
+  readonly load: () => InstanceLoad | null;
+  readonly warn?: (message: string) => void;
+}
+
+export class Registration {
+  readonly #socket: Dealer;
+  readonly #about: Registered;
+  readonly #message: RegistrationMessage;
+  readonly #timer: NodeJS.Timeout;
+  #state: 'ready' | 'draining' | 'gone' = 'ready';
+  #hasWarned = false;
+
+  private constructor(
+    config: KvTransferConfig,
+    proxy: NonNullable<KvTransferConfig['proxy']>,
+    about: Registered,
+  ) {
+    this.#about = about;
+    this.#message = registrationOf(config, about.model);
+    this.#socket = new Dealer({
+      context: zmqContext(),
+      routingId: this.#message.zmq_address,
+      ipv6: !isIPv4(proxy.ip),
+      linger: GOODBYE_MS,
+      // Nothing is queued for a proxy that is not there: it is told the news when it comes.
+      immediate: true,
+      sendTimeout: 0,
+      reconnectInterval: RECONNECT_MS,
+      reconnectMaxInterval: HEARTBEAT_MS,
+      // A connection whose other end has silently vanished is made anew.
+      heartbeatInterval: HEARTBEAT_MS,
+      heartbeatTimeout: 2 * HEARTBEAT_MS,
+      ...curveClient(config.secret === null ? null : curveKeys(config.secret)),
+    });
+    this.#socket.events.on('handshake', () => this.#beat());
+    for (const event of [
+      'handshake:error:protocol',
+      'handshake:error:auth',
+      'handshake:error:other',
+    ] as const) {
+      this.#socket.events.on(event, () => this.#refused(formatAddress(proxy)));
+    }
+    this.#socket.connect(`tcp://${formatAddress(proxy)}`);
+    this.#timer = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
+  }
+
+  /** Null where the configuration names no proxy. */
+  static start(config: KvTransferConfig, about: Registered): Registration | null {
+    return config.proxy === null ? null : new Registration(config, config.proxy, about);
+  }
+
+  /** No new requests, please; those that run are finished. */
+  drain(): void {
+    if (this.#state !== 'ready') return;
+    this.#state = 'draining';
+    this.#beat();
+  }
+
+  /** Says goodbye; nothing is sent after it. */
+  close(): void {
+    if (this.#state === 'gone') return;
+    this.#state = 'gone';
+    clearInterval(this.#timer);
+    this.#beat();
+    this.#socket.close();
+  }
+
+  #beat(): void {
+    const load = this.#about.load();
+    const message = { ...this.#message, state: this.#state, ...(load !== null && { load }) };
+    // A beat that cannot leave now is lost: the next one follows.
+    this.#socket.send(encodeRegistration(message)).catch(() => {});
+  }
+
+  #refused(address: string): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#about.warn?.(
+      `the discovery port ${address} of the proxy does not let this instance in: is --kv-transfer-secret the same at both?`,
+    );
+  }
+}
+
+function registrationOf(config: KvTransferConfig, model: string): RegistrationMessage {
+  const { ip, port, httpPort, role, sendType } = config;
+  return {
+    type: role === 'kv_consumer' ? 'D' : 'P',
+    http_address: formatAddress({ ip, port: httpPort ?? 0 }),
+    zmq_address: formatAddress({ ip, port }),
+    epoch: randomBytes(8).toString('hex'),
+    model: wholeCharacters(model, 512),
+    role,
+    send_type: sendType,
+  };
+}

@@ -1,0 +1,63 @@
+import { encode } from '@msgpack/msgpack';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { encodeRegistration, readRegistration } from '../../src/cluster/discovery-message.ts';
+
+const THREE_KEYS = { type: 'P', http_address: '10.0.1.2:20001', zmq_address: '10.0.1.2:21001' } as const;
+
+describe('a registration', () => {
+  it('of the existing protocol has three keys', () => {
+    expect(readRegistration(encode(THREE_KEYS))).toEqual({ isValid: true, message: THREE_KEYS });
+  });
+
+  it('says more between our own', () => {
+    const message = {
+      ...THREE_KEYS,
+      type: 'D',
+      http_address: '[fd00::1]:8000',
+      state: 'draining',
+      epoch: '0123456789abcdef',
+      model: 'small',
+      load: { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 },
+      role: 'kv_consumer',
+      send_type: 'PUT_ASYNC',
+    } as const;
+    expect(readRegistration(encodeRegistration(message))).toEqual({ isValid: true, message });
+  });
+
+  it('may have keys that nobody knows yet', () => {
+    expect(readRegistration(encode({ ...THREE_KEYS, later: [1] }))).toEqual({
+      isValid: true,
+      message: THREE_KEYS,
+    });
+  });
+
+  it.each([
+    [{ ...THREE_KEYS, type: 'X' }, 'type'],
+    [{ ...THREE_KEYS, http_address: 'http://10.0.1.2:1' }, 'http_address'],
+    [{ ...THREE_KEYS, http_address: '10.0.1.2:99999' }, 'http_address'],
+    [{ ...THREE_KEYS, http_address: '10.0.1.2:1/path' }, 'http_address'],
+    [{ ...THREE_KEYS, zmq_address: 7 }, 'zmq_address'],
+    [{ ...THREE_KEYS, load: { running: -1 } }, 'load'],
+    [{ ...THREE_KEYS, model: 'm'.repeat(600) }, 'model'],
+    [[THREE_KEYS], 'message'],
+    [null, 'message'],
+  ])('%j is refused', (value, where) => {
+    const read = readRegistration(encode(value));
+    expect(read).toMatchObject({ isValid: false });
+    expect(read.isValid ? '' : read.why).toContain(where);
+  });
+
+  it('is read from no arbitrary bytes, and too many are not looked at', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => !readRegistration(bytes).isValid),
+      { numRuns: 2000 },
+    );
+    expect(readRegistration(new Uint8Array(5000))).toMatchObject({ isValid: false });
+  });
+
+  it('that claims a huge array takes no memory', () => {
+    // An array of 30 million entries, of which none follows.
+    expect(readRegistration(Uint8Array.of(0xdd, 0x01, 0xc9, 0xc3, 0x80))).toMatchObject({ isValid: false });
+  });
+});

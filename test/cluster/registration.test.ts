@@ -1,0 +1,122 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { Router } from 'zeromq';
+import { curveKeys, curveServer } from '../../src/cluster/curve.ts';
+import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
+import { Registration } from '../../src/cluster/registration.ts';
+import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
+import { kvTransferConfig } from '../helpers/kv-instance.ts';
+import { freePort } from '../helpers/svc-process.ts';
+
+const SECRET = 'a secret of our own';
+const LOAD = { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 };
+const opened: { close(): void }[] = [];
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+});
+
+/** The discovery port of a proxy: what comes in, by the identity it comes from. */
+async function listen(port: number, secret: string | null = null) {
+  const heard: { readonly from: string; readonly message: RegistrationMessage }[] = [];
+  const router = new Router({
+    linger: 0,
+    handover: true,
+    ...curveServer(secret === null ? null : curveKeys(secret)),
+  });
+  opened.push(router);
+  await router.bind(`tcp://127.0.0.1:${port}`);
+  void (async () => {
+    for await (const [identity, payload] of router) {
+      const read = readRegistration(payload!);
+      if (read.isValid) heard.push({ from: identity!.toString(), message: read.message });
+    }
+  })();
+  return { heard, router };
+}
+
+function register(config: KvTransferConfig, warn?: (message: string) => void): Registration {
+  const about = { model: 'small', load: () => LOAD, ...(warn && { warn }) };
+  const registration = Registration.start(config, about);
+  if (registration === null) throw new Error('no proxy is named');
+  opened.push(registration);
+  return registration;
+}
+
+async function behind(port: number, more: Partial<KvTransferConfig> = {}): Promise<KvTransferConfig> {
+  const kvPort = await freePort();
+  return kvTransferConfig({ port: kvPort, proxy: { ip: '127.0.0.1', port }, httpPort: 20001, ...more });
+}
+
+describe('an instance', () => {
+  it('registers at once, and says when it drains and when it goes', async () => {
+    const port = await freePort();
+    const { heard } = await listen(port);
+    const config = await behind(port);
+    const registration = register(config);
+    await expect.poll(() => heard.length).toBe(1);
+    const address = `127.0.0.1:${config.port}`;
+    expect(heard[0]).toEqual({
+      from: address,
+      message: {
+        type: 'D',
+        http_address: '127.0.0.1:20001',
+        zmq_address: address,
+        state: 'ready',
+        epoch: expect.stringMatching(/^[0-9a-f]{16}$/),
+        model: 'small',
+        load: LOAD,
+        role: 'kv_consumer',
+        send_type: 'PUT_ASYNC',
+      },
+    });
+    registration.drain();
+    registration.close();
+    await expect.poll(() => heard.map(({ message }) => message.state)).toEqual(['ready', 'draining', 'gone']);
+  });
+
+  it.each([
+    ['kv_producer', 'P'],
+    ['kv_both', 'P'],
+    ['kv_consumer', 'D'],
+  ] as const)('that is %s is a %s to the proxy', async (role, type) => {
+    const port = await freePort();
+    const { heard } = await listen(port);
+    register(await behind(port, { role }));
+    await expect.poll(() => heard[0]?.message.type).toBe(type);
+  });
+
+  it('goes on every three seconds', async () => {
+    const port = await freePort();
+    const { heard } = await listen(port);
+    register(await behind(port));
+    await expect.poll(() => heard.length, { timeout: 5000 }).toBe(2);
+  });
+
+  it('is told to a proxy that comes later, and to one that comes back, within a second', async () => {
+    const port = await freePort();
+    register(await behind(port));
+    const first = await listen(port);
+    await expect.poll(() => first.heard.length).toBeGreaterThan(0);
+    first.router.close();
+    // The port is free a moment later.
+    const second = await vi.waitFor(() => listen(port));
+    await expect.poll(() => second.heard.length).toBeGreaterThan(0);
+  });
+
+  it('is let in with the secret only, and says so where it is another', async () => {
+    const port = await freePort();
+    const { heard } = await listen(port, SECRET);
+    const warnings: string[] = [];
+    register(await behind(port, { secret: 'a secret of theirs' }), (message) => warnings.push(message));
+    await expect
+      .poll(() => warnings)
+      .toEqual([expect.stringContaining('is --kv-transfer-secret the same at both?')]);
+    expect(heard).toEqual([]);
+    register(await behind(port, { secret: SECRET }));
+    await expect.poll(() => heard.length).toBe(1);
+  });
+
+  it('without a proxy registers nowhere', () => {
+    expect(Registration.start(kvTransferConfig({}), { model: 'small', load: () => null })).toBeNull();
+  });
+});

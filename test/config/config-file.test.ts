@@ -1,0 +1,86 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { readConfigFile } from '../../src/config/config-file.ts';
+import { mergeOptions } from '../../src/config/merge.ts';
+import { SERVE_OPTIONS } from '../../src/config/options.ts';
+import { ConfigError } from '../../src/errors.ts';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-config-'));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+async function read(...lines: string[]) {
+  const path = join(folder, 'svc.yaml');
+  await writeFile(path, lines.join('\n'));
+  return readConfigFile(SERVE_OPTIONS, path);
+}
+
+async function refusal(...lines: string[]): Promise<string> {
+  const error: unknown = await read(...lines)
+    .then((options) => mergeOptions(options))
+    .catch((cause: unknown) => cause);
+  expect(error).toBeInstanceOf(ConfigError);
+  return error instanceof Error ? error.message.replace(`${folder}/`, '') : '';
+}
+
+describe('a config file', () => {
+  it('takes every kind of value in its own way of writing', async () => {
+    const options = await read(
+      '# comment',
+      'model: ./here',
+      'port: 9000',
+      'max_num_seqs: 1k',
+      'api-key: [one, two]',
+      'trust-remote-code: true',
+      'attention-config:',
+      '  backend: CPU_ATTN',
+    );
+    expect(mergeOptions(options).values).toMatchObject({
+      model: './here',
+      port: 9000,
+      maxNumSeqs: 1000,
+      apiKey: ['one', 'two'],
+      trustRemoteCode: true,
+      attentionConfig: { backend: 'CPU_ATTN' },
+    });
+  });
+
+  it('merges dotted keys into one object', async () => {
+    const options = await read('kv-transfer-config.kv_role: kv_both', 'kv-transfer-config.extra.port: 1');
+    expect(options.get('kvTransferConfig')?.value).toEqual({ kv_role: 'kv_both', extra: { port: 1 } });
+  });
+
+  it('may be empty', async () => {
+    expect((await read('# nothing')).size).toBe(0);
+  });
+
+  it.each([
+    [['port: 1', 'seed: ['], /^svc\.yaml:2:\d+: /],
+    [['port: 1', '  seed: 2'], /^svc\.yaml:\d:\d+: /],
+    [
+      ['port: 1', '', 'max-num-seq: 2'],
+      /^svc\.yaml:3:1: unknown option max-num-seq; did you mean max-num-seqs\?$/,
+    ],
+    [
+      ['port: 1', 'seed: often'],
+      /^svc\.yaml:2:1 \(seed\): expected a whole number of at least 0, got "often"$/,
+    ],
+    [['port: 1', 'port: 2'], /^svc\.yaml:2:\d+: /],
+    [['max-num-seqs: 1', 'max_num_seqs: 2'], /^svc\.yaml:2:1: max_num_seqs is given twice$/],
+    [['port.number: 2'], /^svc\.yaml:1:1: port has no parts/],
+    [['config: other.yaml'], /^svc\.yaml:1:1: a config file cannot name another one$/],
+    [['- port'], /^svc\.yaml: expected a mapping of option names to values/],
+  ])('%j is refused with line and column', async (lines, message) => {
+    expect(await refusal(...lines)).toMatch(message);
+  });
+
+  it('that is missing is named', async () => {
+    await expect(readConfigFile(SERVE_OPTIONS, join(folder, 'none.yaml'))).rejects.toThrow(
+      /--config .*none\.yaml cannot be read: ENOENT/,
+    );
+  });
+});

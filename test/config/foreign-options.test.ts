@@ -1,0 +1,99 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { takeForeignFlags } from '../../src/cli/foreign-flags.ts';
+import {
+  FOREIGN_OPTIONS,
+  type ForeignOption,
+  findForeign,
+  foreignNotice,
+} from '../../src/config/foreign-options.ts';
+import { SERVE_OPTIONS } from '../../src/config/options.ts';
+import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+
+const flags = FOREIGN_OPTIONS.flatMap((option) => option.flags.map((flag) => ({ flag, option })));
+const own = SERVE_OPTIONS.keys.flatMap((key) => SERVE_OPTIONS.info(key).aliases ?? []);
+
+/** What the command line says about `args`, where nothing is refused. */
+const notices = (...args: string[]) => takeForeignFlags(args).foreign.map(foreignNotice);
+
+describe('options of other servers', () => {
+  it('are listed once, and never when svc has them itself', () => {
+    const names = flags.map(({ flag }) => flag);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names.filter((name) => SERVE_OPTIONS.find(name.replace(/^--/, '')) !== null)).toEqual([]);
+    expect(names.filter((name) => own.includes(name))).toEqual([]);
+  });
+
+  it('are found with dashes and underscores, and those without a value behind --no-', () => {
+    expect(findForeign('--swap_space')).toEqual(findForeign('--swap-space'));
+    expect(findForeign('--no-enforce-eager')).toMatchObject({ isNegated: true });
+    expect(findForeign('--no-swap-space')).toBeNull();
+    expect(findForeign('--nobody-has-this')).toBeNull();
+  });
+
+  const word = fc.stringMatching(/^[a-z0-9][a-z0-9={}":./]{0,8}$/);
+  const words = fc.array(word, { minLength: 1, maxLength: 3 });
+  /** Every way to write a flag with what belongs to it. */
+  const written = fc
+    .tuple(fc.constantFrom(...flags), word, words)
+    .chain(([{ flag, option }, value, values]): fc.Arbitrary<string[]> => {
+      const ways: Record<ForeignOption['takes'], string[][]> = {
+        nothing: flag.startsWith('--') ? [[flag], [flag.replace('--', '--no-')]] : [[flag]],
+        value: [[flag, value], [`${flag}=${value}`], [flag, '-1']],
+        values: [[flag, ...values], [`${flag}=${value}`]],
+        json: [[flag, value], [`${flag}=${value}`], [`${flag}.a.b`, value], [`${flag}.a=${value}`]],
+      };
+      return fc.constantFrom(...ways[option.takes]);
+    });
+
+  it('are taken out of a command line with all that belongs to them and nothing else', () => {
+    fc.assert(
+      fc.property(fc.array(written, { maxLength: 4 }), (foreign) => {
+        const before = ['serve', './model', '--port', '1'];
+        const { argv, foreign: found } = takeForeignFlags([...before, ...foreign.flat(), '--seed', '2']);
+        expect(argv).toEqual([...before, '--seed', '2']);
+        expect(found).toHaveLength(foreign.length);
+      }),
+    );
+  });
+
+  it('behind -- are words like others', () => {
+    expect(takeForeignFlags(['--', '--swap-space']).argv).toEqual(['--', '--swap-space']);
+  });
+
+  it('that take nothing leave the next word alone', () => {
+    expect(takeForeignFlags(['serve', '--enforce-eager', './model']).argv).toEqual(['serve', './model']);
+  });
+
+  it('need their value', () => {
+    expect(() => takeForeignFlags(['--swap-space', '--port', '1'])).toThrow(ConfigError);
+    expect(() => takeForeignFlags(['--swap-space'])).toThrow(/^--swap-space needs a value$/);
+  });
+
+  it('are explained where they ask for nothing', () => {
+    expect(notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--no-enable-lora')).toEqual([
+      expect.stringMatching(/^--swap_space 4 has no effect: .*nothing is swapped$/),
+      expect.stringMatching(
+        /^--no-enable-chunked-prefill has no effect: prompts are always computed in chunks/,
+      ),
+      expect.stringMatching(/^-pp 1 has no effect: /),
+      expect.stringMatching(/^--no-enable-lora has no effect: adapters are not served$/),
+    ]);
+  });
+
+  it('are refused where they ask for something, with the reason and what to do', () => {
+    const refusal = () => notices('--quantization', 'awq');
+    expect(refusal).toThrow(NotAvailableError);
+    expect(refusal).toThrow(
+      '--quantization awq is not available in svc: quantised weights are not served yet; serve the original weights',
+    );
+    expect(() => notices('-pp', '2')).toThrow(/^-pp 2 is not available in svc: .*; use 1$/);
+  });
+
+  it('say what to do wherever some value is refused', () => {
+    for (const { accepts, instead, reason, flags: names } of FOREIGN_OPTIONS) {
+      expect(reason, names[0]).not.toBe('');
+      expect(instead !== '', names[0]).toBe(accepts !== 'anything');
+    }
+  });
+});

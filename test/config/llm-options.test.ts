@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
+import { toEngineConfig } from '../../src/config/llm-options.ts';
+import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+
+describe('the options of new LLM()', () => {
+  it('start from the same defaults as the command line', () => {
+    expect(toEngineConfig({ model: './m' }, {})).toEqual({ ...ENGINE_DEFAULTS, modelPath: './m' });
+  });
+
+  it('reach the engine', () => {
+    expect(toEngineConfig({ model: 'm', maxModelLen: 128, device: 'reference', seed: 7 }, {})).toMatchObject({
+      maxModelLen: 128,
+      device: 'reference',
+      seed: 7,
+    });
+  });
+
+  it('take a chat template, but none for an engine without a tokenizer', () => {
+    expect(toEngineConfig({ chatTemplate: 'mine.jinja' }, {}).chatTemplate).toBe('mine.jinja');
+    expect(() => toEngineConfig({ chatTemplate: 'mine.jinja', skipTokenizerInit: true }, {})).toThrow(
+      '--chat-template and --skip-tokenizer-init contradict each other',
+    );
+  });
+
+  it('win over the environment', () => {
+    expect(toEngineConfig({}, { SVC_NUM_THREADS: '3' }).numThreads).toBe(3);
+    expect(toEngineConfig({ numThreads: 1 }, { SVC_NUM_THREADS: '3' }).numThreads).toBe(1);
+  });
+
+  it('leave defaults alone where they are undefined or null', () => {
+    expect(toEngineConfig({ model: undefined, maxModelLen: null }, {})).toEqual({
+      ...ENGINE_DEFAULTS,
+      modelPath: '',
+    });
+  });
+
+  it.each([
+    ['max_model_len', 'maxModelLen'],
+    ['maxModelLength', 'maxModelLen'],
+    ['blocksize', 'blockSize'],
+  ])('answer the unknown name %s with %s', (typed, meant) => {
+    const options = { model: 'm', [typed]: 1 };
+    expect(() => toEngineConfig(options, {})).toThrow(ConfigError);
+    expect(() => toEngineConfig(options, {})).toThrow(
+      `new LLM(): unknown option ${typed}; did you mean ${meant}?`,
+    );
+  });
+
+  it('know nothing of ports', () => {
+    const options = { model: 'm', port: 8000 };
+    expect(() => toEngineConfig(options, {})).toThrow(/^new LLM\(\): unknown option port/);
+  });
+
+  it('name the option whose value is wrong', () => {
+    expect(() => toEngineConfig({ model: 'm', blockSize: 7 }, {})).toThrow(
+      'new LLM(): blockSize: expected a multiple of 16 from 16 to 256, got 7',
+    );
+  });
+
+  it('are an object', () => {
+    const nothing: unknown = JSON.parse('null');
+    expect(() => Reflect.apply(toEngineConfig, null, [nothing, {}])).toThrow(
+      "new LLM(): expected an object such as { model: './folder' }, got null",
+    );
+  });
+
+  it('refuse what is not available yet', () => {
+    expect(() => toEngineConfig({ model: 'm', tensorParallelSize: 2 }, {})).toThrow(NotAvailableError);
+  });
+});

@@ -1,0 +1,188 @@
+import { describe, expect, it } from 'vitest';
+import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
+import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../../src/config/merge.ts';
+import { optionName } from '../../src/config/option-table.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../../src/config/options.ts';
+import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+
+type Given = Partial<Record<OptionKey, unknown>>;
+
+function source(given: Given, origin = 'flag'): OptionSource {
+  return new Map(
+    SERVE_OPTIONS.keys
+      .filter((key) => key in given)
+      .map((key) => [key, { value: given[key], origin: `${origin} ${optionName(key)}` }]),
+  );
+}
+
+const configured = (given: Given) => serveConfig(mergeOptions(source(given)));
+
+describe('options', () => {
+  it('give the defaults of the engine where nobody says anything', () => {
+    const config = configured({});
+    expect(config.engine).toEqual({ ...ENGINE_DEFAULTS, modelPath: '' });
+    expect(config.http).toEqual({
+      host: null,
+      port: 8000,
+      logsAccess: true,
+      logLevel: 'info',
+      rootPath: null,
+      tls: null,
+      apiKeys: [],
+      cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
+      servedModelNames: [],
+      logRequests: false,
+      logStats: true,
+      requestTimeoutSeconds: 0,
+      showsCachedTokens: true,
+    });
+    expect(config.shutdownTimeoutSeconds).toBe(30);
+  });
+
+  it('log no statistics with --disable-log-stats', () => {
+    expect(configured({ disableLogStats: true }).http.logStats).toBe(false);
+  });
+
+  it('win as flag over environment over file over default', () => {
+    const file = source({ port: 1, seed: 1, blockSize: 32 }, 'file');
+    const environment = source({ port: 2, seed: 2 }, 'environment');
+    const { values } = mergeOptions(file, environment, source({ port: 3 }));
+    expect([values.port, values.seed, values.blockSize, values.maxNumSeqs]).toEqual([3, 2, 32, 256]);
+  });
+
+  it('are found by names with dashes, underscores and aliases', () => {
+    expect(SERVE_OPTIONS.find('max-num-seqs')).toBe('maxNumSeqs');
+    expect(SERVE_OPTIONS.find('max_num_seqs')).toBe('maxNumSeqs');
+    expect(SERVE_OPTIONS.find('disable-log-request')).toBe('disableLogRequests');
+    expect(SERVE_OPTIONS.find('max-num-sequences')).toBeNull();
+  });
+
+  it.each([
+    ['4096', 4096],
+    ['1k', 1000],
+    ['1K', 1024],
+    ['25.6k', 25600],
+    ['2m', 2_000_000],
+    ['1G', 2 ** 30],
+  ])('read the size %s as %d', (text, value) => {
+    expect(configured({ maxModelLen: text }).engine.maxModelLen).toBe(value);
+  });
+
+  it.each([
+    ['float', 'float32'],
+    ['BFLOAT16', 'bfloat16'],
+    ['auto', 'auto'],
+  ])('read the dtype %s as %s', (text, dtype) => {
+    expect(configured({ dtype: text }).engine.dtype).toBe(dtype);
+  });
+
+  it('take one text or several as a list', () => {
+    expect(configured({ apiKey: 'one' }).http.apiKeys).toEqual(['one']);
+    expect(configured({ apiKey: ['one', 'two'] }).http.apiKeys).toEqual(['one', 'two']);
+  });
+
+  it('let the limit that was left to its default give way to the other', () => {
+    expect(configured({ maxNumBatchedTokens: 64 }).engine).toMatchObject({
+      maxNumBatchedTokens: 64,
+      maxNumSeqs: 64,
+    });
+    expect(configured({ maxNumSeqs: 4096 }).engine).toMatchObject({
+      maxNumBatchedTokens: 4096,
+      maxNumSeqs: 4096,
+    });
+  });
+
+  it('say that trust-remote-code does nothing', () => {
+    expect(configured({ trustRemoteCode: true }).notices.join()).toMatch(/--trust-remote-code has no effect/);
+    expect(configured({}).notices).toEqual([]);
+  });
+});
+
+describe('the environment', () => {
+  it('sets the options that have a variable, and an empty one sets nothing', () => {
+    const found = environmentOptions(SERVE_OPTIONS, {
+      SVC_API_KEY: 'secret',
+      SVC_NUM_THREADS: '',
+      SVC_PORT: '9',
+    });
+    expect([...found]).toEqual([['apiKey', { value: 'secret', origin: 'SVC_API_KEY' }]]);
+  });
+});
+
+describe('a wrong value', () => {
+  it.each<[OptionKey, unknown, string]>([
+    ['port', 'eighty', 'flag port: expected a whole number from 0 to 65535, got "eighty"'],
+    ['port', 65536, 'flag port: expected a whole number from 0 to 65535, got 65536'],
+    ['port', '', 'flag port: expected a whole number from 0 to 65535, got ""'],
+    [
+      'maxNumSeqs',
+      '0',
+      'flag max-num-seqs: expected a whole number of at least 1 (1k is 1000, 1K is 1024; so with m, g), got "0"',
+    ],
+    [
+      'gpuMemoryUtilization',
+      90,
+      'flag gpu-memory-utilization: expected a number above 0 and up to 1, got 90',
+    ],
+    ['dtype', 'int4', 'flag dtype: expected one of auto, float32, bfloat16, float16, got "int4"'],
+    ['skipTokenizerInit', 'maybe', 'flag skip-tokenizer-init: expected true or false, got "maybe"'],
+    ['apiKey', [''], 'flag api-key: expected one or more texts that are not empty, got [""]'],
+    [
+      'attentionConfig',
+      '{',
+      'flag attention-config: expected a JSON object such as {"key": "value"}, got "{"',
+    ],
+    ['seed', 1.5, 'flag seed: expected a whole number of at least 0, got 1.5'],
+  ])('of %s (%j) is refused with what was expected', (key, value, message) => {
+    expect(() => configured({ [key]: value })).toThrow(ConfigError);
+    expect(() => configured({ [key]: value })).toThrow(message);
+  });
+});
+
+describe('a contradiction', () => {
+  it.each<[Given, RegExp]>([
+    [{ maxNumBatchedTokens: 8, maxNumSeqs: 16 }, /raise the first to 16 or lower the second to 8/],
+    [{ enableLogRequests: true, disableLogRequests: true }, /contradict each other: give one/],
+    [{ attentionBackend: 'CPU_ATTN', attentionConfig: { backend: 'CPU_ATTN' } }, /say the same: give one/],
+  ])('%j is refused with the fix', (given, message) => {
+    expect(() => configured(given)).toThrow(ConfigError);
+    expect(() => configured(given)).toThrow(message);
+  });
+});
+
+describe('what is not available yet', () => {
+  it.each<[Given, RegExp]>([
+    [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],
+    [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
+    [{ dtype: 'half' }, /--dtype float16 is not available yet/],
+    [{ device: 'cuda' }, /--device cuda is not available yet/],
+    [{ attentionBackend: 'flash_attn' }, /--attention-backend flash_attn is not available yet.*CPU_ATTN/],
+    [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN is not available yet/],
+    [
+      { attentionConfig: { use_prefill_decode_attention: true } },
+      /use_prefill_decode_attention true is not available/,
+    ],
+  ])('%j says so', (given, message) => {
+    expect(() => configured(given)).toThrow(NotAvailableError);
+    expect(() => configured(given)).toThrow(message);
+  });
+
+  it.each<Given>([
+    { tensorParallelSize: 1 },
+    { kvTransferConfig: '{}' },
+    { attentionBackend: 'auto' },
+    { attentionBackend: 'cpu_attn' },
+    { attentionConfig: '{"backend": "CPU_ATTN", "use_prefill_decode_attention": false}' },
+  ])('%j asks for nothing and is accepted', (given) => {
+    expect(() => configured(given)).not.toThrow();
+  });
+
+  it('is told apart from what nobody knows', () => {
+    expect(() => configured({ attentionBackend: 'MAGIC' })).toThrow(
+      /unknown backend MAGIC: expected one of auto, CPU_ATTN/,
+    );
+    expect(() => configured({ attentionConfig: { bakcend: 'CPU_ATTN' } })).toThrow(
+      /unknown key bakcend; did you mean backend\?/,
+    );
+  });
+});

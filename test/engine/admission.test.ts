@@ -1,0 +1,117 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Admission, type AdmissionLimits, type Ticket } from '../../src/engine/admission.ts';
+import { OverloadedError } from '../../src/errors.ts';
+
+const LIMITS: AdmissionLimits = { maxNumSeqs: 4, maxQueuedRequests: 6 };
+
+function fill(admission: Admission, caller: string): Ticket[] {
+  const tickets: Ticket[] = [];
+  while (isRoom(admission, caller, 1)) tickets.push(admission.open(caller, 1));
+  return tickets;
+}
+
+function isRoom(admission: Admission, caller: string, numSamples: number): boolean {
+  return refusal(admission, caller, numSamples) === null;
+}
+
+function refusal(admission: Admission, caller: string, numSamples: number): OverloadedError | null {
+  try {
+    admission.check(caller, numSamples);
+    return null;
+  } catch (error) {
+    if (error instanceof OverloadedError) return error;
+    throw error;
+  }
+}
+
+describe('Admission', () => {
+  it('lets one caller have every place', () => {
+    expect(fill(new Admission(LIMITS), 'a')).toHaveLength(10);
+  });
+
+  it('lets a caller in who has less than an equal share, when another one has everything', () => {
+    const admission = new Admission(LIMITS);
+    fill(admission, 'heavy');
+    expect(fill(admission, 'light')).toHaveLength(5);
+    expect(fill(admission, 'third')).toHaveLength(3);
+    expect(isRoom(admission, 'heavy', 1)).toBe(false);
+  });
+
+  it('counts of a request of many samples the places only, and leaves a quarter of the seats to others', () => {
+    const admission = new Admission(LIMITS);
+    const started: number[] = [];
+    const { window } = admission.open('a', 128);
+    for (let sample = 0; sample < 128; sample += 1) window.enter(() => started.push(sample));
+    expect(started).toEqual([0, 1, 2]);
+    expect(admission.numHeldBack).toBe(125);
+    expect(fill(admission, 'a')).toHaveLength(9);
+  });
+
+  it('lets a small request of a caller in whose large ones have taken everything, as many as there are places', () => {
+    const admission = new Admission(LIMITS);
+    while (isRoom(admission, 'a', 128)) admission.open('a', 128);
+    expect(isRoom(admission, 'a', 3)).toBe(false);
+    expect(fill(admission, 'a')).toHaveLength(7);
+  });
+
+  it('gives places back when a ticket is closed, once', () => {
+    const admission = new Admission(LIMITS);
+    const [first] = fill(admission, 'a');
+    first!.close();
+    first!.close();
+    expect(fill(admission, 'a')).toHaveLength(1);
+  });
+
+  it('tells two requests of a caller apart, and two callers', () => {
+    const admission = new Admission(LIMITS);
+    const [a, again, b] = ['a', 'a', 'b'].map((caller) => admission.open(caller, 1));
+    expect(again!.caller).toBe(a!.caller);
+    expect(again!.group).not.toBe(a!.group);
+    expect(b!.caller).not.toBe(a!.caller);
+  });
+
+  it('says when to come again by how fast requests have ended', () => {
+    let now = 0;
+    const admission = new Admission(LIMITS, () => now);
+    const tickets = fill(admission, 'a');
+    now = 7000;
+    expect(refusal(admission, 'a', 1)).toMatchObject({
+      retryAfter: 7,
+      message: expect.stringMatching(/10 sequences run or wait, 10 of them yours.*again in 7 s/),
+    });
+    for (const ticket of tickets.splice(0, 5)) {
+      now += 2000;
+      ticket.close();
+      admission.open('a', 1);
+    }
+    expect(refusal(admission, 'a', 1)?.retryAfter).toBe(Math.ceil(17 / 5));
+    expect(refusal(admission, 'a', 3)?.retryAfter).toBe(Math.ceil((3 * 17) / 5));
+    now += 3_600_000;
+    expect(refusal(admission, 'a', 1)?.retryAfter).toBe(600);
+  });
+
+  it('never refuses a caller who has less than its share, and is empty when all have left', () => {
+    const step = fc.record({
+      caller: fc.nat(3),
+      numSamples: fc.integer({ min: 1, max: 9 }),
+      leaves: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const admission = new Admission(LIMITS);
+        const tickets: Ticket[] = [];
+        for (const { caller, numSamples, leaves } of steps) {
+          if (leaves) tickets.shift()?.close();
+          else if (isRoom(admission, `${caller}`, numSamples)) {
+            tickets.push(admission.open(`${caller}`, numSamples));
+          }
+          // Four callers have two places each at least.
+          expect(isRoom(admission, 'newcomer', 2)).toBe(true);
+        }
+        for (const ticket of tickets) ticket.close();
+        expect(fill(admission, 'a')).toHaveLength(10);
+      }),
+    );
+  });
+});

@@ -1,0 +1,172 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
+import { resolveSamplingParams, type SamplingInput } from '../../src/sampling/sampling-params.ts';
+import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
+import { EMOJI, hasHalfCharacter } from '../helpers/emoji.ts';
+
+/** Ids are code points: text in, the same text out. */
+const codePoints: Tokenizer = {
+  vocabSize: 0x110000,
+  eosTokenId: null,
+  minTokens: (text) => [...text].length,
+  encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
+  encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
+  decode: async (ids) => String.fromCodePoint(...ids),
+  describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
+  close: async () => {},
+  decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
+};
+
+const requestOf = (input: SamplingInput) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
+
+const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput => ({
+  requestId: 0,
+  tokenId,
+  logprobs: null,
+  promptLogprobs: null,
+  numCachedTokens: 0,
+  admission: null,
+  finish,
+});
+
+/** Feeds `text` a character a step, the last one with `finish` length; stops where the processor does. */
+function run(text: string, input: SamplingInput): OutputDelta[] {
+  const processor = new OutputProcessor(0, requestOf(input), codePoints);
+  const deltas: OutputDelta[] = [];
+  const ids = [...text].map((character) => character.codePointAt(0)!);
+  for (const [index, tokenId] of ids.entries()) {
+    const finish = index === ids.length - 1 ? ({ reason: 'length', stopTokenId: null } as const) : null;
+    deltas.push(processor.process(token(tokenId, finish)));
+    if (deltas.at(-1)!.finish_reason !== null) break;
+  }
+  return deltas;
+}
+
+const textOf = (deltas: readonly OutputDelta[]): string => deltas.map((delta) => delta.text).join('');
+
+describe('OutputProcessor', () => {
+  it('cuts the text before a stop string that spans tokens', () => {
+    const deltas = run('one two END three', { stop: ['END'] });
+    expect(textOf(deltas)).toBe('one two ');
+    expect(deltas.at(-1)).toMatchObject({ finish_reason: 'stop', stop_reason: 'END' });
+  });
+
+  it('keeps the stop string where it was asked for', () => {
+    expect(textOf(run('abc', { stop: 'b', include_stop_str_in_output: true }))).toBe('ab');
+  });
+
+  it('stops at the first of several stop strings that one token brings, whatever their order', () => {
+    const wholeText: Tokenizer = {
+      ...codePoints,
+      close: async () => {},
+      decodeStream: () => ({ push: () => 'one two three', flush: () => '' }),
+    };
+    const processor = new OutputProcessor(0, requestOf({ stop: ['three', 'two'] }), wholeText);
+    const delta = processor.process(token(1));
+    expect(delta).toMatchObject({ text: 'one ', stop_reason: 'two' });
+  });
+
+  it('gives out what it held back when the request ends by length', () => {
+    expect(textOf(run('almost EN', { stop: ['END'] }))).toBe('almost EN');
+  });
+
+  it('never shows a character that a stop string takes back, for any text and stop strings', () => {
+    const word = fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 4 });
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.constantFrom('a', 'b', 'c'), minLength: 1 }),
+        fc.array(word, { maxLength: 3 }),
+        (text, stop) => {
+          const result = textOf(run(text, { stop }));
+          const ends = stop.map((one) => ({ start: text.indexOf(one), end: text.indexOf(one) + one.length }));
+          const firstEnd = Math.min(...ends.filter(({ start }) => start >= 0).map(({ end }) => end));
+          if (firstEnd === Number.POSITIVE_INFINITY) expect(result).toBe(text);
+          else {
+            // The match that is complete first wins; of those that end together, the first in the list.
+            const match = ends.find(({ start, end }) => start >= 0 && end === firstEnd)!;
+            expect(result).toBe(text.slice(0, match.start));
+          }
+        },
+      ),
+    );
+  });
+
+  it('never ends a delta within a character, for any emoji and stop strings of every length', () => {
+    const emoji = fc.string({ unit: fc.constantFrom(...EMOJI, 'a'), minLength: 1, maxLength: 6 });
+    fc.assert(
+      fc.property(emoji, fc.array(emoji, { maxLength: 3 }), fc.nat(12), (text, stop, length) => {
+        const stops = [...stop, 'x'.repeat(length + 1)];
+        const deltas = run(text, { stop: stops });
+        for (const delta of deltas) expect(hasHalfCharacter(delta.text)).toBe(false);
+        const isStopped = deltas.at(-1)!.finish_reason === 'stop';
+        const shown = textOf(deltas);
+        expect(isStopped ? text.startsWith(shown) : shown === text).toBe(true);
+      }),
+    );
+  });
+
+  it('leaves the end token out of the text and in the ids', () => {
+    const processor = new OutputProcessor(0, requestOf({}), codePoints);
+    const delta = processor.process(token(65, { reason: 'stop', stopTokenId: null }));
+    expect(delta).toMatchObject({ text: '', tokenIds: [65], finish_reason: 'stop', stop_reason: null });
+  });
+
+  it('shows a stop token only where it was asked for', () => {
+    const finish = { reason: 'stop', stopTokenId: 65 } as const;
+    const hidden = new OutputProcessor(0, requestOf({}), codePoints);
+    expect(hidden.process(token(65, finish))).toMatchObject({
+      text: '',
+      stop_reason: 65,
+    });
+    const shown = new OutputProcessor(0, requestOf({ include_stop_str_in_output: true }), codePoints);
+    expect(shown.process(token(65, finish)).text).toBe('A');
+  });
+
+  it('makes no text without a tokenizer', () => {
+    const processor = new OutputProcessor(2, requestOf({}), null);
+    expect(processor.process(token(65))).toEqual({
+      index: 2,
+      text: '',
+      tokenIds: [65],
+      numCachedTokens: 0,
+      logprobs: null,
+      promptLogprobs: null,
+      finish_reason: null,
+      stop_reason: null,
+    });
+  });
+
+  it('searches for stop strings only from min_tokens on, and never in text from before', () => {
+    expect(textOf(run('abab!', { stop: ['ab'], min_tokens: 3, max_tokens: 9 }))).toBe('ab');
+    expect(textOf(run('xxabxx', { stop: ['ab', 'long one'], min_tokens: 5, max_tokens: 9 }))).toBe('xxabxx');
+  });
+
+  it('makes no text where detokenize is false', () => {
+    expect(textOf(run('abc', { detokenize: false }))).toBe('');
+  });
+
+  it('gives log-probabilities with the text and bytes of each token, the prompt once', () => {
+    const rows = {
+      tokenIds: [65],
+      logprobs: [-0.5],
+      ranks: [2],
+      numTop: 1,
+      topIds: [233],
+      topLogprobs: [-0.25],
+    };
+    const processor = new OutputProcessor(0, requestOf({ logprobs: 1 }), codePoints);
+    const delta = processor.process({ ...token(65), logprobs: rows, promptLogprobs: [rows, rows] });
+    const position = {
+      tokenId: 65,
+      logprob: -0.5,
+      rank: 2,
+      token: { text: 'A', bytes: Buffer.from('A') },
+      top: [{ tokenId: 233, logprob: -0.25, rank: 1, token: { text: 'é', bytes: Buffer.from('é') } }],
+    };
+    expect(delta.logprobs).toEqual([position]);
+    expect(delta.promptLogprobs).toEqual([null, position, position]);
+    expect(processor.process(token(66))).toMatchObject({ logprobs: null, promptLogprobs: null });
+  });
+});

@@ -1,0 +1,96 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { BlockPool } from '../../src/kv-cache/block-pool.ts';
+
+describe('BlockPool', () => {
+  it('hands out each block once until its last user frees it, under any order of calls', () => {
+    const action = fc.record({
+      kind: fc.constantFrom('allocate', 'free', 'share', 'find'),
+      size: fc.nat(12),
+    });
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 40 }),
+        fc.array(action, { maxLength: 80 }),
+        (numBlocks, actions) => {
+          const pool = new BlockPool(numBlocks);
+          const held: number[][] = [];
+          const users = (block: number): number => held.flat().filter((one) => one === block).length;
+          for (const [step, { kind, size }] of actions.entries()) {
+            const inUse = new Set(held.flat());
+            if (kind === 'allocate') {
+              const blocks = pool.allocate(size);
+              expect(blocks === null).toBe(size > numBlocks - inUse.size);
+              for (const block of blocks ?? []) expect(inUse.has(block)).toBe(false);
+              if (blocks !== null && blocks.length > 0) {
+                held.push(blocks);
+                pool.remember(blocks[0]!, `prefix ${step % 5}`);
+              }
+            } else if (kind === 'free' && held.length > 0) {
+              pool.free(held.splice(size % held.length, 1)[0]!);
+            } else if (kind === 'share' && held.length > 0) {
+              const blocks = held[size % held.length]!;
+              for (const block of blocks) pool.share(block);
+              held.push([...blocks]);
+            } else if (kind === 'find') {
+              const block = pool.find(`prefix ${size % 5}`);
+              if (block !== null) {
+                pool.share(block);
+                held.push([block]);
+              }
+            }
+            expect(pool.numFree).toBe(numBlocks - new Set(held.flat()).size);
+            for (let block = 0; block < numBlocks; block += 1)
+              expect(pool.isFree(block)).toBe(users(block) === 0);
+          }
+        },
+      ),
+    );
+  });
+
+  it('changes nothing when it cannot give all that is asked', () => {
+    const pool = new BlockPool(3);
+    expect(pool.allocate(4)).toBeNull();
+    expect(pool.numFree).toBe(3);
+  });
+
+  it('reuses blocks without a prefix first, then the prefix that was freed longest ago', () => {
+    const pool = new BlockPool(4);
+    const [a, b, c, d] = pool.allocate(4)!;
+    pool.remember(a!, 'A');
+    pool.remember(b!, 'B');
+    pool.remember(d!, 'D');
+    pool.free([b!]);
+    pool.free([c!]);
+    pool.free([a!]);
+    pool.free([d!]);
+    expect(pool.allocate(4)).toEqual([c, b, a, d]);
+    expect(['A', 'B', 'D'].map((hash) => pool.find(hash))).toEqual([null, null, null]);
+  });
+
+  it('evicts the end of a prompt before its beginning', () => {
+    const pool = new BlockPool(3);
+    const blocks = pool.allocate(3)!;
+    for (const [index, block] of blocks.entries()) pool.remember(block, `prefix ${index}`);
+    pool.free(blocks);
+    expect(pool.allocate(1)).toEqual([blocks[2]]);
+    expect(pool.find('prefix 0')).toBe(blocks[0]);
+  });
+
+  it('takes a free block back by its prefix, as it was', () => {
+    const pool = new BlockPool(2);
+    const [block] = pool.allocate(1)!;
+    pool.remember(block!, 'A');
+    pool.free([block!]);
+    pool.share(pool.find('A')!);
+    expect(pool.isFree(block!)).toBe(false);
+    expect(pool.allocate(2)).toBeNull();
+  });
+
+  it('refuses to free a block twice', () => {
+    const pool = new BlockPool(2);
+    const blocks = pool.allocate(1)!;
+    pool.free(blocks);
+    expect(() => pool.free(blocks)).toThrow(/freed twice/);
+  });
+});

@@ -1,0 +1,183 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ModelLoadError } from '../../src/errors.ts';
+import { ARCHITECTURES, type ModelConfig, readModelConfig } from '../../src/models/model-config.ts';
+import { sharedFixture } from '../helpers/fixtures.ts';
+import { needsShared } from '../helpers/needs.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+
+const newFolder = temporaryFolders();
+
+const BASE = {
+  architectures: ['LlamaForCausalLM'],
+  vocab_size: 100,
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_hidden_layers: 4,
+  num_attention_heads: 4,
+  max_position_embeddings: 1000,
+};
+
+function folderWith(config: unknown): string {
+  const folder = newFolder();
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'config.json'), typeof config === 'string' ? config : JSON.stringify(config));
+  return folder;
+}
+
+const read = (fields: object): ModelConfig => readModelConfig(folderWith({ ...BASE, ...fields }));
+
+describe('readModelConfig', () => {
+  it('fills in what a config may leave out', () => {
+    expect(read({})).toMatchObject({
+      architecture: 'LlamaForCausalLM',
+      numKvHeads: 4,
+      headDim: 16,
+      rmsNormEps: 1e-6,
+      rope: { kind: 'default', theta: 10000 },
+      tieWordEmbeddings: false,
+      attentionBias: false,
+      mlpBias: false,
+      eosTokenIds: [],
+      checkpointDType: null,
+      slidingWindow: null,
+      layerWindows: [null, null, null, null],
+      maxPositionEmbeddings: 1000,
+    });
+  });
+
+  it('takes head_dim where it is not hidden_size / heads, and null as absent', () => {
+    expect(read({ head_dim: 24 }).headDim).toBe(24);
+    expect(read({ head_dim: null }).headDim).toBe(16);
+    expect(read({ architectures: ['Qwen3ForCausalLM'] }).headDim).toBe(128);
+  });
+
+  it.each([
+    [2, [2]],
+    [
+      [2, 7],
+      [2, 7],
+    ],
+    [null, []],
+  ])('reads eos_token_id %j as %j', (eos_token_id, expected) => {
+    expect(read({ eos_token_id }).eosTokenIds).toEqual(expected);
+  });
+
+  it.each([
+    [{ torch_dtype: 'bfloat16' }, 'bf16'],
+    [{ dtype: 'float16' }, 'f16'],
+    [{ dtype: 'torch.float32' }, 'f32'],
+  ] as const)('reads %j as %s', (fields, expected) => {
+    expect(read(fields).checkpointDType).toBe(expected);
+  });
+
+  it('reads the rope from rope_parameters before the older fields', () => {
+    const rope_parameters = { rope_type: 'linear', factor: 2, rope_theta: 500 };
+    expect(read({ rope_parameters, rope_theta: 7 }).rope).toEqual({ kind: 'linear', theta: 500, factor: 2 });
+    expect(read({ rope_scaling: { type: 'linear', factor: 3 }, rope_theta: 7 }).rope).toEqual({
+      kind: 'linear',
+      theta: 7,
+      factor: 3,
+    });
+  });
+
+  it.each([
+    ['dynamic', { rope_type: 'dynamic', factor: 2.5 }, 2500],
+    ['yarn', { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 500 }, 2000],
+    ['linear', { rope_type: 'linear', factor: 4 }, 1000],
+  ])('knows the longest context of %s positions', (_, rope_scaling, expected) => {
+    expect(read({ rope_scaling }).maxPositionEmbeddings).toBe(expected);
+  });
+
+  it('gives Mistral one window for all layers, 4096 where it is silent and none where it says null', () => {
+    const architectures = ['MistralForCausalLM'];
+    expect(read({ architectures, sliding_window: 8 }).layerWindows).toEqual([8, 8, 8, 8]);
+    expect(read({ architectures }).slidingWindow).toBe(4096);
+    expect(read({ architectures, sliding_window: null }).slidingWindow).toBe(null);
+  });
+
+  it('gives Qwen a window only where it is used, from max_window_layers on', () => {
+    const qwen = { architectures: ['Qwen2ForCausalLM'], sliding_window: 8, max_window_layers: 3 };
+    expect(read({ ...qwen, use_sliding_window: true }).layerWindows).toEqual([null, null, null, 8]);
+    expect(read({ ...qwen, use_sliding_window: false }).slidingWindow).toBe(null);
+  });
+
+  it('follows layer_types where they are named', () => {
+    const layer_types = ['sliding_attention', 'full_attention', 'full_attention', 'sliding_attention'];
+    const config = read({ architectures: ['MistralForCausalLM'], sliding_window: 8, layer_types });
+    expect(config.layerWindows).toEqual([8, null, null, 8]);
+  });
+
+  it.each([
+    ['at the top', { partial_rotary_factor: 0.5 }],
+    ['among the parameters', { rope_parameters: { partial_rotary_factor: 0.5 } }],
+    ['in the old place', { rope_scaling: { rope_type: 'default', partial_rotary_factor: 0.5 } }],
+  ])('lets positions rotate the part of a head that is named %s', (_, fields) => {
+    expect(read({}).rotaryDim).toBe(read({}).headDim);
+    expect(read(fields).rotaryDim).toBe(read({}).headDim / 2);
+  });
+
+  it.each([
+    ['a missing field', { hidden_size: undefined }, /config\.json: hidden_size: .*expected number/],
+    ['a field of another type', { vocab_size: '100' }, /vocab_size: .*expected number, received string/],
+    ['a size that is no whole number', { num_hidden_layers: 1.5 }, /num_hidden_layers: .*int/],
+    ['another activation', { hidden_act: 'gelu' }, /hidden_act must be silu, got "gelu"/],
+    ['quantised weights', { quantization_config: { quant_method: 'gptq' } }, /gptq.* not supported/],
+    ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
+    [
+      'heads that no group divides',
+      { num_key_value_heads: 3 },
+      /multiple of num_key_value_heads, got 4 and 3/,
+    ],
+    [
+      'an unknown dtype',
+      { torch_dtype: 'float8' },
+      /dtype must be float32, float16 or bfloat16, got "float8"/,
+    ],
+    ['an unknown rope', { rope_scaling: { rope_type: 'mrope' } }, /"mrope" is not supported.*yarn/],
+    ['a rope without its factor', { rope_scaling: { type: 'linear' } }, /linear needs the field factor/],
+    ['a rotation of an odd part of the head', { partial_rotary_factor: 0.2 }, /0\.2 leaves 3$/],
+    ['a rotation of more than the head', { partial_rotary_factor: 1.5 }, /partial_rotary_factor: .*<=1/],
+    [
+      'factors of another length',
+      { rope_scaling: { type: 'su', short_factor: [1], long_factor: [1] } },
+      /short_factor must hold 8 numbers, got 1/,
+    ],
+    [
+      'layer_types of another length',
+      { layer_types: ['full_attention'] },
+      /layer_types must name 4 layers, got 1/,
+    ],
+    ['an unknown architecture', { architectures: ['GPT2LMHeadModel'] }, new RegExp(ARCHITECTURES.join(', '))],
+    ['no architecture', { architectures: null }, /architecture none is not supported/],
+  ])('refuses %s', (_, fields, message) => {
+    const call = () => read(fields);
+    expect(call).toThrow(ModelLoadError);
+    expect(call).toThrow(message);
+  });
+
+  it('names the file when it is missing, no JSON or no object', () => {
+    expect(() => readModelConfig(newFolder())).toThrow(/config\.json is missing/);
+    expect(() => readModelConfig(folderWith('{"a": 1,}'))).toThrow(/config\.json is not valid JSON/);
+    expect(() => readModelConfig(folderWith([1]))).toThrow(/config\.json: the file: .*object/);
+  });
+
+  const published = sharedFixture('configs');
+  it('reads real configs, or says why not', needsShared(published), () => {
+    const refused = (name: string) => () => readModelConfig(join(published!, name));
+    expect(refused('Llama-3.1-8B-Instruct')).toThrow(/bitsandbytes/);
+    expect(refused('Phi-3-mini-merge')).toThrow(/Phi3ForCausalLM is not supported/);
+    expect(refused('MiniMind2')).toThrow(/MiniMindLM is not supported/);
+    const text = readFileSync(join(published!, 'Llama-3.1-8B-Instruct/config.json'), 'utf8');
+    const { quantization_config: _, ...llama } = JSON.parse(text);
+    expect(readModelConfig(folderWith(llama))).toMatchObject({
+      headDim: 128,
+      numKvHeads: 8,
+      maxPositionEmbeddings: 131072,
+      eosTokenIds: [128001, 128008, 128009],
+      checkpointDType: 'f16',
+      rope: { kind: 'llama3', theta: 500000, factor: 8, lowFreqFactor: 1, highFreqFactor: 4, original: 8192 },
+    });
+  });
+});

@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import { ropeTable } from '../../src/models/layers/rope.ts';
+import type { RopeConfig } from '../../src/models/rope-config.ts';
+
+const HEAD_DIM = 8;
+const PLAIN = [1, 0.1, 0.01, 0.001];
+
+/** Radians at position 1: what the table turns by a token. */
+function frequencies(rope: RopeConfig, length: number): number[] {
+  const row = ropeTable(rope, HEAD_DIM, length).subarray(HEAD_DIM, 2 * HEAD_DIM);
+  return PLAIN.map((_, i) => Math.atan2(row[4 + i]!, row[i]!));
+}
+
+function expectClose(got: readonly number[], want: readonly number[]): void {
+  for (const [i, value] of want.entries()) expect(got[i]! / value).toBeCloseTo(1, 4);
+}
+
+const longrope: RopeConfig = {
+  kind: 'longrope',
+  theta: 10000,
+  original: 32,
+  shortFactor: [1, 1, 1, 2],
+  longFactor: [1, 2, 4, 8],
+  attentionFactor: 1.5,
+};
+
+describe('ropeTable', () => {
+  it('starts with a turn by nothing, and holds cosines before sines', () => {
+    const table = ropeTable({ kind: 'default', theta: 10000 }, HEAD_DIM, 2);
+    expect([...table.subarray(0, 8)]).toEqual([1, 1, 1, 1, 0, 0, 0, 0]);
+    expect(table[8]).toBeCloseTo(Math.cos(1), 7);
+    expect(table[12]).toBeCloseTo(Math.sin(1), 7);
+  });
+
+  it('divides every frequency by a linear factor', () => {
+    expectClose(
+      frequencies({ kind: 'linear', theta: 10000, factor: 4 }, 8),
+      PLAIN.map((f) => f / 4),
+    );
+  });
+
+  it('leaves dynamic positions alone up to the original length, and stretches them by the served one', () => {
+    const rope = { kind: 'dynamic', theta: 10000, factor: 2, original: 32 } as const;
+    expectClose(frequencies(rope, 32), PLAIN);
+    // theta * (2 * 64 / 32 - 1) ^ (8 / 6)
+    const theta = 10000 * 3 ** (8 / 6);
+    expectClose(
+      frequencies(rope, 64),
+      PLAIN.map((_, i) => theta ** (-i / 4)),
+    );
+  });
+
+  it('chooses the factors of longrope by the served length, and scales its numbers', () => {
+    expectClose(frequencies(longrope, 32), [1, 0.1, 0.01, 0.0005]);
+    expectClose(frequencies(longrope, 33), [1, 0.05, 0.0025, 0.000125]);
+    expect(ropeTable(longrope, HEAD_DIM, 1)[0]).toBe(1.5);
+  });
+
+  it('gives a position the same numbers whatever the length of the table', () => {
+    for (const rope of [
+      { kind: 'default', theta: 500 },
+      { ...longrope, original: 4 },
+    ] as const) {
+      expect(ropeTable(rope, HEAD_DIM, 20).subarray(0, 80)).toEqual(ropeTable(rope, HEAD_DIM, 10));
+    }
+  });
+});

@@ -1,0 +1,111 @@
+import { describe, expect, it } from 'vitest';
+import { EventFilter } from '../../src/proxy/event-filter.ts';
+import { Journal } from '../../src/proxy/journal.ts';
+import { uniform } from '../../src/sampling/random-stream.ts';
+
+const DONE = 'data: [DONE]\n\n';
+
+function event(choice: number, ids: readonly number[], text: string): string {
+  return `: ${choice} ${ids.join()}\ndata: {"created":1700,"choices":[{"index":${choice},"text":"${text}"}]}\n\n`;
+}
+
+function withoutJournal(stream: string): string {
+  return stream.replaceAll(/^: \d+ [\d,]*\n(?=data)/gm, '');
+}
+
+const STREAM = [
+  event(0, [], ''),
+  event(0, [11], 'a'),
+  ': waiting\n\n',
+  event(1, [21, 22], 'bä'),
+  event(0, [12], '\\n\\n'),
+  event(1, [23], ''),
+  event(0, [13], 'c'),
+  'data: {"created":1700,"choices":[],"usage":{"total_tokens":9}}\n\n',
+  DONE,
+];
+
+/** Feeds `text` in random pieces. */
+function feed(filter: EventFilter, text: string, seed: number): string {
+  const bytes = Buffer.from(text);
+  let out = '';
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + 1 + Math.floor(uniform(seed, 0, at) * 40);
+    for (const part of filter.take(bytes.subarray(at, end))) out += part;
+    at = end;
+  }
+  return out;
+}
+
+describe('the filter of a stream', () => {
+  it('passes whole events without the journal, however the bytes come', () => {
+    for (let seed = 0; seed < 50; seed += 1) {
+      const journal = new Journal();
+      expect(feed(new EventFilter(journal), STREAM.join(''), seed)).toBe(withoutJournal(STREAM.join('')));
+      expect(journal).toMatchObject({ isDone: true, isBroken: false, created: 1700, numEvents: 7 });
+      expect(journal.tokenIds(2)).toEqual([
+        [11, 12, 13],
+        [21, 22, 23],
+      ]);
+    }
+  });
+
+  it('never passes half an event', () => {
+    const filter = new EventFilter(new Journal());
+    const text = event(0, [1], 'a');
+    for (const byte of Buffer.from(text.slice(0, -1))) expect(filter.take(Buffer.from([byte]))).toEqual([]);
+    expect(Buffer.concat(filter.take(Buffer.from('\n'))).toString()).toBe(withoutJournal(text));
+  });
+
+  it('drops what the client has from another instance, wherever that one ended', () => {
+    const events = STREAM.filter((text) => !text.startsWith(': waiting'));
+    for (let cut = 0; cut <= events.length; cut += 1) {
+      const journal = new Journal();
+      const first = feed(new EventFilter(journal), `${events.slice(0, cut).join('')}: 0 99\nda`, cut);
+      const second = feed(new EventFilter(journal), events.join(''), cut + 100);
+      const expected = withoutJournal(events.join(''));
+      // The last event is said by each.
+      expect(first + second).toBe(cut === events.length ? expected + DONE : expected);
+    }
+  });
+
+  it('refuses an instance that would have written something else', () => {
+    const journal = new Journal();
+    feed(new EventFilter(journal), event(0, [1], 'a') + event(0, [2], 'b'), 0);
+    const filter = new EventFilter(journal);
+    expect(feed(filter, event(0, [1], 'a') + event(0, [3], 'x') + event(0, [4], 'y'), 1)).toBe('');
+    expect(filter.failure?.message).toContain('did not repeat');
+  });
+
+  it('keeps from the client that an instance has failed, and passes what is the fault of the request', () => {
+    for (const [code, isPassed] of [
+      [500, false],
+      [503, false],
+      [400, true],
+    ] as const) {
+      const filter = new EventFilter(new Journal());
+      const error = `data: {"error":{"message":"m","code":${code}}}\n\n`;
+      expect(feed(filter, event(0, [1], 'a') + error + DONE, code)).toBe(
+        withoutJournal(event(0, [1], 'a')) + (isPassed ? error + DONE : ''),
+      );
+      expect(filter.failure === null).toBe(isPassed);
+    }
+  });
+
+  it('knows a stream without a journal, which cannot be continued', () => {
+    const journal = new Journal();
+    const plain = withoutJournal(STREAM.join(''));
+    expect(feed(new EventFilter(journal), plain, 3)).toBe(plain);
+    expect(journal.isBroken).toBe(true);
+  });
+
+  it.each([
+    ': 0x\ndata: {}\n\n',
+    ': -1 4\ndata: {}\n\n',
+    ': 0 1,a\ndata: {}\n\n',
+    ':0 1\ndata: {}\n\n',
+    '\n\n',
+  ])('passes what only looks like a journal (%j) as it is', (text) => {
+    expect(feed(new EventFilter(new Journal()), text, 1)).toBe(text);
+  });
+});

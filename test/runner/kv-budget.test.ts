@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import { chooseNumBlocks, kvBlockBytes } from '../../src/runner/kv-budget.ts';
+
+const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
+const BLOCK_BYTES = 2 * 2 * 16 * 2 * 8 * 4;
+const CONFIG = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5, maxNumSeqs: 4, blockSize: 16 };
+
+describe('the KV budget', () => {
+  it('counts keys and values of all layers in a block', () => {
+    expect(kvBlockBytes(SHAPE)).toBe(BLOCK_BYTES);
+  });
+
+  it('takes its share of what is free', () => {
+    expect(chooseNumBlocks(CONFIG, SHAPE, 1024, 200 * BLOCK_BYTES)).toBe(100);
+  });
+
+  it('takes no more than --max-num-seqs requests of the whole context could use', () => {
+    expect(chooseNumBlocks(CONFIG, SHAPE, 64, 1e12)).toBe(4 * 4);
+  });
+
+  it('takes --kv-cache-memory-bytes as it is', () => {
+    const config = { ...CONFIG, kvCacheMemoryBytes: 1000 * BLOCK_BYTES };
+    expect(chooseNumBlocks(config, SHAPE, 64, 0)).toBe(1000);
+  });
+
+  it('refuses a cache that could not hold one request of the whole context, and says how much it needs', () => {
+    const config = { ...CONFIG, kvCacheMemoryBytes: 63 * BLOCK_BYTES };
+    expect(() => chooseNumBlocks(config, SHAPE, 1024)).toThrow(ConfigError);
+    expect(() => chooseNumBlocks(config, SHAPE, 1024)).toThrow(
+      `room for 1008 tokens, one request of max_model_len needs 1024: raise --kv-cache-memory-bytes to at least ${64 * BLOCK_BYTES} ` +
+        '(or --gpu-memory-utilization), or lower --max-model-len to at most 1008',
+    );
+  });
+});

@@ -1,0 +1,45 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { InvalidRequestError } from '../../src/errors.ts';
+import { renderPrompt } from '../../src/server/chat/chat-prompt.ts';
+import { JinjaChatTemplate } from '../../src/tokenizer/chat-template.ts';
+
+const TRIMMING = new JinjaChatTemplate(
+  '{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}',
+  {},
+);
+const FORGETFUL = new JinjaChatTemplate('{{ messages[0].content }}', {});
+const VARIABLES = new JinjaChatTemplate('{{ mood }}/{{ reasoning_effort }}', {});
+
+const messages = [
+  { role: 'user', content: 'end' },
+  { role: 'assistant', content: 'the end ' },
+];
+
+afterAll(() => Promise.all([TRIMMING, FORGETFUL, VARIABLES].map((template) => template.close())));
+
+describe('renderPrompt', () => {
+  it('begins an answer unless it is told not to', async () => {
+    expect(await renderPrompt(TRIMMING, messages, {})).toMatch(/\[assistant\]$/);
+    expect(await renderPrompt(TRIMMING, messages, { add_generation_prompt: false })).toMatch(/\[end\]$/);
+  });
+
+  it('ends with the last message to be continued, spaces included, though its words occur in the template', async () => {
+    expect(await renderPrompt(TRIMMING, messages, { continue_final_message: true })).toBe(
+      '[user]end[end][assistant]the end ',
+    );
+  });
+
+  it('refuses to continue a message that the template leaves out', async () => {
+    await expect(renderPrompt(FORGETFUL, messages, { continue_final_message: true })).rejects.toThrow(
+      InvalidRequestError,
+    );
+  });
+
+  it('gives the template the variables of the request', async () => {
+    const fields = { chat_template_kwargs: { mood: 'calm' }, reasoning_effort: 'low' as const };
+    expect(await renderPrompt(VARIABLES, messages, fields)).toBe('calm/low');
+    await expect(renderPrompt(VARIABLES, messages, { chat_template_kwargs: { tools: [] } })).rejects.toThrow(
+      'must not hold tools',
+    );
+  });
+});

@@ -1,0 +1,107 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseJsonBody } from '../../src/http/json-body.ts';
+import { jsonErrorOffset } from '../../src/http/json-error-offset.ts';
+
+describe('jsonErrorOffset', () => {
+  it('finds no fault in any JSON', () => {
+    fc.assert(
+      fc.property(fc.json(), (text) => {
+        expect(jsonErrorOffset(` ${text}\n`)).toBe(text.length + 2);
+      }),
+    );
+  });
+
+  it('finds the end of JSON that was cut off, or the word that it was cut in', () => {
+    fc.assert(
+      fc.property(fc.json(), fc.nat(), (json, at) => {
+        const cut = `[${json}]`.slice(0, at % (json.length + 2));
+        const lastWord = /[\w.+\-\\]*$/.exec(cut)?.[0] ?? '';
+        const offset = jsonErrorOffset(cut);
+        expect(offset).toBeGreaterThanOrEqual(cut.length - lastWord.length);
+        expect(offset).toBeLessThanOrEqual(cut.length);
+      }),
+    );
+  });
+
+  it('agrees with the parser of the engine wherever that names a position', () => {
+    fc.assert(
+      fc.property(
+        fc.json(),
+        fc.nat(),
+        fc.constantFrom(',', '}', ']', ':', '"', 'x', '1'),
+        (text, at, char) => {
+          const place = at % (text.length + 1);
+          const broken = text.slice(0, place) + char + text.slice(place);
+          try {
+            JSON.parse(broken);
+          } catch (error) {
+            const offset = jsonErrorOffset(broken);
+            const named = /at position (\d+)/.exec(String(error))?.[1];
+            if (named !== undefined) expect(offset).toBeLessThanOrEqual(Number(named));
+            // Everything before the fault can be the beginning of JSON: no fault is found in it but its end.
+            const before = broken.slice(0, offset);
+            expect(jsonErrorOffset(before)).toBe(before.length);
+          }
+        },
+      ),
+    );
+  });
+});
+
+describe('parseJsonBody', () => {
+  it('gives what JSON.parse gives', () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 5 }), (text) => {
+        expect(parseJsonBody(Buffer.from(text))).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+
+  it('counts depth by brackets outside of texts only', () => {
+    const text = JSON.stringify({ a: '[{'.repeat(500), b: '\\"['.repeat(500), c: '\\' });
+    expect(parseJsonBody(Buffer.from(text))).toEqual(JSON.parse(text));
+    const nested = (depth: number): Buffer => Buffer.from('['.repeat(depth) + ']'.repeat(depth));
+    expect(() => parseJsonBody(nested(128))).not.toThrow();
+    expect(() => parseJsonBody(nested(129))).toThrow('nested more than 128 levels');
+  });
+
+  it('names the path of half a character', () => {
+    const body = (text: string): Buffer => Buffer.from(text);
+    expect(() => parseJsonBody(body('{"a":[{"b":"x\\udfff"}]}'))).toThrow(
+      'a[0].b holds half a character (the lone surrogate \\udfff, at index 1)',
+    );
+    expect(() => parseJsonBody(body('{"\\ud800":1}'))).toThrow('A field name holds half a character');
+    expect(parseJsonBody(body('{"a":"\\ud83d\\ude00"}'))).toEqual({ a: '😀' });
+  });
+
+  it('names the character at which JSON ends to be JSON, not half of it', () => {
+    expect(() => parseJsonBody(Buffer.from('{"a": 😀}'))).toThrow('unexpected "😀" at position 6');
+  });
+
+  it('skips a byte order mark', () => {
+    expect(parseJsonBody(Buffer.from('\ufeff{"a":1}'))).toEqual({ a: 1 });
+  });
+
+  it('packs the token ids of a prompt, and nothing else', () => {
+    const parsed = (body: object): unknown => parseJsonBody(Buffer.from(JSON.stringify(body)));
+    expect(parsed({ prompt: [1, 2], other: [1, 2] })).toEqual({ prompt: Int32Array.of(1, 2), other: [1, 2] });
+    expect(parsed({ prompt: [[1], [2, 3]] })).toEqual({ prompt: [Int32Array.of(1), Int32Array.of(2, 3)] });
+    for (const prompt of ['a', ['a'], [], [[]], [1, 'a'], [-1], [1.5], [2 ** 31], [{}], { a: [1] }, null]) {
+      expect(parsed({ prompt })).toEqual({ prompt });
+    }
+  });
+
+  it('takes millions of token ids, and neither as many numbers elsewhere nor many texts', () => {
+    const list = (element: string, count: number): string => `[${`${element},`.repeat(count - 1)}${element}]`;
+    const read = (body: string): unknown => parseJsonBody(Buffer.from(body));
+    expect(read(`{"prompt":${list('7', 1_000_000)}}`)).toEqual({ prompt: new Int32Array(1_000_000).fill(7) });
+    expect(read(`{"a":${list('7', 300_000)}}`)).toBeDefined();
+    expect(() => read(`{"a":${list('7', 300_001)}}`)).toThrow('more than 300000 numbers');
+    expect(() => read(`{"prompt":${list('-7', 300_001)}}`)).toThrow('more than 300000 numbers');
+    for (const element of ['""', '{}', '[]']) {
+      expect(read(`{"a":${list(element, 44_990)}}`)).toBeDefined();
+      expect(() => read(`{"a":${list(element, 45_000)}}`)).toThrow('more than 45000 texts, lists, objects');
+    }
+  });
+});

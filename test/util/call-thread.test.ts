@@ -1,0 +1,59 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { InvalidRequestError, OverloadedError } from '../../src/errors.ts';
+import { CallThread } from '../../src/util/call-thread.ts';
+
+const MODULE = new URL('../helpers/echo-thread', import.meta.url);
+
+let thread: CallThread<string, string>;
+afterEach(() => thread.close());
+
+function start(options: { readonly deadlineMs?: number; readonly maxWaiting?: number } = {}): void {
+  thread = new CallThread(MODULE, { name: 'test', deadlineMs: 30_000, ...options });
+}
+
+describe('CallThread', () => {
+  it('answers calls in their order', async () => {
+    start();
+    const order: string[] = [];
+    const note = (answer: string): unknown => order.push(answer);
+    await Promise.all(['a', 'b', 'c'].map((call) => thread.call(call).then(note)));
+    expect(order).toEqual(['a!', 'b!', 'c!']);
+  });
+
+  it('hands errors over with class, message and field', async () => {
+    start();
+    const refused = thread.call('refuse');
+    await expect(refused).rejects.toBeInstanceOf(InvalidRequestError);
+    await expect(refused).rejects.toMatchObject({ message: 'no', param: 'field' });
+    await expect(thread.call('break')).rejects.toMatchObject({ status: 500 });
+  });
+
+  it('gives a call up that takes too long, and answers the next one with a new thread', async () => {
+    start({ deadlineMs: 3000 });
+    await thread.call('warm up');
+    const [hung, next] = await Promise.allSettled([thread.call('hang'), thread.call('next')]);
+    expect(hung).toMatchObject({ status: 'rejected', reason: expect.any(OverloadedError) });
+    expect(next).toEqual({ status: 'fulfilled', value: 'next!' });
+  });
+
+  it('starts again where the thread has died', async () => {
+    start();
+    await expect(thread.call('die')).rejects.toThrow('has died');
+    expect(await thread.call('a')).toBe('a!');
+  });
+
+  it('lets no more calls wait than it may', async () => {
+    start({ maxWaiting: 1 });
+    const first = thread.call('a');
+    const second = thread.call('b');
+    await expect(thread.call('c')).rejects.toBeInstanceOf(OverloadedError);
+    expect(await Promise.all([first, second])).toEqual(['a!', 'b!']);
+  });
+
+  it('tells those that wait when it is closed', async () => {
+    start();
+    const calls = Promise.allSettled([thread.call('hang'), thread.call('b')]);
+    await thread.close();
+    for (const { status } of await calls) expect(status).toBe('rejected');
+  });
+});
