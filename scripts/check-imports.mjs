@@ -30,8 +30,8 @@ const ROWS = {
 const EXCEPTIONS = new Set(['runner -> scheduler/scheduled-step.ts']);
 // Only these may import these: implementations are chosen in one place each.
 const GUARDED = [
-  { target: /^ops\/(cpu|reference)\//, importers: /^ops\/(select\.ts|cpu\/|reference\/)/ },
-  { target: /^native\//, importers: /^(ops\/cpu\/|ops\/select\.ts|kv-transfer\/transports\/|native\/)/ },
+  { target: /^ops\/(native|reference)\//, importers: /^ops\/(select\.ts|native\/|reference\/)/ },
+  { target: /^native\//, importers: /^(ops\/native\/|ops\/select\.ts|kv-transfer\/transports\/|native\/)/ },
 ];
 
 const files = readdirSync('src', { recursive: true }).filter((name) => name.endsWith('.ts'));

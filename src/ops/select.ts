@@ -4,7 +4,7 @@ import os from 'node:os';
 import type { Device } from '../config/engine-config.ts';
 import { NativeAddonError } from '../errors.ts';
 import { loadNative } from '../native/native.ts';
-import { CpuOps } from './cpu/cpu-ops.ts';
+import { NativeOps } from './native/native-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
 
@@ -46,7 +46,7 @@ function selectAutomatically(numThreads: number | null): SelectedOps {
 }
 
 function openNative(numThreads: number | null, reason: string): SelectedOps {
-  const ops = new CpuOps(loadNative(), { threads: numThreads });
+  const ops = new NativeOps(loadNative(), { threads: numThreads });
   return { ops, reason, warning: tooManyThreads(numThreads) };
 }
 

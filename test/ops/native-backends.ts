@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import { INSTRUCTION_SETS, type InstructionSet } from '../../src/native/instruction-sets.ts';
 import { probeNative } from '../../src/native/native.ts';
-import { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
 import type { ComputeDType } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
+import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { needsNative } from '../helpers/needs.ts';
 
 const native = probeNative();
@@ -17,9 +17,9 @@ export const isas: readonly InstructionSet[] = only === undefined ? available : 
 
 export const dtypes: readonly ComputeDType[] = ['f32', 'bf16'];
 
-export function openCpu(isa: InstructionSet, threads = 2): CpuOps {
+export function openCpu(isa: InstructionSet, threads = 2): NativeOps {
   if (native === null) throw new Error('the native addon is not built');
-  return new CpuOps(native, { threads, isa });
+  return new NativeOps(native, { threads, isa });
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

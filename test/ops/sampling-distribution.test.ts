@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
-import { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
+import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { uniform } from '../../src/sampling/random-stream.ts';
@@ -12,7 +12,7 @@ const backends: readonly (readonly [string, Ops])[] = [
   ['reference', new ReferenceOps()],
   ...(native?.instructionSets() ?? []).map((isa): [string, Ops] => [
     isa,
-    new CpuOps(native!, { threads: 2, isa }),
+    new NativeOps(native!, { threads: 2, isa }),
   ]),
 ];
 afterAll(() => {

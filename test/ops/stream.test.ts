@@ -7,8 +7,8 @@ import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import type { CpuOps } from '../../src/ops/cpu/cpu-ops.ts';
-import { CpuSampledTokens } from '../../src/ops/cpu/cpu-pending.ts';
+import type { NativeOps } from '../../src/ops/native/native-ops.ts';
+import { NativeSampledTokens } from '../../src/ops/native/native-pending.ts';
 import type {
   LinearWeight,
   Ops,
@@ -102,7 +102,7 @@ describe('tokens on the reference backend', () => describeTokens(() => new Refer
 describeEachIsa('tokens', (isa) => describeTokens(() => openCpu(isa)));
 
 describeEachIsa('the stream of ops', (isa) => {
-  let cpu: CpuOps;
+  let cpu: NativeOps;
   beforeEach(() => {
     cpu = openCpu(isa);
   });
@@ -152,7 +152,7 @@ describeEachIsa('the stream of ops', (isa) => {
       const logits = cpu.tensor(logitValues, 3, VOCAB, 'f32');
       callLongOp();
       const sampled = cpu.sample(logits, greedy(3));
-      if (!(sampled instanceof CpuSampledTokens)) throw new Error('tokens of another backend');
+      if (!(sampled instanceof NativeSampledTokens)) throw new Error('tokens of another backend');
       return new WeakRef(sampled.unread);
     });
     await nextTurn();

@@ -26,12 +26,12 @@ import type {
   TokenIds,
   Vector,
 } from '../ops.ts';
-import { CpuPending, CpuSampledTokens } from './cpu-pending.ts';
-import { Arena, type CpuTensor, expectTensor } from './cpu-tensor.ts';
-import { CpuGated, CpuKvCache, CpuLinear, CpuVector } from './cpu-weights.ts';
 import { asShapeError } from './native-errors.ts';
+import { NativePending, NativeSampledTokens } from './native-pending.ts';
+import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
+import { NativeGated, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
 
-export class CpuOps implements Ops {
+export class NativeOps implements Ops {
   readonly backend = 'cpu';
   readonly description: string;
   readonly kernels: InstructionSet;
@@ -52,28 +52,28 @@ export class CpuOps implements Ops {
   }
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return new CpuLinear(this.native, parts, dtype);
+    return new NativeLinear(this.native, parts, dtype);
   }
 
   loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
-    return new CpuGated(this.native, gate, up, dtype);
+    return new NativeGated(this.native, gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
-    return CpuVector.load(this.native, source);
+    return NativeVector.load(this.native, source);
   }
 
   makeVector(values: Float32Array): Vector {
-    return new CpuVector(this.native, this.native.makeVector(values), values.length);
+    return new NativeVector(this.native, this.native.makeVector(values), values.length);
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
-    return this.guard(() => new CpuKvCache(this.native, shape, isShared));
+    return this.guard(() => new NativeKvCache(this.native, shape, isShared));
   }
 
   openFeed(cache: KvCache): KvFeed {
     const { native } = this;
-    const token = this.guard(() => native.openFeed(this.own('openFeed', cache, CpuKvCache).index));
+    const token = this.guard(() => native.openFeed(this.own('openFeed', cache, NativeKvCache).index));
     return {
       token,
       step: (sends) => native.feedStep(sends),
@@ -90,7 +90,7 @@ export class CpuOps implements Ops {
   }
 
   mark(): Pending<void> {
-    return new CpuPending(this.native, this.native.lastPlace(), () => {});
+    return new NativePending(this.native, this.native.lastPlace(), () => {});
   }
 
   scope<T>(body: () => T): T {
@@ -98,14 +98,14 @@ export class CpuOps implements Ops {
   }
 
   embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {
-    const { index, k } = this.own('embedding', table, CpuLinear);
+    const { index, k } = this.own('embedding', table, NativeLinear);
     const out = this.arena.allocate(ids.length, k, 'f32');
     this.guard(() => this.native.embedding(index, ids, this.unread('embedding', sampled), ...place(out)));
     return out;
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
-    const { index, length } = this.own('rmsNorm', weight, CpuVector);
+    const { index, length } = this.own('rmsNorm', weight, NativeVector);
     const input = expectTensor('rmsNorm', 'x', x, { cols: length, dtype: 'f32' });
     const out = this.arena.allocate(x.rows, x.cols, dtype);
     this.guard(() => this.native.rmsNorm(dtype === 'bf16', index, eps, ...place(input), ...place(out)));
@@ -113,13 +113,13 @@ export class CpuOps implements Ops {
   }
 
   rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
-    const { index } = this.own('rmsNormHeads', weight, CpuVector);
+    const { index } = this.own('rmsNormHeads', weight, NativeVector);
     const input = expectTensor('rmsNormHeads', 'x', x, { dtype: 'f32' });
     this.guard(() => this.native.rmsNormHeads(index, eps, ...place(input)));
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    const { index, n, k, dtype } = this.own('linear', weight, CpuLinear);
+    const { index, n, k, dtype } = this.own('linear', weight, NativeLinear);
     const input = this.padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
     const out = this.arena.allocate(x.rows, n, 'f32');
     this.guard(() => this.native.linear(index, ...place(input), ...place(out), false));
@@ -127,14 +127,14 @@ export class CpuOps implements Ops {
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    const { index, n, k, dtype } = this.own('addLinear', weight, CpuLinear);
+    const { index, n, k, dtype } = this.own('addLinear', weight, NativeLinear);
     const input = this.padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
     this.guard(() => this.native.linear(index, ...place(input), ...place(sum), true));
   }
 
   gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    const { index, n, k, dtype } = this.own('gatedLinear', weight, CpuGated);
+    const { index, n, k, dtype } = this.own('gatedLinear', weight, NativeGated);
     const input = this.padded(expectTensor('gatedLinear', 'x', x, { cols: k, dtype }));
     const out = this.arena.allocate(x.rows, n, dtype);
     this.guard(() => this.native.gatedLinear(index, ...place(input), ...place(out)));
@@ -153,13 +153,13 @@ export class CpuOps implements Ops {
   }
 
   rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
-    const { index } = this.own('rope', table, CpuVector);
+    const { index } = this.own('rope', table, NativeVector);
     const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
     this.guard(() => this.native.rope(index, headDim, rotaryDim, positions, ...place(input)));
   }
 
   storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
-    const { index, shape } = this.own('storeKv', cache, CpuKvCache);
+    const { index, shape } = this.own('storeKv', cache, NativeKvCache);
     const cols = shape.kvHeads * shape.headDim;
     const expected = { rows: slotMapping.length, cols, dtype: 'f32' } as const;
     const keys = expectTensor('storeKv', 'k', k, expected);
@@ -168,7 +168,7 @@ export class CpuOps implements Ops {
   }
 
   attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
-    const { index, shape } = this.own('attention', cache, CpuKvCache);
+    const { index, shape } = this.own('attention', cache, NativeKvCache);
     const input = expectTensor('attention', 'q', q, { dtype: 'f32' });
     const out = this.arena.allocate(q.rows, q.cols, shape.dtype);
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
@@ -235,7 +235,7 @@ export class CpuOps implements Ops {
     const streamPlace = this.guard(() =>
       this.native.logprobs(...place(input), numTop, rows, ids, sampled, values, ranks, topIds, topLogprobs),
     );
-    return new CpuPending(this.native, streamPlace, () => {
+    return new NativePending(this.native, streamPlace, () => {
       const tokenIds = ids.map((id) => (id < 0 ? sampled[-1 - id]! : id));
       return { tokenIds, logprobs: values, ranks, numTop, topIds, topLogprobs };
     });
@@ -252,7 +252,7 @@ export class CpuOps implements Ops {
     const streamPlace = this.guard(() =>
       this.native.sample(...place(input), temperature, topK, topP, minP, uniform, tokens),
     );
-    return new CpuSampledTokens(this.native, streamPlace, tokens);
+    return new NativeSampledTokens(this.native, streamPlace, tokens);
   }
 
   read(x: Tensor): Float32Array {
@@ -271,7 +271,7 @@ export class CpuOps implements Ops {
   }
 
   /** bf16 rows whose padding is zero: a view that does not end on a step of the kernels is copied. */
-  private padded(x: CpuTensor): CpuTensor {
+  private padded(x: NativeTensor): NativeTensor {
     if (x.dtype === 'f32' || !x.isView || x.cols % 32 === 0) return x;
     const copy = this.arena.allocate(x.rows, x.cols, x.dtype);
     const rows = Int32Array.from({ length: x.rows }, (_, row) => row);
@@ -281,7 +281,7 @@ export class CpuOps implements Ops {
 
   /** The array that ops behind `sampled` find filled. */
   private unread(op: string, sampled: SampledTokens | null): Int32Array {
-    return sampled === null ? NO_TOKENS : this.own(op, sampled, CpuSampledTokens).unread;
+    return sampled === null ? NO_TOKENS : this.own(op, sampled, NativeSampledTokens).unread;
   }
 
   /** `value` as what this very backend made. */
@@ -308,6 +308,6 @@ const NO_TOKENS = new Int32Array(0);
 
 type Place = [offset: number, rows: number, cols: number, stride: number];
 
-function place(x: CpuTensor): Place {
+function place(x: NativeTensor): Place {
   return [x.offset, x.rows, x.cols, x.stride];
 }

@@ -24,7 +24,7 @@ class Handle {
   }
 }
 
-export class CpuLinear extends Handle implements LinearWeight {
+export class NativeLinear extends Handle implements LinearWeight {
   readonly n: number;
   readonly k: number;
   readonly dtype: ComputeDType;
@@ -45,7 +45,7 @@ export class CpuLinear extends Handle implements LinearWeight {
   }
 }
 
-export class CpuGated extends Handle implements GatedWeight {
+export class NativeGated extends Handle implements GatedWeight {
   readonly n: number;
   readonly k: number;
   readonly dtype: ComputeDType;
@@ -69,7 +69,7 @@ export class CpuGated extends Handle implements GatedWeight {
   }
 }
 
-export class CpuVector extends Handle implements Vector {
+export class NativeVector extends Handle implements Vector {
   readonly length: number;
 
   constructor(native: NativeBackend, index: number, length: number) {
@@ -77,15 +77,15 @@ export class CpuVector extends Handle implements Vector {
     this.length = length;
   }
 
-  static load(native: NativeBackend, source: TensorSource): CpuVector {
+  static load(native: NativeBackend, source: TensorSource): NativeVector {
     const place = sourceOf('loadVector', source);
     const length = source.shape.reduce((product, size) => product * size, 1);
     const index = reading(source, () => native.loadVector(place, length));
-    return new CpuVector(native, index, length);
+    return new NativeVector(native, index, length);
   }
 }
 
-export class CpuKvCache extends Handle implements KvCache {
+export class NativeKvCache extends Handle implements KvCache {
   readonly shape: KvCacheShape;
   readonly blockBytes: number;
 

@@ -14,7 +14,7 @@ interface Scope {
   isOpen: boolean;
 }
 
-export class CpuTensor implements Tensor {
+export class NativeTensor implements Tensor {
   readonly rows: number;
   readonly cols: number;
   readonly dtype: ComputeDType;
@@ -49,10 +49,10 @@ export class CpuTensor implements Tensor {
   }
 
   /** Columns `first` to `first + cols` of the same rows, in the same scope. */
-  view(first: number, cols: number): CpuTensor {
+  view(first: number, cols: number): NativeTensor {
     const { rows, dtype, stride, scope } = this;
     const offset = this.offset + first * BYTES_PER_ELEMENT[dtype];
-    return new CpuTensor({ rows, cols, dtype, offset, stride, isView: true, scope });
+    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: true, scope });
   }
 }
 
@@ -67,13 +67,13 @@ export class Arena {
   }
 
   /** Rows whose contents are whatever lay there before. */
-  allocate(rows: number, cols: number, dtype: ComputeDType): CpuTensor {
+  allocate(rows: number, cols: number, dtype: ComputeDType): NativeTensor {
     const stride = rowStride(cols, dtype);
     const offset = this.used;
     const end = offset + rows * stride * BYTES_PER_ELEMENT[dtype];
     if (end > this.capacity) this.capacity = this.native.growArena(end);
     this.used = end;
-    return new CpuTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.scope });
+    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.scope });
   }
 
   /** Runs `body`; the tensors made inside are freed when it returns. */
@@ -107,10 +107,10 @@ export function expectTensor(
   what: string,
   tensor: Tensor,
   expected: { rows?: number; cols?: number; dtype?: ComputeDType },
-): CpuTensor {
+): NativeTensor {
   const { rows, cols, dtype } = expected;
   const fits =
-    tensor instanceof CpuTensor &&
+    tensor instanceof NativeTensor &&
     (rows === undefined || tensor.rows === rows) &&
     (cols === undefined || tensor.cols === cols) &&
     (dtype === undefined || tensor.dtype === dtype);

@@ -6,7 +6,7 @@ import type { Pending, SampledTokens } from '../ops.ts';
 /** A thread that is to end meanwhile ends between two calls: a step may take seconds. */
 const SLICE_MS = 100;
 
-export class CpuPending<T> implements Pending<T> {
+export class NativePending<T> implements Pending<T> {
   readonly native: NativeBackend;
   private readonly streamPlace: StreamPlace;
   private readonly result: () => T;
@@ -24,7 +24,7 @@ export class CpuPending<T> implements Pending<T> {
   }
 }
 
-export class CpuSampledTokens extends CpuPending<Int32Array> implements SampledTokens {
+export class NativeSampledTokens extends NativePending<Int32Array> implements SampledTokens {
   /** What the addon fills; until then only the addon may look at it. */
   readonly unread: Int32Array;
 
