@@ -156,7 +156,7 @@ function addRequest(
     priority: 0,
     caller: 0,
     group: 0,
-    cacheSalt: null,
+    extraKeys: [],
     mayReadCache: false,
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },
     rules: null,

@@ -2,6 +2,7 @@
 // every default filled in. The inference engine is its only caller.
 
 import { InvalidRequestError } from '../errors.ts';
+import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
@@ -25,8 +26,8 @@ export interface TransferKey {
 export interface GenerationRequest {
   readonly prompt: Prompt;
   readonly params: SamplingParams;
-  /** Only requests of the same salt share cached blocks. */
-  readonly cacheSalt?: string | null | undefined;
+  /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
+  readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
   readonly transferKey?: TransferKey | null | undefined;
@@ -42,7 +43,8 @@ export interface PreparedRequest {
   readonly params: SamplingParams;
   /** As tokens, each plain and behind a space. */
   readonly badWords: BadWords;
-  readonly cacheSalt: string | null;
+  /** What the prompt's keys and values depend on beside its tokens. */
+  readonly extraKeys: readonly ExtraKey[];
   readonly priority: number;
   /** Null where the request is this instance's alone. */
   readonly transferKey: TransferKey | null;
@@ -88,8 +90,8 @@ export async function prepareRequest(
   checkIds(Object.keys(params.logit_bias).map(Number), limits.vocabSize, 'logit_bias');
   checkChoice(params, limits);
   const badWords = await tokeniseWords(params.bad_words, tokenizer);
-  const { cacheSalt = null, priority = 0, transferKey = null, resume = null } = request;
-  const about = { cacheSalt, priority, transferKey, resume };
+  const { extraKeys = [], priority = 0, transferKey = null, resume = null } = request;
+  const about = { extraKeys, priority, transferKey, resume };
   const prepared = { arrivedAt, promptTokenIds, params, badWords, ...about };
   checkResume(prepared, limits);
   return prepared;
@@ -119,7 +121,7 @@ export function toEngineRequests(
     priority: request.priority,
     caller,
     group,
-    cacheSalt: request.cacheSalt,
+    extraKeys: request.extraKeys,
     stop: stopRule(request, limits),
     rules: logitRules(request, limits),
   };

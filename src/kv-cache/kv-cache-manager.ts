@@ -1,17 +1,17 @@
 // Which block belongs to which sequence: finds blocks that already hold a sequence's prefix, grows block tables as
-// tokens come, frees them when a sequence leaves. The scheduler is its only caller.
+// tokens arrive, and frees them when a sequence ends.
 
 import { BlockPool } from './block-pool.ts';
-import { type BlockHash, blockHash, rootHash } from './prefix-hash.ts';
+import { type BlockHash, blockHash, type ExtraKey, ROOT_HASH } from './prefix-hash.ts';
 
 /** The block table of one sequence: block `i` holds its tokens [i * blockSize, (i + 1) * blockSize). */
 export interface BlockTable {
   readonly tokens: readonly number[];
   readonly blocks: number[];
-  /** Names of the full blocks, as far as they have been needed; only this manager writes them. */
+  /** Names of the full blocks, as far as they were needed; only this manager writes them. */
   readonly blockHashes: BlockHash[];
-  /** Gives equal prefixes of different salts different blocks. */
-  readonly cacheSalt: string | null;
+  /** What the keys and values depend on beside the tokens, in the order of positions. */
+  readonly extraKeys: readonly ExtraKey[];
   /** False for a sequence whose every token must be computed; it still leaves its blocks to others. */
   readonly mayReadCache: boolean;
   /** Tokens before the first one whose logits are wanted: only these may come from the cache. */
@@ -136,8 +136,8 @@ export class KvCacheManager {
     const { blockHashes: hashes, tokens } = table;
     while (hashes.length <= index) {
       const start = hashes.length * this.#blockSize;
-      const parent = hashes.at(-1) ?? rootHash(table.cacheSalt);
-      hashes.push(blockHash(parent, tokens.slice(start, start + this.#blockSize)));
+      const block = tokens.slice(start, start + this.#blockSize);
+      hashes.push(blockHash(hashes.at(-1) ?? ROOT_HASH, block, start, table.extraKeys));
     }
     return hashes[index]!;
   }

@@ -1,22 +1,43 @@
-// Names full blocks by what stands in them and before them, so that equal prefixes find each other's blocks.
+// Names a prefix by everything that its keys and values depend on, so that equal prefixes share blocks and others never do.
 
 import { createHash } from 'node:crypto';
 
-/** Name of a block's whole prefix: 16 bytes of SHA-256 as a binary string. */
+/** Name of a prefix: 16 bytes of SHA-256 as a binary string. */
 export type BlockHash = string;
 
-/** What stands before the first block; a salt gives requests a cache of their own. */
-export function rootHash(salt: string | null): BlockHash {
-  return digest(Buffer.from(salt === null ? 'root' : `salt:${salt}`));
+/**
+ * Something other than tokens that keys and values depend on, from the token at `position` on: a cache salt or an
+ * adapter from 0, an image from its first placeholder. Its first part says what kind it is: `salt`, `image`.
+ */
+export interface ExtraKey {
+  readonly position: number;
+  readonly key: readonly [kind: string, value: string];
 }
 
-/** Name of a block that holds `tokenIds` behind the prefix `parent`. */
-export function blockHash(parent: BlockHash, tokenIds: readonly number[]): BlockHash {
-  return digest(Buffer.from(parent, 'latin1'), Buffer.from(Int32Array.from(tokenIds).buffer));
+/** Gives requests of the same salt, and nobody else, a cache of their own. */
+export function saltKeys(salt: string | null): ExtraKey[] {
+  return salt === null ? [] : [{ position: 0, key: ['salt', salt] }];
 }
 
-function digest(...parts: readonly Buffer[]): BlockHash {
-  const hash = createHash('sha256');
-  for (const part of parts) hash.update(part);
+/** The empty prefix. */
+export const ROOT_HASH: BlockHash = '\0'.repeat(16);
+
+/**
+ * Name of the prefix that appends `tokenIds`, the first of them at `position`, to the prefix `parent`.
+ * @param extraKeys of the whole prompt, in the order of their positions; those that begin among `tokenIds` count here,
+ *   those before are part of `parent`.
+ */
+export function blockHash(
+  parent: BlockHash,
+  tokenIds: readonly number[],
+  position = 0,
+  extraKeys: readonly ExtraKey[] = [],
+): BlockHash {
+  const hash = createHash('sha256').update(parent, 'latin1');
+  hash.update(Int32Array.of(tokenIds.length)).update(Int32Array.from(tokenIds));
+  const end = position + tokenIds.length;
+  const begun = extraKeys.filter((extra) => extra.position >= position && extra.position < end);
+  // JSON marks where each key ends, so that no two lists of keys are written alike.
+  if (begun.length > 0) hash.update(JSON.stringify(begun.map((extra) => [extra.position, ...extra.key])));
   return hash.digest('binary').slice(0, 16);
 }

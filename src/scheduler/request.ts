@@ -2,7 +2,7 @@
 // A request with n samples comes to the scheduler as n of these.
 
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
-import type { BlockHash } from '../kv-cache/prefix-hash.ts';
+import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { Logprobs } from '../ops/ops.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
@@ -59,7 +59,8 @@ export interface NewRequest {
   readonly caller: number;
   /** Which of the caller's requests it is a sample of: these take turns, too. */
   readonly group: number;
-  readonly cacheSalt: string | null;
+  /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
+  readonly extraKeys: readonly ExtraKey[];
   /** False where every prompt token must be computed. */
   readonly mayReadCache: boolean;
   /** Its part in the exchange of KV blocks with other instances. */
@@ -111,7 +112,7 @@ export class Request implements BlockTable {
   place = 0;
   readonly blocks: number[] = [];
   readonly blockHashes: BlockHash[] = [];
-  readonly cacheSalt: string | null;
+  readonly extraKeys: readonly ExtraKey[];
   readonly mayReadCache: boolean;
   readonly #queuedAt = performance.now();
   #scheduledAt = 0;
@@ -133,7 +134,7 @@ export class Request implements BlockTable {
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.transfer = request.transfer;
-    this.cacheSalt = request.cacheSalt;
+    this.extraKeys = request.extraKeys;
     this.mayReadCache = request.mayReadCache;
   }
 

@@ -41,7 +41,7 @@ export function newRequest({ sampling, stop, rules, ...parts }: NewRequestParts)
     priority: 0,
     caller: 0,
     group: 0,
-    cacheSalt: null,
+    extraKeys: [],
     mayReadCache: true,
     numPromptLogprobs: null,
     ...parts,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type BlockTable, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
+import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 
 const CONFIG = { numBlocks: 8, blockSize: 16, enablePrefixCaching: true };
 
@@ -11,7 +12,7 @@ function table(
     tokens: Array.from({ length: numTokens }, (_, index) => (options.first ?? 0) + index),
     blocks: [],
     blockHashes: [],
-    cacheSalt: options.salt ?? null,
+    extraKeys: saltKeys(options.salt ?? null),
     mayReadCache: options.mayRead ?? true,
     numCacheableTokens: numTokens - 1,
   };

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 import type { Logprobs } from '../../src/ops/ops.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
@@ -213,7 +214,7 @@ describe('Scheduler', () => {
       const scheduler = new Scheduler(config);
       const heavy = { caller: 1, group: 1 };
       for (const id of [1, 2, 3, 4, 5])
-        scheduler.add({ ...request(id, 8, 40), ...heavy, cacheSalt: `${id}` });
+        scheduler.add({ ...request(id, 8, 40), ...heavy, extraKeys: saltKeys(`${id}`) });
       scheduler.add({ ...request(6, 8, 40), ...own });
       const ends: number[] = [];
       while (!ends.includes(6)) {
@@ -618,7 +619,7 @@ describe('Scheduler, where slots are short', () => {
 
   it('makes room for the whole prompt of a request that has no slot, where it is blocks that are short', () => {
     const scheduler = new Scheduler({ ...ROOMY, maxNumSeqs: 16, numBlocks: 10 });
-    for (let id = 0; id < 9; id += 1) scheduler.add({ ...request(id, 2, 99), group: 1, cacheSalt: `${id}` });
+    for (let id = 0; id < 9; id += 1) scheduler.add({ ...request(id, 2, 99), group: 1, extraKeys: saltKeys(`${id}`) });
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 70, 9), group: 2 });
     const given = stepWithFive(scheduler).map(({ requestId }) => requestId);
@@ -628,7 +629,7 @@ describe('Scheduler, where slots are short', () => {
 
   it('preempts nobody for a prompt that would not find enough blocks even so', () => {
     const scheduler = new Scheduler({ ...ROOMY, numBlocks: 10 });
-    for (let id = 0; id < 3; id += 1) scheduler.add({ ...request(id, 40, 99), group: 1, cacheSalt: `${id}` });
+    for (let id = 0; id < 3; id += 1) scheduler.add({ ...request(id, 40, 99), group: 1, extraKeys: saltKeys(`${id}`) });
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 120, 9), group: 2 });
     expect(stepWithFive(scheduler)).toHaveLength(3);
