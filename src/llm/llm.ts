@@ -9,9 +9,11 @@ import {
   BEAM_SEARCH_FIELD_NAMES,
   type BeamSearchInput,
   type BeamSearchParams,
+  parseBeamSearchFields,
   resolveBeamSearchParams,
 } from '../sampling/beam-search-params.ts';
-import type { SamplingInput, SamplingParams } from '../sampling/sampling-params.ts';
+import type { SamplingInput } from '../sampling/sampling-fields.ts';
+import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
 import { abortable } from '../util/abortable.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
@@ -265,7 +267,7 @@ function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): 
     known: BEAM_SEARCH_FIELD_NAMES,
     refusal: (name) => `there is no beam search parameter ${name}`,
   });
-  return resolveBeamSearchParams(given, engine.limits);
+  return resolveBeamSearchParams(parseBeamSearchFields(given), engine.limits);
 }
 
 function refusePromptLogprobs({ prompt_logprobs }: SamplingParams): void {

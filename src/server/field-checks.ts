@@ -3,7 +3,7 @@
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
-import { refuseUnavailable } from '../sampling/sampling-params.ts';
+import { refuseUnavailable } from '../sampling/sampling-fields.ts';
 import { preview } from '../util/preview.ts';
 import { ignoredFields } from './protocol/common-fields.ts';
 import type { StreamResume } from './protocol/stream-resume.ts';

@@ -2,7 +2,7 @@
 // schemas are built on it.
 
 import { z } from 'zod';
-import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-params.ts';
+import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
 import { streamResume } from './stream-resume.ts';
 
 /** Characters; it is kept as long as the request. */

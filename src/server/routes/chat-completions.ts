@@ -9,15 +9,15 @@ import { ChatFormat } from '../chat/chat-format.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Generation } from '../generation.ts';
+import { parseBody } from '../parse-body.ts';
 import {
   type ChatCompletionRequest,
   chatCompletionSchema,
   ignoredChatFields,
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
-import { parseBody } from '../protocol/parse-body.ts';
 import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling, renamed } from '../sampling-fields.ts';
+import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {

@@ -8,15 +8,15 @@ import { LongLoop } from '../../util/long-loop.ts';
 import { CompletionFormat } from '../completion-format.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { checkChoices, type Echo, type Generation } from '../generation.ts';
+import { parseBody } from '../parse-body.ts';
 import {
   type CompletionRequest,
   completionSchema,
   unavailableCompletionFields,
 } from '../protocol/completion.ts';
-import { parseBody } from '../protocol/parse-body.ts';
 import type { PromptInput } from '../protocol/prompt.ts';
 import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling } from '../sampling-fields.ts';
+import { type ReadSampling, readSampling } from '../read-sampling.ts';
 import type { ServerContext } from '../server-context.ts';
 import { checkBudget, checkMaxTokens } from '../token-budget.ts';
 import {

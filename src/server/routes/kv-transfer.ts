@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { CancelledError } from '../../errors.ts';
-import { parseBody } from '../protocol/parse-body.ts';
+import { parseBody } from '../parse-body.ts';
 import type { ServerContext } from '../server-context.ts';
 
 const cancelSchema = z.looseObject({ request_id: z.string().min(1).max(512) });
