@@ -5,19 +5,13 @@ import { InvalidRequestError } from '../errors.ts';
 import { type BeamSearchParams, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import { resolveSamplingParams, type SamplingParams } from '../sampling/sampling-params.ts';
+import type { CommonFields } from './protocol/common-fields.ts';
 
 export interface ReadSampling {
   readonly params: SamplingParams;
   /** Null samples. */
   readonly beamSearch: BeamSearchParams | null;
 }
-
-/** The fields of a body, checked by its endpoint's schema, that decide how tokens are chosen. */
-export type SamplingBody = SamplingInput & {
-  readonly stream?: boolean | null | undefined;
-  readonly use_beam_search?: boolean | null | undefined;
-  readonly length_penalty?: number | null | undefined;
-};
 
 /** Fields that beam search does not use, with the values that ask for nothing. */
 const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
@@ -42,7 +36,7 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
  * @throws InvalidRequestError for fields that contradict each other.
  */
 export function readSampling(
-  body: SamplingBody,
+  body: CommonFields,
   own: Pick<SamplingInput, 'max_tokens' | 'logprobs' | 'prompt_logprobs'>,
   engine: InferenceEngine,
 ): ReadSampling {
@@ -56,7 +50,7 @@ export function readSampling(
   };
 }
 
-function readBeamSearch(body: SamplingBody, given: SamplingInput, engine: InferenceEngine): ReadSampling {
+function readBeamSearch(body: CommonFields, given: SamplingInput, engine: InferenceEngine): ReadSampling {
   for (const [field, neutral] of Object.entries(NOT_FOR_BEAMS)) checkNotForBeams(field, given, neutral);
   const { n, max_tokens, ignore_eos, include_stop_str_in_output } = given;
   const { maxModelLen, maxOutputTokens } = engine.limits;

@@ -8,9 +8,10 @@ import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
 import { ApiKeys } from '../http/auth.ts';
 import { bindError } from '../http/bind-error.ts';
-import { chatCompletionsRoute } from './routes/chat-completions.ts';
-import { completionsRoute } from './routes/completions.ts';
+import { chatCompletions } from './routes/chat-completions.ts';
+import { completions } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
+import { generationRoute } from './routes/generation-route.ts';
 import { kvTransferRoutes } from './routes/kv-transfer.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
@@ -80,8 +81,7 @@ export class Server {
       logger: options.logger,
     });
     modelsRoute(app, context);
-    completionsRoute(app, context);
-    chatCompletionsRoute(app, context);
+    for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
     statusRoutes(app, context);
     metricsRoute(app, context);
     if (options.exchangesKv) kvTransferRoutes(app, context);

@@ -1,5 +1,4 @@
-// Fields that completions and chat completions share: what is served, what is refused, what is ignored. Both
-// schemas are built on it.
+// Fields that completions and chat completions share: served, refused, ignored.
 
 import { z } from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
@@ -42,6 +41,8 @@ export const commonFields = {
   svc_resume: streamResume.nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
 } as const;
+
+export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {

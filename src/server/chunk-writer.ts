@@ -1,0 +1,106 @@
+// What completions and chat completions have in common on the wire: chunks with one choice each, the usage of the whole
+// answer, `[DONE]` at the end of a stream.
+
+import type { CompletedSample } from '../engine/completed-sample.ts';
+import type { OutputDelta } from '../engine/inference-engine.ts';
+import type { SvcError } from '../errors.ts';
+import { errorBody } from '../http/errors.ts';
+import { type Usage, usageOf } from './protocol/usage.ts';
+import type { ResponseOptions } from './response-options.ts';
+import type { Frames, ResponseWriter } from './response-writer.ts';
+
+const DONE = 'data: [DONE]\n\n';
+
+export abstract class ChunkWriter implements ResponseWriter {
+  protected readonly options: ResponseOptions;
+  /** JSON of a chunk up to its choices: made once, so that a token costs one small JSON text. */
+  readonly #chunkHead: string;
+  /** By choice, those that were not shown included. */
+  readonly #numTokens: number[] = [];
+  readonly #begun = new Set<number>();
+  /** By prompt. */
+  readonly #cachedTokens: number[] = [];
+
+  constructor(object: string, options: ResponseOptions) {
+    const { id, created, model, system_fingerprint } = options.head;
+    const fields = JSON.stringify({ id, object, created, model, system_fingerprint });
+    this.options = options;
+    this.#chunkHead = `data: ${fields.slice(0, -1)},"choices":`;
+  }
+
+  abstract body(samples: readonly CompletedSample[]): object;
+
+  /** Chunks for what was added to a choice; `usage` is that of the choice so far, where it was asked for. */
+  protected abstract chunks(
+    choice: number,
+    delta: OutputDelta,
+    isFirst: boolean,
+    usage: Usage | null,
+  ): Frames;
+
+  open(): Frames {
+    return [];
+  }
+
+  delta(choice: number, delta: OutputDelta): Frames {
+    const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
+    const { returnTokenIds, continuousUsage } = this.options;
+    this.#numTokens[choice] = (this.#numTokens[choice] ?? 0) + tokenIds.length;
+    if (delta.index === 0) this.#cachedTokens[this.promptOf(choice)] = numCachedTokens;
+    // Half a character, or the beginning of a possible stop string, is nothing to show yet.
+    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return [];
+    const isFirst = !this.#begun.has(choice);
+    if (isFirst) this.#begun.add(choice);
+    const usage = continuousUsage ? this.#usageOf(choice, numCachedTokens) : null;
+    return this.chunks(choice, delta, isFirst, usage);
+  }
+
+  close(): Frames {
+    if (!this.options.includeUsage) return [DONE];
+    const usage = this.#totalUsage(sum(this.#numTokens), sum(this.#cachedTokens));
+    return [`${this.#chunkHead}[],"usage":${JSON.stringify(usage)}}\n\n`, DONE];
+  }
+
+  fail(error: SvcError): Frames {
+    return [`data: ${JSON.stringify(errorBody(error))}\n\n`, DONE];
+  }
+
+  /** @param choice JSON of its object. @param extra further fields of the chunk, each with a comma before it. */
+  protected chunk(choice: string, usage: Usage | null, extra = ''): string {
+    return `${this.#chunkHead}[${choice}]${extra}${this.#usageField(usage)}}\n\n`;
+  }
+
+  protected usageOfAll(samples: readonly CompletedSample[]): Usage {
+    return this.#totalUsage(
+      sum(samples.map(({ tokenIds }) => tokenIds.length)),
+      sum(samples.map(({ index, numCachedTokens }) => (index === 0 ? numCachedTokens : 0))),
+    );
+  }
+
+  /** Choices count the samples of the first prompt first. */
+  protected promptOf(choice: number): number {
+    return Math.floor(choice / (this.options.prompts[0]?.params.n ?? 1));
+  }
+
+  #totalUsage(completionTokens: number, cachedTokens: number): Usage {
+    const { prompts, showsCachedTokens } = this.options;
+    const promptTokens = sum(prompts.map(({ promptTokenIds }) => promptTokenIds.length));
+    return usageOf(promptTokens, completionTokens, showsCachedTokens ? cachedTokens : null);
+  }
+
+  #usageOf(choice: number, cachedTokens: number): Usage {
+    const { prompts, showsCachedTokens } = this.options;
+    const promptTokens = prompts[this.promptOf(choice)]!.promptTokenIds.length;
+    return usageOf(promptTokens, this.#numTokens[choice]!, showsCachedTokens ? cachedTokens : null);
+  }
+
+  /** With include_usage every chunk has the field: null until the usage is known. */
+  #usageField(usage: Usage | null): string {
+    if (usage !== null) return `,"usage":${JSON.stringify(usage)}`;
+    return this.options.includeUsage ? ',"usage":null' : '';
+  }
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
