@@ -1,5 +1,5 @@
 // Writes the frames of one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck,
-// comments that keep silent connections open. What the frames are is the caller's.
+// comments that keep silent connections open. The caller decides the frames.
 
 import type { FastifyReply } from 'fastify';
 import { whileHalfClosed } from './half-closed.ts';
@@ -8,10 +8,10 @@ import { whileHalfClosed } from './half-closed.ts';
 const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
-/** A reader that takes nothing for this long is taken for gone. */
-export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+/** A reader that takes nothing for this long counts as gone. */
+const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
-export interface SseOptions {
+interface SseOptions {
   readonly writeTimeoutMs?: number | undefined;
 }
 

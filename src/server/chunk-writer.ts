@@ -1,5 +1,5 @@
-// What completions and chat completions have in common on the wire: chunks with one choice each, the usage of the whole
-// answer, `[DONE]` at the end of a stream.
+// The common part of the writers for completions and chat completions: chunks with one choice each, usage, and `[DONE]` at
+// the end of a stream.
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta } from '../engine/inference-engine.ts';
@@ -15,7 +15,7 @@ export abstract class ChunkWriter implements ResponseWriter {
   protected readonly options: ResponseOptions;
   /** JSON of a chunk up to its choices: made once, so that a token costs one small JSON text. */
   readonly #chunkHead: string;
-  /** By choice, those that were not shown included. */
+  /** By choice, with the tokens that gave no chunk. */
   readonly #numTokens: number[] = [];
   readonly #begun = new Set<number>();
   /** By prompt. */
@@ -30,7 +30,7 @@ export abstract class ChunkWriter implements ResponseWriter {
 
   abstract body(samples: readonly CompletedSample[]): object;
 
-  /** Chunks for what was added to a choice; `usage` is that of the choice so far, where it was asked for. */
+  /** Chunks for a delta that is to be shown; `usage` counts the choice so far, and is null where nobody asked. */
   protected abstract chunks(
     choice: number,
     delta: OutputDelta,
@@ -47,7 +47,7 @@ export abstract class ChunkWriter implements ResponseWriter {
     const { returnTokenIds, continuousUsage } = this.options;
     this.#numTokens[choice] = (this.#numTokens[choice] ?? 0) + tokenIds.length;
     if (delta.index === 0) this.#cachedTokens[this.promptOf(choice)] = numCachedTokens;
-    // Half a character, or the beginning of a possible stop string, is nothing to show yet.
+    // Half a character, or the beginning of a possible stop string: there is nothing to show yet.
     if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return [];
     const isFirst = !this.#begun.has(choice);
     if (isFirst) this.#begun.add(choice);

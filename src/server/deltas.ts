@@ -1,12 +1,11 @@
-// What is added to the answer of one prompt, piece by piece: by the engine, by a beam search, or by nobody where the answer is
-// the echo of the prompt alone.
+// The deltas of one prompt's answer: from the engine, from a beam search, or empty where the answer only echoes the prompt.
 
 import { beamSearch } from '../engine/beam-search.ts';
 import type { InferenceEngine, OutputDelta, PreparedRequest, Ticket } from '../engine/inference-engine.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { ParsedRequest } from './parsed-request.ts';
 
-/** What a request runs with. */
+/** The resources of one running request. */
 export interface GenerationRun {
   readonly signal: AbortSignal;
   readonly ticket: Ticket;

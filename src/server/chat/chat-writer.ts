@@ -47,7 +47,7 @@ export class ChatWriter extends ChunkWriter {
     return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];
   }
 
-  /** Who speaks, then what is echoed: both before the first token. */
+  /** The role, then the echo: both before the first token. */
   #opening(choice: number, usage: Usage | null): Frames {
     const { prompts, returnTokenIds, echoes } = this.options;
     const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';

@@ -1,5 +1,5 @@
-// The one way to answer a POST that generates: room, deadline, the endpoint's own parsing, the answer in one piece or as
-// events, and failures on the way.
+// Handles every POST that generates: admission, deadline, the endpoint's own parsing, the answer in one piece or as a
+// stream, and failures on the way.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
@@ -51,7 +51,7 @@ async function generate(
     const sse = new SseStream(reply, { writeTimeoutMs: options.writeTimeoutMs });
     await stream(engine, parsed, run, sse, request, controller);
   } catch (error) {
-    // The other prompts of the request would go on for nobody.
+    // Ends the other prompts of the request, too.
     controller.abort(error);
     if (!(error instanceof ClientGoneError)) throw error;
     reply.hijack();
