@@ -48,7 +48,7 @@ export class SseStream {
   write(frames: readonly string[]): boolean {
     if (frames.length === 0 || !this.#isOpen()) return true;
     this.#hasWritten = true;
-    return this.#response.write(frames.join(''));
+    return this.#response.write(frames.length === 1 ? frames[0] : frames.join(''));
   }
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */

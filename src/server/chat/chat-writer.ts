@@ -2,7 +2,7 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { ChunkWriter } from '../chunk-writer.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import type { Usage } from '../protocol/usage.ts';
@@ -39,9 +39,9 @@ export class ChatWriter extends ChunkWriter {
 
   protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
-    const stop = delta.finish_reason === null ? '' : `,"stop_reason":${JSON.stringify(delta.stop_reason)}`;
-    const tail = `"finish_reason":${JSON.stringify(delta.finish_reason)}${stop}${ids}`;
-    const logprobs = JSON.stringify(this.#logprobs(delta));
+    const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
+    const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
+    const logprobs = jsonOf(this.#logprobs(delta));
     const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
     const chunk = this.#chunk(choice, content, tail, usage);
     return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];

@@ -3,7 +3,7 @@
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { ChunkWriter } from '../chunk-writer.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '../protocol/completion.ts';
 import type { Usage } from '../protocol/usage.ts';
@@ -38,12 +38,11 @@ export class CompletionWriter extends ChunkWriter {
 
   protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
     const echo = isFirst ? this.#echoOf(choice) : '';
-    const logprobs = JSON.stringify(this.#logprobs(choice, delta, isFirst));
+    const logprobs = jsonOf(this.#logprobs(choice, delta, isFirst));
     const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
     const fields =
       `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
-      `"finish_reason":${JSON.stringify(delta.finish_reason)},"stop_reason":${JSON.stringify(delta.stop_reason)}` +
-      `${ids}}`;
+      `"finish_reason":${jsonOf(delta.finish_reason)},"stop_reason":${jsonOf(delta.stop_reason)}${ids}}`;
     return [this.chunk(fields, usage)];
   }
 
