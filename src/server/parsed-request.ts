@@ -1,6 +1,6 @@
 // A checked request for generation: the prompts that the engine runs, and the writer of its answer.
 
-import type { PreparedRequest } from '../engine/inference-engine.ts';
+import type { PreparedRequest, Ticket } from '../engine/inference-engine.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
@@ -17,4 +17,10 @@ export interface ParsedRequest {
   /** The stream says which tokens each event was made of. */
   readonly keepsJournal: boolean;
   readonly writer: ResponseWriter;
+}
+
+/** The resources of one running request. */
+export interface GenerationRun {
+  readonly signal: AbortSignal;
+  readonly ticket: Ticket;
 }

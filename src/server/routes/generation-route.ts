@@ -7,9 +7,8 @@ import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
-import type { GenerationRun } from '../deltas.ts';
 import { ClientGoneError } from '../in-flight.ts';
-import type { ParsedRequest } from '../parsed-request.ts';
+import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
 
