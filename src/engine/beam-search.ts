@@ -1,6 +1,7 @@
 // Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
 // its best continuations; the prefix cache makes that cheap. `LLM` and the HTTP server call it.
 
+import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
 import type { InferenceEngine, Ticket } from './inference-engine.ts';
@@ -22,7 +23,7 @@ export interface Beam {
 export interface BeamSearchRun {
   readonly signal?: AbortSignal | undefined;
   readonly ticket?: Ticket | undefined;
-  readonly cacheSalt?: string | null | undefined;
+  readonly extraKeys?: readonly ExtraKey[] | undefined;
   readonly priority?: number | undefined;
 }
 
@@ -88,10 +89,10 @@ async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  { signal, ticket, cacheSalt, priority }: BeamSearchRun,
+  { signal, ticket, extraKeys, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare({ prompt, params: stepParams(params), cacheSalt, priority });
+  const prepared = await engine.prepare({ prompt, params: stepParams(params), extraKeys, priority });
   const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal, ticket)) {
     for (const { top } of logprobs ?? []) {

@@ -8,11 +8,11 @@ import type { GenerationRun } from './parsed-request.ts';
 /** The best beams as samples, each in one delta. */
 export async function* searchBeams(
   engine: InferenceEngine,
-  { promptTokenIds, params, cacheSalt, priority }: PreparedRequest,
+  { promptTokenIds, params, extraKeys, priority }: PreparedRequest,
   search: BeamSearchParams,
   run: GenerationRun,
 ): AsyncGenerator<OutputDelta, void, undefined> {
-  const beams = await beamSearch(engine, promptTokenIds, search, { ...run, cacheSalt, priority });
+  const beams = await beamSearch(engine, promptTokenIds, search, { ...run, extraKeys, priority });
   for (const [index, beam] of beams.entries()) {
     // The end token is kept only where that was asked for, and is no text unless special tokens are.
     const keepsEnd = beam.finishReason === 'length' || params.include_stop_str_in_output;

@@ -619,7 +619,8 @@ describe('Scheduler, where slots are short', () => {
 
   it('makes room for the whole prompt of a request that has no slot, where it is blocks that are short', () => {
     const scheduler = new Scheduler({ ...ROOMY, maxNumSeqs: 16, numBlocks: 10 });
-    for (let id = 0; id < 9; id += 1) scheduler.add({ ...request(id, 2, 99), group: 1, extraKeys: saltKeys(`${id}`) });
+    for (let id = 0; id < 9; id += 1)
+      scheduler.add({ ...request(id, 2, 99), group: 1, extraKeys: saltKeys(`${id}`) });
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 70, 9), group: 2 });
     const given = stepWithFive(scheduler).map(({ requestId }) => requestId);
@@ -629,7 +630,8 @@ describe('Scheduler, where slots are short', () => {
 
   it('preempts nobody for a prompt that would not find enough blocks even so', () => {
     const scheduler = new Scheduler({ ...ROOMY, numBlocks: 10 });
-    for (let id = 0; id < 3; id += 1) scheduler.add({ ...request(id, 40, 99), group: 1, extraKeys: saltKeys(`${id}`) });
+    for (let id = 0; id < 3; id += 1)
+      scheduler.add({ ...request(id, 40, 99), group: 1, extraKeys: saltKeys(`${id}`) });
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 120, 9), group: 2 });
     expect(stepWithFive(scheduler)).toHaveLength(3);

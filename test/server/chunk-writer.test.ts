@@ -14,7 +14,7 @@ const PROMPT: PreparedRequest = {
   promptTokenIds: [1, 2, 3],
   params: resolveSamplingParams({ n: 2 }),
   badWords: groupBadWords([]),
-  cacheSalt: null,
+  extraKeys: [],
   priority: 0,
   transferKey: null,
   resume: null,

@@ -3,6 +3,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
@@ -48,7 +49,7 @@ async function parse(
     .prepare({
       prompt: { text, addSpecialTokens: body.add_special_tokens ?? false },
       params,
-      cacheSalt: body.cache_salt ?? null,
+      extraKeys: saltKeys(body.cache_salt ?? null),
       priority: body.priority ?? 0,
       ...proxied.prompts[0],
     })

@@ -3,6 +3,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
 import { LongLoop } from '../../util/long-loop.ts';
 import { CompletionWriter } from '../completion/completion-writer.ts';
@@ -43,7 +44,7 @@ async function parse(
   checkChoices(body.prompt.length, params.n);
   const proxied = readProxied(request, body, body.prompt.length, params.n);
   const addSpecialTokens = body.add_special_tokens ?? true;
-  const shared = { params, cacheSalt: body.cache_salt ?? null, priority: body.priority ?? 0 };
+  const shared = { params, extraKeys: saltKeys(body.cache_salt ?? null), priority: body.priority ?? 0 };
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   const loop = new LongLoop();
