@@ -146,7 +146,7 @@ describe('requests that fill all slots together', () => {
     await eventually(async () => (await numRunning()) === 4);
     const seeded = { ...ENDLESS, n: 2, max_tokens: 200, temperature: 1, seed: 4 };
     const many = await svc.client.completions.create(seeded);
-    expect(await numRunning()).toBe(4);
+    await eventually(async () => (await numRunning()) === 4);
     expect((await svc.engine.stats()).preemptions).toBeGreaterThan(0);
     for (const controller of controllers) controller.abort();
     await eventually(() => isIdle(svc.engine));
@@ -157,13 +157,19 @@ describe('requests that fill all slots together', () => {
 
   it('keep their own answers when they give up slots', async () => {
     const svc = await startTestServer({ model: LONG_CONTEXT, engine: { maxNumSeqs: 4 } });
-    const heavy = { ...ENDLESS, n: 3, max_tokens: 400, temperature: 1 };
-    const [together] = await Promise.all(
-      [1, 2, 3].map((seed) => svc.client.completions.create({ ...heavy, seed })),
-    );
-    expect((await svc.engine.stats()).preemptions).toBeGreaterThan(0);
-    const alone = await svc.client.completions.create({ ...heavy, seed: 1 });
-    expect(together!.choices).toEqual(alone.choices);
+    const numRunning = async (): Promise<number> => (await svc.engine.stats()).running;
+    const heavy = { ...ENDLESS, n: 3, max_tokens: 1000, temperature: 1, seed: 1 };
+    const first = svc.client.completions.create(heavy);
+    await eventually(async () => (await numRunning()) === 3);
+    const other = new AbortController();
+    svc.client.completions.create(ENDLESS, { signal: other.signal }).catch(() => {});
+    await eventually(async () => (await numRunning()) === 4);
+    await svc.client.completions.create({ ...ENDLESS, max_tokens: 1 });
+    expect((await svc.engine.stats()).preemptions).toBe(1);
+    other.abort();
+    const together = await first;
+    const alone = await svc.client.completions.create(heavy);
+    expect(together.choices).toEqual(alone.choices);
     await svc.close();
   });
 });
