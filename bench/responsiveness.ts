@@ -24,7 +24,7 @@ const message = (content: unknown): object => ({ role: 'user', content });
 const parts = (count: number): object[] => times(count, () => ({ type: 'text', text: 'a' }));
 
 /** What is asked, on which path, beside a prompt and max_tokens where it has none of its own. */
-const CASES: readonly (readonly [name: string, path: string, body: object])[] = [
+export const CASES: readonly (readonly [name: string, path: string, body: object])[] = [
   ['nothing large', COMPLETIONS, {}],
   ['unknown field, 8 MB', COMPLETIONS, { note: text(BODY_BYTES - 200) }],
   ['name of a field, 8 MB', COMPLETIONS, { [text(BODY_BYTES - 200)]: 1 }],

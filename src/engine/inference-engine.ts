@@ -194,7 +194,7 @@ export class InferenceEngine {
     const queue = new OutputQueue();
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
-    const samples = this.#submit(request, queue, transfer, ticket);
+    const samples = this.#submit(request, queue, transfer, ticket, signal);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
       samples.withdraw();
@@ -271,6 +271,7 @@ export class InferenceEngine {
     queue: OutputQueue,
     transfer: RequestTransfer | null,
     ticket: Ticket | null,
+    signal: AbortSignal | undefined,
   ): { withdraw(): void } {
     const { caller, group } = ticket ?? NO_TICKET;
     const requests = toEngineRequests(request, this.limits, {
@@ -298,7 +299,10 @@ export class InferenceEngine {
     const atOnce: EngineSample[] = [];
     let start = (sample: EngineSample): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));
-    start = (sample) => sendSamples(this.#client, [sample]);
+    start = (sample) => {
+      // Prompts of one request end one after the other: a place that one gives up is of no use to the next.
+      if (!signal?.aborted) sendSamples(this.#client, [sample]);
+    };
     sendSamples(this.#client, atOnce);
     const withdraw = (): void => {
       this.#client.abort(requests.map(({ id }) => id));

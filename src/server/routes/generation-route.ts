@@ -5,7 +5,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
-import { SseStream } from '../../http/sse.ts';
+import { replyJson } from '../../http/json-reply.ts';
+import { DEFAULT_WRITE_TIMEOUT_MS, SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
 import type { GenerationRun } from '../deltas.ts';
 import { ClientGoneError } from '../in-flight.ts';
@@ -47,7 +48,10 @@ async function generate(
     signal.throwIfAborted();
     ticket = engine.admit(caller, numSequences(parsed));
     const run = { signal, ticket };
-    if (!parsed.isStream) return await respondWhole(engine, parsed, run);
+    if (!parsed.isStream) {
+      const body = await respondWhole(engine, parsed, run);
+      return await replyJson(reply, body, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
+    }
     const sse = new SseStream(reply, { writeTimeoutMs: options.writeTimeoutMs });
     await stream(engine, parsed, run, sse, request, controller);
   } catch (error) {
