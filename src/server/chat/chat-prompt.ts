@@ -2,11 +2,10 @@
 // to be continued. The chat route calls it.
 
 import { InvalidRequestError } from '../../errors.ts';
+import { reservedVariable } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 
-/** What a template gets from the request itself; extra variables must not replace it. */
-const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
 /** Stands behind the last message while it is rendered; private-use characters are in no real text. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
@@ -58,8 +57,8 @@ async function renderOpenEnded(
 
 function templateVariables(fields: PromptFields): Record<string, unknown> {
   const variables: Record<string, unknown> = { ...fields.chat_template_kwargs };
-  const reserved = RESERVED_VARIABLES.find((name) => Object.hasOwn(variables, name));
-  if (reserved !== undefined) {
+  const reserved = reservedVariable(variables);
+  if (reserved !== null) {
     throw new InvalidRequestError(
       `chat_template_kwargs must not hold ${reserved}: the request has a field for it`,
       { param: 'chat_template_kwargs' },
