@@ -120,6 +120,7 @@ export class InferenceEngine {
         ]),
       ];
       const { maxModelLen, vocabSize } = client.info;
+      warnOfForeignIds(loaded.tokenizer, vocabSize, onWarning);
       const { maxOutputTokens } = generation;
       const { maxLogprobs } = config;
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
@@ -317,4 +318,18 @@ export class InferenceEngine {
   #drawSeed(): number {
     return Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
   }
+}
+
+/** Texts with such tokens are refused when they come; that the files do not belong together is better known at start. */
+function warnOfForeignIds(
+  tokenizer: Tokenizer | null,
+  vocabSize: number,
+  onWarning: InferenceEngineOptions['onWarning'],
+): void {
+  const largest = (tokenizer?.vocabSize ?? 0) - 1;
+  if (largest < vocabSize) return;
+  onWarning?.(
+    `the tokenizer has ids up to ${largest}, but the model knows only those below ${vocabSize} (vocab_size in ` +
+      'config.json): prompts with others are refused; is it the tokenizer of another model?',
+  );
 }

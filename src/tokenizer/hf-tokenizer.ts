@@ -65,7 +65,7 @@ export class HfTokenizer implements Tokenizer {
       data: { source: parts.source },
       deadlineMs: LONG_TEXT_DEADLINE_MS,
     });
-    this.vocabSize = parts.native.getVocabSize(true);
+    this.vocabSize = this.#table.texts.length;
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
   }
 
