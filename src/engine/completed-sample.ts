@@ -1,7 +1,7 @@
 // One sample of a request as a whole: its deltas, joined.
 
 import { yieldTurn } from '../util/yield-turn.ts';
-import type { FinishReason, OutputDelta } from './output-processor.ts';
+import type { OutputDelta } from './output-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
 
 export interface CompletedSample {
@@ -15,7 +15,7 @@ export interface CompletedSample {
   readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
-  readonly finish_reason: FinishReason;
+  readonly finish_reason: NonNullable<OutputDelta['finish_reason']>;
   readonly stop_reason: number | string | null;
 }
 

@@ -23,7 +23,7 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
 
 /** All pieces in one text. */
 export function toJson(value: unknown): string {
-  return [...jsonPieces(value)].join('');
+  return value === null ? 'null' : [...jsonPieces(value)].join('');
 }
 
 /** The elements of a list, each made from the one in `items` when it is asked for. */

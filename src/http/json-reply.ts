@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { yieldTurn } from '../util/yield-turn.ts';
 import { jsonPieces } from './json-pieces.ts';
+import { DEFAULT_WRITE_TIMEOUT_MS } from './sse.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -15,7 +16,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export async function replyJson(
   reply: FastifyReply,
   body: object,
-  writeTimeoutMs: number,
+  writeTimeoutMs: number = DEFAULT_WRITE_TIMEOUT_MS,
 ): Promise<FastifyReply> {
   await yieldTurn();
   const pieces = jsonPieces(body);

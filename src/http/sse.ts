@@ -1,5 +1,5 @@
 // Writes the frames of one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck,
-// comments that keep silent connections open. What the frames are is the caller's.
+// comments that keep silent connections open. The caller decides the frames.
 
 import type { FastifyReply } from 'fastify';
 import { whileHalfClosed } from './half-closed.ts';
@@ -8,10 +8,10 @@ import { whileHalfClosed } from './half-closed.ts';
 const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
-/** A reader that takes nothing for this long is taken for gone. */
+/** A reader that takes nothing for this long counts as gone. */
 export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
-export interface SseOptions {
+interface SseOptions {
   readonly writeTimeoutMs?: number | undefined;
 }
 
@@ -48,7 +48,7 @@ export class SseStream {
   write(frames: readonly string[]): boolean {
     if (frames.length === 0 || !this.#isOpen()) return true;
     this.#hasWritten = true;
-    return this.#response.write(frames.join(''));
+    return this.#response.write(frames.length === 1 ? frames[0] : frames.join(''));
   }
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */

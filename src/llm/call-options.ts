@@ -1,4 +1,4 @@
-// What the methods of `LLM` take beside prompts and sampling parameters.
+// The options of the methods of `LLM`, after prompts and sampling parameters.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
@@ -7,7 +7,7 @@ import { zodMessage } from '../util/zod-message.ts';
 import { checkNames } from './check-names.ts';
 
 export interface CallOptions {
-  /** Aborting it ends the call with its reason, and frees at once what the engine holds for it. */
+  /** Aborting it rejects the call with its reason, and frees the call's KV blocks at once. */
   readonly signal?: AbortSignal | undefined;
 }
 

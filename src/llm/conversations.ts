@@ -1,4 +1,4 @@
-// The conversations that a program gives to `LLM`, made a list of those that templates render.
+// Checks the conversations that a program gives to `LLM`, and turns them into messages for the chat template.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';

@@ -93,7 +93,7 @@ export class LLM {
 
   /**
    * Answers conversations: one list of messages, or a list of such lists. Tool calls are not parsed.
-   * @returns one output a conversation, in their order; `prompt` is what the chat template made.
+   * @returns one output a conversation, in their order; `prompt` is the text that the chat template made.
    */
   async chat(
     conversations: ConversationsInput,

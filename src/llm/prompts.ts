@@ -1,4 +1,4 @@
-// The forms in which a program may give prompts to `LLM`, made the one that the engine takes.
+// Turns the forms in which a program may give prompts to `LLM` into the engine's one form.
 
 import type { Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
@@ -29,7 +29,7 @@ function isTokenIds(value: unknown): value is readonly number[] {
 
 /**
  * @param path of the prompt, for errors.
- * @throws InvalidRequestError for what is none of the forms.
+ * @throws InvalidRequestError where it has none of the forms.
  */
 export function readPrompt(prompt: PromptInput, path: string): Prompt {
   if (typeof prompt === 'string') return fromText(prompt);

@@ -1,4 +1,4 @@
-// What `LLM` gives back for one prompt.
+// The results of `LLM` for one prompt, in the protocol's spelling.
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { FinishReason, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';

@@ -18,7 +18,7 @@ import { checkNames } from './check-names.ts';
 /** One set of sampling fields for all prompts, or one each; null takes the model's own defaults. */
 export type SamplingParamsInput = SamplingInput | readonly SamplingInput[] | null;
 
-/** What the protocol gives a program that names no max_tokens. */
+/** The protocol's default. */
 const DEFAULT_MAX_TOKENS = 16;
 
 /**

@@ -1,4 +1,4 @@
-// What a program may ask of beam search, and the complete parameters of one search.
+// The fields of beam search that a program may set, and the complete parameters of one search.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
@@ -31,8 +31,8 @@ export interface BeamSearchParams {
   readonly include_stop_str_in_output: boolean;
 }
 
-/** What of the model the checks need; `maxLogprobs` -1 is no limit. */
-export interface BeamSearchLimits {
+/** The engine's limit on log-probabilities a token; -1 is no limit. */
+interface BeamSearchLimits {
   readonly maxLogprobs: number;
 }
 

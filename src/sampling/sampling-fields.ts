@@ -1,4 +1,4 @@
-// What a caller may write of sampling and stopping, over HTTP or in a program: one schema, one wording of its errors.
+// The sampling fields that a caller may set, over HTTP or in a program: one schema, one wording of its errors.
 
 import { z } from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
@@ -8,7 +8,7 @@ import { zodMessage } from '../util/zod-message.ts';
 /** Largest number of samples of one prompt. */
 const MAX_N = 16384;
 
-/** What every token of an answer is compared with or changed by, while others wait for theirs. */
+/** Bounds of lists that every token of an answer is checked against, at the cost of other requests. */
 const MAX_STOP_TEXTS = 64;
 const MAX_STOP_LENGTH = 1024;
 const MAX_STOP_TOKENS = 1024;

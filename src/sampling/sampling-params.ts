@@ -1,4 +1,4 @@
-// Sampling and stopping of one request, complete: what the caller asked for, with every default filled in.
+// The complete sampling parameters of one request: the caller's fields, with every default filled in.
 
 import { InvalidRequestError } from '../errors.ts';
 import type { SamplingInput } from './sampling-fields.ts';

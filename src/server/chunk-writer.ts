@@ -1,5 +1,5 @@
-// What completions and chat completions have in common on the wire: chunks with one choice each, the usage of the whole
-// answer, `[DONE]` at the end of a stream.
+// The common part of the writers for completions and chat completions: chunks with one choice each, usage, and `[DONE]` at
+// the end of a stream.
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta } from '../engine/inference-engine.ts';
@@ -11,26 +11,32 @@ import type { Frames, ResponseWriter } from './response-writer.ts';
 
 const DONE = 'data: [DONE]\n\n';
 
+interface ChoiceState {
+  hasBegun: boolean;
+  /** With those that gave no chunk. */
+  numTokens: number;
+  numCachedTokens: number;
+}
+
 export abstract class ChunkWriter implements ResponseWriter {
   protected readonly options: ResponseOptions;
   /** JSON of a chunk up to its choices: made once, so that a token costs one small JSON text. */
   readonly #chunkHead: string;
-  /** By choice, those that were not shown included. */
-  readonly #numTokens: number[] = [];
-  readonly #begun = new Set<number>();
-  /** By prompt. */
-  readonly #cachedTokens: number[] = [];
+  /** Samples of each prompt. */
+  readonly #n: number;
+  readonly #choices: ChoiceState[] = [];
 
   constructor(object: string, options: ResponseOptions) {
     const { id, created, model, system_fingerprint } = options.head;
     const fields = JSON.stringify({ id, object, created, model, system_fingerprint });
     this.options = options;
+    this.#n = options.prompts[0]?.params.n ?? 1;
     this.#chunkHead = `data: ${fields.slice(0, -1)},"choices":`;
   }
 
   abstract body(samples: readonly CompletedSample[]): object;
 
-  /** Chunks for what was added to a choice; `usage` is that of the choice so far, where it was asked for. */
+  /** Chunks for a delta that is to be shown; `usage` counts the choice so far, and is null where nobody asked. */
   protected abstract chunks(
     choice: number,
     delta: OutputDelta,
@@ -45,19 +51,23 @@ export abstract class ChunkWriter implements ResponseWriter {
   delta(choice: number, delta: OutputDelta): Frames {
     const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
     const { returnTokenIds, continuousUsage } = this.options;
-    this.#numTokens[choice] = (this.#numTokens[choice] ?? 0) + tokenIds.length;
-    if (delta.index === 0) this.#cachedTokens[this.promptOf(choice)] = numCachedTokens;
-    // Half a character, or the beginning of a possible stop string, is nothing to show yet.
+    this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numCachedTokens };
+    const state = this.#choices[choice];
+    state.numTokens += tokenIds.length;
+    state.numCachedTokens = numCachedTokens;
+    // Half a character, or the beginning of a possible stop string: there is nothing to show yet.
     if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return [];
-    const isFirst = !this.#begun.has(choice);
-    if (isFirst) this.#begun.add(choice);
-    const usage = continuousUsage ? this.#usageOf(choice, numCachedTokens) : null;
-    return this.chunks(choice, delta, isFirst, usage);
+    const isFirst = !state.hasBegun;
+    state.hasBegun = true;
+    return this.chunks(choice, delta, isFirst, continuousUsage ? this.#usageOf(choice, state) : null);
   }
 
   close(): Frames {
     if (!this.options.includeUsage) return [DONE];
-    const usage = this.#totalUsage(sum(this.#numTokens), sum(this.#cachedTokens));
+    const usage = this.#totalUsage(
+      sum(this.#choices.map(({ numTokens }) => numTokens)),
+      sum(this.#choices.map(({ numCachedTokens }, choice) => (choice % this.#n === 0 ? numCachedTokens : 0))),
+    );
     return [`${this.#chunkHead}[],"usage":${JSON.stringify(usage)}}\n\n`, DONE];
   }
 
@@ -79,7 +89,7 @@ export abstract class ChunkWriter implements ResponseWriter {
 
   /** Choices count the samples of the first prompt first. */
   protected promptOf(choice: number): number {
-    return Math.floor(choice / (this.options.prompts[0]?.params.n ?? 1));
+    return Math.floor(choice / this.#n);
   }
 
   #totalUsage(completionTokens: number, cachedTokens: number): Usage {
@@ -88,10 +98,10 @@ export abstract class ChunkWriter implements ResponseWriter {
     return usageOf(promptTokens, completionTokens, showsCachedTokens ? cachedTokens : null);
   }
 
-  #usageOf(choice: number, cachedTokens: number): Usage {
+  #usageOf(choice: number, { numTokens, numCachedTokens }: ChoiceState): Usage {
     const { prompts, showsCachedTokens } = this.options;
     const promptTokens = prompts[this.promptOf(choice)]!.promptTokenIds.length;
-    return usageOf(promptTokens, this.#numTokens[choice]!, showsCachedTokens ? cachedTokens : null);
+    return usageOf(promptTokens, numTokens, showsCachedTokens ? numCachedTokens : null);
   }
 
   /** With include_usage every chunk has the field: null until the usage is known. */
@@ -99,6 +109,11 @@ export abstract class ChunkWriter implements ResponseWriter {
     if (usage !== null) return `,"usage":${JSON.stringify(usage)}`;
     return this.options.includeUsage ? ',"usage":null' : '';
   }
+}
+
+/** `JSON.stringify`, quicker for null: most fields of most chunks are. */
+export function jsonOf(value: object | string | number | null): string {
+  return value === null ? 'null' : JSON.stringify(value);
 }
 
 function sum(numbers: readonly number[]): number {

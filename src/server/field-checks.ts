@@ -1,4 +1,4 @@
-// Checks of the fields that both generation endpoints have: those that are not served, those that contradict others.
+// Checks of the fields that both generation endpoints share: some are not served, some contradict each other.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';

@@ -1,4 +1,4 @@
-// What both endpoints write of log-probabilities alike: the spelling of tokens, the least value, those of the prompt.
+// Log-probabilities as both endpoints write them: the spelling of tokens, the least value, the prompt's own.
 
 import type { PositionLogprobs, TokenLogprob } from '../engine/inference-engine.ts';
 import { lazyList } from '../http/json-pieces.ts';

@@ -1,4 +1,4 @@
-// A request body becomes a checked object, or an error that a person can act on. Every POST route calls it first.
+// Checks a request body against a schema; the error lists all faults, so that a person can fix them at once.
 
 import type { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';

@@ -1,10 +1,10 @@
-// A request that generates, after all checks: what the engine is to run, and who writes the answer.
+// A checked request for generation: the prompts that the engine runs, and the writer of its answer.
 
-import type { PreparedRequest } from '../engine/inference-engine.ts';
+import type { PreparedRequest, Ticket } from '../engine/inference-engine.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
-/** Nothing of it can be refused any more. */
+/** Has passed every check. */
 export interface ParsedRequest {
   /** Of the answer. */
   readonly id: string;
@@ -17,4 +17,10 @@ export interface ParsedRequest {
   /** The stream says which tokens each event was made of. */
   readonly keepsJournal: boolean;
   readonly writer: ResponseWriter;
+}
+
+/** The resources of one running request. */
+export interface GenerationRun {
+  readonly signal: AbortSignal;
+  readonly ticket: Ticket;
 }

@@ -1,5 +1,5 @@
-// What a proxy adds to a request: the id that two instances share, the id that the client sees, a journal of the stream, and
-// the beginning of a stream that another instance could not end.
+// The fields that a proxy adds to a request: an id shared by two instances, the id that the client sees, a journal of the
+// stream, and the beginning of a stream that another instance could not finish.
 
 import type { FastifyRequest } from 'fastify';
 import type { GenerationRequest } from '../engine/inference-engine.ts';
@@ -10,12 +10,12 @@ import type { StreamResume } from './protocol/stream-resume.ts';
 
 /** Asks for a comment before each event: `: <choice> <token ids>`. */
 const JOURNAL_HEADER = 'x-svc-journal';
-/** What the client is to see in place of X-Request-Id, which may carry the addresses of two instances. */
+/** The id that the client sees in place of X-Request-Id, which may carry the addresses of two instances. */
 const ANSWER_ID_HEADER = 'x-svc-answer-id';
 
-export interface ProxiedRequest {
+interface ProxiedRequest {
   readonly keepsJournal: boolean;
-  /** Null where no proxy has said. */
+  /** Null where the proxy names none. */
   readonly answerId: string | null;
   /** By prompt: fields of its engine request. */
   readonly prompts: readonly Pick<GenerationRequest, 'transferKey' | 'resume'>[];
@@ -35,7 +35,7 @@ export function readProxied(
   const resume = svc_resume ?? null;
   if (resume !== null) checkResume(resume, keepsJournal, numPrompts * n);
   const answerId = headers[ANSWER_ID_HEADER];
-  // A resumed answer has nothing to do with other instances: what it has had so far is computed here, after its prompt.
+  // A resumed answer needs no other instance: its tokens so far are computed here, after the prompt.
   const isShared = resume === null && headers['x-request-id'] === id;
   return {
     keepsJournal,

@@ -83,7 +83,7 @@ function checkNotForBeams(field: string, given: SamplingInput, neutral: readonly
 }
 
 /** Runs `read`; an error about a field that the request has under another name gets that name. */
-export function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T {
+function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T {
   try {
     return read();
   } catch (error) {

@@ -2,11 +2,11 @@
 // event stream.
 
 import { collectSamples } from '../engine/completed-sample.ts';
-import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { InferenceEngine, OutputDelta } from '../engine/inference-engine.ts';
 import type { SseStream } from '../http/sse.ts';
 import { startEach } from '../util/start-each.ts';
-import { deltasOf, type GenerationRun } from './deltas.ts';
-import type { ParsedRequest } from './parsed-request.ts';
+import type { GenerationRun, ParsedRequest } from './parsed-request.ts';
+import { echoOnly, searchBeams, sharePromptLogprobs, withoutAnswer } from './special-deltas.ts';
 import { StreamJournal } from './stream-journal.ts';
 
 /** The whole answer. */
@@ -40,4 +40,20 @@ export async function respondStream(
     }
   });
   sse.end(writer.close());
+}
+
+/** The deltas of prompt number `prompt`, in the order in which they are made. */
+function deltasOf(
+  engine: InferenceEngine,
+  { prompts, beamSearch, isEchoOnly }: ParsedRequest,
+  prompt: number,
+  run: GenerationRun,
+): AsyncIterable<OutputDelta> | Iterable<OutputDelta> {
+  const request = prompts[prompt]!;
+  const { n, prompt_logprobs } = request.params;
+  if (beamSearch !== null) return searchBeams(engine, request, beamSearch, run);
+  if (isEchoOnly && prompt_logprobs === null) return echoOnly(n);
+  const deltas = engine.generate(request, run.signal, run.ticket);
+  const complete = prompt_logprobs === null || n === 1 ? deltas : sharePromptLogprobs(deltas, n);
+  return isEchoOnly ? withoutAnswer(complete) : complete;
 }

@@ -1,12 +1,12 @@
-// What an answer depends on beside its samples: ids, times and names that it carries, and what it is to tell.
+// Everything that determines an answer except its samples: ids, times and names, and which fields were asked for.
 
 import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
 import type { CommonFields } from './protocol/common-fields.ts';
 import type { ServerContext } from './server-context.ts';
 
-/** What every chunk and the body carry. */
-export interface ResponseHead {
+/** Fields of every chunk and of the body. */
+interface ResponseHead {
   readonly id: string;
   /** Unix seconds. */
   readonly created: number;
@@ -15,18 +15,17 @@ export interface ResponseHead {
   readonly system_fingerprint: string;
 }
 
-/** What an answer repeats of its prompt. */
+/** The prompt as the answer repeats it. */
 export interface Echo {
   readonly text: string;
   /** Special tokens of the prompt are no part of the text. */
   readonly skipsSpecialTokens: boolean;
 }
 
-/** What of a request its answer depends on, beside the samples. */
 export interface ResponseOptions {
   readonly head: ResponseHead;
   readonly prompts: readonly PreparedRequest[];
-  /** One a prompt, null where nothing is to be repeated. */
+  /** One a prompt; null repeats nothing. */
   readonly echoes: readonly (Echo | null)[];
   readonly returnTokenIds: boolean;
   readonly returnPromptLogprobs: boolean;
@@ -36,7 +35,7 @@ export interface ResponseOptions {
   readonly includeUsage: boolean;
   /** Every chunk has the usage of its choice so far. */
   readonly continuousUsage: boolean;
-  /** Usage tells of the prefix cache. */
+  /** Usage counts the prompt tokens that came from the prefix cache. */
   readonly showsCachedTokens: boolean;
 }
 

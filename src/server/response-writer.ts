@@ -1,5 +1,5 @@
-// How an answer is written. A writer belongs to one request and may keep state, for each choice too; it knows the
-// bytes of its endpoint and nothing of sockets.
+// The interface of response writers: one for a request, with state for the whole answer and for each choice. A writer
+// decides the bytes of its endpoint and knows nothing of sockets.
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta } from '../engine/inference-engine.ts';
@@ -11,12 +11,12 @@ export type Frames = readonly string[];
 export interface ResponseWriter {
   /** The answer in one piece. Samples come in the order of the prompts, those of a prompt together. */
   body(samples: readonly CompletedSample[]): object;
-  /** The beginning of a stream, before the engine has made anything. */
+  /** Frames at the beginning of a stream, before the engine has made anything. */
   open(): Frames;
-  /** What the engine added to a choice; no frames as long as there is nothing to show. */
+  /** Frames for what the engine added to a choice; none as long as there is nothing to show. */
   delta(choice: number, delta: OutputDelta): Frames;
-  /** The end of a complete stream. */
+  /** Frames at the end of a complete stream. */
   close(): Frames;
-  /** The end of a stream that failed: its status was sent long ago. */
+  /** Frames at the end of a stream that failed: its HTTP status was sent long ago. */
   fail(error: SvcError): Frames;
 }

@@ -1,5 +1,5 @@
-// Writes into a stream, for the proxy that reads it, which tokens each event was made of: a comment line before the
-// event, which every client of the protocol skips.
+// Tells the proxy that reads a stream which tokens each event was made of: in a comment line before the event, which
+// every client of the protocol skips.
 
 import type { Frames } from './response-writer.ts';
 

@@ -3,7 +3,7 @@
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import { lazyList, toJson } from '../../http/json-pieces.ts';
-import { ChunkWriter } from '../chunk-writer.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import type { Usage } from '../protocol/usage.ts';
@@ -40,15 +40,15 @@ export class ChatWriter extends ChunkWriter {
 
   protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
-    const stop = delta.finish_reason === null ? '' : `,"stop_reason":${JSON.stringify(delta.stop_reason)}`;
-    const tail = `"finish_reason":${JSON.stringify(delta.finish_reason)}${stop}${ids}`;
+    const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
+    const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
     const logprobs = toJson(this.#logprobs(delta));
     const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
     const chunk = this.#chunk(choice, content, tail, usage);
     return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];
   }
 
-  /** Who speaks, then what is echoed: both before the first token. */
+  /** The role, then the echo: both before the first token. */
   #opening(choice: number, usage: Usage | null): Frames {
     const { prompts, returnTokenIds, echoes } = this.options;
     const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';

@@ -9,7 +9,7 @@ import type { CompletionLogprobs } from '../protocol/completion.ts';
 import type { Echo } from '../response-options.ts';
 import { countCharacters, TextOffsets } from './text-offsets.ts';
 
-export interface CompletionLogprobsOptions {
+interface CompletionLogprobsOptions {
   readonly tokenizer: Tokenizer | null;
   readonly prompt: PreparedRequest;
   /** Null where the answer does not repeat the prompt. */

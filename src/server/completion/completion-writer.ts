@@ -4,7 +4,7 @@ import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import { lazyList, toJson } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { ChunkWriter } from '../chunk-writer.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '../protocol/completion.ts';
 import type { Usage } from '../protocol/usage.ts';
@@ -43,8 +43,7 @@ export class CompletionWriter extends ChunkWriter {
     const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
     const fields =
       `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
-      `"finish_reason":${JSON.stringify(delta.finish_reason)},"stop_reason":${JSON.stringify(delta.stop_reason)}` +
-      `${ids}}`;
+      `"finish_reason":${jsonOf(delta.finish_reason)},"stop_reason":${jsonOf(delta.stop_reason)}${ids}}`;
     return [this.chunk(fields, usage)];
   }
 

@@ -61,7 +61,7 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   stream_interval: [1],
 };
 
-/** Harmless: they say who asks, or how the answer is billed. */
+/** Harmless: they name the user, or say how the answer is billed. */
 export const ignoredFields: ReadonlySet<string> = new Set([
   'user',
   'metadata',

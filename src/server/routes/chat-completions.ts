@@ -121,7 +121,7 @@ function requestedTokens(body: ChatCompletionRequest): number | null {
   return body.max_completion_tokens ?? body.max_tokens ?? null;
 }
 
-/** A chat has no prompt of its own: what is wrong with it is wrong with the messages. */
+/** A chat has no field `prompt`: an error of the prompt is an error of the messages. */
 function blameFields(error: unknown): never {
   if (error instanceof InvalidRequestError && error.param === 'prompt') {
     throw new InvalidRequestError(error.message, { param: 'messages', cause: error });

@@ -89,13 +89,13 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampl
   return body.max_tokens === 0 ? { ...sampling, beamSearch: null } : sampling;
 }
 
-/** The protocol's own default counts as asked for; one that the model brings is cut to what is left. */
+/** The protocol's own default counts as asked for; a default of the model is cut to the room that is left. */
 function requestedTokens(body: CompletionRequest, engine: InferenceEngine): number {
   const fallback = engine.samplingDefaults.max_tokens === undefined ? DEFAULT_MAX_TOKENS : 0;
   return body.max_tokens ?? fallback;
 }
 
-/** A text as it came; of ids, and of a text that was cut, what the model has seen. */
+/** A text as it came; for ids, and for a text that was cut, the text that the model has seen. */
 async function echoOf(
   body: CompletionRequest,
   prompt: PromptInput,

@@ -1,16 +1,15 @@
-// The one way to answer a POST that generates: room, deadline, the endpoint's own parsing, the answer in one piece or as
-// events, and failures on the way.
+// Handles every POST that generates: admission, deadline, the endpoint's own parsing, the answer in one piece or as a
+// stream, and failures on the way.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
-import { DEFAULT_WRITE_TIMEOUT_MS, SseStream } from '../../http/sse.ts';
+import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
-import type { GenerationRun } from '../deltas.ts';
 import { ClientGoneError } from '../in-flight.ts';
-import type { ParsedRequest } from '../parsed-request.ts';
+import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
 
@@ -49,13 +48,12 @@ async function generate(
     ticket = engine.admit(caller, numSequences(parsed));
     const run = { signal, ticket };
     if (!parsed.isStream) {
-      const body = await respondWhole(engine, parsed, run);
-      return await replyJson(reply, body, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
+      return await replyJson(reply, await respondWhole(engine, parsed, run), options.writeTimeoutMs);
     }
     const sse = new SseStream(reply, { writeTimeoutMs: options.writeTimeoutMs });
     await stream(engine, parsed, run, sse, request, controller);
   } catch (error) {
-    // The other prompts of the request would go on for nobody.
+    // Ends the other prompts of the request, too.
     controller.abort(error);
     if (!(error instanceof ClientGoneError)) throw error;
     reply.hijack();

@@ -1,4 +1,4 @@
-// POST /kv_transfer/cancel: a proxy says that nobody waits for a request any more, on whichever instance its KV blocks are.
+// POST /kv_transfer/cancel: a proxy cancels a request, on every instance that may hold KV blocks for it.
 
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';

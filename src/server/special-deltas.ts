@@ -1,35 +1,12 @@
-// What is added to the answer of one prompt, piece by piece: by the engine, by a beam search, or by nobody where the answer is
-// the echo of the prompt alone.
+// Deltas of answers that are more, or less, than what the engine samples: beams, and echoes of the prompt alone.
 
 import { beamSearch } from '../engine/beam-search.ts';
-import type { InferenceEngine, OutputDelta, PreparedRequest, Ticket } from '../engine/inference-engine.ts';
+import type { InferenceEngine, OutputDelta, PreparedRequest } from '../engine/inference-engine.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
-import type { ParsedRequest } from './parsed-request.ts';
-
-/** What a request runs with. */
-export interface GenerationRun {
-  readonly signal: AbortSignal;
-  readonly ticket: Ticket;
-}
-
-/** The deltas of prompt number `prompt`, in the order in which they are made. */
-export function deltasOf(
-  engine: InferenceEngine,
-  { prompts, beamSearch: search, isEchoOnly }: ParsedRequest,
-  prompt: number,
-  run: GenerationRun,
-): AsyncIterable<OutputDelta> | Iterable<OutputDelta> {
-  const request = prompts[prompt]!;
-  const { n, prompt_logprobs } = request.params;
-  if (search !== null) return searchBeams(engine, request, search, run);
-  if (isEchoOnly && prompt_logprobs === null) return echoOnly(n);
-  const deltas = engine.generate(request, run.signal, run.ticket);
-  const complete = prompt_logprobs === null || n === 1 ? deltas : sharePromptLogprobs(deltas, n);
-  return isEchoOnly ? withoutAnswer(complete) : complete;
-}
+import type { GenerationRun } from './parsed-request.ts';
 
 /** The best beams as samples, each in one delta. */
-async function* searchBeams(
+export async function* searchBeams(
   engine: InferenceEngine,
   { promptTokenIds, params, cacheSalt, priority }: PreparedRequest,
   search: BeamSearchParams,
@@ -51,7 +28,7 @@ async function* searchBeams(
 }
 
 /** Only the first sample brings the prompt's log-probabilities: the others wait until they are there. */
-async function* sharePromptLogprobs(
+export async function* sharePromptLogprobs(
   deltas: AsyncIterable<OutputDelta>,
   n: number,
 ): AsyncGenerator<OutputDelta, void, undefined> {
@@ -70,7 +47,7 @@ async function* sharePromptLogprobs(
 }
 
 /** The engine ran one token for the prompt's log-probabilities: that token was not asked for. */
-async function* withoutAnswer(
+export async function* withoutAnswer(
   deltas: AsyncIterable<OutputDelta>,
 ): AsyncGenerator<OutputDelta, void, undefined> {
   for await (const delta of deltas) {
@@ -79,7 +56,8 @@ async function* withoutAnswer(
   }
 }
 
-function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
+/** One delta a sample: the end of an answer that adds nothing. */
+export function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
   for (let index = 0; index < n; index++) yield { ...ENDED, index };
 }
 
