@@ -46,7 +46,7 @@ const CASES: readonly (readonly [name: string, path: string, body: object])[] = 
   ['logit_bias, 1,024', COMPLETIONS, { logit_bias: Object.fromEntries(times(1024, (at) => [at, 1])) }],
   ['bad_words, 1,024 of 30', COMPLETIONS, { bad_words: times(1024, () => text(30)) }],
   ['bad_words, 400,000', COMPLETIONS, { bad_words: times(400_000, (at) => `w${at}`) }],
-  ['metadata, 13,000 fields', COMPLETIONS, { metadata: named(13_000, 'value') }],
+  ['metadata, 4,096 fields', COMPLETIONS, { metadata: named(4096, 'value') }],
   ['4,096 messages', CHAT, { messages: times(4096, () => message('a')) }],
   ['7 messages of 1,024 parts', CHAT, { messages: times(7, () => message(parts(1024))) }],
   ['a message of 8 MB', CHAT, { messages: [message(text(BODY_BYTES - 200))] }],
@@ -55,6 +55,13 @@ const CASES: readonly (readonly [name: string, path: string, body: object])[] = 
     'chat_template_kwargs, 19,000',
     CHAT,
     { messages: [message('a')], chat_template_kwargs: named(19_000, 'v') },
+  ],
+  ['answer, 128 times 120,000 ids', COMPLETIONS, { prompt: ids(120_000), n: 128, return_token_ids: true }],
+  ['answer, prompt_logprobs 20 of 4,000 ids', COMPLETIONS, { prompt: ids(4000), prompt_logprobs: 20 }],
+  [
+    'answer, top_logprobs 20, n = 64, 64 tokens',
+    CHAT,
+    { messages: [message('a')], n: 64, max_tokens: 64, ignore_eos: true, logprobs: true, top_logprobs: 20 },
   ],
 ];
 

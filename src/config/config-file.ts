@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import type { LineCounter, Node, Pair } from 'yaml';
 import { ConfigError } from '../errors.ts';
 import { nestPath } from './dotted.ts';
-import { type ForeignFlag, findForeign } from './foreign-options.ts';
+import { type ForeignFlag, foreignOption } from './foreign-options.ts';
 import type { GivenOption, OptionSource } from './merge.ts';
 import { type OptionNames, optionName } from './option-table.ts';
 import { didYouMean } from './suggest.ts';
@@ -37,7 +37,7 @@ export async function readConfigFile<K extends string>(
     const where = at(path, lines, offset);
     const written = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
     const value: unknown = pair.value === null ? null : toPlain(pair.value);
-    const foreign = onForeign && foreignFlag(written, value, where);
+    const foreign = onForeign && foreignOption(written, value, `${where} (${written})`);
     if (foreign) {
       if (value !== null) onForeign(foreign);
       continue;
@@ -52,13 +52,6 @@ export async function readConfigFile<K extends string>(
     });
   }
   return options;
-}
-
-function foreignFlag(name: string, value: unknown, where: string): ForeignFlag | null {
-  const found = findForeign(`--${name.split('.')[0]}`);
-  if (found === null) return null;
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
-  return { option: found.option, origin: `${where} (${name})`, value: found.isNegated ? 'false' : text };
 }
 
 interface YamlKey<K> {

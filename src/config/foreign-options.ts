@@ -332,3 +332,15 @@ export function foreignNotice({ option, origin, value }: ForeignFlag): string {
     param: option.flags[0]?.replace(/^-+/, ''),
   });
 }
+
+/**
+ * The option `name` as a config file or a program gives it: `enforce-eager`, `enforce_eager`, `enforceEager`; null where
+ * nobody has such an option.
+ */
+export function foreignOption(name: string, value: unknown, origin: string): ForeignFlag | null {
+  const dashed = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const found = findForeign(`--${dashed.split('.')[0]}`);
+  if (found === null) return null;
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return { option: found.option, origin, value: found.isNegated ? 'false' : text };
+}

@@ -2,6 +2,7 @@
 
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
+import { foreignNotice, foreignOption } from './foreign-options.ts';
 import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
@@ -22,9 +23,15 @@ const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
 
 /**
  * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve, empty if none is.
+ * @param onNotice gets a line about each option of other servers that has no effect here.
  * @throws ConfigError naming the option, what was expected and what was given, or a name that was meant.
+ * @throws NotAvailableError for an option of other servers that asks for what svc has not.
  */
-export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = process.env): EngineConfig {
+export function toEngineConfig(
+  options: LLMOptions,
+  env: NodeJS.ProcessEnv = process.env,
+  onNotice: (line: string) => void = () => {},
+): EngineConfig {
   if (typeof options !== 'object' || options === null) {
     throw new ConfigError(`new LLM(): expected an object such as { model: './folder' }, got ${options}`);
   }
@@ -32,6 +39,11 @@ export function toEngineConfig(options: LLMOptions, env: NodeJS.ProcessEnv = pro
   for (const [name, value] of Object.entries(options)) {
     const key = LLM_KEYS.find((known) => known === name);
     if (key === undefined) {
+      const foreign = foreignOption(name, value, name);
+      if (foreign !== null) {
+        if (value !== undefined && value !== null) onNotice(`new LLM(): ${foreignNotice(foreign)}`);
+        continue;
+      }
       throw new ConfigError(`new LLM(): unknown option ${name}${didYouMean(name, LLM_KEYS)}`, {
         param: name,
       });

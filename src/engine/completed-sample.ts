@@ -1,5 +1,6 @@
 // One sample of a request as a whole: its deltas, joined.
 
+import { yieldTurn } from '../util/yield-turn.ts';
 import type { OutputDelta } from './output-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
 
@@ -27,7 +28,12 @@ export async function collectSamples(
     bySample[delta.index] ??= [];
     bySample[delta.index]!.push(delta);
   }
-  return bySample.map(join);
+  const samples: CompletedSample[] = [];
+  for (const [index, own] of bySample.entries()) {
+    samples.push(join(own, index));
+    await yieldTurn();
+  }
+  return samples;
 }
 
 function join(deltas: readonly OutputDelta[], index: number): CompletedSample {

@@ -120,6 +120,7 @@ export class InferenceEngine {
         ]),
       ];
       const { maxModelLen, vocabSize } = client.info;
+      warnOfForeignIds(loaded.tokenizer, vocabSize, onWarning);
       const { maxOutputTokens } = generation;
       const { maxLogprobs } = config;
       const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
@@ -194,7 +195,7 @@ export class InferenceEngine {
     const queue = new OutputQueue();
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
-    const samples = this.#submit(request, queue, transfer, ticket);
+    const samples = this.#submit(request, queue, transfer, ticket, signal);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
     const stop = (): void => {
       samples.withdraw();
@@ -271,6 +272,7 @@ export class InferenceEngine {
     queue: OutputQueue,
     transfer: RequestTransfer | null,
     ticket: Ticket | null,
+    signal: AbortSignal | undefined,
   ): { withdraw(): void } {
     const { caller, group } = ticket ?? NO_TICKET;
     const requests = toEngineRequests(request, this.limits, {
@@ -298,7 +300,10 @@ export class InferenceEngine {
     const atOnce: EngineSample[] = [];
     let start = (sample: EngineSample): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));
-    start = (sample) => sendSamples(this.#client, [sample]);
+    start = (sample) => {
+      // Prompts of one request end one after the other: a place that one gives up is of no use to the next.
+      if (!signal?.aborted) sendSamples(this.#client, [sample]);
+    };
     sendSamples(this.#client, atOnce);
     const withdraw = (): void => {
       this.#client.abort(requests.map(({ id }) => id));
@@ -313,4 +318,18 @@ export class InferenceEngine {
   #drawSeed(): number {
     return Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
   }
+}
+
+/** Texts with such tokens are refused when they come; that the files do not belong together is better known at start. */
+function warnOfForeignIds(
+  tokenizer: Tokenizer | null,
+  vocabSize: number,
+  onWarning: InferenceEngineOptions['onWarning'],
+): void {
+  const largest = (tokenizer?.vocabSize ?? 0) - 1;
+  if (largest < vocabSize) return;
+  onWarning?.(
+    `the tokenizer has ids up to ${largest}, but the model knows only those below ${vocabSize} (vocab_size in ` +
+      'config.json): prompts with others are refused; is it the tokenizer of another model?',
+  );
 }

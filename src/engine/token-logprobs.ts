@@ -27,10 +27,13 @@ export function describeLogprobs(logprobs: Logprobs, tokenizer: Tokenizer | null
     logprob: logprobs.logprobs[row]!,
     rank: logprobs.ranks[row]!,
     token: describe(tokenId),
-    top: Array.from({ length: numTop }, (_, place) => {
-      const id = logprobs.topIds[row * numTop + place]!;
-      const logprob = logprobs.topLogprobs[row * numTop + place]!;
-      return { tokenId: id, logprob, rank: place + 1, token: describe(id) };
-    }),
+    // Made anew when it is read: those of a long prompt are too many to be made at once.
+    get top() {
+      return Array.from({ length: numTop }, (_, place) => {
+        const id = logprobs.topIds[row * numTop + place]!;
+        const logprob = logprobs.topLogprobs[row * numTop + place]!;
+        return { tokenId: id, logprob, rank: place + 1, token: describe(id) };
+      });
+    },
   }));
 }

@@ -1,5 +1,5 @@
-// Bytes of a body become JSON that is safe and quick to look at: valid UTF-8, not too deep, not too many values, no halves
-// of characters.
+// Bytes of a body become JSON that is safe and quick to read: valid UTF-8, not too deep, not too many values, no halves of
+// characters.
 
 import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
@@ -12,6 +12,8 @@ const MAX_DEPTH = 128;
 const MAX_PARTS = 45_000;
 /** Numbers, true, false and null, token ids in `prompt` left out. */
 const MAX_SCALARS = 300_000;
+/** Of one object: each name is a text of its own, and schemas and templates look at every one. */
+const MAX_FIELDS = 4096;
 /** The field whose lists may have millions of token ids. */
 const TOKEN_IDS = 'prompt';
 /** Characters of the place of a fault that an error shows. */
@@ -32,19 +34,15 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 /**
  * What JSON.parse gives, but that lists of token ids in `prompt` are Int32Arrays: they pass between threads at no cost.
  * @throws MalformedRequestError where the bytes are no JSON, with the line and column.
- * @throws InvalidRequestError where there are too many values, or a text holds half a surrogate pair, with its path.
+ * @throws InvalidRequestError where there are too many values, an object has too many fields, or a text holds half a
+ * surrogate pair, with its path.
  */
 export function parseJsonBody(bytes: Uint8Array): unknown {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   checkShape(buffer);
   const text = decode(buffer);
   const value = packTokenIds(parse(text));
-  if (countScalars(value, MAX_SCALARS) > MAX_SCALARS) {
-    throw new InvalidRequestError(
-      `The body holds more than ${MAX_SCALARS} numbers outside of lists of token ids in ${TOKEN_IDS}`,
-    );
-  }
-  if (SURROGATE_ESCAPE.test(text)) checkText(value, '');
+  checkValues(value, SURROGATE_ESCAPE.test(text));
   return value;
 }
 
@@ -135,35 +133,58 @@ function isTokenId(value: unknown): boolean {
   return Number.isInteger(value) && Number(value) >= 0 && Number(value) < MAX_ID;
 }
 
-/** Stops soon after `limit`. */
-function countScalars(value: unknown, limit: number): number {
-  if (typeof value !== 'object' || value === null) return typeof value === 'string' ? 0 : 1;
-  if (ArrayBuffer.isView(value)) return 0;
-  let count = 0;
-  for (const element of Array.isArray(value) ? value : Object.values(value)) {
-    count += countScalars(element, limit - count);
-    if (count > limit) break;
-  }
-  return count;
+/** @throws InvalidRequestError for too many numbers, an object of too many fields, half a character in a text. */
+function checkValues(body: unknown, mayHoldHalves: boolean): void {
+  let numScalars = 0;
+  const check = (value: unknown, path: string): void => {
+    if (typeof value === 'string') {
+      if (mayHoldHalves) checkText(value, path);
+    } else if (typeof value !== 'object' || value === null) {
+      numScalars += 1;
+      if (numScalars > MAX_SCALARS) throw tooManyScalars();
+    } else if (Array.isArray(value)) {
+      for (const [index, element] of value.entries()) check(element, `${path}[${index}]`);
+    } else if (!ArrayBuffer.isView(value)) {
+      const fields = Object.entries(value);
+      if (fields.length > MAX_FIELDS) throw tooManyFields(fields.length, path);
+      for (const [name, field] of fields) {
+        if (mayHoldHalves) checkText(name, 'A field name');
+        check(field, path === '' ? shortened(name) : `${path}.${shortened(name)}`);
+      }
+    }
+  };
+  check(body, '');
 }
 
-function checkText(value: unknown, path: string): void {
-  if (typeof value === 'string') {
-    const offset = value.search(LONE_SURROGATE);
-    if (offset < 0) return;
-    const half = `\\u${value.charCodeAt(offset).toString(16)}`;
-    throw new InvalidRequestError(
-      `${shortened(path, MAX_SHOWN_PATH) || 'The body'} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
-        'send whole Unicode characters',
-      { param: /^[^.[]+/.exec(path)?.[0] },
-    );
-  }
-  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return;
-  for (const [key, element] of Object.entries(value)) {
-    checkText(key, 'A field name');
-    checkText(
-      element,
-      Array.isArray(value) ? `${path}[${key}]` : path === '' ? shortened(key) : `${path}.${shortened(key)}`,
-    );
-  }
+function checkText(text: string, path: string): void {
+  const offset = text.search(LONE_SURROGATE);
+  if (offset < 0) return;
+  const half = `\\u${text.charCodeAt(offset).toString(16)}`;
+  throw new InvalidRequestError(
+    `${shownPath(path)} holds half a character (the lone surrogate ${half}, at index ${offset}): ` +
+      'send whole Unicode characters',
+    { param: fieldOf(path) },
+  );
+}
+
+function tooManyScalars(): InvalidRequestError {
+  return new InvalidRequestError(
+    `The body holds more than ${MAX_SCALARS} numbers outside of lists of token ids in ${TOKEN_IDS}`,
+  );
+}
+
+function tooManyFields(numFields: number, path: string): InvalidRequestError {
+  return new InvalidRequestError(
+    `${shownPath(path)} has ${numFields} fields: an object may have at most ${MAX_FIELDS}`,
+    { param: fieldOf(path) },
+  );
+}
+
+function shownPath(path: string): string {
+  return shortened(path, MAX_SHOWN_PATH) || 'The body';
+}
+
+/** The field of the body that a path begins with. */
+function fieldOf(path: string): string | undefined {
+  return /^[^.[]+/.exec(path)?.[0];
 }

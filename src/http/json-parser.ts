@@ -1,12 +1,13 @@
-// Parses request bodies where that disturbs nobody: small ones at once, larger ones in a thread.
+// Parses request bodies without holding the main thread: small ones at once, larger ones in a thread.
 
 import { setImmediate } from 'node:timers/promises';
 import { CallThread, ownMemory } from '../util/call-thread.ts';
+import { yieldTurn } from '../util/yield-turn.ts';
 import { parseJsonBody } from './json-body.ts';
 
-/** Bytes that are parsed in about a millisecond. */
+/** Bytes that are parsed in a few milliseconds at most. */
 const MAX_AT_ONCE = 64 * 1024;
-/** For what takes a fraction of a second on a machine that is not busy. */
+/** Parsing takes a fraction of a second on a machine that is not busy. */
 const DEADLINE_MS = 30_000;
 const MAX_WAITING = 64;
 
@@ -19,7 +20,12 @@ export class JsonParser {
 
   /** As `parseJsonBody`. Large `bytes` are gone afterwards. */
   async parse(bytes: Buffer): Promise<unknown> {
-    if (bytes.length <= MAX_AT_ONCE) return parseJsonBody(bytes);
+    if (bytes.length <= MAX_AT_ONCE) {
+      await yieldTurn();
+      const value = parseJsonBody(bytes);
+      await yieldTurn();
+      return value;
+    }
     const value = await this.#thread.call(bytes, ownMemory(bytes));
     // Taking the value over was work enough for one turn.
     await setImmediate();

@@ -9,7 +9,7 @@ const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
 /** A reader that takes nothing for this long counts as gone. */
-const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
 interface SseOptions {
   readonly writeTimeoutMs?: number | undefined;

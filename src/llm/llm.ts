@@ -15,6 +15,7 @@ import {
 } from '../sampling/beam-search-params.ts';
 import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
+import { reservedVariable } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
 import { abortable } from '../util/abortable.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
@@ -60,12 +61,12 @@ export class LLM {
 
   /**
    * Starts to load the model at once; the first call waits for it, and is where a failure to load is thrown.
-   * @throws ConfigError for an unknown or wrong option.
+   * @throws ConfigError for an unknown or wrong option, NotAvailableError for one of another server that svc cannot serve.
    */
   constructor(options: LLMOptions) {
-    const config = toEngineConfig(options);
-    this.#maxNumSeqs = config.maxNumSeqs;
     const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
+    const config = toEngineConfig(options, process.env, onWarning);
+    this.#maxNumSeqs = config.maxNumSeqs;
     this.#engine = withFolders(config).then((local) => InferenceEngine.start(local, { onWarning }));
     this.#engine.catch(() => {});
   }
@@ -185,6 +186,13 @@ export class LLM {
   ): Promise<Job> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
+    const reserved = reservedVariable(variables);
+    if (reserved !== null) {
+      throw new InvalidRequestError(
+        `chatTemplateKwargs must not hold ${reserved}: the call itself says what it is`,
+        { param: 'chatTemplateKwargs' },
+      );
+    }
     const text = await template.render(messages, { addGenerationPrompt, variables });
     return this.#prepare(engine, { text, addSpecialTokens: false }, params);
   }

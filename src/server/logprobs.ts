@@ -1,6 +1,7 @@
 // Log-probabilities as both endpoints write them: the spelling of tokens, the least value, the prompt's own.
 
 import type { PositionLogprobs, TokenLogprob } from '../engine/inference-engine.ts';
+import { lazyList } from '../http/json-pieces.ts';
 import type { PromptLogprob, PromptLogprobs } from './protocol/logprobs.ts';
 
 /** JSON has no infinity: the log-probability of an impossible token is this. */
@@ -19,7 +20,7 @@ export function tokenText(
 }
 
 export function promptLogprobs(positions: readonly (PositionLogprobs | null)[]): PromptLogprobs {
-  return positions.map((position) => (position === null ? null : byTokenId(position)));
+  return lazyList(positions, (position) => position && byTokenId(position));
 }
 
 function byTokenId(position: PositionLogprobs): Record<string, PromptLogprob> {

@@ -91,3 +91,11 @@ function textOfPart(part: { readonly type: string; readonly text?: unknown }, pa
   }
   return part.text;
 }
+
+/** Variables of a template that are set from the request itself. */
+const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
+
+/** The first of the extra `variables` for a template that would replace what the request itself says; null is none. */
+export function reservedVariable(variables: object): string | null {
+  return RESERVED_VARIABLES.find((name) => Object.hasOwn(variables, name)) ?? null;
+}

@@ -2,7 +2,7 @@
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { CallThread } from '../util/call-thread.ts';
-import { LongLoop } from '../util/long-loop.ts';
+import { yieldTurn } from '../util/yield-turn.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
 import { encodeText } from './encode-text.ts';
@@ -65,7 +65,7 @@ export class HfTokenizer implements Tokenizer {
       data: { source: parts.source },
       deadlineMs: LONG_TEXT_DEADLINE_MS,
     });
-    this.vocabSize = parts.native.getVocabSize(true);
+    this.vocabSize = this.#table.texts.length;
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
   }
 
@@ -101,11 +101,10 @@ export class HfTokenizer implements Tokenizer {
   /** By our own steps, not the library's: those end the process on a few token lists (a Strip of an empty token). */
   async decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string> {
     const stream = this.decodeStream({ ...options, promptTokenIds: [] });
-    const loop = new LongLoop();
     let text = '';
     for (let at = 0; at < ids.length; at += DECODED_AT_ONCE) {
       text += stream.push(ids.slice(at, at + DECODED_AT_ONCE));
-      await loop.pause();
+      await yieldTurn();
     }
     return text + stream.flush();
   }

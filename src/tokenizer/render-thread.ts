@@ -1,7 +1,7 @@
 // Renders one chat template, one conversation after the other, in a thread that can be ended.
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { TemplateRefusal } from './jinja/errors.ts';
+import { TemplateError, TemplateRefusal } from './jinja/errors.ts';
 import { LimitError } from './jinja/limits.ts';
 import { Template } from './jinja/template.ts';
 import type { FromRenderThread, RenderProblem, RenderThreadData, Variables } from './render-messages.ts';
@@ -20,7 +20,9 @@ function render(variables: Variables): FromRenderThread {
 function problemOf(error: unknown): RenderProblem {
   const kind =
     error instanceof TemplateRefusal ? 'refusal' : error instanceof LimitError ? 'limit' : 'failure';
-  return { kind, reason: error instanceof Error ? error.message : String(error) };
+  const message = error instanceof Error ? error.message : String(error);
+  const line = error instanceof TemplateError && kind !== 'refusal' ? error.line : null;
+  return { kind, reason: line === null ? message : `line ${line}: ${message}` };
 }
 
 function send(message: FromRenderThread): void {

@@ -2,7 +2,7 @@
 
 /** A tokenizer as published in tokenizer.json. Implementations live beside this file. */
 export interface Tokenizer {
-  /** Ids in the vocabulary, added tokens included. */
+  /** One more than the largest id, added tokens included. */
   readonly vocabSize: number;
   /** The primary end token of tokenizer_config.json, null if it names none. */
   readonly eosTokenId: number | null;

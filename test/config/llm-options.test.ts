@@ -23,6 +23,21 @@ describe('the options of new LLM()', () => {
     );
   });
 
+  it('of other servers are accepted with a line where they have no effect, else refused with the reason', () => {
+    const notices: string[] = [];
+    const given = { enforceEager: true, swap_space: 4, enableLora: false, loadFormat: undefined };
+    const config = toEngineConfig(Object.assign({ model: 'm' }, given), {}, (line) => notices.push(line));
+    expect(config).toEqual({ ...ENGINE_DEFAULTS, modelPath: 'm' });
+    expect(notices).toEqual([
+      expect.stringMatching(/^new LLM\(\): enforceEager has no effect: ./),
+      expect.stringMatching(/^new LLM\(\): swap_space 4 has no effect: ./),
+      expect.stringMatching(/^new LLM\(\): enableLora has no effect: ./),
+    ]);
+    expect(() => toEngineConfig(Object.assign({ model: 'm' }, { enableLora: true }), {})).toThrow(
+      /enableLora is not available in svc: adapters are not served; ./,
+    );
+  });
+
   it('win over the environment', () => {
     expect(toEngineConfig({}, { SVC_NUM_THREADS: '3' }).numThreads).toBe(3);
     expect(toEngineConfig({ numThreads: 1 }, { SVC_NUM_THREADS: '3' }).numThreads).toBe(1);

@@ -40,6 +40,17 @@ describe.each(availableBackends)('an engine that starts on %s', (device) => {
     await expect(starting).rejects.toThrow('tensor model.embed_tokens.weight');
   });
 
+  it('warns of a tokenizer with ids that the model does not know', async () => {
+    const folder = newFolder();
+    writeTinyModel(folder, { config: { vocab_size: 64 } });
+    const warnings: string[] = [];
+    const engine = await start(folder, { device }, warnings);
+    expect(warnings).toEqual([
+      expect.stringMatching(/the tokenizer has ids up to \d+, but the model knows only those below 64/),
+    ]);
+    await engine.close();
+  });
+
   it('says before it reads a weight that the KV cache is too small, and what would fit', async () => {
     const starting = start(modelOfBrokenWeights(), { device, kvCacheMemoryBytes: 2 ** 17 });
     await expect(starting).rejects.toThrow(ConfigError);

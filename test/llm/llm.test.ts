@@ -186,6 +186,13 @@ describe('LLM.chat', () => {
     await expect(llm.chat(JSON.parse(json), GREEDY)).rejects.toThrow(message);
   });
 
+  it('refuses template variables that would replace the conversation', async () => {
+    const chatTemplateKwargs = { messages: [{ role: 'user', content: 'b' }] };
+    await expect(llm.chat([{ role: 'user', content: 'a' }], GREEDY, { chatTemplateKwargs })).rejects.toThrow(
+      'chatTemplateKwargs must not hold messages',
+    );
+  });
+
   it('refuses an option that it does not have', async () => {
     const options = Object.assign({ chatTemplateKwarg: {} });
     await expect(llm.chat([{ role: 'user', content: 'a' }], GREEDY, options)).rejects.toThrow(

@@ -15,14 +15,14 @@ const IMPOSSIBLE: PositionLogprobs = {
 describe('log-probabilities on the wire', () => {
   it('have -9999 where a token cannot come, because JSON has no infinity', () => {
     expect([-Infinity, -1e9, -9999, -0.5, 0].map(finiteLogprob)).toEqual([-9999, -9999, -9999, -0.5, 0]);
-    expect(promptLogprobs([null, IMPOSSIBLE])).toEqual([
+    expect([...promptLogprobs([null, IMPOSSIBLE])]).toEqual([
       null,
       {
         3: { logprob: -9999, rank: 9, decoded_token: 'é' },
         5: { logprob: -0.5, rank: 1, decoded_token: 'b' },
       },
     ]);
-    expect(chatLogprobs([IMPOSSIBLE], false).content).toEqual([
+    expect([...chatLogprobs([IMPOSSIBLE], false).content]).toEqual([
       {
         token: 'é',
         logprob: -9999,

@@ -92,6 +92,17 @@ describe('parseJsonBody', () => {
     }
   });
 
+  it('names the object that has too many fields', () => {
+    const fields = (count: number): string =>
+      Array.from({ length: count }, (_, index) => `"name${index}":1`).join();
+    const read = (body: string): unknown => parseJsonBody(Buffer.from(body));
+    expect(read(`{"a":[{"b":{${fields(4096)}}}]}`)).toBeDefined();
+    expect(() => read(`{"a":[{"b":{${fields(4097)}}}]}`)).toThrow(
+      'a[0].b has 4097 fields: an object may have at most 4096',
+    );
+    expect(() => read(`{${fields(5000)}}`)).toThrow('The body has 5000 fields');
+  });
+
   it('takes millions of token ids, and neither as many numbers elsewhere nor many texts', () => {
     const list = (element: string, count: number): string => `[${`${element},`.repeat(count - 1)}${element}]`;
     const read = (body: string): unknown => parseJsonBody(Buffer.from(body));

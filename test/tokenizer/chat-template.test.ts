@@ -69,9 +69,10 @@ describe('a chat template', () => {
     );
   });
 
-  it('answers a failure inside it with an error of the request', async () => {
-    await expect(render(template('{{ messages[0].nothing.there }}'))).rejects.toThrow(
-      "the chat template fails on these messages: 'dict object' has no attribute 'nothing'",
+  it('answers a failure inside it with an error of the request that names the line', async () => {
+    const failing = template('a\n{% if true %}\n{{ messages[0].nothing.there }}\n{% endif %}');
+    await expect(render(failing)).rejects.toThrow(
+      "the chat template fails on these messages: line 3: 'dict object' has no attribute 'nothing'",
     );
   });
 

@@ -1,6 +1,7 @@
 // Log-probabilities of a chat's choice: a list of tokens, each with its bytes and the most probable ones at its position.
 
 import type { PositionLogprobs, TokenLogprob } from '../../engine/inference-engine.ts';
+import { lazyList } from '../../http/json-pieces.ts';
 import { finiteLogprob, tokenText } from '../logprobs.ts';
 import type { ChatLogprobs, ChatTokenLogprob } from '../protocol/chat-completion.ts';
 
@@ -11,7 +12,7 @@ export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensId
     bytes: one.token === null ? null : [...one.token.bytes],
   });
   return {
-    content: positions.map((position) => ({
+    content: lazyList(positions, (position) => ({
       ...describe(position),
       top_logprobs: position.top.map(describe),
     })),

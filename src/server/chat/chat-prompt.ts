@@ -2,11 +2,10 @@
 // message where that is to be continued.
 
 import { InvalidRequestError } from '../../errors.ts';
+import { reservedVariable } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 
-/** Variables that come from fields of the request; chat_template_kwargs must not replace them. */
-const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
@@ -58,8 +57,8 @@ async function renderOpenEnded(
 
 function templateVariables(fields: PromptFields): Record<string, unknown> {
   const variables: Record<string, unknown> = { ...fields.chat_template_kwargs };
-  const reserved = RESERVED_VARIABLES.find((name) => Object.hasOwn(variables, name));
-  if (reserved !== undefined) {
+  const reserved = reservedVariable(variables);
+  if (reserved !== null) {
     throw new InvalidRequestError(
       `chat_template_kwargs must not hold ${reserved}: the request has a field for it`,
       { param: 'chat_template_kwargs' },

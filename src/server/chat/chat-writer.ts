@@ -2,6 +2,7 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
+import { lazyList, toJson } from '../../http/json-pieces.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
@@ -27,7 +28,7 @@ export class ChatWriter extends ChunkWriter {
       object: 'chat.completion',
       created: head.created,
       model: head.model,
-      choices: samples.map((sample, choice) => this.#choice(sample, choice)),
+      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
       service_tier: null,
       system_fingerprint: head.system_fingerprint,
       usage: this.usageOfAll(samples),
@@ -41,7 +42,7 @@ export class ChatWriter extends ChunkWriter {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
     const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
-    const logprobs = jsonOf(this.#logprobs(delta));
+    const logprobs = toJson(this.#logprobs(delta));
     const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
     const chunk = this.#chunk(choice, content, tail, usage);
     return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];

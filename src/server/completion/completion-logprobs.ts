@@ -2,6 +2,7 @@
 // go on from chunk to chunk.
 
 import type { PositionLogprobs, PreparedRequest, TokenLogprob } from '../../engine/inference-engine.ts';
+import { lazyList } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { finiteLogprob, tokenText } from '../logprobs.ts';
 import type { CompletionLogprobs } from '../protocol/completion.ts';
@@ -16,11 +17,11 @@ interface CompletionLogprobsOptions {
   readonly areTokensIds: boolean;
 }
 
-/** A token, its offset in the text, and the log-probabilities at its position. */
+/** A token, the log-probabilities at its position, and who knows its offset in the text. */
 interface Entry {
-  readonly offset: number;
-  readonly token: string;
+  readonly tokenId: number;
   readonly position: PositionLogprobs | null;
+  readonly offsets: TextOffsets;
 }
 
 export class CompletionLogprobsWriter {
@@ -39,34 +40,37 @@ export class CompletionLogprobsWriter {
     this.#offsets = new TextOffsets(tokenizer, decoding, countCharacters(echo?.text ?? ''));
   }
 
-  /** The tokens of the prompt, the first of which has no log-probability. */
-  prompt(positions: readonly (PositionLogprobs | null)[]): CompletionLogprobs {
-    const { tokenizer, prompt, echo } = this.#options;
-    const skipSpecialTokens = echo?.skipsSpecialTokens ?? true;
-    const offsets = new TextOffsets(tokenizer, { skipSpecialTokens, promptTokenIds: [] }, 0);
-    const entries = prompt.promptTokenIds.map((id, at): Entry => {
-      const position = positions[at] ?? null;
-      return { offset: offsets.next(id), token: this.#text(id), position };
-    });
-    return this.#lists(entries);
-  }
-
-  /** The next tokens of the answer. */
-  next(positions: readonly PositionLogprobs[]): CompletionLogprobs {
-    const entries = positions.map((position): Entry => {
-      const { tokenId } = position;
-      return { offset: this.#offsets.next(tokenId), token: this.#text(tokenId), position };
-    });
-    return this.#lists(entries);
-  }
-
-  #lists(entries: readonly Entry[]): CompletionLogprobs {
+  /**
+   * Lists of the next tokens of the answer, after those of the prompt where its log-probabilities are given: the first
+   * of them is null. Each list is to be read once, before those of the next call.
+   */
+  lists(
+    ofPrompt: readonly (PositionLogprobs | null)[] | null,
+    ofAnswer: readonly PositionLogprobs[],
+  ): CompletionLogprobs {
+    const entries = (): Iterable<Entry> => this.#entries(ofPrompt, ofAnswer);
     return {
-      text_offset: entries.map(({ offset }) => offset),
-      token_logprobs: entries.map(({ position }) => position && finiteLogprob(position.logprob)),
-      tokens: entries.map(({ token }) => token),
-      top_logprobs: entries.map(({ position }) => position && this.#byText(position)),
+      text_offset: lazyList(entries(), ({ offsets, tokenId }) => offsets.next(tokenId)),
+      token_logprobs: lazyList(entries(), ({ position }) => position && finiteLogprob(position.logprob)),
+      tokens: lazyList(entries(), ({ tokenId }) => this.#text(tokenId)),
+      top_logprobs: lazyList(entries(), ({ position }) => position && this.#byText(position)),
     };
+  }
+
+  *#entries(
+    ofPrompt: readonly (PositionLogprobs | null)[] | null,
+    ofAnswer: readonly PositionLogprobs[],
+  ): Generator<Entry> {
+    if (ofPrompt !== null) {
+      const { tokenizer, prompt, echo } = this.#options;
+      const skipSpecialTokens = echo?.skipsSpecialTokens ?? true;
+      const offsets = new TextOffsets(tokenizer, { skipSpecialTokens, promptTokenIds: [] }, 0);
+      for (const [at, tokenId] of prompt.promptTokenIds.entries()) {
+        yield { tokenId, position: ofPrompt[at] ?? null, offsets };
+      }
+    }
+    const offsets = this.#offsets;
+    for (const position of ofAnswer) yield { tokenId: position.tokenId, position, offsets };
   }
 
   /** The most probable ones and the token itself; of equal texts the token's own, then the more probable. */
@@ -85,14 +89,4 @@ export class CompletionLogprobsWriter {
     const token = this.#options.tokenizer?.describe(tokenId) ?? null;
     return tokenText({ tokenId, token }, this.#options.areTokensIds);
   }
-}
-
-/** Two runs of tokens, one after the other. */
-export function joinLogprobs(first: CompletionLogprobs, second: CompletionLogprobs): CompletionLogprobs {
-  return {
-    text_offset: [...first.text_offset, ...second.text_offset],
-    token_logprobs: [...first.token_logprobs, ...second.token_logprobs],
-    tokens: [...first.tokens, ...second.tokens],
-    top_logprobs: [...first.top_logprobs, ...second.top_logprobs],
-  };
 }

@@ -2,6 +2,7 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
+import { lazyList, toJson } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
@@ -9,7 +10,7 @@ import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '.
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
-import { CompletionLogprobsWriter, joinLogprobs } from './completion-logprobs.ts';
+import { CompletionLogprobsWriter } from './completion-logprobs.ts';
 
 export class CompletionWriter extends ChunkWriter {
   readonly #tokenizer: Tokenizer | null;
@@ -28,7 +29,7 @@ export class CompletionWriter extends ChunkWriter {
       object: 'text_completion',
       created,
       model,
-      choices: samples.map((sample, choice) => this.#choice(sample, choice)),
+      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
       service_tier: null,
       system_fingerprint,
       usage: this.usageOfAll(samples),
@@ -38,7 +39,7 @@ export class CompletionWriter extends ChunkWriter {
 
   protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
     const echo = isFirst ? this.#echoOf(choice) : '';
-    const logprobs = jsonOf(this.#logprobs(choice, delta, isFirst));
+    const logprobs = toJson(this.#logprobs(choice, delta, isFirst));
     const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
     const fields =
       `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
@@ -72,11 +73,9 @@ export class CompletionWriter extends ChunkWriter {
     isFirst: boolean,
   ): CompletionLogprobs | null {
     if (added.logprobs === null) return null;
-    const writer = this.#logprobsWriter(choice);
-    const logprobs = writer.next(added.logprobs);
     const isEchoed = isFirst && this.options.echoes[this.promptOf(choice)] !== null;
-    if (!isEchoed || added.promptLogprobs === null) return logprobs;
-    return joinLogprobs(writer.prompt(added.promptLogprobs), logprobs);
+    const ofPrompt = isEchoed ? added.promptLogprobs : null;
+    return this.#logprobsWriter(choice).lists(ofPrompt, added.logprobs);
   }
 
   #logprobsWriter(choice: number): CompletionLogprobsWriter {

@@ -85,7 +85,7 @@ export interface ChatTokenLogprob {
 export interface ChatLogprobs {
   /** No answer is a refusal. */
   readonly refusal: null;
-  readonly content: readonly (ChatTokenLogprob & { readonly top_logprobs: readonly ChatTokenLogprob[] })[];
+  readonly content: Iterable<ChatTokenLogprob & { readonly top_logprobs: readonly ChatTokenLogprob[] }>;
 }
 
 export interface ChatChoice {
@@ -103,7 +103,7 @@ export interface ChatCompletionResponse {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  readonly choices: readonly ChatChoice[];
+  readonly choices: Iterable<ChatChoice>;
   readonly service_tier: null;
   readonly system_fingerprint: string;
   readonly usage: Usage;

@@ -27,11 +27,11 @@ export const unavailableCompletionFields: Readonly<Record<string, readonly unkno
 /** One entry a token in each list. */
 export interface CompletionLogprobs {
   /** Characters (code points) of the choice's text before the token. */
-  readonly text_offset: readonly number[];
+  readonly text_offset: Iterable<number>;
   /** Null for the first token of an echoed prompt. */
-  readonly token_logprobs: readonly (number | null)[];
-  readonly tokens: readonly string[];
-  readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
+  readonly token_logprobs: Iterable<number | null>;
+  readonly tokens: Iterable<string>;
+  readonly top_logprobs: Iterable<Readonly<Record<string, number>> | null>;
 }
 
 export interface CompletionChoice {
@@ -51,7 +51,7 @@ export interface CompletionResponse {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  readonly choices: readonly CompletionChoice[];
+  readonly choices: Iterable<CompletionChoice>;
   readonly service_tier: null;
   readonly system_fingerprint: string;
   readonly usage: Usage;

@@ -7,4 +7,4 @@ export interface PromptLogprob {
 }
 
 /** One entry a token of the prompt, by token id; null for the first, which nothing comes before. */
-export type PromptLogprobs = readonly (Readonly<Record<string, PromptLogprob>> | null)[];
+export type PromptLogprobs = Iterable<Readonly<Record<string, PromptLogprob>> | null>;

@@ -5,7 +5,7 @@ import type { InferenceEngine, PreparedRequest } from '../../engine/inference-en
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
-import { LongLoop } from '../../util/long-loop.ts';
+import { yieldTurn } from '../../util/yield-turn.ts';
 import { CompletionWriter } from '../completion/completion-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
@@ -47,13 +47,12 @@ async function parse(
   const shared = { params, extraKeys: saltKeys(body.cache_salt ?? null), priority: body.priority ?? 0 };
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
-  const loop = new LongLoop();
   for (const [index, given] of body.prompt.entries()) {
     const prompt = 'text' in given ? { text: given.text, addSpecialTokens } : given;
     const prepared = await engine.prepare({ prompt, ...shared, ...proxied.prompts[index] });
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
-    await loop.pause();
+    await yieldTurn();
   }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const { answerId, keepsJournal } = proxied;

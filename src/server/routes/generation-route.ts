@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
+import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
 import { ClientGoneError } from '../in-flight.ts';
@@ -46,7 +47,9 @@ async function generate(
     signal.throwIfAborted();
     ticket = engine.admit(caller, numSequences(parsed));
     const run = { signal, ticket };
-    if (!parsed.isStream) return await respondWhole(engine, parsed, run);
+    if (!parsed.isStream) {
+      return await replyJson(reply, await respondWhole(engine, parsed, run), options.writeTimeoutMs);
+    }
     const sse = new SseStream(reply, { writeTimeoutMs: options.writeTimeoutMs });
     await stream(engine, parsed, run, sse, request, controller);
   } catch (error) {

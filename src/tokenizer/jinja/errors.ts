@@ -1,14 +1,17 @@
 // What can be wrong with a template, and with what it does.
 
 /** Rendering failed; the message is in the words of Python where the original would say the same. */
-export class TemplateError extends Error {}
+export class TemplateError extends Error {
+  /** Of the innermost statement that failed, from 1; null until it is known. */
+  line: number | null = null;
+}
 
 /** raise_exception() of a template: its author's words to whoever sent the messages. */
 export class TemplateRefusal extends TemplateError {}
 
 /** The template is none: `line` counts from 1. */
 export class TemplateSyntaxError extends TemplateError {
-  readonly line: number;
+  override readonly line: number;
 
   constructor(message: string, line: number) {
     super(message);

@@ -7,7 +7,7 @@ import type { Parameter, Signature, Statement, Target } from './statements.ts';
 import * as statements from './statements.ts';
 import { TokenStream } from './token-stream.ts';
 
-const NOTHING: Statement = statements.block([]);
+const NOTHING: Statement = statements.block([], []);
 
 /** @throws TemplateSyntaxError naming the line. */
 export function parse(source: string): Statement {
@@ -34,22 +34,24 @@ class Parser {
   /** Statements up to a tag that is one of `ends`, of which the name is the next token then. */
   #body(ends: readonly string[]): Statement {
     const parts: Statement[] = [];
+    const lines: number[] = [];
     const tokens = this.#tokens;
     while (!tokens.is('end')) {
-      const { text } = tokens.current;
+      const { text, line } = tokens.current;
+      lines.push(line);
       if (tokens.accept('text')) parts.push(statements.text(text));
       else if (tokens.accept('outputBegin')) {
         parts.push(statements.printed(this.#expressions.tuple()));
         tokens.expect('outputEnd');
       } else {
         tokens.expect('blockBegin');
-        if (ends.some((end) => tokens.is('name', end))) return statements.block(parts);
+        if (ends.some((end) => tokens.is('name', end))) return statements.block(parts, lines);
         parts.push(this.#statement());
         tokens.expect('blockEnd');
       }
     }
     if (ends.length > 0) tokens.fail(ends.map((end) => `{% ${end} %}`).join(' or '));
-    return statements.block(parts);
+    return statements.block(parts, lines);
   }
 
   /** The rest of this tag's line, its body, and the name of the tag that ends it. */

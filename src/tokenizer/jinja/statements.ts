@@ -54,11 +54,18 @@ export function jump(to: 'break' | 'continue'): Statement {
   return () => to;
 }
 
-export function block(statements: readonly Statement[]): Statement {
+/** @param lines of the statements in the source, for errors. */
+export function block(statements: readonly Statement[], lines: readonly number[]): Statement {
   return (scope, output) => {
-    for (const statement of statements) {
-      const next = statement(scope, output);
-      if (next !== null) return next;
+    let index = 0;
+    try {
+      for (; index < statements.length; index++) {
+        const next = statements[index]!(scope, output);
+        if (next !== null) return next;
+      }
+    } catch (error) {
+      if (error instanceof TemplateError) error.line ??= lines[index]!;
+      throw error;
     }
     return null;
   };

@@ -1,0 +1,54 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { jsonPieces, lazyList, toJson } from '../../src/http/json-pieces.ts';
+
+const json = fc.jsonValue({ maxDepth: 5 });
+
+/** The same value with its lists made on the way, as far as lists may be. */
+function withLazyLists(value: unknown): unknown {
+  if (Array.isArray(value)) return lazyList(value, withLazyLists);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, withLazyLists(field)]));
+}
+
+describe('jsonPieces', () => {
+  it('writes what JSON.stringify writes', () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        expect(toJson(value)).toBe(JSON.stringify(value));
+      }),
+    );
+    expect(toJson({ a: undefined, b: [undefined], c: { d: undefined } })).toBe('{"b":[null],"c":{}}');
+  });
+
+  it('writes iterables as lists, whatever is in them', () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        expect(toJson(withLazyLists(value))).toBe(JSON.stringify(value));
+      }),
+    );
+  });
+
+  it('cuts long arrays and lists of long elements into small pieces', () => {
+    const ids = Array.from({ length: 100_000 }, (_, index) => index);
+    const choices = lazyList([1, 2, 3], (index) => ({ index, logprobs: { ids }, ids }));
+    const pieces = [...jsonPieces({ choices, ids })];
+    expect(pieces.join('')).toBe(
+      JSON.stringify({ choices: [1, 2, 3].map((index) => ({ index, logprobs: { ids }, ids })), ids }),
+    );
+    expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
+  });
+
+  it('makes the elements of a list when they are written, and not before', () => {
+    let numMade = 0;
+    const list = lazyList(new Array(10_000).fill('x'.repeat(100)), (text) => {
+      numMade += 1;
+      return { text };
+    });
+    const pieces = jsonPieces({ list });
+    expect(numMade).toBe(0);
+    pieces.next();
+    expect(numMade).toBeGreaterThan(0);
+    expect(numMade).toBeLessThan(200);
+  });
+});

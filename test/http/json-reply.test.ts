@@ -1,0 +1,69 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import type { FastifyInstance } from 'fastify';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createHttpApp } from '../../src/http/app.ts';
+import { lazyList } from '../../src/http/json-pieces.ts';
+import { replyJson } from '../../src/http/json-reply.ts';
+
+const WRITE_TIMEOUT_MS = 300;
+const LINE = 'word '.repeat(200);
+
+let app: FastifyInstance;
+let numMade: number;
+beforeEach(async () => {
+  numMade = 0;
+  app = createHttpApp();
+  app.get('/lines/:count', (request, reply) => {
+    const count = Number(request.url.split('/').at(-1));
+    const lines = lazyList(
+      {
+        *[Symbol.iterator]() {
+          for (let i = 0; i < count; i++) yield i;
+        },
+      },
+      (index) => {
+        numMade += 1;
+        return { index, text: LINE };
+      },
+    );
+    return replyJson(reply, { lines }, WRITE_TIMEOUT_MS);
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+});
+afterEach(async () => {
+  app.server.closeAllConnections();
+  await app.close();
+});
+
+async function open(count: number): Promise<IncomingMessage> {
+  const [response]: IncomingMessage[] = await once(get(`${app.listeningOrigin}/lines/${count}`), 'response');
+  return response!;
+}
+
+describe('replyJson', () => {
+  it('sends a short answer with its length', async () => {
+    const response = await fetch(`${app.listeningOrigin}/lines/2`);
+    expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
+    expect(response.headers.get('content-length')).toBe(String(JSON.stringify(await response.json()).length));
+  });
+
+  it('sends a long answer whole', async () => {
+    const response = await fetch(`${app.listeningOrigin}/lines/5000`);
+    expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
+    const lines = Array.from({ length: 5000 }, (_, index) => ({ index, text: LINE }));
+    expect(await response.json()).toEqual({ lines });
+  });
+
+  it('makes no more of a long answer than its reader takes, and cuts off a reader that takes nothing', async () => {
+    const response = await open(1_000_000);
+    response.on('error', () => {});
+    const socket = response.socket;
+    socket.pause();
+    const numConnections = (): Promise<number> =>
+      new Promise((resolve) => app.server.getConnections((_, count) => resolve(count)));
+    await expect.poll(numConnections, { timeout: 20_000 }).toBe(0);
+    expect(numMade).toBeLessThan(100_000);
+    socket.destroy();
+  });
+});

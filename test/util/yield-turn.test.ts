@@ -1,0 +1,39 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { yieldTurn } from '../../src/util/yield-turn.ts';
+
+const NUM_WORKERS = 20;
+const NUM_PARTS = 15;
+
+function busyFor(milliseconds: number): void {
+  const end = performance.now() + milliseconds;
+  while (performance.now() < end);
+}
+
+it('many who work long at the same time hold a turn no longer than one, and each gets on', async () => {
+  const order: number[] = [];
+  const work = async (worker: number): Promise<void> => {
+    for (let part = 0; part < NUM_PARTS; part++) {
+      busyFor(1);
+      order.push(worker);
+      await yieldTurn();
+    }
+  };
+  const workers = Array.from({ length: NUM_WORKERS }, (_, worker) => worker);
+  // Only what runs in later turns is shared: the first part of each runs when it is called.
+  let isOver = false;
+  const all = Promise.all(workers.map(work)).then(() => {
+    isOver = true;
+  });
+  let numTurns = 0;
+  while (!isOver) {
+    numTurns += 1;
+    await nextTurn();
+  }
+  await all;
+  // A turn has room for about 5 parts, however many want one.
+  expect(numTurns).toBeGreaterThan((NUM_WORKERS * NUM_PARTS) / 10);
+  // Nobody is done before everybody has had a turn.
+  const firstDone = Math.min(...workers.map((worker) => order.lastIndexOf(worker)));
+  expect(new Set(order.slice(NUM_WORKERS, firstDone)).size).toBe(NUM_WORKERS);
+});
