@@ -2,8 +2,7 @@
 // the matrix unit allows, whichever is less, 512 rows against the matrix unit.
 
 import type { GatedWeight, LinearWeight, Ops, Tensor } from '../../src/ops/ops.ts';
-import { selectOps } from '../../src/ops/select.ts';
-import { type MachineLimits, weightBytesPerSecond } from '../machine.ts';
+import { type MachineLimits, openOps, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
@@ -46,7 +45,7 @@ export async function kernelSection(limits: MachineLimits): Promise<Section> {
   const file = new WeightFile(Math.max(...PRODUCTS.map(({ n, k }) => n * k)));
   try {
     for (const product of PRODUCTS) {
-      const { ops } = selectOps({ device: 'cpu', numThreads: null });
+      const ops = openOps();
       const weights = loadAll(ops, product, file);
       for (const rows of product.rows) figures.push(measure(ops, product, weights, rows, limits));
       ops.close();

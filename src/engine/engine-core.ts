@@ -71,7 +71,7 @@ export class EngineCore {
     const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
     const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
     const blocksFor = (model: ModelShape): number =>
-      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model));
+      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
     // What does not fit now will not fit beside the weights.
     const onOpen = (model: ModelShape): void => void blocksFor(model);
     const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
@@ -83,7 +83,7 @@ export class EngineCore {
     const fingerprint = modelFingerprint(modelPath);
     const kvGeometry: KvGeometry = {
       model: fingerprint,
-      kernels: ops.kernels,
+      kernels: ops.isa,
       dtype: model.dtype,
       blockSize,
       layers: model.config.numLayers,
@@ -95,7 +95,7 @@ export class EngineCore {
       architecture: model.config.architecture,
       dtype: model.dtype,
       backend: ops.backend,
-      kernels: ops.kernels,
+      isa: ops.isa,
       modelFingerprint: fingerprint,
       compute: ops.description,
       backendReason: reason,

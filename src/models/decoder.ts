@@ -1,6 +1,5 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
-import { ShapeError } from '../errors.ts';
 import type { ComputeDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, LinearWeight, Ops, Tensor, Vector } from '../ops/ops.ts';
 import type { Layer, Step } from './layers/step.ts';
@@ -52,8 +51,7 @@ export class Decoder implements Model {
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
     const { ops, parts } = this;
-    checkLengths(inputs);
-    const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
+    const step: Step = { ops, inputs: ops.beginStep(cache, inputs), ropeTable: parts.ropeTable };
     const x = ops.embedding(inputs.tokens, parts.embedding);
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
@@ -66,20 +64,5 @@ export class Decoder implements Model {
     const { ops, parts } = this;
     const wanted = ops.gatherRows(hidden, rows);
     return ops.linear(ops.rmsNorm(wanted, parts.finalNorm, this.config.rmsNormEps, this.dtype), parts.head);
-  }
-}
-
-function checkLengths({ tokens, positions, slotMapping, batch }: ForwardInputs): void {
-  const rows = batch.queryStarts[batch.numSequences];
-  if (
-    positions.length !== tokens.ids.length ||
-    slotMapping.length !== tokens.ids.length ||
-    rows !== tokens.ids.length
-  ) {
-    throw new ShapeError(
-      'forward',
-      `${tokens.ids.length} positions, slots and query rows, one a token`,
-      `${positions.length}, ${slotMapping.length} and ${rows}`,
-    );
   }
 }

@@ -22,8 +22,8 @@ export function qwen3Layer(weights: WeightReader, config: ModelConfig, layer: nu
     const { ops } = step;
     const h = ops.rmsNorm(x, attentionNorm, eps, dtype);
     const [q, k, v] = splitQkv(ops, ops.linear(h, qkv), config);
-    ops.rmsNormHeads(q, queryNorm, eps);
-    ops.rmsNormHeads(k, keyNorm, eps);
+    ops.qkNorm(q, queryNorm, eps);
+    ops.qkNorm(k, keyNorm, eps);
     ops.addLinear(x, attend(step, [q, k, v], config, layer), output);
 
     mlp(ops, x, ops.rmsNorm(x, mlpNorm, eps, dtype));

@@ -4,10 +4,11 @@ import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
-import { chooseInstructionSet, chooseThreads, loadNative } from '../../src/native/native.ts';
+import { chooseIsa, chooseThreads, loadNative } from '../../src/native/native.ts';
 import type { AttentionBatch, TokenIds } from '../../src/ops/ops.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu } from './native-backends.ts';
+import { beginStep, beginStepAt, beginStepInto } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -50,13 +51,17 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.embedding(known(-1), table)).toThrow(ShapeError);
     expect(() => cpu.gatherRows(zeros(3, 4), ints(3))).toThrow(/rows from 0 to 2, got 3 in row 0/);
     const angles = cpu.makeVector(new Float32Array(4 * 8));
-    expect(() => cpu.rope(zeros(1, 8), ints(4), angles, 8)).toThrow(/positions from 0 to 3, got 4/);
+    const rope = (position: number) => cpu.rope(zeros(1, 8), beginStepAt(cpu, ints(position)), angles, 8);
+    expect(() => rope(4)).toThrow(/positions from 0 to 3, got 4/);
+    expect(() => rope(-1)).toThrow(/positions from 0 to .*, got -1 in row 0/);
     const cache = cpu.makeKvCache(cacheShape);
-    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 0, ints(48))).toThrow(/slots from 0 to 47/);
-    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 2, ints(0))).toThrow(/a layer from 0 to 1/);
+    expect(() => beginStepInto(cpu, cache, ints(0, 48))).toThrow(/slots from 0 to 47, got 48 in row 1/);
+    const step = beginStepInto(cpu, cache, ints(0));
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 2)).toThrow(/a layer from 0 to 1/);
+    expect(() => cpu.storeKv(zeros(2, 8), zeros(2, 8), step, 0)).toThrow(/k \[1, 8\] f32, got \[2, 8\]/);
   });
 
-  it('of attention with rows, contexts or blocks that do not fit are refused', () => {
+  it('of beginStep and attention with rows, contexts or blocks that do not fit are refused', () => {
     const cache = cpu.makeKvCache(cacheShape);
     const call = (change: Partial<AttentionBatch>, rows = 1, cols = 8) => {
       const batch = {
@@ -67,7 +72,10 @@ describeEachIsa('wrong calls', (isa) => {
         maxBlocks: 2,
       };
       const options = { layer: 0, scale: 1, window: null };
-      return () => cpu.attention(zeros(rows, cols), cache, { ...batch, ...change }, options);
+      return () => {
+        const step = beginStep(cpu, cache, 1, { batch: { ...batch, ...change } });
+        return cpu.attention(zeros(rows, cols), step, options);
+      };
     };
     expect(call({})).not.toThrow();
     expect(call({ contextLengths: ints(33) })).toThrow(/contextLength <= 32, got 1 rows, contextLength 33/);
@@ -76,8 +84,18 @@ describeEachIsa('wrong calls', (isa) => {
     expect(call({ blockTables: ints(-1, 1) })).toThrow(ShapeError);
     expect(call({ blockTables: ints(0) })).toThrow(/blockTables of 2, got 1/);
     expect(call({ queryStarts: ints(0) })).toThrow(ShapeError);
+    expect(call({ queryStarts: ints(0, 2) })).toThrow(/query rows 1, got 2/);
     expect(call({}, 2)).toThrow(ShapeError);
     expect(call({}, 1, 12)).toThrow(/a multiple of 8, got 12/);
+  });
+
+  it('with a step that another one has ended are refused', () => {
+    const cache = cpu.makeKvCache(cacheShape);
+    const ended = beginStep(cpu, cache, 1);
+    beginStep(cpu, cache, 1);
+    const options = { layer: 0, scale: 1, window: null };
+    expect(() => cpu.attention(zeros(1, 8), ended, options)).toThrow(/the step that was begun last/);
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), ended, 0)).toThrow(ShapeError);
   });
 
   it('of makeKvCache with odd sizes are refused', () => {
@@ -121,12 +139,11 @@ describeEachIsa('wrong calls', (isa) => {
 
   it('with an instruction set or a number of threads that cannot be name what can', () => {
     const native = loadNative();
-    expect(() => chooseInstructionSet(native, 'sse9')).toThrow(/one of amx-bf16, .*got sse9/);
     expect(() => chooseThreads(native, 0)).toThrow(ConfigError);
     expect(() => chooseThreads(native, 2.5)).toThrow(/from 1 to 1024, got 2.5/);
     const fewer = { ...native, instructionSets: () => ['portable' as const] };
-    expect(() => chooseInstructionSet(fewer, 'avx2')).toThrow(
-      /avx2, which this processor lacks; it has portable/,
+    expect(() => chooseIsa(fewer, 'avx2')).toThrow(
+      /--cpu-isa avx2 is an instruction set that this processor lacks; it has portable/,
     );
   });
 });

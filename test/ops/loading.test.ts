@@ -69,7 +69,7 @@ function describeLoading(ops: Ops): void {
   });
 
   it('refuses a pipe at once instead of waiting for somebody to write into it', () => {
-    const path = join(folder.path, `pipe-${ops.kernels}`);
+    const path = join(folder.path, `pipe-${ops.isa}`);
     expect(spawnSync('mkfifo', [path]).status).toBe(0);
     const source = { ...folder.write([2, 2], [1, 2, 3, 4]), path };
     expect(() => ops.loadLinear([part(source)], 'f32')).toThrow(ModelLoadError);

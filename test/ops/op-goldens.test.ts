@@ -12,6 +12,7 @@ import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { type Numbers, readNpy } from '../helpers/read-tensors.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
+import { beginStepAt } from './steps.ts';
 
 const root = sharedFixture('goldens/ops');
 const manifest = z.object({
@@ -45,7 +46,7 @@ function tensor(ops: Ops, { shape, values }: Numbers, dtype: 'f32' | 'bf16' = 'f
 
 /** Rotates the first numbers of each head, as many as the table is wide. */
 function rotate(ops: Ops, x: Tensor, headDim: number, positions: Int32Array, table: RopeTable): Float32Array {
-  ops.rope(x, positions, ops.makeVector(table.values), headDim, table.rotary);
+  ops.rope(x, beginStepAt(ops, positions), ops.makeVector(table.values), headDim, table.rotary);
   return ops.read(x);
 }
 
@@ -166,7 +167,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       const x = tensor(ops, read(kind));
       // Published there around zero, as this model family does; the norm multiplies by 1 + weight.
       const weight = ops.makeVector(read(`${kind}_norm_weight`).values.map((value) => 1 + value));
-      ops.rmsNormHeads(x, weight, args.eps!);
+      ops.qkNorm(x, weight, args.eps!);
       rotate(ops, x, 8, positions, { rotary: 4, values });
       return x;
     };
@@ -180,10 +181,10 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       maxBlocks: 1,
     };
     const out = ops.scope(() => {
-      ops.storeKv(prepare('k'), tensor(ops, read('v')), cache, 0, positions);
-      return ops.read(
-        ops.attention(prepare('q'), cache, batch, { layer: 0, scale: args.scale!, window: null }),
-      );
+      const [q, k] = [prepare('q'), prepare('k')];
+      const step = ops.beginStep(cache, { positions, slotMapping: positions, batch });
+      ops.storeKv(k, tensor(ops, read('v')), step, 0);
+      return ops.read(ops.attention(q, step, { layer: 0, scale: args.scale!, window: null }));
     });
     close(out, read('attn'));
   });

@@ -137,6 +137,47 @@ describeEachIsa('the stream of ops', (isa) => {
     });
   });
 
+  it('gives ops the step that they were called with, although its arrays change and the next step begins', () => {
+    const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 2, dtype: 'f32' } as const;
+    const cache = cpu.makeKvCache(shape);
+    const table = cpu.makeVector(Float32Array.of(1, 0, 0, 1));
+    const arrays = (position: number, block: number) => ({
+      positions: Int32Array.of(position),
+      slotMapping: Int32Array.of(16 * block),
+      batch: {
+        numSequences: 1,
+        queryStarts: Int32Array.of(0, 1),
+        contextLengths: Int32Array.of(1),
+        blockTables: Int32Array.of(block),
+        maxBlocks: 1,
+      },
+    });
+    cpu.scope(() => {
+      callLongOp();
+      const outputs = [0, 1].map((i) => {
+        const given = arrays(i, i);
+        const step = cpu.beginStep(cache, given);
+        const x = cpu.gatherRows(cpu.tensor(Float32Array.of(3 + i, 4 + i), 1, 2, 'f32'), Int32Array.of(0));
+        callLongOp();
+        cpu.rope(x, step, table, 2);
+        cpu.storeKv(x, x, step, 0);
+        const out = cpu.attention(x, step, { layer: 0, scale: 1, window: null });
+        for (const array of [given.positions, given.slotMapping, ...Object.values(given.batch)])
+          if (typeof array !== 'number') array.fill(1);
+        return { x, out };
+      });
+      const [first, second] = outputs.map(({ x, out }) => [[...cpu.read(x)], [...cpu.read(out)]]);
+      expect(first).toEqual([
+        [3, 4],
+        [3, 4],
+      ]);
+      expect(second).toEqual([
+        [-5, 4],
+        [-5, 4],
+      ]);
+    });
+  });
+
   it('takes more ops than may wait', () => {
     cpu.scope(() => {
       callLongOp();
@@ -178,8 +219,8 @@ describeEachIsa('the stream of ops', (isa) => {
     // Each op copies 64 MB: seconds of them.
     const worker = new Worker(
       `const { parentPort, workerData } = require('node:worker_threads');
-       const { Backend } = require(workerData.addon);
-       const backend = new Backend(workerData.isa, 1);
+       const { CpuBackend } = require(workerData.addon);
+       const backend = new CpuBackend(workerData.isa, 1);
        const [rows, cols] = [4096, 4096];
        const bytes = rows * cols * 4;
        backend.growArena(2 * bytes);
@@ -188,7 +229,7 @@ describeEachIsa('the stream of ops', (isa) => {
          backend.gatherRows(false, ids, 0, rows, cols, cols, bytes, rows, cols, cols);
        }
        parentPort.postMessage('waiting');
-       while (!backend.await(backend.lastPlace(), 100));
+       while (!backend.await(backend.lastPosition(), 100));
        parentPort.postMessage('done');`,
       { eval: true, workerData: { addon: ADDON, isa } },
     );
@@ -212,8 +253,8 @@ describeEachIsa('the stream of ops', (isa) => {
 
   it('throws what made an op fail wherever something is read behind it', () => {
     const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
-    const feed = cpu.openFeed(cpu.makeKvCache(shape, true));
-    feed.step(Int32Array.of(1, 0));
-    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/feedStep/);
+    const kvSaves = cpu.openKvSaveNotifier(cpu.makeKvCache(shape, true));
+    kvSaves.onStep(Int32Array.of(1, 0));
+    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/onKvStep/);
   });
 });

@@ -8,9 +8,9 @@
 
 namespace svc {
 
-void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
-  if (!table.feedStep(entries, length)) {
-    throw std::range_error("feedStep: expected [send, first, count, blocks...] inside the transfer");
+void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
+  if (!table.onStep(entries, length)) {
+    throw std::range_error("onKvStep: expected [send, first, count, blocks...] inside the transfer");
   }
 }
 
@@ -21,9 +21,9 @@ Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>&
 Napi::Function KvMemoryObject::define(Napi::Env env) {
   return DefineClass(env, "KvMemory",
                      {
-                         InstanceMethod<&KvMemoryObject::openFeed>("openFeed"),
-                         InstanceMethod<&KvMemoryObject::feedStep>("feedStep"),
-                         InstanceMethod<&KvMemoryObject::feedLayer>("feedLayer"),
+                         InstanceMethod<&KvMemoryObject::openKvSaveNotifier>("openKvSaveNotifier"),
+                         InstanceMethod<&KvMemoryObject::onKvStep>("onKvStep"),
+                         InstanceMethod<&KvMemoryObject::onKvLayerSaved>("onKvLayerSaved"),
                          InstanceMethod<&KvMemoryObject::write>("write"),
                          InstanceMethod<&KvMemoryObject::read>("read"),
                      });
@@ -41,21 +41,21 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
 }
 
 /// A new feed each time, as a backend's: two engines never serve one.
-Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) {
+Napi::Value KvMemoryObject::openKvSaveNotifier(const Napi::CallbackInfo& info) {
   table_ = std::make_shared<transfer::SendTable>(table_->memory);
   return giveToken(info.Env(), table_);
 }
 
-Napi::Value KvMemoryObject::feedStep(const Napi::CallbackInfo& info) {
+Napi::Value KvMemoryObject::onKvStep(const Napi::CallbackInfo& info) {
   const auto entries = info[0].As<Napi::Int32Array>();
   return checked(info, [&] {
-    svc::feedStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
+    svc::onKvStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
     return info.Env().Undefined();
   });
 }
 
-Napi::Value KvMemoryObject::feedLayer(const Napi::CallbackInfo& info) {
-  table_->feedLayer(static_cast<uint32_t>(integerArgument(info, 0, 0, table_->memory.layers - 1, "feedLayer: a layer")));
+Napi::Value KvMemoryObject::onKvLayerSaved(const Napi::CallbackInfo& info) {
+  table_->onLayerSaved(static_cast<uint32_t>(integerArgument(info, 0, 0, table_->memory.layers - 1, "onKvLayerSaved: a layer")));
   return info.Env().Undefined();
 }
 

@@ -10,7 +10,7 @@
 namespace svc {
 
 /// Passes a step's entries to the table. Throws std::range_error where they do not fit.
-void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
+void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
 Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table);
 
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
@@ -20,9 +20,9 @@ class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
   explicit KvMemoryObject(const Napi::CallbackInfo& info);
 
  private:
-  Napi::Value openFeed(const Napi::CallbackInfo&);
-  Napi::Value feedStep(const Napi::CallbackInfo&);
-  Napi::Value feedLayer(const Napi::CallbackInfo&);
+  Napi::Value openKvSaveNotifier(const Napi::CallbackInfo&);
+  Napi::Value onKvStep(const Napi::CallbackInfo&);
+  Napi::Value onKvLayerSaved(const Napi::CallbackInfo&);
   Napi::Value write(const Napi::CallbackInfo&);
   Napi::Value read(const Napi::CallbackInfo&);
   char* pieceAt(const Napi::CallbackInfo& info) const;

@@ -1,6 +1,6 @@
 #include "transfer/loader.h"
 
-#include "threads/own_thread.h"
+#include "threads/thread_name.h"
 
 namespace svc::transfer {
 

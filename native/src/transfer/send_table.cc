@@ -21,7 +21,7 @@ void SendTable::wake() {
   if (wake_) wake_();
 }
 
-bool SendTable::feedStep(const int32_t* entries, int64_t length) {
+bool SendTable::onStep(const int32_t* entries, int64_t length) {
   const std::lock_guard lock(mutex_);
   step_.clear();
   for (int64_t at = 0; at < length;) {
@@ -47,7 +47,7 @@ bool SendTable::feedStep(const int32_t* entries, int64_t length) {
   return true;
 }
 
-void SendTable::feedLayer(uint32_t layer) {
+void SendTable::onLayerSaved(uint32_t layer) {
   const std::lock_guard lock(mutex_);
   bool isWanted = false;
   for (const auto& [id, index] : step_) {

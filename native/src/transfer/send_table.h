@@ -37,8 +37,8 @@ class SendTable {
   // The thread that computes.
   /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed,
   /// or feeds a block that was fed before.
-  bool feedStep(const int32_t* entries, int64_t length);
-  void feedLayer(uint32_t layer);
+  bool onStep(const int32_t* entries, int64_t length);
+  void onLayerSaved(uint32_t layer);
 
   // JavaScript thread.
   void open(uint32_t send, uint32_t numBlocks);

@@ -46,11 +46,11 @@ export function attend(
   config: ModelConfig,
   layer: number,
 ): Tensor {
-  const { ops, inputs, cache, ropeTable } = step;
+  const { ops, inputs, ropeTable } = step;
   const { headDim, rotaryDim, layerWindows } = config;
-  ops.rope(q, inputs.positions, ropeTable, headDim, rotaryDim);
-  ops.rope(k, inputs.positions, ropeTable, headDim, rotaryDim);
-  ops.storeKv(k, v, cache, layer, inputs.slotMapping);
+  ops.rope(q, inputs, ropeTable, headDim, rotaryDim);
+  ops.rope(k, inputs, ropeTable, headDim, rotaryDim);
+  ops.storeKv(k, v, inputs, layer);
   const window = layerWindows[layer] ?? null;
-  return ops.attention(q, cache, inputs.batch, { layer, scale: 1 / Math.sqrt(headDim), window });
+  return ops.attention(q, inputs, { layer, scale: 1 / Math.sqrt(headDim), window });
 }

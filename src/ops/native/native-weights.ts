@@ -87,7 +87,7 @@ export class NativeVector extends Handle implements Vector {
 
 export class NativeKvCache extends Handle implements KvCache {
   readonly shape: KvCacheShape;
-  readonly blockBytes: number;
+  readonly layerBlockBytes: number;
 
   constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
@@ -95,7 +95,7 @@ export class NativeKvCache extends Handle implements KvCache {
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     super(native, native.makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared));
     this.shape = shape;
-    this.blockBytes = native.kvBlockBytes(this.index);
+    this.layerBlockBytes = native.layerBlockBytes(this.index);
   }
 }
 

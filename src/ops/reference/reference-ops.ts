@@ -3,8 +3,8 @@
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
+import { freeHostMemory } from '../host-memory.ts';
 import type {
-  AttentionBatch,
   AttentionOptions,
   GatedWeight,
   IdLists,
@@ -18,6 +18,8 @@ import type {
   Pending,
   SampledTokens,
   SamplingRows,
+  StepArrays,
+  StepInputs,
   Tensor,
   TensorSource,
   TokenIds,
@@ -30,19 +32,21 @@ import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { HostKvCache, storeKv } from './kv-cache.ts';
 import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
-import { rmsNorm, rmsNormHeads } from './norm.ts';
+import { qkNorm, rmsNorm } from './norm.ts';
 import { readWeight } from './read-weight.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
+import { HostStepInputs } from './step-inputs.ts';
 import { HostVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
-  readonly kernels = 'reference';
+  readonly isa = 'reference';
   readonly busySeconds = null;
   /** Tensors of the open scopes, the innermost last. */
-  private readonly scopes: HostTensor[][] = [];
+  readonly #scopes: HostTensor[][] = [];
+  #step: HostStepInputs | null = null;
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
     return new HostLinear(parts, dtype);
@@ -64,11 +68,15 @@ export class ReferenceOps implements Ops {
     return new HostKvCache(shape);
   }
 
-  openFeed(): never {
+  openKvSaveNotifier(): never {
     throw new ConfigError(
       'KV transfer needs the native backend: install make and g++, run `npm run build`, and leave --device auto or cpu',
       { param: 'kv-transfer-config' },
     );
+  }
+
+  freeMemory(): number {
+    return freeHostMemory();
   }
 
   /** All memory is JavaScript's own and goes with its last reference. */
@@ -76,17 +84,17 @@ export class ReferenceOps implements Ops {
 
   scope<T>(body: () => T): T {
     const tensors: HostTensor[] = [];
-    this.scopes.push(tensors);
+    this.#scopes.push(tensors);
     try {
       return body();
     } finally {
-      this.scopes.pop();
+      this.#scopes.pop();
       for (const tensor of tensors) tensor.free();
     }
   }
 
-  private keep<T extends HostTensor>(tensor: T): T {
-    this.scopes.at(-1)?.push(tensor);
+  #keep<T extends HostTensor>(tensor: T): T {
+    this.#scopes.at(-1)?.push(tensor);
     return tensor;
   }
 
@@ -95,19 +103,19 @@ export class ReferenceOps implements Ops {
   }
 
   embedding(tokens: TokenIds, table: LinearWeight): Tensor {
-    return this.keep(embedding(knownIds(tokens), table));
+    return this.#keep(embedding(knownIds(tokens), table));
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
-    return this.keep(rmsNorm(x, weight, eps, dtype));
+    return this.#keep(rmsNorm(x, weight, eps, dtype));
   }
 
-  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
-    rmsNormHeads(x, weight, eps);
+  qkNorm(x: Tensor, weight: Vector, eps: number): void {
+    qkNorm(x, weight, eps);
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    return this.keep(linear(x, weight));
+    return this.#keep(linear(x, weight));
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
@@ -115,7 +123,7 @@ export class ReferenceOps implements Ops {
   }
 
   gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    return this.keep(gatedLinear(x, weight));
+    return this.#keep(gatedLinear(x, weight));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {
@@ -123,22 +131,33 @@ export class ReferenceOps implements Ops {
     const whole = expectTensor('split', 'x', x, { cols });
     let offset = whole.offset;
     return widths.map((width) => {
-      const place = { offset, stride: whole.stride };
+      const layout = { offset, stride: whole.stride };
       offset += width;
-      return this.keep(new HostTensor(whole.data, x.rows, width, x.dtype, place));
+      return this.#keep(new HostTensor(whole.data, x.rows, width, x.dtype, layout));
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
-    rope(x, positions, table, headDim, rotaryDim);
+  beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
+    this.#step = new HostStepInputs(cache, arrays);
+    return this.#step;
   }
 
-  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
-    storeKv(k, v, cache, layer, slotMapping);
+  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim = headDim): void {
+    rope(x, this.#current('rope', step).positions, table, headDim, rotaryDim);
   }
 
-  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
-    return this.keep(attention(q, cache, batch, options));
+  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+    storeKv(k, v, this.#current('storeKv', step), layer);
+  }
+
+  attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
+    return this.#keep(attention(q, this.#current('attention', step), options));
+  }
+
+  #current(op: string, step: StepInputs): HostStepInputs {
+    if (this.#step === null || step !== this.#step)
+      throw new ShapeError(op, 'the step that was begun last', 'another');
+    return this.#step;
   }
 
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
@@ -149,7 +168,7 @@ export class ReferenceOps implements Ops {
         throw new ShapeError('gatherRows', `rows from 0 to ${x.rows - 1}`, `${from}`);
       out.data.set(input.row(from), to * x.cols);
     }
-    return this.keep(out);
+    return this.#keep(out);
   }
 
   restrictLogits(logits: Tensor, allowed: IdLists): void {
@@ -180,7 +199,7 @@ export class ReferenceOps implements Ops {
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
     if (values.length !== rows * cols)
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
-    return this.keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
+    return this.#keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
   }
 }
 
