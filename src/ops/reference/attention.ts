@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { expectLayer, type HostKvCache } from './kv-cache.ts';
+import type { HostKvCache } from './kv-cache.ts';
 import type { HostStepInputs } from './step-inputs.ts';
 
 /** Keys and values of one head of one sequence, [tokens, headDim] each, from position `first` on. */
@@ -19,7 +19,7 @@ export function attention(
   { cache, batch, numTokens }: HostStepInputs,
   options: AttentionOptions,
 ): HostTensor {
-  expectLayer('attention', cache, options.layer);
+  cache.expectLayer('attention', options.layer);
   const { kvHeads, headDim, dtype } = cache.shape;
   const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
   const group = q.cols / (kvHeads * headDim);

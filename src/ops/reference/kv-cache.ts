@@ -1,11 +1,9 @@
-// The paged KV memory of the reference backend, and storing into it.
+// The paged KV memory of the reference backend.
 
 import { ShapeError } from '../../errors.ts';
 import { BYTES_PER_ELEMENT } from '../dtype.ts';
 import { packBf16, unpackBf16 } from '../float-formats.ts';
-import type { KvCache, KvCacheShape, Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
-import type { HostStepInputs } from './step-inputs.ts';
+import type { KvCache, KvCacheShape } from '../ops.ts';
 
 /** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim]. */
 export class HostKvCache implements KvCache {
@@ -29,6 +27,11 @@ export class HostKvCache implements KvCache {
     const { kvHeads, blockSize, headDim } = this.shape;
     const kindIndex = kind === 'key' ? 0 : 1;
     return (((block * 2 + kindIndex) * kvHeads + head) * blockSize + offset) * headDim;
+  }
+
+  expectLayer(op: string, layer: number): void {
+    if (layer < 0 || layer >= this.shape.layers)
+      throw new ShapeError(op, `a layer below ${this.shape.layers}`, `${layer}`);
   }
 
   /** Stores one token's `values` [kvHeads, headDim], rounded to the cache's dtype. */
@@ -56,23 +59,5 @@ export class HostKvCache implements KvCache {
     const end = start + tokens * this.shape.headDim;
     if (data instanceof Float32Array) into.set(data.subarray(start, end));
     else unpackBf16(data.subarray(start, end), into);
-  }
-}
-
-export function expectLayer(op: string, cache: HostKvCache, layer: number): void {
-  if (layer < 0 || layer >= cache.shape.layers)
-    throw new ShapeError(op, `a layer below ${cache.shape.layers}`, `${layer}`);
-}
-
-/** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer; slot = block * blockSize + offset. */
-export function storeKv(k: Tensor, v: Tensor, { cache, slots }: HostStepInputs, layer: number): void {
-  expectLayer('storeKv', cache, layer);
-  const { kvHeads, headDim } = cache.shape;
-  const expected = { rows: slots.length, cols: kvHeads * headDim, dtype: 'f32' } as const;
-  const keys = expectTensor('storeKv', 'k', k, expected);
-  const values = expectTensor('storeKv', 'v', v, expected);
-  for (const [row, slot] of slots.entries()) {
-    cache.write(layer, 'key', slot, keys.row(row));
-    cache.write(layer, 'value', slot, values.row(row));
   }
 }

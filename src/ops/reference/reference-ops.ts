@@ -29,7 +29,7 @@ import { NO_TOKEN } from '../ops.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { HostKvCache, storeKv } from './kv-cache.ts';
+import { HostKvCache } from './kv-cache.ts';
 import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
@@ -37,6 +37,7 @@ import { readWeight } from './read-weight.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
 import { HostStepInputs } from './step-inputs.ts';
+import { storeKv } from './store-kv.ts';
 import { HostVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
