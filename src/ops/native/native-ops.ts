@@ -21,6 +21,7 @@ import type {
   Pending,
   SampledTokens,
   SamplingRows,
+  Scope,
   Tensor,
   TensorSource,
   TokenIds,
@@ -93,8 +94,17 @@ export class NativeOps implements Ops {
     return new NativePending(this.native, this.native.lastPlace(), () => {});
   }
 
+  openScope(): Scope {
+    return this.arena.openScope();
+  }
+
   scope<T>(body: () => T): T {
-    return this.arena.inScope(body);
+    const scope = this.openScope();
+    try {
+      return body();
+    } finally {
+      scope.close();
+    }
   }
 
   embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {
