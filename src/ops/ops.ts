@@ -11,8 +11,8 @@
 import type { ComputeDType, StorageDType } from './dtype.ts';
 
 /**
- * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the enclosing
- * `scope` ends. A tensor from `split` is a view: its rows are further apart than its columns are many.
+ * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the innermost scope that was
+ * open when they were made closes. A tensor from `split` is a view: its rows are further apart than its columns are many.
  */
 export interface Tensor {
   readonly rows: number;
@@ -196,6 +196,12 @@ export interface Logprobs {
   readonly topLogprobs: ArrayLike<number>;
 }
 
+/** Owns the tensors that are made while it is the innermost open scope. */
+export interface Scope {
+  /** Frees its tensors, and those of scopes that were opened inside it. Again, it does nothing. */
+  close(): void;
+}
+
 export interface Ops {
   readonly backend: 'cpu' | 'reference';
   /** The hardware that runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
@@ -226,7 +232,10 @@ export interface Ops {
 
   // ── arithmetic ──
 
-  /** Runs `body`; the tensors made inside are freed when it returns. Scopes nest. */
+  /** For tensors that outlive a call; whoever opens it closes it. Scopes nest. */
+  openScope(): Scope;
+
+  /** Runs `body` in a scope of its own: the tensors made inside are freed when it returns. */
   scope<T>(body: () => T): T;
 
   /** Its `read` returns when all ops that were called before have run. */

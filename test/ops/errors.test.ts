@@ -38,6 +38,21 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.read(stale)).toThrow(/scope is open, got a freed one/);
   });
 
+  it('with tensors of a scope that was closed from outside are refused, and its memory is used again', () => {
+    const outer = cpu.openScope();
+    const kept = cpu.tensor(Float32Array.of(7), 1, 1, 'f32');
+    cpu.openScope();
+    const inner = zeros(2, 8);
+    expect([...cpu.read(kept)]).toEqual([7]);
+    outer.close();
+    cpu.scope(() => {
+      const reused = cpu.tensor(Float32Array.of(9), 1, 1, 'f32');
+      outer.close();
+      expect([...cpu.read(reused)]).toEqual([9]);
+    });
+    for (const stale of [kept, inner]) expect(() => cpu.read(stale)).toThrow(/got a freed one/);
+  });
+
   it('with a weight of another backend are refused', () => {
     const other = openCpu(isa, 1);
     const w = other.loadLinear([weight(4, 8)], 'f32');

@@ -19,6 +19,7 @@ import type {
   Pending,
   SampledTokens,
   SamplingRows,
+  Scope,
   StepArrays,
   StepInputs,
   Tensor,
@@ -100,8 +101,17 @@ export class NativeOps implements Ops {
     return new NativePending(this.#native, this.#native.lastPosition(), () => {});
   }
 
+  openScope(): Scope {
+    return this.#arena.openScope();
+  }
+
   scope<T>(body: () => T): T {
-    return this.#arena.inScope(body);
+    const scope = this.openScope();
+    try {
+      return body();
+    } finally {
+      scope.close();
+    }
   }
 
   embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {

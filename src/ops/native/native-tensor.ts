@@ -3,15 +3,17 @@
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend } from '../../native/native.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
-import type { Tensor } from '../ops.ts';
+import type { Scope, Tensor } from '../ops.ts';
 
 /** Cache line; every tensor and every row begins at one. */
 const LINE_BYTES = 64;
 /** Kernels read bf16 rows in steps of this many columns; the columns after the last one are zero. */
 const BF16_PADDING = 32;
 
-interface Scope {
+interface ScopeRecord {
   isOpen: boolean;
+  /** Null for the outermost one, which never closes. */
+  readonly outer: ScopeRecord | null;
 }
 
 export class NativeTensor implements Tensor {
@@ -24,7 +26,7 @@ export class NativeTensor implements Tensor {
   readonly stride: number;
   /** A view ends inside the rows of another tensor: what follows its columns is not padding. */
   readonly isView: boolean;
-  readonly #scope: Scope;
+  readonly #scope: ScopeRecord;
 
   constructor(layout: {
     rows: number;
@@ -33,7 +35,7 @@ export class NativeTensor implements Tensor {
     offset: number;
     stride: number;
     isView: boolean;
-    scope: Scope;
+    scope: ScopeRecord;
   }) {
     this.rows = layout.rows;
     this.cols = layout.cols;
@@ -60,7 +62,7 @@ export class Arena {
   readonly #native: NativeBackend;
   #capacity = 0;
   #used = 0;
-  #scope: Scope = { isOpen: true };
+  #scope: ScopeRecord = { isOpen: true, outer: null };
 
   constructor(native: NativeBackend) {
     this.#native = native;
@@ -76,18 +78,18 @@ export class Arena {
     return new NativeTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.#scope });
   }
 
-  /** Runs `body`; the tensors made inside are freed when it returns. */
-  inScope<T>(body: () => T): T {
-    const [outer, mark] = [this.#scope, this.#used];
-    const inner = { isOpen: true };
-    this.#scope = inner;
-    try {
-      return body();
-    } finally {
-      inner.isOpen = false;
+  openScope(): Scope {
+    const [outer, start] = [this.#scope, this.#used];
+    const opened: ScopeRecord = { isOpen: true, outer };
+    this.#scope = opened;
+    const close = (): void => {
+      if (!opened.isOpen) return;
+      for (let scope = this.#scope; scope !== outer && scope.outer !== null; scope = scope.outer)
+        scope.isOpen = false;
       this.#scope = outer;
-      this.#used = mark;
-    }
+      this.#used = start;
+    };
+    return { close };
   }
 }
 

@@ -18,6 +18,7 @@ import type {
   Pending,
   SampledTokens,
   SamplingRows,
+  Scope,
   StepArrays,
   StepInputs,
   Tensor,
@@ -83,14 +84,23 @@ export class ReferenceOps implements Ops {
   /** All memory is JavaScript's own and goes with its last reference. */
   close(): void {}
 
-  scope<T>(body: () => T): T {
+  openScope(): Scope {
     const tensors: HostTensor[] = [];
     this.#scopes.push(tensors);
+    const close = (): void => {
+      const depth = this.#scopes.indexOf(tensors);
+      if (depth < 0) return;
+      for (const tensor of this.#scopes.splice(depth).flat()) tensor.free();
+    };
+    return { close };
+  }
+
+  scope<T>(body: () => T): T {
+    const scope = this.openScope();
     try {
       return body();
     } finally {
-      this.#scopes.pop();
-      for (const tensor of tensors) tensor.free();
+      scope.close();
     }
   }
 

@@ -97,6 +97,18 @@ describe('scope', () => {
     expect(fail).toThrow('broken');
     expect(() => ops.read(made)).toThrow(/freed/);
   });
+
+  it('keeps tensors across calls until it is closed, and closes what was opened inside it', () => {
+    const outer = ops.openScope();
+    const kept = tensor(1, 1, 7);
+    ops.openScope();
+    const inner = tensor(1, 1, 8);
+    expect([...ops.read(kept), ...ops.read(inner)]).toEqual([7, 8]);
+    outer.close();
+    outer.close();
+    expect(() => ops.read(kept)).toThrow(/freed/);
+    expect(() => ops.read(inner)).toThrow(/freed/);
+  });
 });
 
 describe('tensor', () => {
