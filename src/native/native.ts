@@ -35,7 +35,7 @@ export type StreamPlace = number;
  */
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
-  loadGated(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadGateUp(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -68,7 +68,7 @@ export interface NativeBackend {
   busySeconds(): number;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPlace;
-  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
+  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPlace;
   rmsNorm(

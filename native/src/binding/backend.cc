@@ -25,7 +25,7 @@ Napi::Function Backend::define(Napi::Env env) {
   return DefineClass(env, "Backend",
                      {
                          InstanceMethod<&Backend::call<&Backend::loadLinear>>("loadLinear"),
-                         InstanceMethod<&Backend::call<&Backend::loadGated>>("loadGated"),
+                         InstanceMethod<&Backend::call<&Backend::loadGateUp>>("loadGateUp"),
                          InstanceMethod<&Backend::call<&Backend::loadVector>>("loadVector"),
                          InstanceMethod<&Backend::call<&Backend::makeVector>>("makeVector"),
                          InstanceMethod<&Backend::call<&Backend::makeKvCache>>("makeKvCache"),
@@ -40,7 +40,7 @@ Napi::Function Backend::define(Napi::Env env) {
                          InstanceMethod<&Backend::call<&Backend::feedStep>>("feedStep"),
                          InstanceMethod<&Backend::call<&Backend::feedLayer>>("feedLayer"),
                          InstanceMethod<&Backend::call<&Backend::linear>>("linear"),
-                         InstanceMethod<&Backend::call<&Backend::gatedLinear>>("gatedLinear"),
+                         InstanceMethod<&Backend::call<&Backend::siluGateUp>>("siluGateUp"),
                          InstanceMethod<&Backend::call<&Backend::embedding>>("embedding"),
                          InstanceMethod<&Backend::call<&Backend::rmsNorm>>("rmsNorm"),
                          InstanceMethod<&Backend::call<&Backend::rmsNormHeads>>("rmsNormHeads"),
@@ -93,10 +93,10 @@ Napi::Value Backend::growArena(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(arena.capacity()));
 }
 
-const cpu::PackedWeight& Backend::weightAt(Args& args, bool isGated) {
+const cpu::PackedWeight& Backend::weightAt(Args& args, bool isGateUp) {
   const auto& weights = state().weights;
   const auto index = args.integerIn(0, static_cast<int64_t>(weights.size()) - 1, "a weight");
-  if (weights[index].isGated != isGated) args.fail(isGated ? "a gated weight" : "a linear weight", "the other kind");
+  if (weights[index].isGateUp != isGateUp) args.fail(isGateUp ? "a gate-and-up weight" : "a linear weight", "the other kind");
   return weights[index];
 }
 

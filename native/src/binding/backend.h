@@ -74,7 +74,7 @@ class Backend : public Napi::ObjectWrap<Backend> {
 
   // load.cc: memory that lives as long as the model; each returns an index.
   Napi::Value loadLinear(const Info&);
-  Napi::Value loadGated(const Info&);
+  Napi::Value loadGateUp(const Info&);
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);
@@ -90,7 +90,7 @@ class Backend : public Napi::ObjectWrap<Backend> {
 
   // products.cc
   Napi::Value linear(const Info&);
-  Napi::Value gatedLinear(const Info&);
+  Napi::Value siluGateUp(const Info&);
 
   // rows.cc
   Napi::Value embedding(const Info&);
@@ -118,7 +118,7 @@ class Backend : public Napi::ObjectWrap<Backend> {
   Napi::Value matrixPeak(const Info&);
   Napi::Value forkJoinSeconds(const Info&);
 
-  const cpu::PackedWeight& weightAt(Args&, bool isGated);
+  const cpu::PackedWeight& weightAt(Args&, bool isGateUp);
   const std::vector<float>& vectorAt(Args&);
   const cpu::KvCache& cacheAt(Args&);
 

@@ -72,16 +72,16 @@ Napi::Value Backend::loadLinear(const Info& info) {
   return indexOfLast(info.Env(), s.weights);
 }
 
-/// loadGated(gate, up, k, dtype)
-Napi::Value Backend::loadGated(const Info& info) {
+/// loadGateUp(gate, up, k, dtype)
+Napi::Value Backend::loadGateUp(const Info& info) {
   BackendState& s = state();
   const int k = sizeFrom(info[2], "k");
   Files files;
   const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), files);
   const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), files);
-  if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
+  if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
   const cpu::DType dtype = computeDType(info[3]);
-  s.stream.run([&] { s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, dtype)); });
+  s.stream.run([&] { s.weights.push_back(cpu::packGateUp(s.pool, s.kernels, gate, up, k, dtype)); });
   return indexOfLast(info.Env(), s.weights);
 }
 

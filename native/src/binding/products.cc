@@ -1,4 +1,4 @@
-// linear, addLinear and gatedLinear.
+// linear, addLinear and siluGateUp.
 
 #include "binding/backend.h"
 
@@ -27,14 +27,14 @@ Napi::Value Backend::linear(const Info& info) {
   return record(info, a, [&s = state(), &weight, x, out, add] { cpu::runLinear(s.pool, s.kernels, weight, x, out, add); });
 }
 
-/// gatedLinear(weight, x[4], out[4])
-Napi::Value Backend::gatedLinear(const Info& info) {
-  Args a = args("gatedLinear", info);
+/// siluGateUp(weight, x[4], out[4])
+Napi::Value Backend::siluGateUp(const Info& info) {
+  Args a = args("siluGateUp", info);
   const cpu::PackedWeight& weight = weightAt(a, true);
   const cpu::Rows x = a.rows(weight.dtype, weight.k, readCols(weight));
   const cpu::Rows out = a.rows(weight.dtype, weight.n, paddedCols(weight.dtype, weight.n));
   a.expectEqual("rows of the output", x.rows, out.rows);
-  return record(info, a, [&s = state(), &weight, x, out] { cpu::runGated(s.pool, s.kernels, weight, x, out); });
+  return record(info, a, [&s = state(), &weight, x, out] { cpu::runSiluGateUp(s.pool, s.kernels, weight, x, out); });
 }
 
 }  // namespace svc

@@ -27,7 +27,7 @@ struct PackedWeight {
   int n;  // columns of the output
   int k;
   int panels;
-  bool isGated;
+  bool isGateUp;
   Pages data;
   std::vector<float> bias;  // padded to whole panels, empty is none
 
@@ -39,7 +39,7 @@ struct PackedWeight {
 PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<WeightPart>& parts, int k, DType);
 
 /// Panels of gate and up in turn; both have the same n.
-PackedWeight packGated(ThreadPool&, const KernelSet&, const WeightPart& gate, const WeightPart& up, int k, DType);
+PackedWeight packGateUp(ThreadPool&, const KernelSet&, const WeightPart& gate, const WeightPart& up, int k, DType);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
 void unpackRow(const PackedWeight&, int row, float* out);
