@@ -35,7 +35,7 @@ export type StreamPosition = number;
  */
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
-  loadGated(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadGateUp(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -69,7 +69,7 @@ export interface NativeBackend {
   busySeconds(): number;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
-  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(

@@ -48,7 +48,7 @@ export interface LinearWeight {
 }
 
 /** Gate and up projections packed together, each [n, k], so that `silu(gate) * up` needs no second pass. */
-export interface GatedWeight {
+export interface GateUpWeight {
   readonly n: number;
   readonly k: number;
   readonly dtype: ComputeDType;
@@ -216,7 +216,7 @@ export interface Ops {
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
   /** @param isShared whether `openKvSaveNotifier` may be called for it */
@@ -260,7 +260,7 @@ export interface Ops {
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
   /** x [tokens, k] in the weight's dtype -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor;
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
   split(x: Tensor, widths: readonly number[]): Tensor[];

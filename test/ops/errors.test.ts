@@ -133,7 +133,7 @@ describeEachIsa('wrong calls', (isa) => {
     truncateSync(source.path, 40);
     for (const load of [
       () => cpu.loadLinear([{ weight: source, bias: null }], 'bf16'),
-      () => cpu.loadGated({ weight: source, bias: null }, { weight: source, bias: null }, 'f32'),
+      () => cpu.loadGateUp({ weight: source, bias: null }, { weight: source, bias: null }, 'f32'),
     ]) {
       expect(load).toThrow(/is cut off: bytes 5 to 261 are wanted, the file has 40/);
     }
@@ -147,7 +147,7 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.loadLinear(pair, 'f32')).toThrow(/\[n, 8\], got \[4, 9\]/);
     const bias = folder.write([3], new Float32Array(3));
     expect(() => cpu.loadLinear([{ ...weight(4, 8), bias }], 'f32')).toThrow(/\[4\], got \[3\]/);
-    expect(() => cpu.loadGated(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
+    expect(() => cpu.loadGateUp(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
     const short = { ...weight(4, 8).weight, byteLength: 60 };
     expect(() => cpu.loadLinear([{ weight: short, bias: null }], 'f32')).toThrow(/128 bytes for/);
   });

@@ -50,7 +50,7 @@ function describeLoading(ops: Ops): void {
       for (const dtype of dtypes) {
         expect(() => ops.loadLinear([part(sound), part(weight)], dtype)).toThrow(ModelLoadError);
         expect(() => ops.loadLinear([part(sound), part(weight)], dtype)).toThrow(place);
-        expect(() => ops.loadGated(part(sound), part(weight), dtype)).toThrow(place);
+        expect(() => ops.loadGateUp(part(sound), part(weight), dtype)).toThrow(place);
       }
     }
   });

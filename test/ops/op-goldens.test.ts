@@ -100,16 +100,16 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
     );
   });
 
-  it('gatedLinear with unit projections gives silu_and_mul_bf16_8x256', () => {
+  it('siluGateUp with unit projections gives silu_and_mul_bf16_8x256', () => {
     const { read, close } = golden('silu_and_mul_bf16_8x256');
     const unit = (first: number) => {
       const values = new Float32Array(128 * 256);
       for (let i = 0; i < 128; i++) values[i * 256 + first + i] = 1;
       return { weight: folder.write([128, 256], values), bias: null };
     };
-    const weight = ops.loadGated(unit(0), unit(128), 'bf16');
+    const weight = ops.loadGateUp(unit(0), unit(128), 'bf16');
     close(
-      ops.scope(() => ops.read(ops.gatedLinear(tensor(ops, read('x'), 'bf16'), weight))),
+      ops.scope(() => ops.read(ops.siluGateUp(tensor(ops, read('x'), 'bf16'), weight))),
       read('out'),
     );
   });

@@ -36,7 +36,7 @@ struct Weight {
   DType dtype;
   int n;  // columns of the output
   int k;
-  bool isGated;
+  bool isGateUp;
   /// What one use streams through the processor.
   size_t bytes;
 };
@@ -81,7 +81,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) = 0;
-  virtual const Weight& loadGated(const LinearPart& gate, const LinearPart& up, int k, DType dtype) = 0;
+  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
@@ -109,7 +109,7 @@ class Backend {
   virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
-  virtual StreamPosition gatedLinear(const Weight& weight, Rows x, Rows out) = 0;
+  virtual StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;

@@ -27,7 +27,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
   return DefineClass(env, name,
                      {
                          InstanceMethod<&BackendObject::call<&BackendObject::loadLinear>>("loadLinear"),
-                         InstanceMethod<&BackendObject::call<&BackendObject::loadGated>>("loadGated"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::loadGateUp>>("loadGateUp"),
                          InstanceMethod<&BackendObject::call<&BackendObject::loadVector>>("loadVector"),
                          InstanceMethod<&BackendObject::call<&BackendObject::makeVector>>("makeVector"),
                          InstanceMethod<&BackendObject::call<&BackendObject::makeKvCache>>("makeKvCache"),
@@ -43,7 +43,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::onKvLayerSaved>>("onKvLayerSaved"),
                          InstanceMethod<&BackendObject::call<&BackendObject::beginStep>>("beginStep"),
                          InstanceMethod<&BackendObject::call<&BackendObject::linear>>("linear"),
-                         InstanceMethod<&BackendObject::call<&BackendObject::gatedLinear>>("gatedLinear"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::siluGateUp>>("siluGateUp"),
                          InstanceMethod<&BackendObject::call<&BackendObject::embedding>>("embedding"),
                          InstanceMethod<&BackendObject::call<&BackendObject::rmsNorm>>("rmsNorm"),
                          InstanceMethod<&BackendObject::call<&BackendObject::qkNorm>>("qkNorm"),

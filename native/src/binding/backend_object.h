@@ -45,13 +45,13 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   // load.cc: memory that lives as long as the model; each returns an index.
   Napi::Value loadLinear(const Info&);
-  Napi::Value loadGated(const Info&);
+  Napi::Value loadGateUp(const Info&);
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);
   Napi::Value layerBlockBytes(const Info&);
   Napi::Value weightBytes(const Info&);
-  const Weight& weightAt(Args&, bool isGated);
+  const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
   const KvCache& cacheAt(Args&);
 
@@ -84,7 +84,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   // matmul.cc
   Napi::Value linear(const Info&);
-  Napi::Value gatedLinear(const Info&);
+  Napi::Value siluGateUp(const Info&);
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);

@@ -85,14 +85,14 @@ Napi::Value BackendObject::loadLinear(const Info& info) {
   return addTo(weights_, backend().loadLinear(parts, k, computeDType(info[2])), info.Env());
 }
 
-/// loadGated(gate, up, k, dtype)
-Napi::Value BackendObject::loadGated(const Info& info) {
+/// loadGateUp(gate, up, k, dtype)
+Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
   Files files;
   const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files);
   const LinearPart up = partFrom(info[1].As<Napi::Object>(), files);
-  if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  return addTo(weights_, backend().loadGated(gate, up, k, computeDType(info[3])), info.Env());
+  if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
+  return addTo(weights_, backend().loadGateUp(gate, up, k, computeDType(info[3])), info.Env());
 }
 
 /// loadVector(source, length)
@@ -130,9 +130,9 @@ Napi::Value BackendObject::weightBytes(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(itemAt(weights_, a, "a weight").bytes));
 }
 
-const Weight& BackendObject::weightAt(Args& args, bool isGated) {
+const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
   const Weight& weight = itemAt(weights_, args, "a weight");
-  if (weight.isGated != isGated) args.fail(isGated ? "a gated weight" : "a linear weight", "the other kind");
+  if (weight.isGateUp != isGateUp) args.fail(isGateUp ? "a gate-and-up weight" : "a linear weight", "the other kind");
   return weight;
 }
 

@@ -1,4 +1,4 @@
-// linear, addLinear and gatedLinear.
+// linear, addLinear and siluGateUp.
 
 #include "binding/backend_object.h"
 
@@ -14,15 +14,15 @@ Napi::Value BackendObject::linear(const Info& info) {
   return recorded(info, a, backend().linear(weight, x, out, a.boolean()));
 }
 
-/// gatedLinear(weight, x[4], out[4]): rows of the output are written in whole vectors.
-Napi::Value BackendObject::gatedLinear(const Info& info) {
-  Args a = args("gatedLinear", info);
+/// siluGateUp(weight, x[4], out[4]): rows of the output are written in whole vectors.
+Napi::Value BackendObject::siluGateUp(const Info& info) {
+  Args a = args("siluGateUp", info);
   const Weight& weight = weightAt(a, true);
   const int64_t written = roundUp(weight.n, weight.dtype == DType::F32 ? kF32Vector : kBf16Depth);
   const Rows x = a.rows(weight.dtype, weight.k, paddedCols(weight.dtype, weight.k));
   const Rows out = a.rows(weight.dtype, weight.n, written);
   a.expectEqual("rows of the output", x.rows, out.rows);
-  return recorded(info, a, backend().gatedLinear(weight, x, out));
+  return recorded(info, a, backend().siluGateUp(weight, x, out));
 }
 
 }  // namespace svc

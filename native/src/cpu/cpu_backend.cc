@@ -20,8 +20,8 @@ const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k
   return weights_.back();
 }
 
-const Weight& CpuBackend::loadGated(const LinearPart& gate, const LinearPart& up, int k, DType dtype) {
-  stream_.run([&] { weights_.push_back(packGated(pool_, kernels_, gate, up, k, dtype)); });
+const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) {
+  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, dtype)); });
   return weights_.back();
 }
 
@@ -79,8 +79,8 @@ StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool a
   return stream_.record([this, &weight = packed(weight), x, out, add] { runLinear(pool_, kernels_, weight, x, out, add); });
 }
 
-StreamPosition CpuBackend::gatedLinear(const Weight& weight, Rows x, Rows out) {
-  return stream_.record([this, &weight = packed(weight), x, out] { runGated(pool_, kernels_, weight, x, out); });
+StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
+  return stream_.record([this, &weight = packed(weight), x, out] { runSiluGateUp(pool_, kernels_, weight, x, out); });
 }
 
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {

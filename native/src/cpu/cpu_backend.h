@@ -22,7 +22,7 @@ class CpuBackend final : public Backend {
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
 
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) override;
-  const Weight& loadGated(const LinearPart& gate, const LinearPart& up, int k, DType dtype) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) override;
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
@@ -44,7 +44,7 @@ class CpuBackend final : public Backend {
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
-  StreamPosition gatedLinear(const Weight& weight, Rows x, Rows out) override;
+  StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) override;
   StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
 
   StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;

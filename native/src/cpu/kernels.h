@@ -36,7 +36,7 @@ struct LinearJob {
 
 /// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
 /// up; the bias is in the same order. Rows of out are written in whole vectors.
-struct GatedJob {
+struct GateUpJob {
   const char* x;
   size_t xStride;  // bytes
   const char* panels;
@@ -134,7 +134,7 @@ struct KernelSet {
   int panelsAtOnce;
   /// By DType, F32 and Bf16.
   void (*linear[2])(const LinearJob&, Range rows, Range panels);
-  void (*gated[2])(const GatedJob&, Range rows, Range outPanels);
+  void (*gateUp[2])(const GateUpJob&, Range rows, Range outPanels);
   AttentionKernels attention[2];
   /// into = into ⊕ from, for `rows` rows of `valueDims` values.
   void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);

@@ -73,9 +73,9 @@ void runLinear(ThreadPool& pool, const KernelSet& set, const PackedWeight& weigh
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }
 
-void runGated(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, Rows x, Rows out) {
+void runSiluGateUp(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, Rows x, Rows out) {
   const int steps = stepsOf(weight.dtype, weight.k);
-  const GatedJob job{x.data,
+  const GateUpJob job{x.data,
                      static_cast<size_t>(x.stride) * elementBytes(weight.dtype),
                      weight.data.data(),
                      steps,
@@ -83,7 +83,7 @@ void runGated(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight
                      out.data,
                      static_cast<size_t>(out.stride) * elementBytes(weight.dtype)};
   clearPadding(weight, out);
-  const auto kernel = set.gated[static_cast<int>(weight.dtype)];
+  const auto kernel = set.gateUp[static_cast<int>(weight.dtype)];
   cut(pool, x.rows, weight.panels / 2, static_cast<size_t>(steps) * kStepBytes * 2, (set.panelsAtOnce + 1) / 2,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }

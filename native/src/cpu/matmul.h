@@ -1,4 +1,4 @@
-// Matrix products over all threads: cuts the job of `linear` and `gatedLinear` into tasks.
+// Matrix products over all threads: cuts the job of `linear` and `siluGateUp` into tasks.
 #pragma once
 
 #include "cpu/packed_weight.h"
@@ -10,6 +10,6 @@ namespace svc::cpu {
 void runLinear(ThreadPool&, const KernelSet&, const PackedWeight&, Rows x, Rows out, bool add);
 
 /// out [rows, n padded] in the weight's format = silu(x · gateᵀ) * (x · upᵀ).
-void runGated(ThreadPool&, const KernelSet&, const PackedWeight&, Rows x, Rows out);
+void runSiluGateUp(ThreadPool&, const KernelSet&, const PackedWeight&, Rows x, Rows out);
 
 }  // namespace svc::cpu

@@ -124,12 +124,12 @@ PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vecto
   return packed;
 }
 
-PackedWeight packGated(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
+PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
                        DType dtype) {
   const int panels = 2 * static_cast<int>(roundUp(gate.n, kLanes)) / kLanes;
   PackedWeight packed = pack(pool, set, {{gate}, {up}}, panels, k, dtype);
   packed.n = gate.n;
-  packed.isGated = true;
+  packed.isGateUp = true;
   const int n = gate.n;
   packed.bias = packBias(set, {gate, up}, panels, [n](int column) {
     const int inPart = column % n;

@@ -28,7 +28,7 @@ struct PackedWeight : Weight {
 PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, DType);
 
 /// Panels of gate and up in turn; gate and up have the same n.
-PackedWeight packGated(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, DType);
+PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, DType);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
 void unpackRow(const PackedWeight&, int row, float* out);

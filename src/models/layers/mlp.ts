@@ -9,11 +9,11 @@ export type Mlp = (ops: Ops, x: Tensor, h: Tensor) => void;
 
 export function loadMlp(weights: WeightReader, prefix: string, config: ModelConfig, bias = false): Mlp {
   const { hiddenSize, intermediateSize } = config;
-  const gateUp = weights.gated(
+  const gateUp = weights.gateUp(
     { name: `${prefix}.gate_proj`, n: intermediateSize, bias },
     { name: `${prefix}.up_proj`, n: intermediateSize, bias },
     hiddenSize,
   );
   const down = weights.linear([{ name: `${prefix}.down_proj`, n: hiddenSize, bias }], intermediateSize);
-  return (ops, x, h) => ops.addLinear(x, ops.gatedLinear(h, gateUp), down);
+  return (ops, x, h) => ops.addLinear(x, ops.siluGateUp(h, gateUp), down);
 }

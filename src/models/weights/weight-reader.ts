@@ -1,7 +1,7 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { GatedWeight, LinearPart, LinearWeight, Ops, Vector } from '../../ops/ops.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, Ops, Vector } from '../../ops/ops.ts';
 import type { Checkpoint } from './checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
@@ -38,8 +38,8 @@ export class WeightReader {
     );
   }
 
-  gated(gate: Projection, up: Projection, k: number): GatedWeight {
-    return this.count(this.ops.loadGated(this.part(gate, k), this.part(up, k), this.dtype));
+  gateUp(gate: Projection, up: Projection, k: number): GateUpWeight {
+    return this.count(this.ops.loadGateUp(this.part(gate, k), this.part(up, k), this.dtype));
   }
 
   vector(name: string, length: number): Vector {

@@ -6,7 +6,7 @@ import type { ComputeDType } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionOptions,
-  GatedWeight,
+  GateUpWeight,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -31,7 +31,7 @@ import { asShapeError } from './native-errors.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeGated, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import { NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
@@ -63,8 +63,8 @@ export class NativeOps implements Ops {
     return new NativeLinear(this.#native, parts, dtype);
   }
 
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
-    return new NativeGated(this.#native, gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
+    return new NativeGateUp(this.#native, gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -150,11 +150,11 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
   }
 
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    const { index, n, k, dtype } = this.#own('gatedLinear', weight, NativeGated);
-    const input = this.#padded(expectTensor('gatedLinear', 'x', x, { cols: k, dtype }));
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
+    const { index, n, k, dtype } = this.#own('siluGateUp', weight, NativeGateUp);
+    const input = this.#padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
-    this.#guard(() => this.#native.gatedLinear(index, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() => this.#native.siluGateUp(index, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 

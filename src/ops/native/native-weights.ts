@@ -4,7 +4,7 @@ import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
 import type {
-  GatedWeight,
+  GateUpWeight,
   KvCache,
   KvCacheShape,
   LinearPart,
@@ -45,7 +45,7 @@ export class NativeLinear extends Handle implements LinearWeight {
   }
 }
 
-export class NativeGated extends Handle implements GatedWeight {
+export class NativeGateUp extends Handle implements GateUpWeight {
   readonly n: number;
   readonly k: number;
   readonly dtype: ComputeDType;
@@ -55,12 +55,12 @@ export class NativeGated extends Handle implements GatedWeight {
     const [n, k] = gate.weight.shape;
     if (n === undefined || k === undefined || up.weight.shape[0] !== n) {
       const expected = `gate and up of one shape, gate is [${gate.weight.shape.join(', ')}]`;
-      throw new ShapeError('loadGated', expected, `up [${up.weight.shape.join(', ')}]`);
+      throw new ShapeError('loadGateUp', expected, `up [${up.weight.shape.join(', ')}]`);
     }
-    const parts = [partOf('loadGated', gate, k), partOf('loadGated', up, k)] as const;
+    const parts = [partOf('loadGateUp', gate, k), partOf('loadGateUp', up, k)] as const;
     super(
       native,
-      loading([gate, up], () => native.loadGated(...parts, k, dtype)),
+      loading([gate, up], () => native.loadGateUp(...parts, k, dtype)),
     );
     this.n = n;
     this.k = k;

@@ -1,8 +1,8 @@
-// Matrix products of the reference backend: linear, addLinear, gatedLinear and the loading of their weights.
+// Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { GatedWeight, LinearPart, LinearWeight, Tensor, TensorSource } from '../ops.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, Tensor, TensorSource } from '../ops.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { readWeight } from './read-weight.ts';
 
@@ -36,7 +36,7 @@ export class HostLinear implements LinearWeight {
 }
 
 /** Gate and up projections, each [n, k]. */
-export class HostGated implements GatedWeight {
+export class HostGateUp implements GateUpWeight {
   readonly gate: HostLinear;
   readonly up: HostLinear;
 
@@ -45,7 +45,7 @@ export class HostGated implements GatedWeight {
     this.up = new HostLinear([up], dtype);
     if (this.gate.n !== this.up.n || this.gate.k !== this.up.k) {
       const expected = `gate and up of one shape, gate is [${this.gate.n}, ${this.gate.k}]`;
-      throw new ShapeError('loadGated', expected, `up [${this.up.n}, ${this.up.k}]`);
+      throw new ShapeError('loadGateUp', expected, `up [${this.up.n}, ${this.up.k}]`);
     }
   }
 
@@ -110,10 +110,10 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
 }
 
 /** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's dtype. */
-export function gatedLinear(x: Tensor, weight: GatedWeight): HostTensor {
-  if (!(weight instanceof HostGated))
-    throw new ShapeError('gatedLinear', 'a weight of this backend', 'another');
-  const input = expectTensor('gatedLinear', 'x', x, { cols: weight.k, dtype: weight.dtype });
+export function siluGateUp(x: Tensor, weight: GateUpWeight): HostTensor {
+  if (!(weight instanceof HostGateUp))
+    throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
+  const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.dtype });
   const out = HostTensor.zeros(x.rows, weight.n, weight.dtype);
   const data = out.data;
   multiply(input, weight.gate, (row, col, gate) => {

@@ -6,7 +6,7 @@ import type { ComputeDType } from '../dtype.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
   AttentionOptions,
-  GatedWeight,
+  GateUpWeight,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -31,7 +31,7 @@ import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { HostKvCache } from './kv-cache.ts';
-import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
+import { addLinear, HostGateUp, HostLinear, linear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
 import { readWeight } from './read-weight.ts';
@@ -54,8 +54,8 @@ export class ReferenceOps implements Ops {
     return new HostLinear(parts, dtype);
   }
 
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
-    return new HostGated(gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
+    return new HostGateUp(gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -133,8 +133,8 @@ export class ReferenceOps implements Ops {
     addLinear(residual, x, weight);
   }
 
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    return this.#keep(gatedLinear(x, weight));
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
+    return this.#keep(siluGateUp(x, weight));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {

@@ -161,7 +161,7 @@ void sumPair(const char* x, size_t xStride, const char* const* panels, int steps
   _tile_stored(1, sums + first * kLanes, kStepBytes);
 }
 
-/// A product's operands: what linear and gated share.
+/// A product's operands: what linear and gateUp share.
 struct Operands {
   const char* x;
   size_t xStride;
@@ -241,11 +241,11 @@ void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
           });
 }
 
-void gatedOnTiles(const GatedJob& job, Range rows, Range outPanels) {
+void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
   product({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
           [&](int row, int taken, int panel, int count, const float* sums) {
             for (int p = 0; p < count; p += 2) {
-              storeGated<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
+              storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
             }
           });
 }
@@ -275,7 +275,7 @@ double peakOfTiles(int64_t loops) {
 void addMatmul(KernelSet& set) {
   set.panelsAtOnce = 4;
   set.linear[1] = &linearOnTiles;
-  set.gated[1] = &gatedOnTiles;
+  set.gateUp[1] = &gateUpOnTiles;
   set.peak = &peakOfTiles;
 }
 

@@ -22,8 +22,8 @@ void addMatmul(KernelSet& set) {
   set.panelsAtOnce = kMostPanels;
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
-  set.gated[0] = &gated<F32Dot, float>;
-  set.gated[1] = &gated<Bf16Dot, uint16_t>;
+  set.gateUp[0] = &gateUp<F32Dot, float>;
+  set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
 }
 
 }  // namespace svc::cpu::SVC_ISA

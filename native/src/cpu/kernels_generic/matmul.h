@@ -1,4 +1,4 @@
-// linear and gated products over a range of rows and panels. Included inside an instruction set's namespace, after
+// linear and gateUp products over a range of rows and panels. Included inside an instruction set's namespace, after
 // tile.h.
 
 /// Sums [panels, rows, 16] of a tile -> the job's output, with bias.
@@ -52,7 +52,7 @@ inline void storeActivation(uint16_t* out, V16 value) { storeBf16(out, value); }
 
 /// Sums [2, rows, 16] of gate and up -> one panel of the job's output, whole vectors.
 template <class Out>
-void storeGated(const GatedJob& job, int row, int rows, int outPanel, const float* sums) {
+void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const float* sums) {
   const float* bias = job.bias == nullptr ? nullptr : job.bias + 2 * outPanel * kLanes;
   const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
   const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
@@ -65,11 +65,11 @@ void storeGated(const GatedJob& job, int row, int rows, int outPanel, const floa
 }
 
 template <class Dot, class Out>
-void gated(const GatedJob& job, Range rows, Range outPanels) {
+void gateUp(const GateUpJob& job, Range rows, Range outPanels) {
   const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
   const Cut cut = cutFor(rows.end - rows.begin);
   for (int panel = outPanels.begin; panel < outPanels.end; ++panel) {
     forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2,
-                  [&](int row, int taken, const float* sums) { storeGated<Out>(job, row, taken, panel, sums); });
+                  [&](int row, int taken, const float* sums) { storeGateUp<Out>(job, row, taken, panel, sums); });
   }
 }
