@@ -1,4 +1,4 @@
-// KV memory without a backend, for tests and for instances without a model; and what its feed shares with a backend's.
+// KV memory without a backend, for tests and for instances without a model; and what its KV saves share with a backend's.
 #pragma once
 
 #include <napi.h>
@@ -16,7 +16,7 @@ Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>&
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
  public:
   static Napi::Function define(Napi::Env env);
-  /// new KvMemory(layers, blocks, pieceBytes)
+  /// new KvMemory(layers, blocks, layerBlockBytes)
   explicit KvMemoryObject(const Napi::CallbackInfo& info);
 
  private:
@@ -25,7 +25,7 @@ class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
   Napi::Value onKvLayerSaved(const Napi::CallbackInfo&);
   Napi::Value write(const Napi::CallbackInfo&);
   Napi::Value read(const Napi::CallbackInfo&);
-  char* pieceAt(const Napi::CallbackInfo& info) const;
+  char* layerBlockAt(const Napi::CallbackInfo& info) const;
 
   std::shared_ptr<transfer::SendTable> table_;
 };

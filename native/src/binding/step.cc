@@ -109,7 +109,9 @@ Napi::Value BackendObject::attention(const Info& info) {
   const Rows q = a.rows(DType::F32, cols);
   const Rows out = a.rows(shape.dtype, cols, paddedCols(shape.dtype, cols));
   const int64_t headGroup = int64_t{shape.kvHeads} * shape.headDim;
-  if (cols == 0 || cols % headGroup != 0) a.fail("q columns a multiple of " + std::to_string(headGroup), std::to_string(cols));
+  if (cols == 0 || cols % headGroup != 0) {
+    a.fail("q columns a multiple of " + std::to_string(headGroup), std::to_string(cols));
+  }
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);

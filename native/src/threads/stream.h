@@ -1,5 +1,5 @@
-// Commands that run one after the other on a thread of their own, while the thread that records them goes on. Every
-// op of a backend is one; the JavaScript thread that owns the backend is the only recorder.
+// Commands that run one after the other on a thread of their own, while the thread that records them goes on. Only one
+// thread may record.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ class Stream {
   using Duration = std::chrono::milliseconds;
 
   Stream();
-  /// Ends after the command that is running; those behind it are dropped.
+  /// Ends after the command that is running; those after it are dropped.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Lets `command` run behind all that were recorded before, and returns its position for `await`. Waits where
+  /// Lets `command` run after all that were recorded before, and returns its position for `await`. Waits where
   /// `kMostWaiting` commands have not run yet.
   uint64_t record(Command command);
   /// The position of the last recorded command; 0 before the first.
@@ -36,7 +36,7 @@ class Stream {
   /// none after that one has run or will run.
   bool await(uint64_t position, Duration atMost);
 
-  /// Runs `body` behind all that were recorded before and waits for it; what it throws is thrown here alone.
+  /// Runs `body` after all that were recorded before and waits for it; what it throws is thrown here alone.
   template <class Body>
   void run(const Body& body) {
     std::exception_ptr failure;
@@ -65,7 +65,7 @@ class Stream {
   bool awaitRecorded(uint64_t position);
   bool awaitRun(uint64_t position, Duration atMost);
 
-  /// Positions count from 1; the command at `position` lies at position % kMostWaiting.
+  /// Positions count from 1; the command at `position` is at position % kMostWaiting.
   std::array<Command, kMostWaiting> commands_;
   alignas(64) std::atomic<uint64_t> recorded_{0};
   alignas(64) std::atomic<uint64_t> run_{0};

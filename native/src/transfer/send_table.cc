@@ -105,7 +105,7 @@ std::optional<Portion> SendTable::take(uint32_t link) {
 }
 
 std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send) const {
-  const size_t most = std::clamp<size_t>(kMaxPayload / memory.pieceBytes, 1, kMaxPieces);
+  const size_t most = std::clamp<size_t>(kMaxPayload / memory.layerBlockBytes, 1, kMaxLayerBlocks);
   for (Batch& batch : send.batches) {
     const uint32_t size = static_cast<uint32_t>(batch.blocks.size());
     const uint32_t skipped = send.grant->firstBlock > batch.firstBlock ? send.grant->firstBlock - batch.firstBlock : 0;

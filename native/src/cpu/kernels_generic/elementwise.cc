@@ -1,4 +1,5 @@
-// Ops on single rows, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, and SVC_SIMD, its vectors.
+// Ops on single rows, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, and SVC_SIMD, its
+// vectors.
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// exp and silu on sixteen floats, and what the other kernels share. Included inside an instruction set's namespace, after its simd.h.
+// exp and silu on sixteen floats. Included inside an instruction set's namespace, after its simd header.
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
