@@ -227,12 +227,6 @@ describe('a model that cannot be had', () => {
     expect(await refusal(resolveModel('/nowhere/at/all', { env }))).toMatch(/does not exist/);
   });
 
-  it('is not a file', async () => {
-    const file = join(home, 'model.gguf');
-    await writeFile(file, '');
-    expect(await refusal(resolveModel(file, { env }))).toMatch(/is a file: expected the folder/);
-  });
-
   it('is one that the hub does not know', async () => {
     expect(await refusal(resolveModel('org/none', { env }))).toMatch(
       /has no model org\/none, and there is no local folder of that name: check the spelling/,

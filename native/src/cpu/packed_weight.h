@@ -15,7 +15,7 @@
 
 namespace svc::cpu {
 
-/// A published weight [n, k], row-major, and its bias [n] if it has one; both may begin at any byte.
+/// A published weight [n, k] and its bias [n] if it has one; both may begin at any byte.
 struct WeightPart {
   Published weight;
   int n;

@@ -20,34 +20,43 @@ Bits largestSize(const Bits* numbers, int64_t count, Bits withoutSign) {
 }
 
 template <class Bits>
-void check(const Published& tensor, const Bits* numbers, int64_t count, int64_t first, int64_t cols, Bits infinity,
+void check(const Published& tensor, const Bits* numbers, int64_t count, std::optional<int64_t> row, Bits infinity,
            Bits withoutSign) {
   if (largestSize(numbers, count, withoutSign) < infinity) return;
   int64_t i = 0;
   while ((numbers[i] & withoutSign) < infinity) ++i;
-  const int64_t at = first + i;
-  const std::string place = cols == 0 ? "" : std::to_string(at / cols) + ", ";
-  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " is not finite at [" + place +
-                           std::to_string(cols == 0 ? at : at % cols) + "]: NaN, infinite or too large");
+  const std::string inRow = row.has_value() ? std::to_string(tensor.firstRow + *row) + ", " : "";
+  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " is not finite at [" + inRow +
+                           std::to_string(tensor.firstCol + i) + "]: NaN, infinite or too large");
 }
 
 }  // namespace
 
-void expectFinite(const Published& tensor, const void* numbers, DType dtype, int64_t count, int64_t first,
-                  int64_t cols) {
+void Published::read(void* to, int64_t row, int64_t rows, int64_t cols) const {
+  // Whole rows follow each other without a gap.
+  const int64_t together = cols == rowLength ? rows : 1;
+  const auto bytesOf = [this](int64_t numbers) { return static_cast<size_t>(numbers) * elementBytes(dtype); };
+  for (int64_t done = 0; done < rows; done += together) {
+    const int64_t first = (firstRow + row + done) * rowLength + firstCol;
+    file->read(static_cast<char*>(to) + bytesOf(done * cols), bytesOf(together * cols), byteOffset + bytesOf(first));
+  }
+}
+
+void expectFinite(const Published& tensor, const void* numbers, DType dtype, int64_t count,
+                  std::optional<int64_t> row) {
   if (dtype == DType::F32) {
-    check<int32_t>(tensor, static_cast<const int32_t*>(numbers), count, first, cols, kF32Infinity, 0x7fffffff);
+    check<int32_t>(tensor, static_cast<const int32_t*>(numbers), count, row, kF32Infinity, 0x7fffffff);
   } else {
-    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, first, cols, kBf16Infinity, 0x7fff);
+    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, row, kBf16Infinity, 0x7fff);
   }
 }
 
 std::vector<float> readVector(const KernelSet& set, const Published& tensor, int64_t count) {
   std::vector<char> stored(static_cast<size_t>(count) * elementBytes(tensor.dtype));
-  tensor.read(stored.data(), 0, count);
+  tensor.read(stored.data(), 0, 1, count);
   std::vector<float> values(count);
   set.widen[static_cast<int>(tensor.dtype)](stored.data(), values.data(), count);
-  expectFinite(tensor, values.data(), DType::F32, count, 0, 0);
+  expectFinite(tensor, values.data(), DType::F32, count, std::nullopt);
   return values;
 }
 

@@ -1,6 +1,7 @@
 // What every layer of a model sees of one step.
 
-import type { KvCache, Ops, Tensor, Vector } from '../../ops/ops.ts';
+import type { KvCache, Ops, Tensor } from '../../ops/ops.ts';
+import type { Vector } from '../../ops/weights.ts';
 import type { ForwardInputs } from '../model.ts';
 
 export interface Step {

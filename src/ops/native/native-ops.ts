@@ -8,13 +8,10 @@ import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionBatch,
   AttentionOptions,
-  GateUpWeight,
   IdLists,
   KvCache,
   KvCacheShape,
   KvFeed,
-  LinearPart,
-  LinearWeight,
   LogitEdits,
   Logprobs,
   Ops,
@@ -22,10 +19,9 @@ import type {
   SampledTokens,
   SamplingRows,
   Tensor,
-  TensorSource,
   TokenIds,
-  Vector,
 } from '../ops.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
@@ -119,7 +115,7 @@ export class NativeOps implements Ops {
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    const { index, n, k, dtype } = this.own('linear', weight, NativeLinear);
+    const { index, n, k, inputDType: dtype } = this.own('linear', weight, NativeLinear);
     const input = this.padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
     const out = this.arena.allocate(x.rows, n, 'f32');
     this.guard(() => this.native.linear(index, ...place(input), ...place(out), false));
@@ -127,14 +123,14 @@ export class NativeOps implements Ops {
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    const { index, n, k, dtype } = this.own('addLinear', weight, NativeLinear);
+    const { index, n, k, inputDType: dtype } = this.own('addLinear', weight, NativeLinear);
     const input = this.padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
     this.guard(() => this.native.linear(index, ...place(input), ...place(sum), true));
   }
 
   siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
-    const { index, n, k, dtype } = this.own('siluGateUp', weight, NativeGateUp);
+    const { index, n, k, inputDType: dtype } = this.own('siluGateUp', weight, NativeGateUp);
     const input = this.padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
     const out = this.arena.allocate(x.rows, n, dtype);
     this.guard(() => this.native.siluGateUp(index, ...place(input), ...place(out)));
