@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
 import { readModelConfig } from '../src/models/registry.ts';
-import { openModelSource } from '../src/models/source/open-source.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { type MachineLimits, measureMachine, weightBytesPerSecond } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';

@@ -3,7 +3,7 @@
 
 import { LLM } from '../src/index.ts';
 import { loadModel } from '../src/models/load-model.ts';
-import { openModelSource } from '../src/models/source/open-source.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { availableBackends, type Backend, openBackend } from '../test/helpers/backends.ts';
 import { cosine, largestDifference } from '../test/helpers/compare.ts';
 import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from '../test/models/golden-cases.ts';

@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { readModelConfig } from '../src/models/registry.ts';
-import { openModelSource } from '../src/models/source/open-source.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { publishedTensors } from '../test/fixtures/published-tensors.ts';
 import { storedBytes, type TensorShape, writeSafetensors } from '../test/fixtures/safetensors-writer.ts';
 

@@ -5,7 +5,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
-import { openModelSource } from '../models/source/open-source.ts';
+import { openModelSource } from '../models/source/model-source.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import { chooseNumBlocks } from '../runner/kv-budget.ts';

@@ -5,7 +5,7 @@ import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
-import { openModelSource } from '../models/source/open-source.ts';
+import { openModelSource } from '../models/source/model-source.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';

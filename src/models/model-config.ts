@@ -82,26 +82,28 @@ const schema = z.object({
 
 export type ConfigFields = z.infer<typeof schema>;
 
-/** What fields of config.json mean to an architecture; a trait that it leaves out, or is null, is not there. */
+/** What an architecture makes of the fields of config.json; what it leaves out, its models do not have. */
 export interface DecoderTraits {
-  /** Left out: the width of the model is divided among its heads. */
-  readonly headDim: number;
+  /** Left out: `head_dim`, or else the width of the model divided among its heads. */
+  readonly headDim?: number;
   /** Tokens that a layer with a window sees. */
-  readonly slidingWindow: number | null;
-  /** Layers before it have no window, unless `layer_types` says otherwise. */
-  readonly firstWindowLayer: number;
-  readonly qkvBias: boolean | null | undefined;
-  readonly attentionOutputBias: boolean | null | undefined;
-  readonly mlpBias: boolean | null | undefined;
-  readonly hasHeadNorms: boolean;
+  readonly slidingWindow?: number | null;
+  /** Layers before it have no window; `layer_types`, where config.json has it, decides instead. */
+  readonly firstWindowLayer?: number;
+  readonly qkvBias?: Flag;
+  readonly attentionOutputBias?: Flag;
+  readonly mlpBias?: Flag;
+  readonly hasHeadNorms?: boolean;
 }
+
+type Flag = z.infer<typeof flag>;
 
 const DTYPES: Readonly<Record<string, StorageDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
 /** @throws ModelLoadError naming the file, the field and what was expected. */
 export function readDecoderConfig(
   file: ConfigFile,
-  traitsOf: (fields: ConfigFields) => Partial<DecoderTraits>,
+  traitsOf: (fields: ConfigFields) => DecoderTraits,
 ): ModelConfig {
   const { path, architecture } = file;
   const fields = checkModelJson(path, file.json, schema);
@@ -157,7 +159,7 @@ function refuseUnsupported(path: string, fields: ConfigFields): void {
   }
 }
 
-function resolveHeadDim(path: string, fields: ConfigFields, traits: Partial<DecoderTraits>): number {
+function resolveHeadDim(path: string, fields: ConfigFields, traits: DecoderTraits): number {
   const headDim = traits.headDim ?? fields.head_dim ?? fields.hidden_size / fields.num_attention_heads;
   if (Number.isInteger(headDim) && headDim % 2 === 0) return headDim;
   throw new ModelLoadError(
@@ -205,7 +207,7 @@ function resolveDType(path: string, name: string | null | undefined): StorageDTy
 function resolveWindows(
   path: string,
   fields: ConfigFields,
-  { slidingWindow = null, firstWindowLayer = 0 }: Partial<DecoderTraits>,
+  { slidingWindow = null, firstWindowLayer = 0 }: DecoderTraits,
 ): (number | null)[] {
   const { num_hidden_layers: count, layer_types: types } = fields;
   if (types && types.length !== count) {

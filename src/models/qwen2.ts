@@ -12,7 +12,7 @@ export const qwen2: Architecture = {
 };
 
 /** Windows only where `use_sliding_window`, and only from layer `max_window_layers` on. */
-export function qwenWindows(fields: ConfigFields): Partial<DecoderTraits> {
+export function qwenWindows(fields: ConfigFields): DecoderTraits {
   return {
     slidingWindow: fields.use_sliding_window ? (fields.sliding_window ?? 4096) : null,
     firstWindowLayer: fields.max_window_layers ?? 28,

@@ -220,6 +220,13 @@ describe('the alternative hub', () => {
 });
 
 describe('a model that cannot be had', () => {
+  it('is one whose index in the cache is malformed', async () => {
+    const index = join(await fetchTiny(), 'model.safetensors.index.json');
+    await writeFile(index, '{"weight_map": ');
+    const offline = { ...env, HF_HUB_OFFLINE: '1' };
+    expect(await refusal(resolveModel('org/tiny', { env: offline }))).toContain(`${index} is not valid JSON`);
+  });
+
   it('is told apart from a folder that does not exist', async () => {
     expect(await refusal(resolveModel('./models/none', { env }))).toMatch(
       /folder \.\/models\/none does not exist/,

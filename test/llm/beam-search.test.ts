@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BeamSearchInput, InvalidRequestError, LLM } from '../../src/index.ts';
 import { loadModel } from '../../src/models/load-model.ts';
-import { openModelSource } from '../../src/models/source/open-source.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';

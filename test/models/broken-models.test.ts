@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
-import { openModelSource } from '../../src/models/source/open-source.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';

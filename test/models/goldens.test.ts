@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
-import { openModelSource } from '../../src/models/source/open-source.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
 import { needsShared } from '../helpers/needs.ts';

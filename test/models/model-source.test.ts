@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } fro
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
-import { openModelSource } from '../../src/models/source/open-source.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { readWeightIndex } from '../../src/util/model-files.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';

@@ -6,7 +6,7 @@ import { Tokenizer } from 'tokenizers';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
 import { ARCHITECTURE_NAMES } from '../../src/models/registry.ts';
-import { openModelSource } from '../../src/models/source/open-source.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';

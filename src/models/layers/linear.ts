@@ -42,7 +42,7 @@ export class GateUpLinear {
   }
 }
 
-/** A rank multiplies its own part of the input; the product is whole once it is summed over the ranks. */
+/** A rank multiplies its own columns of the input; the product is whole once it is summed over the ranks. */
 export class RowParallelLinear {
   readonly #weight: LinearWeight;
 
@@ -50,13 +50,9 @@ export class RowParallelLinear {
     this.#weight = weight;
   }
 
-  get inputDType(): ComputeDType {
-    return this.#weight.inputDType;
-  }
-
   /**
-   * Adds the whole product of h [tokens, k] in `inputDType` to `addTo` [tokens, n] f32, the residual stream. With one
-   * rank the product is whole at once and the backend adds it on the way.
+   * Adds the whole product of h [tokens, k], in the weight's inputDType, to `addTo` [tokens, n] f32, the residual stream.
+   * With one rank the product is whole at once, and the backend adds it on the way.
    */
   apply({ ops }: Pick<Step, 'ops'>, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
     ops.addLinear(addTo, h, this.#weight);

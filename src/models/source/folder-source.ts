@@ -1,15 +1,14 @@
-// A model published as a folder: JSON files, and one *.safetensors or several with an index.
+// The model source over a folder: JSON files, and one *.safetensors or several with an index.
 
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import { FolderFiles, readWeightIndex, WEIGHT_INDEX } from '../../util/model-files.ts';
 import { Checkpoint } from './checkpoint.ts';
-import type { ModelSource } from './model-source.ts';
 import { readSafetensors } from './safetensors.ts';
 import { safetensorsFingerprint } from './safetensors-fingerprint.ts';
 
-export class FolderSource extends FolderFiles implements ModelSource {
+export class FolderSource extends FolderFiles {
   #foundFiles: readonly string[] | null = null;
 
   openCheckpoint(): Checkpoint {
