@@ -1,7 +1,8 @@
 // Speed of the matrix products by themselves, in the shapes of two real models: 1 and 16 rows against what memory or
 // the matrix unit allows, whichever is less, 512 rows against the matrix unit.
 
-import type { GateUpWeight, LinearWeight, Ops, Tensor } from '../../src/ops/ops.ts';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
 import { type MachineLimits, openOps, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
@@ -59,7 +60,7 @@ export async function kernelSection(limits: MachineLimits): Promise<Section> {
 type Weight = { readonly linear: LinearWeight } | { readonly gateUp: GateUpWeight };
 
 function loadAll(ops: Ops, { n, k, isGateUp }: Product, file: WeightFile): Weight[] {
-  const part = { weight: file.source([n, k]), bias: null };
+  const part = plainPart(file.source([n, k]));
   const bytes = n * k * (isGateUp ? 4 : 2);
   return Array.from({ length: Math.max(2, Math.ceil(ROTATED_BYTES / bytes)) }, () =>
     isGateUp ? { gateUp: ops.loadGateUp(part, part, 'bf16') } : { linear: ops.loadLinear([part], 'bf16') },

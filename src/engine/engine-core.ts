@@ -3,9 +3,9 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
-import { modelFingerprint } from '../models/fingerprint.ts';
+import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
-import { loadModel } from '../models/registry.ts';
+import { openModelSource } from '../models/source/model-source.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import { chooseNumBlocks } from '../runner/kv-budget.ts';
@@ -75,12 +75,13 @@ export class EngineCore {
     // What does not fit now will not fit beside the weights.
     const onOpen = (model: ModelShape): void => void blocksFor(model);
     const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
-    const model = await loadModel(modelPath, ops, options);
+    const source = openModelSource(modelPath);
+    const model = await loadModel(source, ops, options);
     const maxModelLen = lengthOf(model);
     const numBlocks = blocksFor(model);
     const isShared = config.kvTransfer !== null;
     const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
-    const fingerprint = modelFingerprint(modelPath);
+    const fingerprint = source.fingerprint();
     const kvGeometry: KvGeometry = {
       model: fingerprint,
       kernels: ops.isa,

@@ -6,12 +6,18 @@ import { fileURLToPath } from 'node:url';
 import type { CpuIsa } from '../config/cpu-isa.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
 
-/** A tensor in a file, as the addon reads it; `name` is for errors. */
+/**
+ * A tensor in a file whose rows are `rowLength` numbers long, a vector being one row: what is read of it begins at
+ * [firstRow, firstCol]. `name` is for errors.
+ */
 export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
   readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly rowLength: number;
+  readonly firstRow: number;
+  readonly firstCol: number;
 }
 
 /** A published weight [n, k] and its bias [n]. */

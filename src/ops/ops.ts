@@ -8,7 +8,8 @@
 // Law of every op (batch invariance): an output row is a function of its own input row, its own sequence's KV
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
-import type { ComputeDType, StorageDType } from './dtype.ts';
+import type { ComputeDType } from './dtype.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
  * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the innermost scope that was
@@ -18,46 +19,6 @@ export interface Tensor {
   readonly rows: number;
   readonly cols: number;
   readonly dtype: ComputeDType;
-}
-
-/** Where a weight lies: a place in a file, not yet read. */
-export interface TensorSource {
-  /** The checkpoint's name, for errors: `model.layers.0.mlp.up_proj.weight`. */
-  readonly name: string;
-  readonly path: string;
-  /** Bytes from the beginning of the file. */
-  readonly byteOffset: number;
-  readonly byteLength: number;
-  readonly dtype: StorageDType;
-  readonly shape: readonly number[];
-}
-
-/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
-export interface LinearPart {
-  readonly weight: TensorSource;
-  readonly bias: TensorSource | null;
-}
-
-/** `out = x · weightᵀ + bias`, packed for the backend: weight [n, k], bias [n]. Several parts stand side by side in n. */
-export interface LinearWeight {
-  readonly n: number;
-  readonly k: number;
-  readonly dtype: ComputeDType;
-  /** Memory that one use streams through the processor. */
-  readonly byteLength: number;
-}
-
-/** Gate and up projections packed together, each [n, k], so that `silu(gate) * up` needs no second pass. */
-export interface GateUpWeight {
-  readonly n: number;
-  readonly k: number;
-  readonly dtype: ComputeDType;
-  readonly byteLength: number;
-}
-
-/** A vector of f32 kept by the backend: norm weights, rope tables. */
-export interface Vector {
-  readonly length: number;
 }
 
 export interface KvCacheShape {
@@ -253,13 +214,13 @@ export interface Ops {
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
-  /** x [tokens, k] in the weight's dtype -> f32 [tokens, n]: x · weightᵀ + bias. */
+  /** x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias. */
   linear(x: Tensor, weight: LinearWeight): Tensor;
 
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's dtype -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
+  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
   siluGateUp(x: Tensor, weight: GateUpWeight): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */

@@ -6,6 +6,7 @@ import { afterAll, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
 import { chooseIsa, chooseThreads, loadNative } from '../../src/native/native.ts';
 import type { AttentionBatch, TokenIds } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu } from './native-backends.ts';
 import { beginStep, beginStepAt, beginStepInto } from './steps.ts';
@@ -20,10 +21,7 @@ describeEachIsa('wrong calls', (isa) => {
   const cpu = openCpu(isa);
   afterAll(() => cpu.close());
   const zeros = (rows: number, cols: number) => cpu.tensor(new Float32Array(rows * cols), rows, cols, 'f32');
-  const weight = (n: number, k: number) => ({
-    weight: folder.write([n, k], new Float32Array(n * k)),
-    bias: null,
-  });
+  const weight = (n: number, k: number) => plainPart(folder.write([n, k], new Float32Array(n * k)));
   const cacheShape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
 
   it('of linear name the op and both shapes', () => {
@@ -127,19 +125,21 @@ describeEachIsa('wrong calls', (isa) => {
 
   it('of load functions name the tensor, the file and what is missing', () => {
     const source = folder.write([8, 8], new Float32Array(64));
-    const missing = { ...source, path: join(folder.path, 'nowhere') };
+    const vector = folder.write([64], new Float32Array(64));
+    const missing = { ...vector, path: join(folder.path, 'nowhere') };
     expect(() => cpu.loadVector(missing)).toThrow(ModelLoadError);
     expect(() => cpu.loadVector(missing)).toThrow(/weight-\d+.*nowhere: No such file/);
     truncateSync(source.path, 40);
     for (const load of [
-      () => cpu.loadLinear([{ weight: source, bias: null }], 'bf16'),
-      () => cpu.loadGateUp({ weight: source, bias: null }, { weight: source, bias: null }, 'f32'),
+      () => cpu.loadLinear([plainPart(source)], 'bf16'),
+      () => cpu.loadGateUp(plainPart(source), plainPart(source), 'f32'),
     ]) {
       expect(load).toThrow(/is cut off: bytes 5 to 261 are wanted, the file has 40/);
     }
-    writeFileSync(source.path, '');
-    expect(() => cpu.loadVector(source)).toThrow(/the file has 0/);
-    expect(() => cpu.loadVector({ ...source, path: folder.path })).toThrow(/not a regular file/);
+    writeFileSync(vector.path, '');
+    expect(() => cpu.loadVector(vector)).toThrow(/the file has 0/);
+    expect(() => cpu.loadVector(source)).toThrow(/weight-\d+ \[n\], got \[8, 8\]/);
+    expect(() => cpu.loadVector({ ...vector, path: folder.path })).toThrow(/not a regular file/);
   });
 
   it('of load functions with shapes that do not fit are refused', () => {
@@ -148,8 +148,8 @@ describeEachIsa('wrong calls', (isa) => {
     const bias = folder.write([3], new Float32Array(3));
     expect(() => cpu.loadLinear([{ ...weight(4, 8), bias }], 'f32')).toThrow(/\[4\], got \[3\]/);
     expect(() => cpu.loadGateUp(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
-    const short = { ...weight(4, 8).weight, byteLength: 60 };
-    expect(() => cpu.loadLinear([{ weight: short, bias: null }], 'f32')).toThrow(/128 bytes for/);
+    const short = { ...folder.write([4, 8], new Float32Array(32)), byteLength: 60 };
+    expect(() => cpu.loadLinear([plainPart(short)], 'f32')).toThrow(/128 bytes for/);
   });
 
   it('with an instruction set or a number of threads that cannot be name what can', () => {

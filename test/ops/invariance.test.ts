@@ -2,6 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
@@ -25,8 +26,8 @@ describeEachIsa('bits of a row', (isa) => {
     it('are the same from linear and siluGateUp in any batch and on any number of threads', () => {
       const random = new Random(1);
       const [n, k] = [203, 331];
-      const weight = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
-      const other = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
+      const weight = plainPart(folder.write([n, k], random.floats(n * k)));
+      const other = plainPart(folder.write([n, k], random.floats(n * k)));
       const x = random.floats(ROWS * k, dtype);
       const compute = (ops: Ops): ((rows: number) => Float32Array) => {
         const [linear, gateUp] = [ops.loadLinear([weight], dtype), ops.loadGateUp(weight, other, dtype)];

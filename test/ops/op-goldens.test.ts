@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { ropeTable } from '../../src/models/layers/rope.ts';
 import { resolveRope, ropeFields } from '../../src/models/rope-config.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
@@ -93,7 +94,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       { length: n * k },
       (_, i) => b.values[(i % k) * n + Math.floor(i / k)]!,
     );
-    const weight = ops.loadLinear([{ weight: folder.write([n, k], transposed, 'bf16'), bias: null }], 'bf16');
+    const weight = ops.loadLinear([plainPart(folder.write([n, k], transposed, 'bf16'))], 'bf16');
     close(
       ops.scope(() => ops.read(ops.linear(tensor(ops, read('a'), 'bf16'), weight))),
       read('out'),
@@ -105,7 +106,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
     const unit = (first: number) => {
       const values = new Float32Array(128 * 256);
       for (let i = 0; i < 128; i++) values[i * 256 + first + i] = 1;
-      return { weight: folder.write([128, 256], values), bias: null };
+      return plainPart(folder.write([128, 256], values));
     };
     const weight = ops.loadGateUp(unit(0), unit(128), 'bf16');
     close(
@@ -117,7 +118,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
   it('embedding gives embedding_bf16_32ids', () => {
     const { read, close } = golden('embedding_bf16_32ids');
     const { shape, values } = read('table');
-    const table = ops.loadLinear([{ weight: folder.write(shape, values, 'bf16'), bias: null }], 'bf16');
+    const table = ops.loadLinear([plainPart(folder.write(shape, values, 'bf16'))], 'bf16');
     close(
       ops.scope(() =>
         ops.read(ops.embedding({ ids: Int32Array.from(read('ids').values), sampled: null }, table)),

@@ -2,8 +2,9 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
-import type { LinearPart, Ops } from '../../src/ops/ops.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -53,7 +54,7 @@ function makePart(random: Random, n: number, k: number): LinearPart {
   const stored = STORED[random.integer(0, 2)]!;
   const weight = folder.write([n, k], random.floats(n * k), stored);
   const hasBias = random.integer(0, 1) === 1;
-  return { weight, bias: hasBias ? folder.write([n], random.floats(n), stored) : null };
+  return plainPart(weight, hasBias ? folder.write([n], random.floats(n), stored) : null);
 }
 
 /** The same op on the native and on the reference backend. */

@@ -3,6 +3,7 @@
 import { afterAll, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { BF16_ROUNDING, describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
 import { beginStepAt } from './steps.ts';
@@ -98,7 +99,7 @@ describeEachIsa('row ops', (isa) => {
       const weight = folder.write([40, hidden], random.floats(40 * hidden), stored);
       const ids = Int32Array.from({ length: 30 }, () => random.integer(0, 39));
       const [actual, expected] = both((ops) => {
-        const table = ops.loadLinear([{ weight, bias: null }], dtype);
+        const table = ops.loadLinear([plainPart(weight)], dtype);
         return ops.read(ops.embedding({ ids, sampled: null }, table));
       });
       expect(actual).toEqual(expected);

@@ -9,15 +9,9 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
 import type { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { NativeSampledTokens } from '../../src/ops/native/native-pending.ts';
-import type {
-  LinearWeight,
-  Ops,
-  SampledTokens,
-  SamplingRows,
-  Tensor,
-  TensorSource,
-} from '../../src/ops/ops.ts';
+import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearWeight, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
@@ -47,7 +41,7 @@ function greedy(rows: number): SamplingRows {
 }
 
 function loadTable(ops: Ops, weight: TensorSource): LinearWeight {
-  return ops.loadLinear([{ weight, bias: null }], 'f32');
+  return ops.loadLinear([plainPart(weight)], 'f32');
 }
 
 function sampleGreedily(ops: Ops): { readonly logits: Tensor; readonly sampled: SampledTokens } {
@@ -110,7 +104,7 @@ describeEachIsa('the stream of ops', (isa) => {
 
   /** An op that takes far longer than a call. */
   function callLongOp(): void {
-    const weight = cpu.loadLinear([{ weight: squareOfZeros, bias: null }], 'f32');
+    const weight = cpu.loadLinear([plainPart(squareOfZeros)], 'f32');
     cpu.linear(cpu.tensor(new Float32Array(512 * 2048), 512, 2048, 'f32'), weight);
   }
 

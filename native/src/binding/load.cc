@@ -30,11 +30,17 @@ DType dtypeFrom(const Napi::Value& name) {
   throw ArgumentError("load", "f32, bf16 or f16", text);
 }
 
-/// { name, path, byteOffset, dtype }
+/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol }
 TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
-  return {&files.at(object.Get("path").ToString()), object.Get("name").ToString(),
-          static_cast<size_t>(object.Get("byteOffset").ToNumber().Int64Value()), dtypeFrom(object.Get("dtype"))};
+  const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };
+  return {&files.at(object.Get("path").ToString()),
+          object.Get("name").ToString(),
+          static_cast<size_t>(integer("byteOffset")),
+          dtypeFrom(object.Get("dtype")),
+          integer("rowLength"),
+          integer("firstRow"),
+          integer("firstCol")};
 }
 
 int sizeFrom(const Napi::Value& value, const char* what) {

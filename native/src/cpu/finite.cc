@@ -20,34 +20,33 @@ Bits largestSize(const Bits* numbers, int64_t count, Bits withoutSign) {
 }
 
 template <class Bits>
-void check(const TensorSource& tensor, const Bits* numbers, int64_t count, int64_t first, int64_t cols, Bits infinity,
+void check(const TensorSource& tensor, const Bits* numbers, int64_t count, std::optional<int64_t> row, Bits infinity,
            Bits withoutSign) {
   if (largestSize(numbers, count, withoutSign) < infinity) return;
   int64_t i = 0;
   while ((numbers[i] & withoutSign) < infinity) ++i;
-  const int64_t at = first + i;
-  const std::string row = cols == 0 ? "" : std::to_string(at / cols) + ", ";
-  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " is not finite at [" + row +
-                           std::to_string(cols == 0 ? at : at % cols) + "]: NaN, infinite or too large");
+  const std::string inRow = row.has_value() ? std::to_string(tensor.firstRow + *row) + ", " : "";
+  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " is not finite at [" + inRow +
+                           std::to_string(tensor.firstCol + i) + "]: NaN, infinite or too large");
 }
 
 }  // namespace
 
-void expectFinite(const TensorSource& tensor, const void* numbers, DType dtype, int64_t count, int64_t first,
-                  int64_t cols) {
+void expectFinite(const TensorSource& tensor, const void* numbers, DType dtype, int64_t count,
+                  std::optional<int64_t> row) {
   if (dtype == DType::F32) {
-    check<int32_t>(tensor, static_cast<const int32_t*>(numbers), count, first, cols, kF32Infinity, 0x7fffffff);
+    check<int32_t>(tensor, static_cast<const int32_t*>(numbers), count, row, kF32Infinity, 0x7fffffff);
   } else {
-    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, first, cols, kBf16Infinity, 0x7fff);
+    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, row, kBf16Infinity, 0x7fff);
   }
 }
 
 std::vector<float> readVector(const KernelSet& set, const TensorSource& tensor, int64_t count) {
   std::vector<char> stored(static_cast<size_t>(count) * elementBytes(tensor.dtype));
-  tensor.read(stored.data(), 0, count);
+  tensor.read(stored.data(), 0, 1, count);
   std::vector<float> values(count);
   set.widen[static_cast<int>(tensor.dtype)](stored.data(), values.data(), count);
-  expectFinite(tensor, values.data(), DType::F32, count, 0, 0);
+  expectFinite(tensor, values.data(), DType::F32, count, std::nullopt);
   return values;
 }
 

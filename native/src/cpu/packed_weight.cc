@@ -41,7 +41,6 @@ class PanelRows {
   }
 
  private:
-  /// Neighbours follow each other in the file: one read for all of them.
   void loadRows(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
     if (count == 0) return;
     const size_t rowBytes = k_ * elementBytes(weight.dtype);
@@ -49,10 +48,10 @@ class PanelRows {
     const bool isAsPacked = weight.dtype == dtype_ && rowBytes == static_cast<size_t>(steps_) * 4;
     if (!isAsPacked) stored_.resize(kLanes * rowBytes);
     void* to = isAsPacked ? static_cast<void*>(words) : stored_.data();
-    weight.read(to, int64_t{row} * k_, int64_t{count} * k_);
+    weight.read(to, row, count, k_);
     for (int i = 0; i < count; ++i, words += steps_) {
       if (!isAsPacked) convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
-      expectFinite(weight, words, dtype_, k_, int64_t{row + i} * k_, k_);
+      expectFinite(weight, words, dtype_, k_, row + i);
     }
   }
 

@@ -1,6 +1,7 @@
 // What every layer of a model sees of one step.
 
-import type { Ops, StepInputs, Tensor, Vector } from '../../ops/ops.ts';
+import type { Ops, StepInputs, Tensor } from '../../ops/ops.ts';
+import type { Vector } from '../../ops/weights.ts';
 
 export interface Step {
   readonly ops: Ops;

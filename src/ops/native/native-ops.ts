@@ -6,13 +6,10 @@ import type { ComputeDType } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionOptions,
-  GateUpWeight,
   IdLists,
   KvCache,
   KvCacheShape,
   KvSaveNotifier,
-  LinearPart,
-  LinearWeight,
   LogitEdits,
   Logprobs,
   Ops,
@@ -23,10 +20,9 @@ import type {
   StepArrays,
   StepInputs,
   Tensor,
-  TensorSource,
   TokenIds,
-  Vector,
 } from '../ops.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
@@ -136,7 +132,7 @@ export class NativeOps implements Ops {
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    const { index, n, k, dtype } = this.#own('linear', weight, NativeLinear);
+    const { index, n, k, inputDType: dtype } = this.#own('linear', weight, NativeLinear);
     const input = this.#padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, 'f32');
     this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(out), false));
@@ -144,14 +140,14 @@ export class NativeOps implements Ops {
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    const { index, n, k, dtype } = this.#own('addLinear', weight, NativeLinear);
+    const { index, n, k, inputDType: dtype } = this.#own('addLinear', weight, NativeLinear);
     const input = this.#padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
     this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
   }
 
   siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
-    const { index, n, k, dtype } = this.#own('siluGateUp', weight, NativeGateUp);
+    const { index, n, k, inputDType: dtype } = this.#own('siluGateUp', weight, NativeGateUp);
     const input = this.#padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
     this.#guard(() => this.#native.siluGateUp(index, ...argsOf(input), ...argsOf(out)));

@@ -2,7 +2,8 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { Tensor, Vector } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
+import type { Vector } from '../weights.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { expectVector } from './vector.ts';
 

@@ -6,12 +6,9 @@ import type { ComputeDType } from '../dtype.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
   AttentionOptions,
-  GateUpWeight,
   IdLists,
   KvCache,
   KvCacheShape,
-  LinearPart,
-  LinearWeight,
   LogitEdits,
   Logprobs,
   Ops,
@@ -22,11 +19,17 @@ import type {
   StepArrays,
   StepInputs,
   Tensor,
-  TensorSource,
   TokenIds,
-  Vector,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
+import {
+  expectVector,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+  type TensorSource,
+  type Vector,
+} from '../weights.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
@@ -34,7 +37,7 @@ import { HostKvCache } from './kv-cache.ts';
 import { addLinear, HostGateUp, HostLinear, linear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
-import { readWeight } from './read-weight.ts';
+import { readTensor } from './read-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
 import { HostStepInputs } from './step-inputs.ts';
@@ -59,7 +62,8 @@ export class ReferenceOps implements Ops {
   }
 
   loadVector(source: TensorSource): Vector {
-    return new HostVector(readWeight(source, 'f32'));
+    expectVector(source);
+    return new HostVector(readTensor(source, 'f32'));
   }
 
   makeVector(values: Float32Array): Vector {

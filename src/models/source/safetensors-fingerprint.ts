@@ -1,34 +1,32 @@
 // Names a model by what it computes, so that instances that exchange KV blocks can tell that theirs are the same, and
-// clients that answers come from the same model. The engine core calls it once at start.
+// clients that answers come from the same model.
 
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fstatSync, readFileSync, readSync } from 'node:fs';
-import { join } from 'node:path';
-import { openModelFile } from '../util/model-file.ts';
-import { weightFiles } from './weights/checkpoint.ts';
+import { closeSync, fstatSync, readSync } from 'node:fs';
+import { basename } from 'node:path';
+import { openModelFile } from '../../util/model-file.ts';
 
 /** Weights of any size are told apart by samples: reading all of them would double the time to start. */
 const SAMPLES = 16;
 const SAMPLE_BYTES = 4096;
 
 /**
- * SHA-256, in hex, over config.json and, of each file of weights, its name, size, header and 16 samples of 4 KiB.
- * @throws ModelLoadError where the folder holds no weights.
+ * SHA-256, in hex, over config.json and, of each *.safetensors, its name, size, header and 16 samples of 4 KiB.
+ * @throws ModelLoadError where a file cannot be read.
  */
-export function modelFingerprint(folder: string): string {
+export function safetensorsFingerprint(config: string, files: readonly string[]): string {
   const hash = createHash('sha256');
-  const config = readFileSync(join(folder, 'config.json'));
-  hash.update(`config.json ${config.length}\n`).update(config);
-  for (const name of weightFiles(folder)) addFile(hash, folder, name);
+  hash.update(`config.json ${Buffer.byteLength(config)}\n`).update(config);
+  for (const path of files) addFile(hash, path);
   return hash.digest('hex');
 }
 
-function addFile(hash: Hash, folder: string, name: string): void {
-  const file = openModelFile(join(folder, name));
+function addFile(hash: Hash, path: string): void {
+  const file = openModelFile(path);
   try {
     const { size } = fstatSync(file);
     const headerBytes = 8 + Number(read(file, 0, 8).readBigUInt64LE());
-    hash.update(`${name} ${size} ${headerBytes}\n`).update(read(file, 0, headerBytes));
+    hash.update(`${basename(path)} ${size} ${headerBytes}\n`).update(read(file, 0, headerBytes));
     for (let sample = 0; sample < SAMPLES; sample += 1) {
       const last = Math.max(headerBytes, size - SAMPLE_BYTES);
       const position = headerBytes + Math.floor(((last - headerBytes) * sample) / (SAMPLES - 1));

@@ -4,7 +4,7 @@ import { closeSync, fstatSync, readSync } from 'node:fs';
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { openModelFile } from '../../util/model-file.ts';
-import { parseJson } from '../json-file.ts';
+import { parseModelJson } from '../../util/model-json.ts';
 
 /** A tensor as the header tells: `dtype` in the format's own spelling, which may be one that svc cannot load. */
 export interface StoredTensor {
@@ -54,7 +54,7 @@ const headerWithMetadata = z
  */
 export function readSafetensors(path: string): Map<string, StoredTensor> {
   const { text, dataStart, fileBytes } = readHeader(path);
-  const entries = Object.entries(parseJson(`header of ${path}`, text, headerWithMetadata));
+  const entries = Object.entries(parseModelJson({ path: `header of ${path}`, text }, headerWithMetadata));
   entries.sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0]);
   const tensors = new Map<string, StoredTensor>();
   let free = 0;
