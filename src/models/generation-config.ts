@@ -6,6 +6,7 @@ import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
 import { FolderFiles, type ModelFiles } from '../util/model-files.ts';
 import { parseModelJson } from '../util/model-json.ts';
+import { zodMessage } from '../util/zod-message.ts';
 
 export interface GenerationConfig {
   /** For requests that leave these fields out, in the protocol's spelling. */
@@ -84,10 +85,9 @@ function parseOverride(override: Readonly<Record<string, unknown>>): Fields {
   if (parsed.success) return parsed.data;
   const fields = Object.keys(schema.shape);
   const unknown = Object.keys(override).find((field) => !fields.includes(field));
-  const issue = parsed.error.issues[0];
   const reason =
     unknown === undefined
-      ? `${issue?.path.join('.')}: ${issue?.message}`
+      ? zodMessage(parsed.error, override, 'the object')
       : `unknown field ${unknown}${didYouMean(unknown, fields)}`;
   throw new ConfigError(`--override-generation-config: ${reason}; its fields are ${fields.join(', ')}`, {
     param: 'override-generation-config',
