@@ -6,7 +6,8 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
-import { readModelConfig } from '../src/models/model-config.ts';
+import { readModelConfig } from '../src/models/registry.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { type MachineLimits, measureMachine, weightBytesPerSecond } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
@@ -73,7 +74,8 @@ async function measureModel(modelPath: string): Promise<ModelSpeed> {
     const ids = (length: number, start: number): number[] =>
       Array.from({ length }, (_, index) => (start + 7919 * index) % vocabSize);
     // Two operations a weight of two bytes: one a byte and token.
-    const flopsPerToken = weightBytes - 2 * vocabSize * readModelConfig(modelPath).hiddenSize;
+    const flopsPerToken =
+      weightBytes - 2 * vocabSize * readModelConfig(openModelSource(modelPath)).hiddenSize;
     const prefillSeconds = measurePrefill(core, ids);
     const decodeSeconds = new Map([1, 16].map((count) => [count, measureDecode(core, count, ids)]));
     return { weightBytes, flopsPerToken, prefillSeconds, decodeSeconds };

@@ -2,7 +2,8 @@
 // implementation computed. The HTTP side of it is in serve.ts, on the same texts.
 
 import { LLM } from '../src/index.ts';
-import { loadModel } from '../src/models/registry.ts';
+import { loadModel } from '../src/models/load-model.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { availableBackends, type Backend, openBackend } from '../test/helpers/backends.ts';
 import { cosine, largestDifference } from '../test/helpers/compare.ts';
 import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from '../test/models/golden-cases.ts';
@@ -53,7 +54,10 @@ async function allLogits(
 ): Promise<Float32Array[]> {
   const ops = openBackend(backend);
   try {
-    const model = await loadModel(golden.folder, ops, { dtype, maxModelLen: golden.maxModelLen });
+    const model = await loadModel(openModelSource(golden.folder), ops, {
+      dtype,
+      maxModelLen: golden.maxModelLen,
+    });
     return golden.cases.map(({ ids, rows }) => new ModelSession(ops, model, ids.length).run(ids, rows));
   } finally {
     ops.close();

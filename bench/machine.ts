@@ -1,6 +1,9 @@
 // Limits of the machine that runs the benchmark, measured first: every other figure is held against them.
 
-import { chooseInstructionSet, chooseThreads, loadNative } from '../src/native/native.ts';
+import { toEngineConfig } from '../src/config/llm-options.ts';
+import { chooseIsa, chooseThreads, loadNative } from '../src/native/native.ts';
+import type { Ops } from '../src/ops/ops.ts';
+import { selectOps } from '../src/ops/select.ts';
 import type { Section } from './report.ts';
 
 export interface MachineLimits {
@@ -14,14 +17,22 @@ export interface MachineLimits {
   readonly forkJoinSeconds: number;
 }
 
+/** What SVC_CPU_ISA asks for. */
+const CPU_ISA = toEngineConfig({}).cpuIsa;
+
 /** Far more than any cache holds. */
 const READ_BYTES = 2 ** 30;
 
+/** The native backend, on all cores. */
+export function openOps(): Ops {
+  return selectOps({ device: 'cpu', numThreads: null, cpuIsa: CPU_ISA }).ops;
+}
+
 export function measureMachine(): MachineLimits {
   const native = loadNative();
-  const isa = chooseInstructionSet(native);
+  const isa = chooseIsa(native, CPU_ISA);
   const threads = chooseThreads(native, null);
-  const backend = new native.Backend(isa, threads);
+  const backend = new native.CpuBackend(isa, threads);
   try {
     return {
       isa,

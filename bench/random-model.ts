@@ -3,7 +3,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { readModelConfig } from '../src/models/model-config.ts';
+import { readModelConfig } from '../src/models/registry.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { publishedTensors } from '../test/fixtures/published-tensors.ts';
 import { storedBytes, type TensorShape, writeSafetensors } from '../test/fixtures/safetensors-writer.ts';
 
@@ -64,7 +65,7 @@ const PIECE_BYTES = 1 << 24;
 export function writeRandomModel(folder: string, shape: RandomModelShape): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'config.json'), `${JSON.stringify(CONFIGS[shape], null, 2)}\n`);
-  const tensors = publishedTensors(readModelConfig(folder));
+  const tensors = publishedTensors(readModelConfig(openModelSource(folder)));
   const piece = new Uint32Array(PIECE_BYTES / 4);
   let state = 0x9e3779b9;
   const content = function* (tensor: TensorShape): Generator<Uint8Array> {

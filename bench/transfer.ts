@@ -137,7 +137,7 @@ class Pair {
   async moveAll(): Promise<{ readonly received: number; readonly loaded: number }> {
     const { send, ticket } = this.#open();
     this.#feedStep(send);
-    for (let layer = 0; layer < LAYERS; layer += 1) this.#sender.memory.feedLayer(layer);
+    for (let layer = 0; layer < LAYERS; layer += 1) this.#sender.memory.onKvLayerSaved(layer);
     const startedAt = performance.now();
     this.#sender.engine.grant(send, this.#link, ticket, 0);
     await this.#receiver.next('received');
@@ -156,11 +156,11 @@ class Pair {
     this.#sender.engine.grant(send, this.#link, ticket, 0);
     this.#feedStep(send);
     for (let layer = 0; layer < LAYERS - 1; layer += 1) {
-      this.#sender.memory.feedLayer(layer);
+      this.#sender.memory.onKvLayerSaved(layer);
       await sleep(LAYER_MS);
     }
     const startedAt = performance.now();
-    this.#sender.memory.feedLayer(LAYERS - 1);
+    this.#sender.memory.onKvLayerSaved(LAYERS - 1);
     await this.#receiver.next('received');
     const seconds = (performance.now() - startedAt) / 1000;
     await this.#close(send, ticket);
@@ -183,7 +183,7 @@ class Pair {
   }
 
   #feedStep(send: number): void {
-    this.#sender.memory.feedStep(Int32Array.from([send, 0, this.#blocks.length, ...this.#blocks]));
+    this.#sender.memory.onKvStep(Int32Array.from([send, 0, this.#blocks.length, ...this.#blocks]));
   }
 
   async #close(send: number, ticket: bigint): Promise<void> {
@@ -217,7 +217,7 @@ class Instance {
     this.memory = new KvMemory(LAYERS, numBlocks, PIECE_BYTES);
     const receiveBytes = receiveBlocks * LAYERS * PIECE_BYTES;
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-    this.engine = new TransferEngine(this.memory.openFeed(), options, () => this.#takeEvents());
+    this.engine = new TransferEngine(this.memory.openKvSaveNotifier(), options, () => this.#takeEvents());
   }
 
   /** The next event of this type, which has not come yet. */

@@ -2,8 +2,7 @@
 // prefill of a long prompt against the matrix unit.
 
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
-import { selectOps } from '../../src/ops/select.ts';
-import type { MachineLimits } from '../machine.ts';
+import { type MachineLimits, openOps } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 
@@ -25,7 +24,7 @@ const PREFILL_TOKENS = 2048;
 const RUNS = 15;
 
 export function attentionSection(limits: MachineLimits): Section {
-  const { ops } = selectOps({ device: 'cpu', numThreads: null });
+  const ops = openOps();
   try {
     const figures = SHAPES.flatMap((shape) => [decode(ops, shape, limits), prefill(ops, shape, limits)]);
     return { title: 'Paged attention, bf16', figures };
@@ -75,13 +74,15 @@ function measure(ops: Ops, shape: Shape, contexts: readonly number[], queries: n
     blockTables: Int32Array.from({ length: blocks }, (_, i) => i),
     maxBlocks,
   };
+  const rows = contexts.length * queries;
+  const zeros = new Int32Array(rows);
+  const step = ops.beginStep(cache, { positions: zeros, slotMapping: zeros, batch });
   return ops.scope(() => {
-    const rows = contexts.length * queries;
     const q = ops.tensor(new Float32Array(rows * heads * headDim).fill(0.1), rows, heads * headDim, 'f32');
     const seconds: number[] = [];
     for (let run = 0; run < RUNS; run += 1) {
       const options = { layer: run % layers, scale: 1 / Math.sqrt(headDim), window: null };
-      seconds.push(timeOps(ops, () => ops.attention(q, cache, batch, options)));
+      seconds.push(timeOps(ops, () => ops.attention(q, step, options)));
     }
     return median(seconds);
   });
@@ -96,6 +97,14 @@ function fill(ops: Ops, cache: KvCache, layer: number): void {
     const values = new Float32Array(slots * width).map((_, i) => ((i * 7919) % 1009) / 1009 - 0.5);
     const rows = ops.tensor(values, slots, width, 'f32');
     const slotMapping = Int32Array.from({ length: slots }, (_, slot) => slot);
-    ops.storeKv(rows, rows, cache, layer, slotMapping);
+    const batch: AttentionBatch = {
+      numSequences: 1,
+      queryStarts: Int32Array.of(0, slots),
+      contextLengths: Int32Array.of(slots),
+      blockTables: Int32Array.from({ length: blocks }, (_, i) => i),
+      maxBlocks: blocks,
+    };
+    const step = ops.beginStep(cache, { positions: slotMapping, slotMapping, batch });
+    ops.storeKv(rows, rows, step, layer);
   });
 }

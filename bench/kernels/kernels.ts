@@ -1,9 +1,9 @@
 // Speed of the matrix products by themselves, in the shapes of two real models: 1 and 16 rows against what memory or
 // the matrix unit allows, whichever is less, 512 rows against the matrix unit.
 
-import type { GatedWeight, LinearWeight, Ops, Tensor } from '../../src/ops/ops.ts';
-import { selectOps } from '../../src/ops/select.ts';
-import { type MachineLimits, weightBytesPerSecond } from '../machine.ts';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
+import { type MachineLimits, openOps, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
@@ -12,15 +12,15 @@ interface Product {
   readonly name: string;
   readonly n: number;
   readonly k: number;
-  readonly isGated: boolean;
+  readonly isGateUp: boolean;
   readonly rows: readonly number[];
 }
 
 const PRODUCTS: readonly Product[] = [
   ...layer('qwen2.5-0.5b', { hidden: 896, intermediate: 4864, qkv: 1152 }),
-  { name: 'qwen2.5-0.5b logits', n: 151936, k: 896, isGated: false, rows: [1, 16] },
+  { name: 'qwen2.5-0.5b logits', n: 151936, k: 896, isGateUp: false, rows: [1, 16] },
   ...layer('llama-3.2-1b', { hidden: 2048, intermediate: 8192, qkv: 3072 }),
-  { name: 'llama-3.2-1b logits', n: 128256, k: 2048, isGated: false, rows: [1, 16] },
+  { name: 'llama-3.2-1b logits', n: 128256, k: 2048, isGateUp: false, rows: [1, 16] },
 ];
 
 /** Weights used in turn come to this many bytes, so that none is still in a cache. */
@@ -34,10 +34,10 @@ function layer(
   const rows = [1, 16, 512];
   const { hidden, intermediate, qkv } = size;
   return [
-    { name: `${model} qkv`, n: qkv, k: hidden, isGated: false, rows },
-    { name: `${model} o`, n: hidden, k: hidden, isGated: false, rows },
-    { name: `${model} gate, up`, n: intermediate, k: hidden, isGated: true, rows },
-    { name: `${model} down`, n: hidden, k: intermediate, isGated: false, rows },
+    { name: `${model} qkv`, n: qkv, k: hidden, isGateUp: false, rows },
+    { name: `${model} o`, n: hidden, k: hidden, isGateUp: false, rows },
+    { name: `${model} gate, up`, n: intermediate, k: hidden, isGateUp: true, rows },
+    { name: `${model} down`, n: hidden, k: intermediate, isGateUp: false, rows },
   ];
 }
 
@@ -46,7 +46,7 @@ export async function kernelSection(limits: MachineLimits): Promise<Section> {
   const file = new WeightFile(Math.max(...PRODUCTS.map(({ n, k }) => n * k)));
   try {
     for (const product of PRODUCTS) {
-      const { ops } = selectOps({ device: 'cpu', numThreads: null });
+      const ops = openOps();
       const weights = loadAll(ops, product, file);
       for (const rows of product.rows) figures.push(measure(ops, product, weights, rows, limits));
       ops.close();
@@ -57,13 +57,13 @@ export async function kernelSection(limits: MachineLimits): Promise<Section> {
   return { title: 'Matrix products, bf16', figures };
 }
 
-type Weight = { readonly linear: LinearWeight } | { readonly gated: GatedWeight };
+type Weight = { readonly linear: LinearWeight } | { readonly gateUp: GateUpWeight };
 
-function loadAll(ops: Ops, { n, k, isGated }: Product, file: WeightFile): Weight[] {
-  const part = { weight: file.source([n, k]), bias: null };
-  const bytes = n * k * (isGated ? 4 : 2);
+function loadAll(ops: Ops, { n, k, isGateUp }: Product, file: WeightFile): Weight[] {
+  const part = plainPart(file.source([n, k]));
+  const bytes = n * k * (isGateUp ? 4 : 2);
   return Array.from({ length: Math.max(2, Math.ceil(ROTATED_BYTES / bytes)) }, () =>
-    isGated ? { gated: ops.loadGated(part, part, 'bf16') } : { linear: ops.loadLinear([part], 'bf16') },
+    isGateUp ? { gateUp: ops.loadGateUp(part, part, 'bf16') } : { linear: ops.loadLinear([part], 'bf16') },
   );
 }
 
@@ -74,12 +74,12 @@ function measure(
   rows: number,
   limits: MachineLimits,
 ): Figure {
-  const { n, k, isGated, name } = product;
+  const { n, k, isGateUp, name } = product;
   const seconds = ops.scope(() => {
     const x = ops.tensor(new Float32Array(rows * k).fill(0.01), rows, k, 'bf16');
     return medianSeconds(ops, x, weights);
   });
-  const numbers = n * k * (isGated ? 2 : 1);
+  const numbers = n * k * (isGateUp ? 2 : 1);
   const figure = { name: `${name} [${n}, ${k}], ${rows} rows` };
   if (rows <= 16) {
     const [value, limit] = [(2 * numbers) / seconds / 1e9, weightBytesPerSecond(limits, rows) / 1e9];
@@ -96,7 +96,7 @@ function medianSeconds(ops: Ops, x: Tensor, weights: readonly Weight[]): number 
   for (let i = 0; performance.now() < end || seconds.length < 5; i += 1) {
     const weight = weights[i % weights.length]!;
     const product = () =>
-      'gated' in weight ? ops.gatedLinear(x, weight.gated) : ops.linear(x, weight.linear);
+      'gateUp' in weight ? ops.siluGateUp(x, weight.gateUp) : ops.linear(x, weight.linear);
     seconds.push(timeOps(ops, product));
   }
   return median(seconds);

@@ -3,7 +3,7 @@
 import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import type { TensorSource } from '../../src/ops/ops.ts';
+import { type TensorSource, wholeTensor } from '../../src/ops/weights.ts';
 
 const CHUNK_NUMBERS = 1 << 22;
 
@@ -24,7 +24,7 @@ export class WeightFile {
 
   source(shape: readonly [number, number]): TensorSource {
     const byteLength = shape[0] * shape[1] * 2;
-    return { name: 'weight', path: this.path, byteOffset: 0, byteLength, dtype: 'bf16', shape };
+    return wholeTensor({ name: 'weight', path: this.path, byteOffset: 0, byteLength, dtype: 'bf16', shape });
   }
 
   remove(): void {

@@ -1,5 +1,6 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
+import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'reference';
@@ -38,6 +39,8 @@ export interface EngineConfig {
   readonly gpuMemoryUtilization: number;
   /** Null is one a physical core. */
   readonly numThreads: number | null;
+  /** Instruction set of the native kernels; null is the best that the processor has. */
+  readonly cpuIsa: CpuIsa | null;
   /** Seed of requests that bring none. */
   readonly seed: number;
   readonly skipTokenizerInit: boolean;
@@ -69,6 +72,7 @@ export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
   kvCacheMemoryBytes: null,
   gpuMemoryUtilization: 0.9,
   numThreads: null,
+  cpuIsa: null,
   seed: 0,
   skipTokenizerInit: false,
   chatTemplate: null,

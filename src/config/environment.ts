@@ -18,10 +18,6 @@ export const ENVIRONMENT: readonly EnvironmentVariable[] = [
   },
   { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
   {
-    name: 'SVC_CPU_ISA',
-    help: 'instruction set of the native kernels, instead of the best that the machine has',
-  },
-  {
     name: 'SVC_NATIVE_ADDON',
     help: 'file of another build of the native addon, such as one with sanitizers',
   },

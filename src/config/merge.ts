@@ -98,6 +98,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     kvCacheMemoryBytes: values.kvCacheMemoryBytes,
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     numThreads: values.numThreads,
+    cpuIsa: values.cpuIsa,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
     chatTemplate: chatTemplate(values),

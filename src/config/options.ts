@@ -2,6 +2,7 @@
 // help and the reference page know about an option, they know from here.
 
 import { corsOptions } from './cors-options.ts';
+import { CPU_ISAS } from './cpu-isa.ts';
 import { ENGINE_DEFAULTS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
 import { OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
@@ -250,6 +251,13 @@ export const SERVE_OPTIONS = new OptionTable({
     help: 'threads of the kernels',
     defaultText: 'one a physical core',
     env: 'SVC_NUM_THREADS',
+    isEngineOption: true,
+  }),
+  cpuIsa: optional(choice(CPU_ISAS), {
+    group: 'Hardware',
+    help: 'instruction set of the native kernels',
+    defaultText: 'the best that the processor has',
+    env: 'SVC_CPU_ISA',
     isEngineOption: true,
   }),
   tensorParallelSize: option(integer(1, 1024), 1, {

@@ -3,9 +3,9 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
-import { modelFingerprint } from '../models/fingerprint.ts';
+import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
-import { loadModel } from '../models/registry.ts';
+import { openModelSource } from '../models/source/model-source.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import { chooseNumBlocks } from '../runner/kv-budget.ts';
@@ -71,19 +71,20 @@ export class EngineCore {
     const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
     const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
     const blocksFor = (model: ModelShape): number =>
-      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model));
+      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
     // What does not fit now will not fit beside the weights.
     const onOpen = (model: ModelShape): void => void blocksFor(model);
     const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
-    const model = await loadModel(modelPath, ops, options);
+    const source = openModelSource(modelPath);
+    const model = await loadModel(source, ops, options);
     const maxModelLen = lengthOf(model);
     const numBlocks = blocksFor(model);
     const isShared = config.kvTransfer !== null;
     const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
-    const fingerprint = modelFingerprint(modelPath);
+    const fingerprint = source.fingerprint();
     const kvGeometry: KvGeometry = {
       model: fingerprint,
-      kernels: ops.kernels,
+      kernels: ops.isa,
       dtype: model.dtype,
       blockSize,
       layers: model.config.numLayers,
@@ -95,7 +96,7 @@ export class EngineCore {
       architecture: model.config.architecture,
       dtype: model.dtype,
       backend: ops.backend,
-      kernels: ops.kernels,
+      isa: ops.isa,
       modelFingerprint: fingerprint,
       compute: ops.description,
       backendReason: reason,

@@ -4,7 +4,8 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
-import { readModelConfig } from '../models/model-config.ts';
+import { readModelConfig } from '../models/registry.ts';
+import { openModelSource } from '../models/source/model-source.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
@@ -98,8 +99,9 @@ export class InferenceEngine {
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     // What is wrong with these is known before a weight is read.
     const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
-    const modelConfig = readModelConfig(config.modelPath);
-    const generation = readGenerationConfig(config.modelPath, {
+    const source = openModelSource(config.modelPath);
+    const modelConfig = readModelConfig(source);
+    const generation = readGenerationConfig(source, {
       source: config.generationConfig,
       override: config.overrideGenerationConfig,
     });
@@ -109,7 +111,10 @@ export class InferenceEngine {
       const { onWarning } = options;
       const loading = config.skipTokenizerInit
         ? NO_TOKENIZER
-        : loadTokenizer(config.tokenizer ?? config.modelPath, { template, onWarning });
+        : loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
+            template,
+            onWarning,
+          });
       const [client, loaded] = await Promise.all([starting, loading]);
       const primary = loaded.tokenizer?.eosTokenId ?? null;
       const eosTokenIds = [

@@ -14,7 +14,7 @@ export interface EngineInfo {
   readonly dtype: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
-  readonly kernels: string;
+  readonly isa: string;
   /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
   readonly modelFingerprint: string;
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */

@@ -2,7 +2,7 @@
 
 import { access, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { z } from 'zod';
+import { CONFIG_FILES, readWeightIndex, TOKENIZER_FILES, WEIGHT_INDEX } from '../util/model-files.ts';
 import type { ModelHub } from './model-hub.ts';
 
 /** Where one model lives in the cache: blobs/ by hash, snapshots/<commit>/ of links to them, refs/<branch>. */
@@ -27,16 +27,9 @@ export function modelCache(hub: ModelHub, model: string): ModelCache {
 /** What svc wants of a model's page: all that serves it, or only what makes text of tokens. */
 export type ModelPart = 'model' | 'tokenizer';
 
-const TOKENIZER_FILES = [
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'chat_template.jinja',
-  'chat_template.json',
-];
 const SMALL_FILES: Readonly<Record<ModelPart, readonly string[]>> = {
   tokenizer: TOKENIZER_FILES,
-  model: ['config.json', 'generation_config.json', ...TOKENIZER_FILES, 'model.safetensors.index.json'],
+  model: [...CONFIG_FILES, ...TOKENIZER_FILES, WEIGHT_INDEX],
 };
 
 /** The files that svc reads of all that a model's page holds. */
@@ -56,8 +49,6 @@ export async function cachedSnapshot(cache: ModelCache, part: ModelPart): Promis
   return (await isComplete(folder, part)) ? folder : null;
 }
 
-const indexFile = z.object({ weight_map: z.record(z.string(), z.string()) });
-
 /** Another program may have fetched only a part of the model. */
 async function isComplete(folder: string, part: ModelPart): Promise<boolean> {
   const exists = (name: string) =>
@@ -67,9 +58,6 @@ async function isComplete(folder: string, part: ModelPart): Promise<boolean> {
     );
   if (part === 'tokenizer') return exists('tokenizer.json');
   if (!(await exists('config.json'))) return false;
-  const index = await readFile(join(folder, 'model.safetensors.index.json'), 'utf8').catch(() => null);
-  if (index === null) return exists('model.safetensors');
-  const { weight_map } = indexFile.parse(JSON.parse(index));
-  const shards = await Promise.all([...new Set(Object.values(weight_map))].map(exists));
-  return shards.every(Boolean);
+  const shards = readWeightIndex(folder) ?? ['model.safetensors'];
+  return (await Promise.all(shards.map(exists))).every(Boolean);
 }

@@ -1,6 +1,6 @@
-// From a model's name to a folder on this machine: a folder that exists, or a download from one of the hubs.
+// From a model's name to a place on this machine: a path that exists, or the folder of a download from one of the hubs.
 
-import { stat } from 'node:fs/promises';
+import { access } from 'node:fs/promises';
 import { usesAlternativeHub } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import type { DownloadOptions } from './download.ts';
@@ -11,17 +11,15 @@ const REVISION = /^(?!.*(^|\/)\.\.?(\/|$))[\w.-]+(\/[\w.-]+)*$/;
 const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
 
 /**
- * The folder of a model: `nameOrPath` itself where it is a folder, else the local copy of the hub's model.
+ * The path of a model: `nameOrPath` itself where it exists, else the local copy of the hub's model.
  * @throws ModelLoadError saying what is missing and what to do.
  */
 export async function resolveModel(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
-  const found = await stat(nameOrPath).catch(() => null);
-  if (found?.isDirectory()) return nameOrPath;
-  if (found !== null) {
-    throw new ModelLoadError(
-      `${nameOrPath} is a file: expected the folder that holds config.json and *.safetensors`,
-    );
-  }
+  const isHere = await access(nameOrPath).then(
+    () => true,
+    () => false,
+  );
+  if (isHere) return nameOrPath;
   if (!HUB_NAME.test(nameOrPath)) {
     throw new ModelLoadError(
       `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct`,

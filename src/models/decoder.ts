@@ -1,11 +1,36 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
-import { ShapeError } from '../errors.ts';
 import type { ComputeDType } from '../ops/dtype.ts';
-import type { KvCache, KvCacheShape, LinearWeight, Ops, Tensor, Vector } from '../ops/ops.ts';
+import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
+import type { LinearWeight, Vector } from '../ops/weights.ts';
+import type { LoadContext } from './architecture.ts';
+import { ropeTable } from './layers/rope.ts';
 import type { Layer, Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
+import type { WeightReader } from './weights/weight-reader.ts';
+
+type LoadLayer = (weights: WeightReader, config: ModelConfig, layer: number) => Layer;
+
+/** Loads a decoder whose layers are those of `loadLayer`, under the names that most checkpoints use. */
+export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): Promise<Decoder> {
+  const { config, ops, weights, maxModelLen, progress } = context;
+  const { vocabSize, hiddenSize, numLayers, tieWordEmbeddings: isTied } = config;
+  const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
+  const table = { name: 'model.embed_tokens', n: vocabSize };
+  const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
+  await done(1, 'embeddings');
+  const layers: Layer[] = [];
+  for (let layer = 0; layer < numLayers; layer++) {
+    layers.push(loadLayer(weights, config, layer));
+    await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
+  }
+  const finalNorm = weights.vector('model.norm.weight', hiddenSize);
+  const head = isTied ? embedding : weights.head({ name: 'lm_head', n: vocabSize }, hiddenSize);
+  const angles = ops.makeVector(ropeTable(config.rope, config.rotaryDim, maxModelLen));
+  await done(numLayers + 2, 'output head');
+  return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: angles }, weights);
+}
 
 export interface DecoderParts {
   /** [vocab, hidden] */
@@ -30,8 +55,8 @@ export class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
   readonly weightBytes: number;
-  private readonly ops: Ops;
-  private readonly parts: DecoderParts;
+  readonly #ops: Ops;
+  readonly #parts: DecoderParts;
 
   constructor(
     config: ModelConfig,
@@ -40,8 +65,8 @@ export class Decoder implements Model {
     weights: { readonly dtype: ComputeDType; readonly packedBytes: number },
   ) {
     this.config = config;
-    this.ops = ops;
-    this.parts = parts;
+    this.#ops = ops;
+    this.#parts = parts;
     this.dtype = weights.dtype;
     this.weightBytes = weights.packedBytes;
   }
@@ -51,9 +76,9 @@ export class Decoder implements Model {
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
-    const { ops, parts } = this;
-    checkLengths(inputs);
-    const step: Step = { ops, inputs, cache, ropeTable: parts.ropeTable };
+    const ops = this.#ops;
+    const parts = this.#parts;
+    const step: Step = { ops, inputs: ops.beginStep(cache, inputs), ropeTable: parts.ropeTable };
     const x = ops.embedding(inputs.tokens, parts.embedding);
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
@@ -63,23 +88,9 @@ export class Decoder implements Model {
   }
 
   logits(hidden: Tensor, rows: Int32Array): Tensor {
-    const { ops, parts } = this;
+    const ops = this.#ops;
+    const { finalNorm, head } = this.#parts;
     const wanted = ops.gatherRows(hidden, rows);
-    return ops.linear(ops.rmsNorm(wanted, parts.finalNorm, this.config.rmsNormEps, this.dtype), parts.head);
-  }
-}
-
-function checkLengths({ tokens, positions, slotMapping, batch }: ForwardInputs): void {
-  const rows = batch.queryStarts[batch.numSequences];
-  if (
-    positions.length !== tokens.ids.length ||
-    slotMapping.length !== tokens.ids.length ||
-    rows !== tokens.ids.length
-  ) {
-    throw new ShapeError(
-      'forward',
-      `${tokens.ids.length} positions, slots and query rows, one a token`,
-      `${positions.length}, ${slotMapping.length} and ${rows}`,
-    );
+    return ops.linear(ops.rmsNorm(wanted, finalNorm, this.config.rmsNormEps, head.inputDType), head);
   }
 }

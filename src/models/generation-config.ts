@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
+import { FolderFiles, type ModelFiles } from '../util/model-files.ts';
+import { parseModelJson } from '../util/model-json.ts';
 import { zodMessage } from '../util/zod-message.ts';
-import { readJsonIfPresent } from './json-file.ts';
 
 export interface GenerationConfig {
   /** For requests that leave these fields out, in the protocol's spelling. */
@@ -49,11 +50,11 @@ const LIBRARY_DEFAULTS: Fields = { temperature: 1, top_p: 1, top_k: 50, min_p: 0
  * @throws ModelLoadError when the file is malformed.
  * @throws ConfigError when the folder named by the user has none, or the override is wrong.
  */
-export function readGenerationConfig(folder: string, options: GenerationConfigOptions): GenerationConfig {
+export function readGenerationConfig(files: ModelFiles, options: GenerationConfigOptions): GenerationConfig {
   const { source } = options;
   const isNamed = source !== 'auto' && source !== 'svc';
   const override = parseOverride(options.override ?? {});
-  const file = readFields(isNamed ? source : folder, isNamed);
+  const file = isNamed ? readNamed(source) : (readFields(files) ?? {});
   const defaults = { ...(source === 'svc' ? {} : withoutLibraryDefaults(file)), ...override };
   const { temperature, top_p, top_k, min_p, repetition_penalty, max_new_tokens: max_tokens } = defaults;
   const eos = override.eos_token_id ?? file.eos_token_id ?? [];
@@ -64,17 +65,19 @@ export function readGenerationConfig(folder: string, options: GenerationConfigOp
   };
 }
 
-function readFields(folder: string, isNamed: boolean): Fields {
-  const path = join(folder, 'generation_config.json');
-  const fields = readJsonIfPresent(path, schema);
-  if (fields === null && isNamed) {
-    throw new ConfigError(
-      `--generation-config ${folder}: there is no ${path}; name a folder that holds generation_config.json, ` +
-        'or auto, or svc',
-      { param: 'generation-config' },
-    );
-  }
-  return fields ?? {};
+function readFields(files: ModelFiles): Fields | null {
+  const file = files.read('generation_config.json');
+  return file && parseModelJson(file, schema);
+}
+
+function readNamed(folder: string): Fields {
+  const fields = readFields(new FolderFiles(folder));
+  if (fields !== null) return fields;
+  throw new ConfigError(
+    `--generation-config ${folder}: there is no ${join(folder, 'generation_config.json')}; name a folder that holds ` +
+      'generation_config.json, or auto, or svc',
+    { param: 'generation-config' },
+  );
 }
 
 function parseOverride(override: Readonly<Record<string, unknown>>): Fields {

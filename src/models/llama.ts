@@ -1,27 +1,17 @@
-// Llama 1 to 3.x: attention and a gated MLP, each behind its norm; biases where the config asks for them.
+// Llama 1 to 3.x: no windows; biases where the config asks for them.
 
-import { attend, loadAttentionOutput, loadQkv, splitQkv } from './layers/attention.ts';
-import { loadMlp } from './layers/mlp.ts';
-import type { Layer } from './layers/step.ts';
-import type { ModelConfig } from './model-config.ts';
-import type { WeightReader } from './weights/weight-reader.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { readDecoderConfig } from './model-config.ts';
 
-export function llamaLayer(weights: WeightReader, config: ModelConfig, layer: number): Layer {
-  const { dtype } = weights;
-  const { hiddenSize, rmsNormEps: eps, attentionBias, mlpBias } = config;
-  const name = `model.layers.${layer}`;
-  const attentionNorm = weights.vector(`${name}.input_layernorm.weight`, hiddenSize);
-  const qkv = loadQkv(weights, `${name}.self_attn`, config, attentionBias);
-  const output = loadAttentionOutput(weights, `${name}.self_attn`, config, attentionBias);
-  const mlpNorm = weights.vector(`${name}.post_attention_layernorm.weight`, hiddenSize);
-  const mlp = loadMlp(weights, `${name}.mlp`, config, mlpBias);
-
-  return (x, step) => {
-    const { ops } = step;
-    const h = ops.rmsNorm(x, attentionNorm, eps, dtype);
-    const [q, k, v] = splitQkv(ops, ops.linear(h, qkv), config);
-    ops.addLinear(x, attend(step, [q, k, v], config, layer), output);
-
-    mlp(ops, x, ops.rmsNorm(x, mlpNorm, eps, dtype));
-  };
-}
+export const llama: Architecture = {
+  architectures: ['LlamaForCausalLM'],
+  readConfig: (file) =>
+    readDecoderConfig(file, ({ attention_bias, mlp_bias }) => ({
+      qkvBias: attention_bias,
+      attentionOutputBias: attention_bias,
+      mlpBias: mlp_bias,
+    })),
+  load: (context) => loadDecoder(context, preNormLayer),
+};

@@ -1,27 +1,16 @@
 // Mistral: as Llama, without biases; its layers see a window of the newest tokens where the config sets one.
 
-import { attend, loadAttentionOutput, loadQkv, splitQkv } from './layers/attention.ts';
-import { loadMlp } from './layers/mlp.ts';
-import type { Layer } from './layers/step.ts';
-import type { ModelConfig } from './model-config.ts';
-import type { WeightReader } from './weights/weight-reader.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { readDecoderConfig } from './model-config.ts';
 
-export function mistralLayer(weights: WeightReader, config: ModelConfig, layer: number): Layer {
-  const { dtype } = weights;
-  const { hiddenSize, rmsNormEps: eps } = config;
-  const name = `model.layers.${layer}`;
-  const attentionNorm = weights.vector(`${name}.input_layernorm.weight`, hiddenSize);
-  const qkv = loadQkv(weights, `${name}.self_attn`, config);
-  const output = loadAttentionOutput(weights, `${name}.self_attn`, config);
-  const mlpNorm = weights.vector(`${name}.post_attention_layernorm.weight`, hiddenSize);
-  const mlp = loadMlp(weights, `${name}.mlp`, config);
-
-  return (x, step) => {
-    const { ops } = step;
-    const h = ops.rmsNorm(x, attentionNorm, eps, dtype);
-    const [q, k, v] = splitQkv(ops, ops.linear(h, qkv), config);
-    ops.addLinear(x, attend(step, [q, k, v], config, layer), output);
-
-    mlp(ops, x, ops.rmsNorm(x, mlpNorm, eps, dtype));
-  };
-}
+export const mistral: Architecture = {
+  architectures: ['MistralForCausalLM'],
+  readConfig: (file) =>
+    readDecoderConfig(file, ({ sliding_window }) => ({
+      // The first release left its 4096 to the default; later ones say null.
+      slidingWindow: sliding_window === undefined ? 4096 : sliding_window,
+    })),
+  load: (context) => loadDecoder(context, preNormLayer),
+};

@@ -1,24 +1,22 @@
-// Reads a model's config.json into the shape of the model, with the conventions of each architecture applied.
+// The shape of a decoder-only model, from its config.json: what all architectures read alike. What is an architecture's own
+// is a trait, which its file makes of the fields.
 
-import { join } from 'node:path';
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { StorageDType } from '../ops/dtype.ts';
-import { readJsonIfPresent } from './json-file.ts';
+import { checkModelJson } from '../util/model-json.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 
-/** What svc can load; `registry.ts` has a layer for each. */
-export const ARCHITECTURES = [
-  'LlamaForCausalLM',
-  'MistralForCausalLM',
-  'Qwen2ForCausalLM',
-  'Qwen3ForCausalLM',
-] as const;
-
-export type Architecture = (typeof ARCHITECTURES)[number];
+/** config.json, in which an architecture was recognised. */
+export interface ConfigFile {
+  /** For messages. */
+  readonly path: string;
+  readonly architecture: string;
+  readonly json: unknown;
+}
 
 export interface ModelConfig {
-  readonly architecture: Architecture;
+  readonly architecture: string;
   readonly vocabSize: number;
   readonly hiddenSize: number;
   readonly intermediateSize: number;
@@ -33,8 +31,11 @@ export interface ModelConfig {
   readonly rmsNormEps: number;
   readonly rope: RopeConfig;
   readonly tieWordEmbeddings: boolean;
-  readonly attentionBias: boolean;
+  readonly qkvBias: boolean;
+  readonly attentionOutputBias: boolean;
   readonly mlpBias: boolean;
+  /** Whether each head of queries and keys is normalised before it is rotated. */
+  readonly hasHeadNorms: boolean;
   /** Of config.json; generation_config.json may name more. */
   readonly eosTokenIds: readonly number[];
   /** Format in which the weights are said to be published; null where config.json does not say. */
@@ -79,20 +80,33 @@ const schema = z.object({
   quantization_config: z.object({ quant_method: z.string().nullish() }).nullish(),
 });
 
-type Fields = z.infer<typeof schema>;
+export type ConfigFields = z.infer<typeof schema>;
 
-const named = z.object({ architectures: z.array(z.string()).nullish() });
+/** What an architecture makes of the fields of config.json; what it leaves out, its models do not have. */
+export interface DecoderTraits {
+  /** Left out: `head_dim`, or else the width of the model divided among its heads. */
+  readonly headDim?: number;
+  /** Tokens that a layer with a window sees. */
+  readonly slidingWindow?: number | null;
+  /** Layers before it have no window; `layer_types`, where config.json has it, decides instead. */
+  readonly firstWindowLayer?: number;
+  readonly qkvBias?: Flag;
+  readonly attentionOutputBias?: Flag;
+  readonly mlpBias?: Flag;
+  readonly hasHeadNorms?: boolean;
+}
+
+type Flag = z.infer<typeof flag>;
 
 const DTYPES: Readonly<Record<string, StorageDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
-/**
- * Reads config.json; no weights are touched.
- * @throws ModelLoadError naming the file, the field and what was expected.
- */
-export function readModelConfig(folder: string): ModelConfig {
-  const path = join(folder, 'config.json');
-  const architecture = readArchitecture(path);
-  const fields = readJsonIfPresent(path, schema)!;
+/** @throws ModelLoadError naming the file, the field and what was expected. */
+export function readDecoderConfig(
+  file: ConfigFile,
+  traitsOf: (fields: ConfigFields) => DecoderTraits,
+): ModelConfig {
+  const { path, architecture } = file;
+  const fields = checkModelJson(path, file.json, schema);
   refuseUnsupported(path, fields);
   const numKvHeads = fields.num_key_value_heads ?? fields.num_attention_heads;
   if (fields.num_attention_heads % numKvHeads !== 0) {
@@ -101,10 +115,11 @@ export function readModelConfig(folder: string): ModelConfig {
         `got ${fields.num_attention_heads} and ${numKvHeads}`,
     );
   }
-  const headDim = resolveHeadDim(path, architecture, fields);
+  const traits = traitsOf(fields);
+  const headDim = resolveHeadDim(path, fields, traits);
   const rotaryDim = resolveRotaryDim(path, fields, headDim);
   const rope = resolveRopeOf(path, fields, rotaryDim);
-  const layerWindows = resolveWindows(path, architecture, fields);
+  const layerWindows = resolveWindows(path, fields, traits);
   return {
     architecture,
     vocabSize: fields.vocab_size,
@@ -119,8 +134,10 @@ export function readModelConfig(folder: string): ModelConfig {
     rmsNormEps: fields.rms_norm_eps ?? 1e-6,
     rope,
     tieWordEmbeddings: fields.tie_word_embeddings ?? false,
-    attentionBias: fields.attention_bias ?? false,
-    mlpBias: fields.mlp_bias ?? false,
+    qkvBias: traits.qkvBias ?? false,
+    attentionOutputBias: traits.attentionOutputBias ?? false,
+    mlpBias: traits.mlpBias ?? false,
+    hasHeadNorms: traits.hasHeadNorms ?? false,
     eosTokenIds: [fields.eos_token_id ?? []].flat(),
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
     slidingWindow: layerWindows.find((window) => window !== null) ?? null,
@@ -128,22 +145,7 @@ export function readModelConfig(folder: string): ModelConfig {
   };
 }
 
-/** The name is looked at first: the fields of an unknown architecture may be anything. */
-function readArchitecture(path: string): Architecture {
-  const config = readJsonIfPresent(path, named);
-  if (config === null) {
-    throw new ModelLoadError(`${path} is missing: a model folder holds config.json and *.safetensors`);
-  }
-  const names = config.architectures ?? [];
-  const known = ARCHITECTURES.find((architecture) => names.includes(architecture));
-  if (known !== undefined) return known;
-  const got = names.length > 0 ? names.join(', ') : 'none';
-  throw new ModelLoadError(
-    `${path}: architecture ${got} is not supported; supported are ${ARCHITECTURES.join(', ')}`,
-  );
-}
-
-function refuseUnsupported(path: string, fields: Fields): void {
+function refuseUnsupported(path: string, fields: ConfigFields): void {
   const activation = fields.hidden_act ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish') {
     throw new ModelLoadError(`${path}: hidden_act must be silu, got ${JSON.stringify(activation)}`);
@@ -157,10 +159,8 @@ function refuseUnsupported(path: string, fields: Fields): void {
   }
 }
 
-function resolveHeadDim(path: string, architecture: Architecture, fields: Fields): number {
-  // Qwen3 fixes 128 whatever the width of the model; the others divide the width.
-  const usual = architecture === 'Qwen3ForCausalLM' ? 128 : fields.hidden_size / fields.num_attention_heads;
-  const headDim = fields.head_dim ?? usual;
+function resolveHeadDim(path: string, fields: ConfigFields, traits: DecoderTraits): number {
+  const headDim = traits.headDim ?? fields.head_dim ?? fields.hidden_size / fields.num_attention_heads;
   if (Number.isInteger(headDim) && headDim % 2 === 0) return headDim;
   throw new ModelLoadError(
     `${path}: head_dim must be an even number, got ${headDim} ` +
@@ -169,7 +169,7 @@ function resolveHeadDim(path: string, architecture: Architecture, fields: Fields
 }
 
 /** Newer files have the factor among the parameters of the rotation, older ones beside them. */
-function resolveRotaryDim(path: string, fields: Fields, headDim: number): number {
+function resolveRotaryDim(path: string, fields: ConfigFields, headDim: number): number {
   const { rope_parameters, rope_scaling, partial_rotary_factor } = fields;
   const factor =
     rope_parameters?.partial_rotary_factor ??
@@ -183,7 +183,7 @@ function resolveRotaryDim(path: string, fields: Fields, headDim: number): number
   );
 }
 
-function resolveRopeOf(path: string, fields: Fields, rotaryDim: number): RopeConfig {
+function resolveRopeOf(path: string, fields: ConfigFields, rotaryDim: number): RopeConfig {
   const merged = { ...fields.rope_scaling, ...fields.rope_parameters };
   merged.original_max_position_embeddings ??= fields.original_max_position_embeddings;
   return resolveRope({
@@ -204,31 +204,17 @@ function resolveDType(path: string, name: string | null | undefined): StorageDTy
   );
 }
 
-/** Mistral has one window for all layers; Qwen only where `use_sliding_window`, from `max_window_layers` on. */
-function resolveWindows(path: string, architecture: Architecture, fields: Fields): (number | null)[] {
-  const count = fields.num_hidden_layers;
-  const types = fields.layer_types;
+function resolveWindows(
+  path: string,
+  fields: ConfigFields,
+  { slidingWindow = null, firstWindowLayer = 0 }: DecoderTraits,
+): (number | null)[] {
+  const { num_hidden_layers: count, layer_types: types } = fields;
   if (types && types.length !== count) {
     throw new ModelLoadError(`${path}: layer_types must name ${count} layers, got ${types.length}`);
   }
-  const window = configuredWindow(architecture, fields);
-  const isQwen = architecture === 'Qwen2ForCausalLM' || architecture === 'Qwen3ForCausalLM';
-  const firstWithWindow = isQwen ? (fields.max_window_layers ?? 28) : 0;
   return Array.from({ length: count }, (_, layer) => {
-    const slides = types ? types[layer] === 'sliding_attention' : layer >= firstWithWindow;
-    return slides ? window : null;
+    const slides = types ? types[layer] === 'sliding_attention' : layer >= firstWindowLayer;
+    return slides ? slidingWindow : null;
   });
-}
-
-function configuredWindow(architecture: Architecture, fields: Fields): number | null {
-  switch (architecture) {
-    case 'LlamaForCausalLM':
-      return null;
-    case 'MistralForCausalLM':
-      // The first release left its 4096 to the default; later ones say null.
-      return fields.sliding_window === undefined ? 4096 : fields.sliding_window;
-    case 'Qwen2ForCausalLM':
-    case 'Qwen3ForCausalLM':
-      return fields.use_sliding_window ? (fields.sliding_window ?? 4096) : null;
-  }
 }

@@ -1,18 +1,13 @@
 // What the runner needs of a loaded model: its shape and the forward pass of one step.
 
 import type { ComputeDType } from '../ops/dtype.ts';
-import type { AttentionBatch, KvCache, KvCacheShape, Tensor, TokenIds } from '../ops/ops.ts';
+import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { ModelConfig } from './model-config.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
-export interface ForwardInputs {
+export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
-  /** [tokens] place of each token in its sequence, from 0. */
-  readonly positions: Int32Array;
-  /** [tokens] where its keys and values go: block * blockSize + offset. */
-  readonly slotMapping: Int32Array;
-  readonly batch: AttentionBatch;
   /** Called after the ops of each layer: those that it calls itself find the keys and values of the layer stored. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }

@@ -1,27 +1,20 @@
 // Qwen 1.5 to 2.5: as Llama, with biases on queries, keys and values and nowhere else.
 
-import { attend, loadAttentionOutput, loadQkv, splitQkv } from './layers/attention.ts';
-import { loadMlp } from './layers/mlp.ts';
-import type { Layer } from './layers/step.ts';
-import type { ModelConfig } from './model-config.ts';
-import type { WeightReader } from './weights/weight-reader.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { type ConfigFields, type DecoderTraits, readDecoderConfig } from './model-config.ts';
 
-export function qwen2Layer(weights: WeightReader, config: ModelConfig, layer: number): Layer {
-  const { dtype } = weights;
-  const { hiddenSize, rmsNormEps: eps } = config;
-  const name = `model.layers.${layer}`;
-  const attentionNorm = weights.vector(`${name}.input_layernorm.weight`, hiddenSize);
-  const qkv = loadQkv(weights, `${name}.self_attn`, config, true);
-  const output = loadAttentionOutput(weights, `${name}.self_attn`, config);
-  const mlpNorm = weights.vector(`${name}.post_attention_layernorm.weight`, hiddenSize);
-  const mlp = loadMlp(weights, `${name}.mlp`, config);
+export const qwen2: Architecture = {
+  architectures: ['Qwen2ForCausalLM'],
+  readConfig: (file) => readDecoderConfig(file, (fields) => ({ ...qwenWindows(fields), qkvBias: true })),
+  load: (context) => loadDecoder(context, preNormLayer),
+};
 
-  return (x, step) => {
-    const { ops } = step;
-    const h = ops.rmsNorm(x, attentionNorm, eps, dtype);
-    const [q, k, v] = splitQkv(ops, ops.linear(h, qkv), config);
-    ops.addLinear(x, attend(step, [q, k, v], config, layer), output);
-
-    mlp(ops, x, ops.rmsNorm(x, mlpNorm, eps, dtype));
+/** Windows only where `use_sliding_window`, and only from layer `max_window_layers` on. */
+export function qwenWindows(fields: ConfigFields): DecoderTraits {
+  return {
+    slidingWindow: fields.use_sliding_window ? (fields.sliding_window ?? 4096) : null,
+    firstWindowLayer: fields.max_window_layers ?? 28,
   };
 }

@@ -1,17 +1,23 @@
-// Loads the native addon and types its whole surface; the CPU backend and the machine probes are its users.
+// Loads the native addon and types its whole surface.
 
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import type { CpuIsa } from '../config/cpu-isa.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
-import { INSTRUCTION_SETS, type InstructionSet } from './instruction-sets.ts';
 
-/** A place in a file, as the addon reads it; `name` is for errors. */
+/**
+ * A tensor in a file whose rows are `rowLength` numbers long, a vector being one row: what is read of it begins at
+ * [firstRow, firstCol]. `name` is for errors.
+ */
 export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
   readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly rowLength: number;
+  readonly firstRow: number;
+  readonly firstCol: number;
 }
 
 /** A published weight [n, k] and its bias [n]. */
@@ -25,17 +31,17 @@ export interface NativePart {
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
 
 /** Of an op among all that were called, from 1. */
-export type StreamPlace = number;
+export type StreamPosition = number;
 
 /**
- * Threads, memory and ops of one backend. Weights, vectors, embeddings and caches are indices that it gives out.
+ * Threads, memory and ops of one backend. Weights, vectors and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
- * Ops that return their place run later, in the order of the calls: what they fill is there once `await` is true, what
- * they are given may be used again at once.
+ * Ops that return their position run later, in the order of the calls: what they fill is there once `await` is true,
+ * what they are given may be used again at once.
  */
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
-  loadGated(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadGateUp(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -48,69 +54,69 @@ export interface NativeBackend {
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;
-  kvBlockBytes(cache: number): number;
-  /** Opens the feed of a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
-  openFeed(cache: number): bigint;
+  /** Bytes of one block of one layer. */
+  layerBlockBytes(cache: number): number;
+  /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
+  openKvSaveNotifier(cache: number): bigint;
   /** See KvMemory. */
-  feedStep(sends: Int32Array): StreamPlace;
+  onKvStep(sends: Int32Array): StreamPosition;
   /** See KvMemory. */
-  feedLayer(layer: number): StreamPlace;
+  onKvLayerSaved(layer: number): StreamPosition;
   weightBytes(weight: number): number;
-  /** Makes at least `bytes` of the arena usable and returns how many are; what lies in it stays. */
+  /** Makes at least `bytes` of the arena usable and returns how many are; tensors in it stay. */
   growArena(bytes: number): number;
   close(): void;
 
   /** That of the last op that was called; 0 before the first. */
-  lastPlace(): StreamPlace;
-  /** Blocks until the op at `place` has run; false where it has not in so many milliseconds. Throws what an op threw. */
-  await(place: StreamPlace, atMost: number): boolean;
+  lastPosition(): StreamPosition;
+  /** Blocks until the op at `position` has run; false where it has not in so many milliseconds. Throws what an op threw. */
+  await(position: StreamPosition, atMost: number): boolean;
   /** Time in which ops ran. */
   busySeconds(): number;
 
-  linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPlace;
-  gatedLinear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
+  linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
+  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
-  embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPlace;
+  embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(
     isBf16: boolean,
     weight: number,
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
-  ): StreamPlace;
-  rmsNormHeads(weight: number, eps: number, ...x: TensorArgs): StreamPlace;
-  rope(
-    table: number,
-    headDim: number,
-    rotaryDim: number,
+  ): StreamPosition;
+  qkNorm(weight: number, eps: number, ...x: TensorArgs): StreamPosition;
+  /** Copies the arrays of a step; returns its number, with which ops name it until the next call. */
+  beginStep(
+    cache: number,
     positions: Int32Array,
-    ...x: TensorArgs
-  ): StreamPlace;
-  gatherRows(isBf16: boolean, rows: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPlace;
-  /** Waits for all ops before it, as `write` does. */
-  read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
-  write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
-  storeKv(
-    cache: number,
-    layer: number,
     slots: Int32Array,
-    ...rest: [...k: TensorArgs, ...v: TensorArgs]
-  ): StreamPlace;
-  /** `window` 0 is none. */
-  attention(
-    cache: number,
-    layer: number,
-    scale: number,
-    window: number,
     numSequences: number,
     queryStarts: Int32Array,
     contextLengths: Int32Array,
     blockTables: Int32Array,
     maxBlocks: number,
+  ): number;
+  rope(table: number, headDim: number, rotaryDim: number, step: number, ...x: TensorArgs): StreamPosition;
+  gatherRows(
+    isBf16: boolean,
+    rows: Int32Array,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  /** Waits for all ops before it, as `write` does. */
+  read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
+  write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
+  storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
+  /** `window` 0 is none. */
+  attention(
+    step: number,
+    layer: number,
+    scale: number,
+    window: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
-  ): StreamPlace;
+  ): StreamPosition;
   restrictLogits(
     ...rest: [...logits: TensorArgs, rows: Int32Array, starts: Int32Array, ids: Int32Array]
-  ): StreamPlace;
+  ): StreamPosition;
   editLogits(
     ...rest: [
       ...logits: TensorArgs,
@@ -123,7 +129,7 @@ export interface NativeBackend {
       frequency: Float32Array,
       presence: Float32Array,
     ]
-  ): StreamPlace;
+  ): StreamPosition;
   /** Ids as those of `embedding`; the last four are filled. */
   logprobs(
     ...rest: [
@@ -137,7 +143,7 @@ export interface NativeBackend {
       topIds: Int32Array,
       topLogprobs: Float32Array,
     ]
-  ): StreamPlace;
+  ): StreamPosition;
   /** Fills `tokens`. */
   sample(
     ...rest: [
@@ -149,7 +155,7 @@ export interface NativeBackend {
       uniform: Float64Array,
       tokens: Int32Array,
     ]
-  ): StreamPlace;
+  ): StreamPosition;
 
   /** Bytes a second that all threads together read from memory, the best of `repeats` passes over `bytes`. */
   readBandwidth(bytes: number, repeats: number): number;
@@ -159,16 +165,16 @@ export interface NativeBackend {
   forkJoinSeconds(repeats: number): number;
 }
 
-/** KV memory without a backend: what tests and instances without a model move. Pieces are [layer][block]. */
+/** KV memory without a backend: what tests and instances without a model move. Layer blocks are [layer][block]. */
 export interface NativeKvMemory {
-  openFeed(): bigint;
+  openKvSaveNotifier(): bigint;
   /**
    * Which blocks this step completes: entries `[sendId, firstIndex, count, block * count]` one after the other, where
-   * `firstIndex` is the place of the first block in the transfer.
+   * `firstIndex` is the index of the first block in the transfer.
    */
-  feedStep(sends: Int32Array): void;
+  onKvStep(sends: Int32Array): void;
   /** `layer` of all blocks of this step is stored; layers come in order, each step anew. */
-  feedLayer(layer: number): void;
+  onKvLayerSaved(layer: number): void;
   write(layer: number, block: number, bytes: Uint8Array): void;
   read(layer: number, block: number): Uint8Array;
 }
@@ -180,9 +186,9 @@ export type NativeTransferEvent =
   | { readonly type: 'sent'; readonly send: number }
   /** Nothing reads the blocks of this send any more. */
   | { readonly type: 'sendClosed'; readonly send: number }
-  /** All pieces have come and are what was sent. */
+  /** All layer blocks have come and are what was sent. */
   | { readonly type: 'received'; readonly ticket: bigint }
-  /** A piece is not what was sent; the rest goes on. */
+  /** A layer block is not what was sent; the rest goes on. */
   | { readonly type: 'corrupt'; readonly ticket: bigint }
   /** Nothing writes into the area any more. */
   | { readonly type: 'receiveClosed'; readonly ticket: bigint }
@@ -199,7 +205,7 @@ export interface NativeTransferOptions {
 }
 
 /**
- * Moves pieces between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
+ * Moves layer blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
  * is called there when `takeEvents` has something to give. It does not keep the process alive.
  */
 export interface NativeTransferEngine {
@@ -211,16 +217,16 @@ export interface NativeTransferEngine {
   connect(kind: 'shm' | 'tcp', address: string, sockets: number): number;
   disconnect(link: number): void;
 
-  /** A transfer of `numBlocks` blocks, to be fed. `send` is the caller's number. */
+  /** A transfer of `numBlocks` blocks, which leave as they are saved. `send` is the caller's number. */
   openSend(send: number, numBlocks: number): void;
-  /** Sends blocks from index `firstBlock` on over `link`, what is fed now and what will be; again, from the beginning, where called again. */
+  /** Sends blocks from index `firstBlock` on over `link`, those saved so far and those to come; from the beginning where called again. */
   grant(send: number, link: number, ticket: bigint, firstBlock: number): void;
   /** `sendClosed` follows. */
   closeSend(send: number): void;
 
-  /** Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of one behind each other. */
+  /** Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of a block one after the other. */
   openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void;
-  /** Pieces that have come so far. */
+  /** Layer blocks that have come so far. */
   progress(ticket: bigint): number;
   /** `receiveClosed` follows. */
   closeReceive(ticket: bigint): void;
@@ -234,8 +240,8 @@ export interface NativeTransferEngine {
 }
 
 export interface Native {
-  readonly KvMemory: new (layers: number, blocks: number, pieceBytes: number) => NativeKvMemory;
-  /** `memory` is a token of openFeed. */
+  readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
+  /** `memory` is a token of openKvSaveNotifier. */
   readonly TransferEngine: new (
     memory: bigint,
     options: NativeTransferOptions,
@@ -250,9 +256,9 @@ export interface Native {
    * the calling thread that long.
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
-  readonly Backend: new (isa: InstructionSet, threads: number) => NativeBackend;
+  readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
   /** What this processor can run, the best first. */
-  instructionSets(): InstructionSet[];
+  instructionSets(): CpuIsa[];
   /** Physical cores that this process may use. */
   physicalCores(): number;
 }
@@ -286,28 +292,19 @@ export function probeNative(): Native | null {
 }
 
 /**
- * The instruction set that SVC_CPU_ISA asks for, else the best one.
- * @throws ConfigError when it names none, or one that this processor lacks.
+ * The instruction set to compute with: `wanted`, or the best one.
+ * @throws ConfigError when this processor lacks it.
  */
-export function chooseInstructionSet(
-  native: Native,
-  wanted: string | undefined = process.env.SVC_CPU_ISA,
-): InstructionSet {
+export function chooseIsa(native: Native, wanted: CpuIsa | null): CpuIsa {
   const available = native.instructionSets();
-  if (wanted === undefined || wanted === '') return available[0]!;
-  const named = INSTRUCTION_SETS.find((name) => name === wanted);
-  if (named === undefined) {
-    throw new ConfigError(`SVC_CPU_ISA must be one of ${INSTRUCTION_SETS.join(', ')}, got ${wanted}`, {
-      param: 'SVC_CPU_ISA',
-    });
-  }
-  if (!available.includes(named)) {
+  if (wanted === null) return available[0]!;
+  if (!available.includes(wanted)) {
     throw new ConfigError(
-      `SVC_CPU_ISA asks for ${named}, which this processor lacks; it has ${available.join(', ')}`,
-      { param: 'SVC_CPU_ISA' },
+      `--cpu-isa ${wanted} is an instruction set that this processor lacks; it has ${available.join(', ')}`,
+      { param: 'cpu-isa' },
     );
   }
-  return named;
+  return wanted;
 }
 
 /**
@@ -338,6 +335,6 @@ function requireAddon(path: string): unknown {
 
 function isNative(value: unknown): value is Native {
   if (typeof value !== 'object' || value === null) return false;
-  const names = ['Backend', 'KvMemory', 'TransferEngine', 'crc32c', 'instructionSets', 'physicalCores'];
+  const names = ['CpuBackend', 'KvMemory', 'TransferEngine', 'crc32c', 'instructionSets', 'physicalCores'];
   return names.every((name) => typeof Reflect.get(value, name) === 'function');
 }

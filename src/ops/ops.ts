@@ -2,62 +2,23 @@
 // A model calls these and knows no backend; a backend implements these and knows no model. `reference/` is the
 // plain-TypeScript definition of each op and the oracle for the others.
 //
-// An op may run later than it is called, always behind those that were called before it: like the commands of a GPU's
-// stream. Tensors are what ops give each other; numbers come out of a backend by `read` alone, which waits.
+// An op may run later than it is called, but always after the ops that were called before it: like the commands of a
+// GPU's stream. Ops pass tensors to each other; only `read` gives numbers to JavaScript, and it waits.
 //
 // Law of every op (batch invariance): an output row is a function of its own input row, its own sequence's KV
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
-import type { ComputeDType, StorageDType } from './dtype.ts';
+import type { ComputeDType } from './dtype.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
- * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the enclosing
- * `scope` ends. A tensor from `split` is a view: its rows are further apart than its columns are many.
+ * Activations: `rows` x `cols` numbers, row-major, owned by the backend and freed when the innermost scope that was
+ * open when they were made closes. A tensor from `split` is a view: its rows are further apart than its columns are many.
  */
 export interface Tensor {
   readonly rows: number;
   readonly cols: number;
   readonly dtype: ComputeDType;
-}
-
-/** Where a weight lies: a place in a file, not yet read. */
-export interface TensorSource {
-  /** The checkpoint's name, for errors: `model.layers.0.mlp.up_proj.weight`. */
-  readonly name: string;
-  readonly path: string;
-  /** Bytes from the beginning of the file. */
-  readonly byteOffset: number;
-  readonly byteLength: number;
-  readonly dtype: StorageDType;
-  readonly shape: readonly number[];
-}
-
-/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
-export interface LinearPart {
-  readonly weight: TensorSource;
-  readonly bias: TensorSource | null;
-}
-
-/** `out = x · weightᵀ + bias`, packed for the backend: weight [n, k], bias [n]. Several parts stand side by side in n. */
-export interface LinearWeight {
-  readonly n: number;
-  readonly k: number;
-  readonly dtype: ComputeDType;
-  /** Memory that one use streams through the processor. */
-  readonly byteLength: number;
-}
-
-/** Gate and up projections packed together, each [n, k], so that `silu(gate) * up` needs no second pass. */
-export interface GatedWeight {
-  readonly n: number;
-  readonly k: number;
-  readonly dtype: ComputeDType;
-  readonly byteLength: number;
-}
-
-/** A vector of f32 kept by the backend: norm weights, rope tables. */
-export interface Vector {
-  readonly length: number;
 }
 
 export interface KvCacheShape {
@@ -71,25 +32,25 @@ export interface KvCacheShape {
 }
 
 /**
- * The paged KV memory of all layers. One block of one layer is one contiguous piece of `blockBytes` bytes that
- * holds its keys, then its values; the order inside is the backend's own.
+ * The paged KV memory of all layers. A layer block, one block of one layer, is `layerBlockBytes` contiguous bytes: its
+ * keys, then its values; the order inside is the backend's own.
  */
 export interface KvCache {
   readonly shape: KvCacheShape;
-  readonly blockBytes: number;
+  readonly layerBlockBytes: number;
 }
 
-/** Tells the transfer engine of this process which blocks a step has computed, from inside the step. */
-export interface KvFeed {
+/** Tells the transfer engine of this process which layer blocks are saved, in the order of the ops. */
+export interface KvSaveNotifier {
   /** Lets one transfer engine adopt the KV memory. */
   readonly token: bigint;
   /** Which blocks this step completes: `[sendId, firstIndex, count, block * count]` one after the other. */
-  step(sends: Int32Array): void;
-  /** `layer` of all blocks of the step is stored; layers come in order. */
-  layer(layer: number): void;
+  onStep(sends: Int32Array): void;
+  /** The ops called so far save `layer` of all blocks of the step; layers come in order. */
+  onLayerSaved(layer: number): void;
 }
 
-/** The sequences of a step: which rows are whose, and where their keys and values lie. */
+/** The sequences of a step: which rows belong to which sequence, and which blocks hold its keys and values. */
 export interface AttentionBatch {
   readonly numSequences: number;
   /** [numSequences + 1] first row of each sequence in the flattened batch; the last entry is the number of rows. */
@@ -99,6 +60,25 @@ export interface AttentionBatch {
   /** [numSequences, maxBlocks] block ids in the order of the sequence; entries past its length are not read. */
   readonly blockTables: Int32Array;
   readonly maxBlocks: number;
+}
+
+/** The arrays of one step over the flattened batch, the tokens of all sequences in a row. */
+export interface StepArrays {
+  /** [tokens] position of each token in its sequence, from 0. */
+  readonly positions: Int32Array;
+  /** [tokens] where its keys and values go: block * blockSize + offset. */
+  readonly slotMapping: Int32Array;
+  readonly batch: AttentionBatch;
+}
+
+/**
+ * The backend's copy of the arrays of one step, in the memory where its kernels read them. The backend owns it: it is
+ * valid until the next `beginStep`, and ops that were called with it before that still run with it.
+ */
+export interface StepInputs {
+  readonly numTokens: number;
+  /** The KV memory that the slots and block tables index. */
+  readonly cache: KvCache;
 }
 
 export interface AttentionOptions {
@@ -177,12 +157,18 @@ export interface Logprobs {
   readonly topLogprobs: ArrayLike<number>;
 }
 
+/** Owns the tensors that are made while it is the innermost open scope. */
+export interface Scope {
+  /** Frees its tensors, and those of scopes that were opened inside it. Again, it does nothing. */
+  close(): void;
+}
+
 export interface Ops {
   readonly backend: 'cpu' | 'reference';
-  /** What runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
+  /** The hardware that runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
   readonly description: string;
-  /** Names the kernels: equal bytes hold where they are the same. */
-  readonly kernels: string;
+  /** Instruction set of the kernels: their results are equal to the bit only to those of the same one. */
+  readonly isa: string;
 
   // ── memory that lives as long as the model: what is loaded never looks at its file again ──
 
@@ -191,13 +177,15 @@ export interface Ops {
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight;
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
-  /** @param isShared whether its feed can be opened */
+  /** @param isShared whether `openKvSaveNotifier` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /** @throws ConfigError where the backend cannot transfer its KV memory. */
-  openFeed(cache: KvCache): KvFeed;
+  openKvSaveNotifier(cache: KvCache): KvSaveNotifier;
+  /** Bytes that weights and KV memory may still take. */
+  freeMemory(): number;
   /** Time in which ops ran since the start; null where a backend does not measure it. */
   readonly busySeconds: number | null;
   /** Frees weights, KV memory and threads. No op may be called after it. */
@@ -205,7 +193,10 @@ export interface Ops {
 
   // ── arithmetic ──
 
-  /** Runs `body`; the tensors made inside are freed when it returns. Scopes nest. */
+  /** For tensors that outlive a call; whoever opens it closes it. Scopes nest. */
+  openScope(): Scope;
+
+  /** Runs `body` in a scope of its own: the tensors made inside are freed when it returns. */
   scope<T>(body: () => T): T;
 
   /** Its `read` returns when all ops that were called before have run. */
@@ -220,37 +211,44 @@ export interface Ops {
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
 
-  /** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */
-  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void;
+  /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
+  qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
-  /** x [tokens, k] in the weight's dtype -> f32 [tokens, n]: x · weightᵀ + bias. */
+  /** x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias. */
   linear(x: Tensor, weight: LinearWeight): Tensor;
 
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's dtype -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor;
+  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
   split(x: Tensor, widths: readonly number[]): Tensor[];
 
   /**
-   * Rotates the first `rotaryDim` numbers (left out: all) of each head of x [tokens, heads * headDim] f32 in place, their
-   * first half against their second half. `table` [maxPositions, rotaryDim] holds, a position, rotaryDim/2 cosines and
-   * then rotaryDim/2 sines.
+   * Checks the arrays of a step over `cache` and copies them, once for all its layers: the caller may change them
+   * afterwards. Ends the step before.
+   * @throws ShapeError naming the array, and where in it an index does not fit.
    */
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim?: number): void;
-
-  /** k, v [tokens, kvHeads * headDim] f32 -> cache, rounded to its dtype; slot = block * blockSize + offset. */
-  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void;
+  beginStep(cache: KvCache, arrays: StepArrays): StepInputs;
 
   /**
-   * Causal attention of q [tokens, heads * headDim] f32 over the paged cache, this step's tokens included
+   * Rotates the first `rotaryDim` numbers (left out: all) of each head of x [tokens, heads * headDim] f32 in place, their
+   * first half against their second half. `table` [maxPositions, rotaryDim] holds, for each position, rotaryDim/2
+   * cosines, then rotaryDim/2 sines.
+   */
+  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim?: number): void;
+
+  /** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. */
+  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;
+
+  /**
+   * Causal attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
    * -> [tokens, heads * headDim] in the cache's dtype. heads is a multiple of kvHeads. The rows of a sequence are
    * the last of its `contextLengths` positions.
    */
-  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor;
+  attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor;
 
   /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
   gatherRows(x: Tensor, rows: Int32Array): Tensor;

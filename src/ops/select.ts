@@ -1,9 +1,10 @@
 // Picks the backend: the native one where its addon loads, else plain TypeScript. The one place that knows both.
 
 import os from 'node:os';
-import type { Device } from '../config/engine-config.ts';
+import type { EngineConfig } from '../config/engine-config.ts';
 import { NativeAddonError } from '../errors.ts';
 import { loadNative } from '../native/native.ts';
+import { openCpuDevice } from './native/cpu-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
@@ -16,37 +17,36 @@ export interface SelectedOps {
   readonly warning: string | null;
 }
 
+/** The part of the configuration that is about hardware. */
+export type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa'>;
+
 /**
- * @param options `numThreads` null is one a physical core.
  * @throws NativeAddonError when `device` is cpu and the addon does not load; ConfigError for an instruction set or
  *   a number of threads that this machine cannot do.
  */
-export function selectOps(options: {
-  readonly device: Device;
-  readonly numThreads: number | null;
-}): SelectedOps {
+export function selectOps(options: DeviceOptions): SelectedOps {
   switch (options.device) {
     case 'reference':
       return { ops: new ReferenceOps(), reason: 'asked for by --device reference', warning: null };
     case 'cpu':
-      return openNative(options.numThreads, 'asked for by --device cpu');
+      return openCpu(options, 'asked for by --device cpu');
     case 'auto':
-      return selectAutomatically(options.numThreads);
+      return selectAutomatically(options);
   }
 }
 
-function selectAutomatically(numThreads: number | null): SelectedOps {
+function selectAutomatically(options: DeviceOptions): SelectedOps {
   try {
-    return openNative(numThreads, 'the native addon is built');
+    return openCpu(options, 'the native addon is built');
   } catch (error) {
-    // What the user asked for and this machine cannot do is no reason to serve something else.
+    // Where the user asks for what this machine cannot do, nothing else is served in its place.
     if (!(error instanceof NativeAddonError)) throw error;
     return { ops: new ReferenceOps(), reason: `slow: ${error.message}`, warning: null };
   }
 }
 
-function openNative(numThreads: number | null, reason: string): SelectedOps {
-  const ops = new NativeOps(loadNative(), { threads: numThreads });
+function openCpu({ numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {
+  const ops = new NativeOps(openCpuDevice(loadNative(), { threads: numThreads, isa: cpuIsa }));
   return { ops, reason, warning: tooManyThreads(numThreads) };
 }
 

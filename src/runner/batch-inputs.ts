@@ -50,7 +50,7 @@ export function buildForwardInputs(
   return { tokens: { ids, sampled: before?.sampledTokens ?? null }, positions, slotMapping, batch };
 }
 
-/** The blocks that `step` completes for other instances, as the feed wants them; null where there are none. */
+/** The blocks that `step` completes for other instances, as `KvSaveNotifier.onStep` takes them; null where there are none. */
 export function buildSends({ sequences }: ScheduledStep): Int32Array | null {
   const sends = sequences.flatMap(({ send }) => send ?? []);
   if (sends.length === 0) return null;

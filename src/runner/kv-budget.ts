@@ -1,6 +1,5 @@
-// How many KV blocks fit: from the options, the model and the memory of this machine. Called once at start.
+// How many KV blocks fit: from the options, the model and the memory that is free.
 
-import os from 'node:os';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { BYTES_PER_ELEMENT } from '../ops/dtype.ts';
@@ -15,13 +14,14 @@ type BudgetConfig = Pick<
  * Blocks for the KV cache: `kvCacheMemoryBytes` exactly, or the `gpuMemoryUtilization` share of what is free once
  * the weights are loaded, never more than `maxNumSeqs` requests of `maxModelLen` tokens could use.
  * @param shape of a cache with one block
+ * @param freeBytes of the backend
  * @throws ConfigError where not even one request of `maxModelLen` tokens fits.
  */
 export function chooseNumBlocks(
   config: BudgetConfig,
   shape: KvCacheShape,
   maxModelLen: number,
-  freeBytes = freeMemory(),
+  freeBytes: number,
 ): number {
   const perRequest = Math.ceil(maxModelLen / config.blockSize);
   const blockBytes = kvBlockBytes(shape);
@@ -44,11 +44,4 @@ export function chooseNumBlocks(
 /** Bytes of one block over all layers, without what a backend adds to align it. */
 export function kvBlockBytes(shape: KvCacheShape): number {
   return 2 * shape.layers * shape.blockSize * shape.kvHeads * shape.headDim * BYTES_PER_ELEMENT[shape.dtype];
-}
-
-/** Bytes that this process may still take: the container's limit where there is one, else the machine's. */
-function freeMemory(): number {
-  const limit = process.constrainedMemory();
-  const isLimited = limit > 0 && limit < os.totalmem();
-  return isLimited ? Math.max(0, limit - process.memoryUsage.rss()) : os.freemem();
 }

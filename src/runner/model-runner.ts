@@ -2,7 +2,7 @@
 // caller; it owns the KV memory.
 
 import type { ForwardInputs, Model } from '../models/model.ts';
-import type { KvCache, KvFeed, Ops, Pending, Tensor } from '../ops/ops.ts';
+import type { KvCache, KvSaveNotifier, Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs, buildSends } from './batch-inputs.ts';
@@ -22,24 +22,24 @@ export class ModelRunner {
   readonly #model: Model;
   readonly #cache: KvCache;
   /** Null where nobody else reads the KV memory. */
-  readonly #feed: KvFeed | null;
+  readonly #kvSaves: KvSaveNotifier | null;
 
   /** @throws ConfigError where the backend cannot share its KV memory and is asked to. */
   constructor(ops: Ops, model: Model, { numBlocks, blockSize, isShared }: RunnerOptions) {
     this.#ops = ops;
     this.#model = model;
     this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
-    this.#feed = isShared ? ops.openFeed(this.#cache) : null;
+    this.#kvSaves = isShared ? ops.openKvSaveNotifier(this.#cache) : null;
   }
 
   /** Bytes of one block of one layer. */
   get pieceBytes(): number {
-    return this.#cache.blockBytes;
+    return this.#cache.layerBlockBytes;
   }
 
   /** Names the KV memory for the transfer engine; null where it is not shared. */
   get memoryToken(): bigint | null {
-    return this.#feed?.token ?? null;
+    return this.#kvSaves?.token ?? null;
   }
 
   /**
@@ -70,10 +70,10 @@ export class ModelRunner {
     nearlyAll: number,
   ): { readonly hidden: Tensor; readonly nearlyDone: Pending<void> } {
     const numNearlyAll = Math.floor(this.#model.config.numLayers * nearlyAll);
-    const feedLayer = this.#feedStep(step);
+    const onLayerSaved = this.#notifyOfStep(step);
     let nearlyDone = this.#ops.mark();
     const onLayer = (layer: number): void => {
-      feedLayer?.(layer);
+      onLayerSaved?.(layer);
       if (layer + 1 === numNearlyAll) nearlyDone = this.#ops.mark();
     };
     const hidden = this.#model.forward({ ...inputs, onLayer }, this.#cache);
@@ -81,12 +81,12 @@ export class ModelRunner {
   }
 
   /** A layer's blocks leave as soon as it is computed. */
-  #feedStep(step: ScheduledStep): ((layer: number) => void) | null {
-    const feed = this.#feed;
-    const sends = feed === null ? null : buildSends(step);
-    if (feed === null || sends === null) return null;
-    feed.step(sends);
-    return (layer) => feed.layer(layer);
+  #notifyOfStep(step: ScheduledStep): ((layer: number) => void) | null {
+    const kvSaves = this.#kvSaves;
+    const sends = kvSaves === null ? null : buildSends(step);
+    if (kvSaves === null || sends === null) return null;
+    kvSaves.onStep(sends);
+    return (layer) => kvSaves.onLayerSaved(layer);
   }
 
   #sample(

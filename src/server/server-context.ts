@@ -98,10 +98,10 @@ export class ServerContext {
     return first === undefined ? [engine.info.model] : [first, ...others];
   }
 
-  /** Version, kernels, format and model: all that determines the bytes of an answer beside its request. */
+  /** Version, instruction set, format and model: all that determines the bytes of an answer beside its request. */
   systemFingerprint({ info }: InferenceEngine): string {
-    const { kernels, dtype, modelFingerprint } = info;
-    return `svc-${this.options.version}-${kernels}-${dtype}-${modelFingerprint.slice(0, 12)}`;
+    const { isa, dtype, modelFingerprint } = info;
+    return `svc-${this.options.version}-${isa}-${dtype}-${modelFingerprint.slice(0, 12)}`;
   }
 
   /** @throws NotFoundError unless `name` is one of this server's, or left out. */

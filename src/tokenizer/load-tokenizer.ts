@@ -1,9 +1,10 @@
-// Reads the tokenizer and the chat template of a model folder; the engine calls it at start.
+// Reads the tokenizer and the chat template of a model.
 
-import { join } from 'node:path';
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
-import { readModelText } from '../util/model-file.ts';
+import type { ModelText } from '../util/model-file.ts';
+import type { ModelFiles } from '../util/model-files.ts';
+import { parseModelJson } from '../util/model-json.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
@@ -60,36 +61,37 @@ export interface LoadTokenizerOptions {
 }
 
 /**
- * Loads tokenizer.json, tokenizer_config.json and the chat template of `folder`.
+ * Loads tokenizer.json, tokenizer_config.json and the chat template.
  * @throws ModelLoadError naming the file and what was expected in it.
  */
 export async function loadTokenizer(
-  folder: string,
+  files: ModelFiles,
   { template = null, onWarning }: LoadTokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
-  const config = readConfig(folder);
+  const config = readConfig(files);
   const found =
-    template === null ? findChatTemplate(folder, config) : { path: '--chat-template', source: template };
-  const chatTemplate = found === null ? null : new JinjaChatTemplate(found.source, specialTokens(config));
+    template === null ? findChatTemplate(files, config) : { path: '--chat-template', text: template };
+  const chatTemplate = found === null ? null : new JinjaChatTemplate(found.text, specialTokens(config));
   if (chatTemplate !== null && chatTemplate.defect !== null) {
     onWarning?.(
       `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +
         'are served; --chat-template takes another template',
     );
   }
-  return { tokenizer: await readTokenizer(folder, config), chatTemplate };
+  return { tokenizer: await readTokenizer(files, config), chatTemplate };
 }
 
-async function readTokenizer(folder: string, config: TokenizerConfig): Promise<Tokenizer> {
-  const path = join(folder, 'tokenizer.json');
-  const found = readModelText(path);
+async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
+  const found = files.read('tokenizer.json');
   if (found === null) {
     throw new ModelLoadError(
-      `${path} is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, use --skip-tokenizer-init`,
+      `${files.path}/tokenizer.json is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, ` +
+        'use --skip-tokenizer-init',
     );
   }
-  const probing = probeTokenizer(path);
-  const file = check(path, found, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
+  const { path } = found;
+  const probing = probeTokenizer(found.text);
+  const file = parseModelJson(found, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
   const decoder = decoderSpec.nullish().safeParse(file.decoder);
   if (!decoder.success) {
     const type = z.object({ type: z.string() }).safeParse(file.decoder);
@@ -98,7 +100,7 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
     );
   }
   const { text, addedTokens } = withNamedTokens(
-    { text: found, addedTokens: file.added_tokens },
+    { text: found.text, addedTokens: file.added_tokens },
     config.added_tokens_decoder,
   );
   const specials = addedTokens.filter((token) => token.special).map((token) => token.content);
@@ -129,35 +131,27 @@ async function readTokenizer(folder: string, config: TokenizerConfig): Promise<T
   }
 }
 
-function readConfig(folder: string): TokenizerConfig {
-  const path = join(folder, 'tokenizer_config.json');
-  const text = readModelText(path);
-  if (text === null) return {};
-  return check(path, text, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
-}
-
-interface FoundTemplate {
-  readonly path: string;
-  readonly source: string;
+function readConfig(files: ModelFiles): TokenizerConfig {
+  const file = files.read('tokenizer_config.json');
+  if (file === null) return {};
+  return parseModelJson(file, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
 }
 
 /** A file of its own wins over the one in tokenizer_config.json. */
-function findChatTemplate(folder: string, config: TokenizerConfig): FoundTemplate | null {
-  const jinjaPath = join(folder, 'chat_template.jinja');
-  const jinja = readModelText(jinjaPath);
-  if (jinja !== null) return { path: jinjaPath, source: jinja };
+function findChatTemplate(files: ModelFiles, config: TokenizerConfig): ModelText | null {
+  const jinja = files.read('chat_template.jinja');
+  if (jinja !== null) return jinja;
   if (config.chat_template) {
-    return defaultTemplate(join(folder, 'tokenizer_config.json'), config.chat_template);
+    return defaultTemplate(`${files.path}/tokenizer_config.json`, config.chat_template);
   }
-  const path = join(folder, 'chat_template.json');
-  const json = readModelText(path);
+  const json = files.read('chat_template.json');
   if (json === null) return null;
-  const file = check(path, json, chatTemplateFile, 'an object with "chat_template"');
-  return defaultTemplate(path, file.chat_template);
+  const { chat_template } = parseModelJson(json, chatTemplateFile, 'an object with "chat_template"');
+  return defaultTemplate(json.path, chat_template);
 }
 
-function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): FoundTemplate {
-  if (typeof template === 'string') return { path, source: template };
+function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): ModelText {
+  if (typeof template === 'string') return { path, text: template };
   const named =
     template.find(({ name }) => name === 'default') ?? (template.length === 1 ? template[0] : null);
   if (!named) {
@@ -166,25 +160,10 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
       `${path}: chat_template has the templates ${names}, expected one named "default"`,
     );
   }
-  return { path, source: named.template };
+  return { path, text: named.template };
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {
   const { chat_template: _, added_tokens_decoder: __, ...tokens } = config;
   return Object.fromEntries(Object.entries(tokens).filter((entry): entry is [string, string] => !!entry[1]));
-}
-
-function check<T>(path: string, text: string, schema: z.ZodType<T>, expected: string): T {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ModelLoadError(`${path} is not valid JSON (${reason}): expected ${expected}`, { cause });
-  }
-  const parsed = schema.safeParse(json);
-  if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  const where = issue?.path.join('.') || 'top level';
-  throw new ModelLoadError(`${path}: ${where}: ${issue?.message ?? 'invalid'}; expected ${expected}`);
 }

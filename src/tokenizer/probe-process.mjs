@@ -1,4 +1,4 @@
-// A process of its own that reads a tokenizer and encodes with it. The library is written in Rust: where it panics, the
+// A process of its own that reads a tokenizer from its input and encodes with it. The library is written in Rust: where it panics, the
 // process that it is in ends. What it merely refuses is no matter here: whoever reads the file next is told.
 import { readFileSync } from 'node:fs';
 import { Tokenizer } from 'tokenizers';
@@ -11,7 +11,7 @@ const ORDINARY = [
 const MOST_TOKENS = 1000;
 
 try {
-  const tokenizer = Tokenizer.fromString(readFileSync(process.argv[2], 'utf8'));
+  const tokenizer = Tokenizer.fromString(readFileSync(0, 'utf8'));
   const tokens = Object.keys(tokenizer.getVocab(true));
   const step = Math.ceil(tokens.length / MOST_TOKENS);
   const ofVocabulary = tokens.filter((_, index) => index % step === 0).join('');

@@ -10,11 +10,14 @@ const DEADLINE_MS = 60_000;
 /** What is kept of what the process says. */
 const MOST_SAID = 4096;
 
-/** @returns what the library died of, null where it lives, or where no process could be asked. */
-export function probeTokenizer(path: string): Promise<string | null> {
+/**
+ * @param text of tokenizer.json.
+ * @returns what the library died of, null where it lives, or where no process could be asked.
+ */
+export function probeTokenizer(text: string): Promise<string | null> {
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, [ENTRY, path], {
-      stdio: ['ignore', 'ignore', 'pipe'],
+    const child = spawn(process.execPath, [ENTRY], {
+      stdio: ['pipe', 'ignore', 'pipe'],
       // Neither a debugger nor a loader of this process is for that one.
       env: { ...process.env, NODE_OPTIONS: '', RUST_BACKTRACE: '0' },
       timeout: DEADLINE_MS,
@@ -24,6 +27,8 @@ export function probeTokenizer(path: string): Promise<string | null> {
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       if (said.length < MOST_SAID) said += text;
     });
+    // A process that dies before it has read everything is told of by its end.
+    child.stdin.on('error', () => {}).end(text);
     child.once('error', () => resolve(null));
     child.once('close', (_, signal) => resolve(causeOfDeath(signal, child.killed, said)));
   });

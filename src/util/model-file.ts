@@ -3,6 +3,12 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { ModelLoadError } from '../errors.ts';
 
+export interface ModelText {
+  /** For messages. */
+  readonly path: string;
+  readonly text: string;
+}
+
 /**
  * A descriptor to read from.
  * @throws ModelLoadError where the file cannot be read.
@@ -17,11 +23,11 @@ export function openModelFile(path: string): number {
  * The whole text, or null where there is no such file.
  * @throws ModelLoadError where it cannot be read.
  */
-export function readModelText(path: string): string | null {
+export function readModelText(path: string): ModelText | null {
   const file = openIfPresent(path);
   if (file === null) return null;
   try {
-    return readFileSync(file, 'utf8');
+    return { path, text: readFileSync(file, 'utf8') };
   } catch (cause) {
     throw unreadable(path, cause);
   } finally {

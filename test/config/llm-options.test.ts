@@ -43,6 +43,13 @@ describe('the options of new LLM()', () => {
     expect(toEngineConfig({ numThreads: 1 }, { SVC_NUM_THREADS: '3' }).numThreads).toBe(1);
   });
 
+  it('take the instruction set from the environment, and name those that there are', () => {
+    expect(toEngineConfig({}, { SVC_CPU_ISA: 'avx2' }).cpuIsa).toBe('avx2');
+    expect(() => toEngineConfig({}, { SVC_CPU_ISA: 'sse9' })).toThrow(
+      'SVC_CPU_ISA: expected one of amx-bf16, avx512-bf16, avx2, portable, got "sse9"',
+    );
+  });
+
   it('leave defaults alone where they are undefined or null', () => {
     expect(toEngineConfig({ model: undefined, maxModelLen: null }, {})).toEqual({
       ...ENGINE_DEFAULTS,

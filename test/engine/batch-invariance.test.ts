@@ -5,7 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CpuIsa } from '../../src/config/cpu-isa.ts';
 import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
@@ -16,7 +17,8 @@ import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
-const PATHS = ['reference', ...(probeNative()?.instructionSets() ?? [])];
+type Path = 'reference' | CpuIsa;
+const PATHS: readonly Path[] = ['reference', ...(probeNative()?.instructionSets() ?? [])];
 const DTYPES = ['float32', 'bfloat16'] as const;
 const VOCAB = 256;
 const MAX_TOKENS = 12;
@@ -27,16 +29,14 @@ beforeAll(async () => {
   await writeTinyModel(folder, { seed: 1 });
 });
 afterAll(() => rmSync(folder, { recursive: true }));
-afterEach(() => vi.unstubAllEnvs());
 
-async function start(path: string, options: Partial<EngineConfig>): Promise<EngineCore> {
-  if (path !== 'reference') vi.stubEnv('SVC_CPU_ISA', path);
+async function start(path: Path, options: Partial<EngineConfig>): Promise<EngineCore> {
   const config: EngineConfig = {
     ...ENGINE_DEFAULTS,
     modelPath: folder,
     kvCacheMemoryBytes: 8 * 2 ** 20,
     ...options,
-    device: path === 'reference' ? 'reference' : 'cpu',
+    ...(path === 'reference' ? { device: 'reference' } : { device: 'cpu', cpuIsa: path }),
   };
   return EngineCore.start(config);
 }

@@ -9,7 +9,7 @@ export type Backend = 'reference' | 'cpu';
 export const availableBackends: readonly Backend[] = hasNative() ? ['reference', 'cpu'] : ['reference'];
 
 export function openBackend(backend: Backend): Ops {
-  return selectOps({ device: backend, numThreads: 2 }).ops;
+  return selectOps({ device: backend, numThreads: 2, cpuIsa: null }).ops;
 }
 
 function hasNative(): boolean {

@@ -95,7 +95,7 @@ export class KvInstance {
     const heard = { orders: [] as TransferOrder[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       geometry: { ...GEOMETRY, ...geometry },
-      memoryToken: memory.openFeed(),
+      memoryToken: memory.openKvSaveNotifier(),
       order: (order: TransferOrder) => {
         heard.orders.push(order);
         heard.waiting.hear(order);
@@ -147,13 +147,13 @@ export class KvInstance {
     const last = isSent ? Math.min(end, Math.ceil(send.numTokens / GEOMETRY.blockSize)) : 0;
     const fed = blocks.slice(first, last);
     if (isSent && fed.length > 0) {
-      this.#memory.feedStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
+      this.#memory.onKvStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
     }
     for (let layer = 0; layer < GEOMETRY.layers; layer += 1) {
       for (let index = first; index < end; index += 1) {
         this.#memory.write(layer, blocks[index]!, expectedPiece(prompt, layer, index));
       }
-      if (isSent && fed.length > 0) this.#memory.feedLayer(layer);
+      if (isSent && fed.length > 0) this.#memory.onKvLayerSaved(layer);
     }
   }
 

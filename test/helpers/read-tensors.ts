@@ -1,7 +1,7 @@
 // Numbers out of golden files: *.safetensors and *.npy, widened to f32.
 
 import { readFileSync } from 'node:fs';
-import { readSafetensors } from '../../src/models/weights/safetensors.ts';
+import { readSafetensors } from '../../src/models/source/safetensors.ts';
 import { unpackBf16 } from '../../src/ops/float-formats.ts';
 
 export interface Numbers {

@@ -30,7 +30,7 @@ export class Stranger {
     const nothing = () => {};
     const mover = new NativeBlockMover(
       {
-        memoryToken: memory.openFeed(),
+        memoryToken: memory.openKvSaveNotifier(),
         receiveBytes: 0,
         transport: 'tcp',
         listenIp: null,

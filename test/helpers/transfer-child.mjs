@@ -8,7 +8,7 @@ const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
 const memory = new KvMemory(Number(layers), Number(blocks), Number(pieceBytes));
 const slotBytes = layers * pieceBytes;
 const options = { receiveBytes: slotBytes * blocks, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-const engine = new TransferEngine(memory.openFeed(), options, () => {
+const engine = new TransferEngine(memory.openKvSaveNotifier(), options, () => {
   for (const event of engine.takeEvents()) say(event);
 });
 
@@ -22,8 +22,8 @@ const COMMANDS = {
   send: ({ kind, address, count }) => {
     engine.openSend(1, count);
     engine.grant(1, engine.connect(kind, address, 1), 1n, 0);
-    memory.feedStep(Int32Array.from([1, 0, count, ...Array(count).keys()]));
-    for (let layer = 0; layer < layers; layer++) memory.feedLayer(layer);
+    memory.onKvStep(Int32Array.from([1, 0, count, ...Array(count).keys()]));
+    for (let layer = 0; layer < layers; layer++) memory.onKvLayerSaved(layer);
   },
   exit: () => process.exit(0),
   return: () => process.stdin.destroy(),

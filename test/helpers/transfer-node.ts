@@ -37,7 +37,7 @@ export class TransferNode {
     this.shape = shape;
     this.memory = new KvMemory(shape.layers, shape.blocks, shape.pieceBytes);
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-    this.engine = new TransferEngine(this.memory.openFeed(), options, () => {
+    this.engine = new TransferEngine(this.memory.openKvSaveNotifier(), options, () => {
       this.events.push(...this.engine.takeEvents());
       for (const resolve of this.#waiting.splice(0)) resolve();
     });
@@ -85,8 +85,8 @@ export class TransferNode {
 
   /** One step of a prefill: these blocks, from `first` of the transfer on, in all layers. */
   feed(send: number, first: number, blocks: readonly number[]): void {
-    this.memory.feedStep(Int32Array.from([send, first, blocks.length, ...blocks]));
-    for (let layer = 0; layer < this.shape.layers; layer++) this.memory.feedLayer(layer);
+    this.memory.onKvStep(Int32Array.from([send, first, blocks.length, ...blocks]));
+    for (let layer = 0; layer < this.shape.layers; layer++) this.memory.onKvLayerSaved(layer);
   }
 
   /** Lets `count` blocks from index `first` on come to the places that begin at block `place` of the receive memory. */

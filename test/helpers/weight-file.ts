@@ -5,20 +5,20 @@ import os from 'node:os';
 import { join } from 'node:path';
 import type { StorageDType } from '../../src/ops/dtype.ts';
 import { packBf16, packF16 } from '../../src/ops/float-formats.ts';
-import type { TensorSource } from '../../src/ops/ops.ts';
+import { type TensorSource, wholeTensor } from '../../src/ops/weights.ts';
 
 export class WeightFolder {
   readonly path = mkdtempSync(join(os.tmpdir(), 'svc-weights-'));
-  private count = 0;
+  #count = 0;
 
   /** A file of its own with `values` after a few bytes that are not theirs. */
   write(shape: readonly number[], values: ArrayLike<number>, dtype: StorageDType = 'f32'): TensorSource {
-    const name = `weight-${this.count++}`;
+    const name = `weight-${this.#count++}`;
     const path = join(this.path, name);
     const bytes = pack(Float32Array.from(values), dtype);
     const before = Buffer.from('abcde');
     writeFileSync(path, Buffer.concat([before, bytes]));
-    return { name, path, byteOffset: before.length, byteLength: bytes.length, dtype, shape };
+    return wholeTensor({ name, path, byteOffset: before.length, byteLength: bytes.length, dtype, shape });
   }
 
   remove(): void {

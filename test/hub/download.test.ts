@@ -220,17 +220,18 @@ describe('the alternative hub', () => {
 });
 
 describe('a model that cannot be had', () => {
+  it('is one whose index in the cache is malformed', async () => {
+    const index = join(await fetchTiny(), 'model.safetensors.index.json');
+    await writeFile(index, '{"weight_map": ');
+    const offline = { ...env, HF_HUB_OFFLINE: '1' };
+    expect(await refusal(resolveModel('org/tiny', { env: offline }))).toContain(`${index} is not valid JSON`);
+  });
+
   it('is told apart from a folder that does not exist', async () => {
     expect(await refusal(resolveModel('./models/none', { env }))).toMatch(
       /folder \.\/models\/none does not exist/,
     );
     expect(await refusal(resolveModel('/nowhere/at/all', { env }))).toMatch(/does not exist/);
-  });
-
-  it('is not a file', async () => {
-    const file = join(home, 'model.gguf');
-    await writeFile(file, '');
-    expect(await refusal(resolveModel(file, { env }))).toMatch(/is a file: expected the folder/);
   });
 
   it('is one that the hub does not know', async () => {

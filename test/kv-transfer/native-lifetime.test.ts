@@ -57,7 +57,7 @@ async function collected(isTrue: () => boolean): Promise<void> {
 describe('a token', needsNative, () => {
   it('lets one engine adopt the memory', () => {
     const { KvMemory, TransferEngine } = loadNative();
-    const token = new KvMemory(1, 1, 64).openFeed();
+    const token = new KvMemory(1, 1, 64).openKvSaveNotifier();
     new TransferEngine(token, OPTIONS, () => {}).close();
     expect(() => new TransferEngine(token, OPTIONS, () => {})).toThrow(
       /names no KV memory, or was used before/,
@@ -72,10 +72,10 @@ describe('a token', needsNative, () => {
   it('of another thread is as good', async () => {
     const source = `const { workerData: addon, parentPort } = require('node:worker_threads');
       globalThis.memory = new (require(addon).KvMemory)(1, 4, 64);
-      parentPort.postMessage(memory.openFeed());
+      parentPort.postMessage(memory.openKvSaveNotifier());
       parentPort.once('message', () => {
-        memory.feedStep(Int32Array.from([1, 0, 2, 0, 1]));
-        memory.feedLayer(0);
+        memory.onKvStep(Int32Array.from([1, 0, 2, 0, 1]));
+        memory.onKvLayerSaved(0);
       });`;
     const worker = new Worker(source, { eval: true, workerData: ADDON });
     const token = await new Promise<bigint>((resolve) => worker.once('message', resolve));
@@ -110,8 +110,8 @@ describe('a feed', needsNative, () => {
   ])('of %j is refused', (entries) => {
     const p = node();
     p.engine.openSend(1, 4);
-    expect(() => p.memory.feedStep(Int32Array.from(entries))).toThrow(/feedStep/);
-    expect(() => p.memory.feedLayer(3)).toThrow(/feedLayer/);
+    expect(() => p.memory.onKvStep(Int32Array.from(entries))).toThrow(/onKvStep/);
+    expect(() => p.memory.onKvLayerSaved(3)).toThrow(/onKvLayerSaved/);
   });
 
   it('does not touch a send that was opened under the same number in the middle of the step', async () => {
@@ -119,13 +119,13 @@ describe('a feed', needsNative, () => {
     const link = await p.link('shm', d.address('shm'));
     d.receive(1n, 4);
     p.engine.openSend(1, 4);
-    p.memory.feedStep(Int32Array.from([1, 0, 2, 0, 1]));
-    p.memory.feedLayer(0);
+    p.memory.onKvStep(Int32Array.from([1, 0, 2, 0, 1]));
+    p.memory.onKvLayerSaved(0);
     p.engine.closeSend(1);
     p.engine.openSend(1, 4);
     p.engine.grant(1, link, 1n, 0);
-    p.memory.feedLayer(1);
-    p.memory.feedLayer(2);
+    p.memory.onKvLayerSaved(1);
+    p.memory.onKvLayerSaved(2);
     p.feed(1, 0, range(4));
     await d.event('received');
     await p.event('sent');
@@ -198,7 +198,8 @@ describe('an engine that is closed', needsNative, () => {
     const port = Number(node().address('tcp').split(':')[1]);
     const tcp = { host: '127.0.0.1', port };
     const numThreads = threads();
-    const make = () => new TransferEngine(new KvMemory(1, 1, 64).openFeed(), { ...OPTIONS, tcp }, () => {});
+    const make = () =>
+      new TransferEngine(new KvMemory(1, 1, 64).openKvSaveNotifier(), { ...OPTIONS, tcp }, () => {});
     expect(make).toThrow(`127.0.0.1:${port} cannot be listened on: Address already in use`);
     expect(threads()).toBe(numThreads);
   });
@@ -213,11 +214,11 @@ describe('a worker', needsNative, () => {
       const { KvMemory, TransferEngine } = require(workerData.addon);
       const memory = new KvMemory(4, 256, 65536);
       const options = { receiveBytes: 0, tcp: null, shm: true };
-      const engine = new TransferEngine(memory.openFeed(), options, () => engine.takeEvents());
+      const engine = new TransferEngine(memory.openKvSaveNotifier(), options, () => engine.takeEvents());
       engine.openSend(1, 256);
       engine.grant(1, engine.connect('tcp', workerData.address, 2), 1n, 0);
-      memory.feedStep(Int32Array.from([1, 0, 256, ...Array(256).keys()]));
-      for (let layer = 0; layer < 4; layer++) memory.feedLayer(layer);
+      memory.onKvStep(Int32Array.from([1, 0, 256, ...Array(256).keys()]));
+      for (let layer = 0; layer < 4; layer++) memory.onKvLayerSaved(layer);
       parentPort.postMessage('fed');
       setInterval(() => {}, 1000);`;
     const worker = new Worker(source, {

@@ -101,8 +101,8 @@ class Play {
       sending.numFed += blocks.length;
       return entry;
     });
-    this.p.memory.feedStep(Int32Array.from(entries));
-    for (const layer of range(SHAPE.layers)) this.p.memory.feedLayer(layer);
+    this.p.memory.onKvStep(Int32Array.from(entries));
+    for (const layer of range(SHAPE.layers)) this.p.memory.onKvLayerSaved(layer);
   }
 
   #grant(sending: Sending, to: number, kind: Kind, first: number): void {

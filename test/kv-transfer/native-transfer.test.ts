@@ -51,10 +51,10 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
       [4, 1],
       [5, 5],
     ] as const) {
-      p.memory.feedStep(Int32Array.from([1, first, count, ...range(count, first)]));
+      p.memory.onKvStep(Int32Array.from([1, first, count, ...range(count, first)]));
       for (let layer = 0; layer < 3; layer++) {
         expect(d.engine.progress(7n)).toBe(expected);
-        p.memory.feedLayer(layer);
+        p.memory.onKvLayerSaved(layer);
         expected += count;
         await until(() => d.engine.progress(7n) === expected);
       }
@@ -69,14 +69,14 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     p.fill(range(6), 4);
     p.engine.openSend(1, 6);
     p.feed(1, 0, [0, 1, 2]);
-    p.memory.feedStep(Int32Array.from([1, 3, 3, 3, 4, 5]));
-    p.memory.feedLayer(0);
+    p.memory.onKvStep(Int32Array.from([1, 3, 3, 3, 4, 5]));
+    p.memory.onKvLayerSaved(0);
     const link = await p.link(kind, d.address(kind));
     d.receive(8n, 6);
     p.engine.grant(1, link, 8n, 0);
     await until(() => d.engine.progress(8n) === 3 * 3 + 3);
-    p.memory.feedLayer(1);
-    p.memory.feedLayer(2);
+    p.memory.onKvLayerSaved(1);
+    p.memory.onKvLayerSaved(2);
     await d.event('received');
     expect(await d.load(8n, range(6, 10))).toBe(true);
     expect(d.read(range(6, 10)).equals(p.read(range(6)))).toBe(true);
@@ -94,8 +94,8 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
       p.engine.openSend(send, count);
       p.engine.grant(send, link, BigInt(send), 0);
     }
-    p.memory.feedStep(Int32Array.from([1, 0, 2, 0, 1, 2, 0, 1, 60, 3, 0, 3, 2, 3, 4]));
-    for (const layer of [0, 1, 2]) p.memory.feedLayer(layer);
+    p.memory.onKvStep(Int32Array.from([1, 0, 2, 0, 1, 2, 0, 1, 60, 3, 0, 3, 2, 3, 4]));
+    for (const layer of [0, 1, 2]) p.memory.onKvLayerSaved(layer);
     await d.event('received', (event) => event.ticket === 1n);
     await d.event('received', (event) => event.ticket === 3n);
     expect([await d.load(1n, [10, 11]), await d.load(3n, [12, 13, 14])]).toEqual([true, true]);
@@ -210,9 +210,9 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     p.engine.openSend(2, 1);
     p.engine.grant(1, link, 1n, 0);
     p.engine.grant(2, link, 2n, 0);
-    p.memory.feedStep(Int32Array.from([1, 0, 4095, ...range(4095), 2, 0, 1, 4095]));
-    p.memory.feedLayer(0);
-    p.memory.feedLayer(1);
+    p.memory.onKvStep(Int32Array.from([1, 0, 4095, ...range(4095), 2, 0, 1, 4095]));
+    p.memory.onKvLayerSaved(0);
+    p.memory.onKvLayerSaved(1);
     await d.event('received', (event) => event.ticket === 1n);
     const order = d.events.flatMap((event) => (event.type === 'received' ? [event.ticket] : []));
     expect(order).toEqual([2n, 1n]);

@@ -340,10 +340,10 @@ describe('a block that is damaged on the way', needsNative, () => {
     const link = await s.mover.connect({ shm: null, tcp });
     s.mover.openSend(1, NUM_BLOCKS);
     const blocks = Array.from({ length: NUM_BLOCKS }, (_, index) => index);
-    s.memory.feedStep(Int32Array.of(1, 0, NUM_BLOCKS, ...blocks));
+    s.memory.onKvStep(Int32Array.of(1, 0, NUM_BLOCKS, ...blocks));
     for (let layer = 0; layer < GEOMETRY.layers; layer += 1) {
       for (const block of blocks) s.memory.write(layer, block, expectedPiece(PROMPT, layer, block));
-      s.memory.feedLayer(layer);
+      s.memory.onKvLayerSaved(layer);
     }
     s.reply = (message) => {
       if (message.type === 'ping') return { type: 'pong', seq: message.seq };

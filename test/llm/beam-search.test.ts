@@ -5,7 +5,8 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BeamSearchInput, InvalidRequestError, LLM } from '../../src/index.ts';
-import { loadModel } from '../../src/models/registry.ts';
+import { loadModel } from '../../src/models/load-model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_EOS_ID, TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
@@ -35,7 +36,7 @@ interface Found {
 /** All continuations of two tokens, and the end token alone, the best first. */
 async function searchAll(): Promise<Found[]> {
   const ops = new ReferenceOps();
-  const model = await loadModel(folder, ops, { dtype: 'auto', maxModelLen: 64 });
+  const model = await loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: 64 });
   const next = (ids: readonly number[]) => logSoftmax(new ModelSession(ops, model, 16).run(ids, 1));
   const found: Found[] = [];
   const add = (tokens: number[], cumulative: number) => {

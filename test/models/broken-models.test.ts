@@ -5,8 +5,9 @@ import { copyFileSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileS
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
+import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
-import { loadModel } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
@@ -20,8 +21,8 @@ function tinyModel(options: TinyModelOptions = {}): string {
   return folder;
 }
 
-const load = (folder: string, maxModelLen: number | null = null): Promise<Model> =>
-  loadModel(folder, new ReferenceOps(), { dtype: 'auto', maxModelLen });
+const load = async (folder: string, maxModelLen: number | null = null): Promise<Model> =>
+  loadModel(openModelSource(folder), new ReferenceOps(), { dtype: 'auto', maxModelLen });
 
 function edit(folder: string, file: string, change: (fields: Record<string, unknown>) => object): void {
   const path = join(folder, file);
@@ -155,7 +156,7 @@ describe('loadModel', () => {
         throw unread;
       },
     });
-    const loading = loadModel(folder, failing, { dtype: 'auto', maxModelLen: null });
+    const loading = loadModel(openModelSource(folder), failing, { dtype: 'auto', maxModelLen: null });
     await expect(loading).rejects.toThrow(ModelLoadError);
     await expect(loading).rejects.toThrow(
       'the checkpoint has 3 layers (model.layers.2.input_layernorm.weight), num_hidden_layers in config.json says 1',
@@ -180,10 +181,10 @@ describe('loadModel', () => {
       onWarning: (text: string) => warnings.push(text),
     } as const;
     setConfig(folder, { tie_word_embeddings: true });
-    await loadModel(folder, new ReferenceOps(), options);
+    await loadModel(openModelSource(folder), new ReferenceOps(), options);
     expect(warnings).toEqual([]);
     renameTensor(folder, 'lm_head.weight', 'sm_head.weight');
-    await loadModel(folder, new ReferenceOps(), options);
+    await loadModel(openModelSource(folder), new ReferenceOps(), options);
     expect(warnings).toEqual([`${folder}: these tensors are not used: sm_head.weight`]);
   });
 
@@ -204,7 +205,7 @@ describe('loadModel', () => {
         name === old ? 'model.layers.1.self_attn.rotary_emb.inv_freq' : `old.${name}`,
       );
     }
-    await loadModel(folder, new ReferenceOps(), config);
+    await loadModel(openModelSource(folder), new ReferenceOps(), config);
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).not.toContain('inv_freq');
   });
@@ -227,7 +228,7 @@ describe('loadModel', () => {
       writeFileSync(path, bytes);
     };
     const options = { dtype: 'auto', maxModelLen: null, onProgress: write } as const;
-    await expect(loadModel(folder, new ReferenceOps(), options)).rejects.toThrow(
+    await expect(loadModel(openModelSource(folder), new ReferenceOps(), options)).rejects.toThrow(
       `${path} was changed while it was being loaded`,
     );
   });
@@ -243,8 +244,8 @@ describe('loadModel', () => {
         maxModelLen: null,
         onProgress: () => truncateSync(path, 10_000),
       } as const;
-      await expect(loadModel(folder, ops, options)).rejects.toThrow(ModelLoadError);
-      await expect(loadModel(folder, ops, options)).rejects.toThrow(path);
+      await expect(loadModel(openModelSource(folder), ops, options)).rejects.toThrow(ModelLoadError);
+      await expect(loadModel(openModelSource(folder), ops, options)).rejects.toThrow(path);
       ops.close();
     },
   );

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -29,7 +30,7 @@ describe('readGenerationConfig', () => {
       eos_token_id: [1, 2],
       do_sample: false,
     });
-    expect(readGenerationConfig(folder, AUTO)).toEqual({
+    expect(readGenerationConfig(new FolderFiles(folder), AUTO)).toEqual({
       sampling: { temperature: 0.6, top_p: 0.9, top_k: 20, min_p: 0.05, max_tokens: 64 },
       eosTokenIds: [1, 2],
       maxOutputTokens: null,
@@ -38,12 +39,12 @@ describe('readGenerationConfig', () => {
 
   it('passes over values that are the defaults of the library that wrote the file', () => {
     const folder = folderWith({ temperature: 1.0, top_p: 1.0, top_k: 50, min_p: 0, eos_token_id: 2 });
-    expect(readGenerationConfig(folder, AUTO).sampling).toEqual({});
+    expect(readGenerationConfig(new FolderFiles(folder), AUTO).sampling).toEqual({});
   });
 
   it('takes only the end tokens with svc', () => {
     const folder = folderWith({ temperature: 0.6, eos_token_id: 5 });
-    expect(readGenerationConfig(folder, { source: 'svc', override: null })).toEqual({
+    expect(readGenerationConfig(new FolderFiles(folder), { source: 'svc', override: null })).toEqual({
       sampling: {},
       eosTokenIds: [5],
       maxOutputTokens: null,
@@ -53,16 +54,20 @@ describe('readGenerationConfig', () => {
   it('reads from the folder that the user names, and from no other', () => {
     const named = folderWith({ top_k: 3 });
     const model = folderWith({ temperature: 0.6 });
-    expect(readGenerationConfig(model, { source: named, override: null }).sampling).toEqual({ top_k: 3 });
+    expect(readGenerationConfig(new FolderFiles(model), { source: named, override: null }).sampling).toEqual({
+      top_k: 3,
+    });
     const missing = newFolder();
-    expect(() => readGenerationConfig(model, { source: missing, override: null })).toThrow(ConfigError);
-    expect(() => readGenerationConfig(model, { source: missing, override: null })).toThrow(
+    expect(() => readGenerationConfig(new FolderFiles(model), { source: missing, override: null })).toThrow(
+      ConfigError,
+    );
+    expect(() => readGenerationConfig(new FolderFiles(model), { source: missing, override: null })).toThrow(
       `--generation-config ${missing}`,
     );
   });
 
   it('is content without a file of the model', () => {
-    expect(readGenerationConfig(newFolder(), AUTO)).toEqual({
+    expect(readGenerationConfig(new FolderFiles(newFolder()), AUTO)).toEqual({
       sampling: {},
       eosTokenIds: [],
       maxOutputTokens: null,
@@ -70,20 +75,28 @@ describe('readGenerationConfig', () => {
   });
 
   it('takes the repetition penalty of the model', () => {
-    expect(readGenerationConfig(folderWith({ repetition_penalty: 1.05 }), AUTO).sampling).toEqual({
+    expect(
+      readGenerationConfig(new FolderFiles(folderWith({ repetition_penalty: 1.05 })), AUTO).sampling,
+    ).toEqual({
       repetition_penalty: 1.05,
     });
-    expect(readGenerationConfig(folderWith({ repetition_penalty: 1 }), AUTO).sampling).toEqual({});
+    expect(
+      readGenerationConfig(new FolderFiles(folderWith({ repetition_penalty: 1 })), AUTO).sampling,
+    ).toEqual({});
   });
 
   it('limits every answer by a max_new_tokens of the user, not by one of the model', () => {
     const folder = folderWith({ max_new_tokens: 7 });
-    expect(readGenerationConfig(folder, AUTO).maxOutputTokens).toBeNull();
-    expect(readGenerationConfig(newFolder(), { source: folder, override: null })).toMatchObject({
+    expect(readGenerationConfig(new FolderFiles(folder), AUTO).maxOutputTokens).toBeNull();
+    expect(
+      readGenerationConfig(new FolderFiles(newFolder()), { source: folder, override: null }),
+    ).toMatchObject({
       sampling: { max_tokens: 7 },
       maxOutputTokens: 7,
     });
-    expect(readGenerationConfig(folder, { source: 'svc', override: { max_new_tokens: 3 } })).toMatchObject({
+    expect(
+      readGenerationConfig(new FolderFiles(folder), { source: 'svc', override: { max_new_tokens: 3 } }),
+    ).toMatchObject({
       sampling: { max_tokens: 3 },
       maxOutputTokens: 3,
     });
@@ -91,8 +104,8 @@ describe('readGenerationConfig', () => {
 
   it('says which field of an override it does not know, and which was meant', () => {
     const options = { source: 'auto', override: { temperatur: 0.2 } };
-    expect(() => readGenerationConfig(newFolder(), options)).toThrow(ConfigError);
-    expect(() => readGenerationConfig(newFolder(), options)).toThrow(
+    expect(() => readGenerationConfig(new FolderFiles(newFolder()), options)).toThrow(ConfigError);
+    expect(() => readGenerationConfig(new FolderFiles(newFolder()), options)).toThrow(
       '--override-generation-config: unknown field temperatur; did you mean temperature?; its fields are temperature,',
     );
   });
@@ -101,8 +114,11 @@ describe('readGenerationConfig', () => {
     const folder = folderWith({ temperature: 0.6, top_p: 0.9 });
     const override = { temperature: 0.2, top_p: null, top_k: 50 };
     const options = { source: 'auto', override };
-    expect(readGenerationConfig(folder, options).sampling).toEqual({ temperature: 0.2, top_k: 50 });
-    expect(readGenerationConfig(folder, { source: 'svc', override }).sampling).toEqual({
+    expect(readGenerationConfig(new FolderFiles(folder), options).sampling).toEqual({
+      temperature: 0.2,
+      top_k: 50,
+    });
+    expect(readGenerationConfig(new FolderFiles(folder), { source: 'svc', override }).sampling).toEqual({
       temperature: 0.2,
       top_k: 50,
     });
@@ -112,7 +128,7 @@ describe('readGenerationConfig', () => {
     [{ temperature: 'hot' }, /--override-generation-config: temperature/],
     [{ temprature: 1 }, /--override-generation-config: .*temprature.*its fields are temperature/],
   ])('refuses the override %j', (override, message) => {
-    const attempt = () => readGenerationConfig(newFolder(), { source: 'auto', override });
+    const attempt = () => readGenerationConfig(new FolderFiles(newFolder()), { source: 'auto', override });
     expect(attempt).toThrow(ConfigError);
     expect(attempt).toThrow(message);
   });
@@ -125,16 +141,16 @@ describe('readGenerationConfig', () => {
     ['{"top_p": 0.8\n"top_k": 1}', /generation_config\.json is not valid JSON/],
   ])('refuses %j', (content, message) => {
     const folder = folderWith(content);
-    expect(() => readGenerationConfig(folder, AUTO)).toThrow(ModelLoadError);
-    expect(() => readGenerationConfig(folder, AUTO)).toThrow(message);
+    expect(() => readGenerationConfig(new FolderFiles(folder), AUTO)).toThrow(ModelLoadError);
+    expect(() => readGenerationConfig(new FolderFiles(folder), AUTO)).toThrow(message);
   });
 
   const malformed = sharedFixture('configs/Qwen1.5-MoE-8x0.5B/generation_config.malformed.json');
   it('names a published file that is malformed', needsShared(malformed), () => {
     const folder = folderWith({});
     copyFileSync(malformed!, join(folder, 'generation_config.json'));
-    expect(() => readGenerationConfig(folder, AUTO)).toThrow(ModelLoadError);
-    expect(() => readGenerationConfig(folder, AUTO)).toThrow(
+    expect(() => readGenerationConfig(new FolderFiles(folder), AUTO)).toThrow(ModelLoadError);
+    expect(() => readGenerationConfig(new FolderFiles(folder), AUTO)).toThrow(
       `${folder}/generation_config.json is not valid JSON`,
     );
   });

@@ -1,8 +1,9 @@
 // Every supported architecture and kind of rotary embedding against logits that another program computed.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
-import { loadModel } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
 import { needsShared } from '../helpers/needs.ts';
@@ -12,7 +13,7 @@ import { ModelSession } from './model-session.ts';
 function load(golden: GoldenModel, backend: Backend, dtype: 'float32' | 'bfloat16') {
   const ops = openBackend(backend);
   afterAll(() => ops.close());
-  const loading = loadModel(golden.folder, ops, { dtype, maxModelLen: golden.maxModelLen });
+  const loading = loadModel(openModelSource(golden.folder), ops, { dtype, maxModelLen: golden.maxModelLen });
   const session = (model: Model, tokens: number) => new ModelSession(ops, model, tokens);
   return { loading, session };
 }

@@ -2,7 +2,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
-import { ARCHITECTURES, type ModelConfig, readModelConfig } from '../../src/models/model-config.ts';
+import type { ModelConfig } from '../../src/models/model-config.ts';
+import { ARCHITECTURE_NAMES, readModelConfig } from '../../src/models/registry.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -19,11 +21,11 @@ const BASE = {
   max_position_embeddings: 1000,
 };
 
-function folderWith(config: unknown): string {
+function folderWith(config: unknown): FolderFiles {
   const folder = newFolder();
   mkdirSync(folder);
   writeFileSync(join(folder, 'config.json'), typeof config === 'string' ? config : JSON.stringify(config));
-  return folder;
+  return new FolderFiles(folder);
 }
 
 const read = (fields: object): ModelConfig => readModelConfig(folderWith({ ...BASE, ...fields }));
@@ -37,8 +39,10 @@ describe('readModelConfig', () => {
       rmsNormEps: 1e-6,
       rope: { kind: 'default', theta: 10000 },
       tieWordEmbeddings: false,
-      attentionBias: false,
+      qkvBias: false,
+      attentionOutputBias: false,
       mlpBias: false,
+      hasHeadNorms: false,
       eosTokenIds: [],
       checkpointDType: null,
       slidingWindow: null,
@@ -149,7 +153,11 @@ describe('readModelConfig', () => {
       { layer_types: ['full_attention'] },
       /layer_types must name 4 layers, got 1/,
     ],
-    ['an unknown architecture', { architectures: ['GPT2LMHeadModel'] }, new RegExp(ARCHITECTURES.join(', '))],
+    [
+      'an unknown architecture',
+      { architectures: ['GPT2LMHeadModel'] },
+      new RegExp(ARCHITECTURE_NAMES.join(', ')),
+    ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
   ])('refuses %s', (_, fields, message) => {
     const call = () => read(fields);
@@ -158,14 +166,14 @@ describe('readModelConfig', () => {
   });
 
   it('names the file when it is missing, no JSON or no object', () => {
-    expect(() => readModelConfig(newFolder())).toThrow(/config\.json is missing/);
+    expect(() => readModelConfig(new FolderFiles(newFolder()))).toThrow(/config\.json is missing/);
     expect(() => readModelConfig(folderWith('{"a": 1,}'))).toThrow(/config\.json is not valid JSON/);
     expect(() => readModelConfig(folderWith([1]))).toThrow(/config\.json: the file: .*object/);
   });
 
   const published = sharedFixture('configs');
   it('reads real configs, or says why not', needsShared(published), () => {
-    const refused = (name: string) => () => readModelConfig(join(published!, name));
+    const refused = (name: string) => () => readModelConfig(new FolderFiles(join(published!, name)));
     expect(refused('Llama-3.1-8B-Instruct')).toThrow(/bitsandbytes/);
     expect(refused('Phi-3-mini-merge')).toThrow(/Phi3ForCausalLM is not supported/);
     expect(refused('MiniMind2')).toThrow(/MiniMindLM is not supported/);

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
-import { readSafetensors } from '../../src/models/weights/safetensors.ts';
+import { readSafetensors } from '../../src/models/source/safetensors.ts';
 import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 

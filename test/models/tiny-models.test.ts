@@ -4,8 +4,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from 'tokenizers';
 import { afterAll, describe, expect, it } from 'vitest';
-import { ARCHITECTURES } from '../../src/models/model-config.ts';
-import { loadModel } from '../../src/models/registry.ts';
+import { loadModel } from '../../src/models/load-model.ts';
+import { ARCHITECTURE_NAMES } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -24,7 +25,7 @@ function tinyModel(options: TinyModelOptions): string {
 }
 
 async function logitsOf(folder: string, ops: Ops, dtype: 'auto' | 'float32' = 'auto'): Promise<Float32Array> {
-  const model = await loadModel(folder, ops, { dtype, maxModelLen: null });
+  const model = await loadModel(openModelSource(folder), ops, { dtype, maxModelLen: null });
   return new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1);
 }
 
@@ -33,7 +34,7 @@ describe('a loaded model', () => {
     const ops = openBackend(backend);
     const [folder, expected] = [tinyModel({}), await logitsOf(tinyModel({}), ops)];
     const path = join(folder, 'model.safetensors');
-    const model = await loadModel(folder, ops, { dtype: 'auto', maxModelLen: null });
+    const model = await loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
     writeFileSync(path, Buffer.alloc(readFileSync(path).length));
     expect(new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1)).toEqual(expected);
     ops.close();
@@ -103,7 +104,7 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
   const reference = new ReferenceOps();
   afterAll(() => ops.close());
 
-  it.each(ARCHITECTURES)('computes %s as the reference does', async (architecture) => {
+  it.each(ARCHITECTURE_NAMES)('computes %s as the reference does', async (architecture) => {
     const folder = tinyModel({ architecture });
     const [got, want] = [await logitsOf(folder, ops), await logitsOf(folder, reference)];
     for (const [i, value] of want.entries()) expect(Math.abs(got[i]! - value)).toBeLessThan(1e-4);
@@ -122,7 +123,10 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
       ['bf16', 'bf16'],
       ['f16', 'bf16'],
     ] as const) {
-      const model = await loadModel(tinyModel({ dtype }), ops, { dtype: 'auto', maxModelLen: null });
+      const model = await loadModel(openModelSource(tinyModel({ dtype })), ops, {
+        dtype: 'auto',
+        maxModelLen: null,
+      });
       expect(model.dtype).toBe(expected);
       expect(model.kvCacheShape(3, 16)).toEqual({
         layers: 3,
@@ -138,13 +142,13 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
   it('reports its progress up to the whole', async () => {
     const fractions: number[] = [];
     const onProgress = (fraction: number) => fractions.push(fraction);
-    await loadModel(tinyModel({}), ops, { dtype: 'auto', maxModelLen: null, onProgress });
+    await loadModel(openModelSource(tinyModel({})), ops, { dtype: 'auto', maxModelLen: null, onProgress });
     expect(fractions).toEqual([...fractions].sort((a, b) => a - b));
     expect(fractions.at(-1)).toBe(1);
   });
 
   it('gives no logits where none are asked for', async () => {
-    const model = await loadModel(tinyModel({}), ops, { dtype: 'auto', maxModelLen: null });
+    const model = await loadModel(openModelSource(tinyModel({})), ops, { dtype: 'auto', maxModelLen: null });
     expect(new ModelSession(ops, model, PROMPT.length).run(PROMPT, 0).length).toBe(0);
   });
 });

@@ -3,6 +3,7 @@
 import type { ComputeDType } from '../../src/ops/dtype.ts';
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
 import type { Random } from './native-backends.ts';
+import { beginStepInto, beginStepOver } from './steps.ts';
 
 export interface Heads {
   readonly headDim: number;
@@ -80,7 +81,7 @@ export function storeTokens(
   const part = (values: Float32Array): Float32Array => values.subarray(from * width, to * width);
   const k = ops.tensor(part(sequence.k), slots.length, width, 'f32');
   const v = ops.tensor(part(sequence.v), slots.length, width, 'f32');
-  ops.storeKv(k, v, cache, layer, slots);
+  ops.storeKv(k, v, beginStepInto(ops, cache, slots), layer);
 }
 
 /** Attention of the last `queries` positions of each sequence; their keys and values are already stored. */
@@ -109,5 +110,6 @@ export function attend(
   );
   const q = ops.tensor(concat(queries), starts.at(-1)!, queryWidth, 'f32');
   const scale = 1 / Math.sqrt(heads.headDim);
-  return ops.read(ops.attention(q, cache, batch, { layer, scale, window: heads.window }));
+  const step = beginStepOver(ops, cache, batch);
+  return ops.read(ops.attention(q, step, { layer, scale, window: heads.window }));
 }

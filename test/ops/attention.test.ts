@@ -5,6 +5,7 @@ import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { attend, type Heads, makeSequences, type SequenceSize, storeTokens } from './attention-cases.ts';
 import { describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+import { beginStepInto } from './steps.ts';
 
 const HEADS: readonly Heads[] = [
   { headDim: 8, kvHeads: 1, group: 1, blockSize: 16, window: null },
@@ -63,7 +64,7 @@ describeEachIsa('attention', (isa) => {
             const slots = Int32Array.from({ length: numBlocks * 16 }, (_, slot) => slot);
             const junk = new Float32Array(slots.length * width).fill(Number.NaN);
             const k = cpu.tensor(junk, slots.length, width, 'f32');
-            cpu.storeKv(k, k, cache, 0, slots);
+            cpu.storeKv(k, k, beginStepInto(cpu, cache, slots), 0);
           }
           storeTokens(cpu, cache, 0, sequence, 0, sequence.context);
           return attend(cpu, cache, 0, heads, sequences);
@@ -73,7 +74,7 @@ describeEachIsa('attention', (isa) => {
 
     it('tells the bytes of a block', () => {
       const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
-      expect(cpu.makeKvCache(shape).blockBytes).toBe(2 * 2 * 16 * 64 * (dtype === 'bf16' ? 2 : 4));
+      expect(cpu.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * 64 * (dtype === 'bf16' ? 2 : 4));
     });
   });
 });

@@ -4,10 +4,12 @@ import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
-import { chooseInstructionSet, chooseThreads, loadNative } from '../../src/native/native.ts';
+import { chooseIsa, chooseThreads, loadNative } from '../../src/native/native.ts';
 import type { AttentionBatch, TokenIds } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu } from './native-backends.ts';
+import { beginStep, beginStepAt, beginStepInto } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -19,10 +21,7 @@ describeEachIsa('wrong calls', (isa) => {
   const cpu = openCpu(isa);
   afterAll(() => cpu.close());
   const zeros = (rows: number, cols: number) => cpu.tensor(new Float32Array(rows * cols), rows, cols, 'f32');
-  const weight = (n: number, k: number) => ({
-    weight: folder.write([n, k], new Float32Array(n * k)),
-    bias: null,
-  });
+  const weight = (n: number, k: number) => plainPart(folder.write([n, k], new Float32Array(n * k)));
   const cacheShape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
 
   it('of linear name the op and both shapes', () => {
@@ -35,6 +34,21 @@ describeEachIsa('wrong calls', (isa) => {
   it('with tensors of a closed scope are refused', () => {
     const stale = cpu.scope(() => zeros(2, 8));
     expect(() => cpu.read(stale)).toThrow(/scope is open, got a freed one/);
+  });
+
+  it('with tensors of a scope that was closed from outside are refused, and its memory is used again', () => {
+    const outer = cpu.openScope();
+    const kept = cpu.tensor(Float32Array.of(7), 1, 1, 'f32');
+    cpu.openScope();
+    const inner = zeros(2, 8);
+    expect([...cpu.read(kept)]).toEqual([7]);
+    outer.close();
+    cpu.scope(() => {
+      const reused = cpu.tensor(Float32Array.of(9), 1, 1, 'f32');
+      outer.close();
+      expect([...cpu.read(reused)]).toEqual([9]);
+    });
+    for (const stale of [kept, inner]) expect(() => cpu.read(stale)).toThrow(/got a freed one/);
   });
 
   it('with a weight of another backend are refused', () => {
@@ -50,13 +64,17 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.embedding(known(-1), table)).toThrow(ShapeError);
     expect(() => cpu.gatherRows(zeros(3, 4), ints(3))).toThrow(/rows from 0 to 2, got 3 in row 0/);
     const angles = cpu.makeVector(new Float32Array(4 * 8));
-    expect(() => cpu.rope(zeros(1, 8), ints(4), angles, 8)).toThrow(/positions from 0 to 3, got 4/);
+    const rope = (position: number) => cpu.rope(zeros(1, 8), beginStepAt(cpu, ints(position)), angles, 8);
+    expect(() => rope(4)).toThrow(/positions from 0 to 3, got 4/);
+    expect(() => rope(-1)).toThrow(/positions from 0 to .*, got -1 in row 0/);
     const cache = cpu.makeKvCache(cacheShape);
-    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 0, ints(48))).toThrow(/slots from 0 to 47/);
-    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), cache, 2, ints(0))).toThrow(/a layer from 0 to 1/);
+    expect(() => beginStepInto(cpu, cache, ints(0, 48))).toThrow(/slots from 0 to 47, got 48 in row 1/);
+    const step = beginStepInto(cpu, cache, ints(0));
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 2)).toThrow(/a layer from 0 to 1/);
+    expect(() => cpu.storeKv(zeros(2, 8), zeros(2, 8), step, 0)).toThrow(/k \[1, 8\] f32, got \[2, 8\]/);
   });
 
-  it('of attention with rows, contexts or blocks that do not fit are refused', () => {
+  it('of beginStep and attention with rows, contexts or blocks that do not fit are refused', () => {
     const cache = cpu.makeKvCache(cacheShape);
     const call = (change: Partial<AttentionBatch>, rows = 1, cols = 8) => {
       const batch = {
@@ -67,7 +85,10 @@ describeEachIsa('wrong calls', (isa) => {
         maxBlocks: 2,
       };
       const options = { layer: 0, scale: 1, window: null };
-      return () => cpu.attention(zeros(rows, cols), cache, { ...batch, ...change }, options);
+      return () => {
+        const step = beginStep(cpu, cache, 1, { batch: { ...batch, ...change } });
+        return cpu.attention(zeros(rows, cols), step, options);
+      };
     };
     expect(call({})).not.toThrow();
     expect(call({ contextLengths: ints(33) })).toThrow(/contextLength <= 32, got 1 rows, contextLength 33/);
@@ -76,8 +97,18 @@ describeEachIsa('wrong calls', (isa) => {
     expect(call({ blockTables: ints(-1, 1) })).toThrow(ShapeError);
     expect(call({ blockTables: ints(0) })).toThrow(/blockTables of 2, got 1/);
     expect(call({ queryStarts: ints(0) })).toThrow(ShapeError);
+    expect(call({ queryStarts: ints(0, 2) })).toThrow(/query rows 1, got 2/);
     expect(call({}, 2)).toThrow(ShapeError);
     expect(call({}, 1, 12)).toThrow(/a multiple of 8, got 12/);
+  });
+
+  it('with a step that another one has ended are refused', () => {
+    const cache = cpu.makeKvCache(cacheShape);
+    const ended = beginStep(cpu, cache, 1);
+    beginStep(cpu, cache, 1);
+    const options = { layer: 0, scale: 1, window: null };
+    expect(() => cpu.attention(zeros(1, 8), ended, options)).toThrow(/the step that was begun last/);
+    expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), ended, 0)).toThrow(ShapeError);
   });
 
   it('of makeKvCache with odd sizes are refused', () => {
@@ -94,19 +125,21 @@ describeEachIsa('wrong calls', (isa) => {
 
   it('of load functions name the tensor, the file and what is missing', () => {
     const source = folder.write([8, 8], new Float32Array(64));
-    const missing = { ...source, path: join(folder.path, 'nowhere') };
+    const vector = folder.write([64], new Float32Array(64));
+    const missing = { ...vector, path: join(folder.path, 'nowhere') };
     expect(() => cpu.loadVector(missing)).toThrow(ModelLoadError);
     expect(() => cpu.loadVector(missing)).toThrow(/weight-\d+.*nowhere: No such file/);
     truncateSync(source.path, 40);
     for (const load of [
-      () => cpu.loadLinear([{ weight: source, bias: null }], 'bf16'),
-      () => cpu.loadGated({ weight: source, bias: null }, { weight: source, bias: null }, 'f32'),
+      () => cpu.loadLinear([plainPart(source)], 'bf16'),
+      () => cpu.loadGateUp(plainPart(source), plainPart(source), 'f32'),
     ]) {
       expect(load).toThrow(/is cut off: bytes 5 to 261 are wanted, the file has 40/);
     }
-    writeFileSync(source.path, '');
-    expect(() => cpu.loadVector(source)).toThrow(/the file has 0/);
-    expect(() => cpu.loadVector({ ...source, path: folder.path })).toThrow(/not a regular file/);
+    writeFileSync(vector.path, '');
+    expect(() => cpu.loadVector(vector)).toThrow(/the file has 0/);
+    expect(() => cpu.loadVector(source)).toThrow(/weight-\d+ \[n\], got \[8, 8\]/);
+    expect(() => cpu.loadVector({ ...vector, path: folder.path })).toThrow(/not a regular file/);
   });
 
   it('of load functions with shapes that do not fit are refused', () => {
@@ -114,19 +147,18 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.loadLinear(pair, 'f32')).toThrow(/\[n, 8\], got \[4, 9\]/);
     const bias = folder.write([3], new Float32Array(3));
     expect(() => cpu.loadLinear([{ ...weight(4, 8), bias }], 'f32')).toThrow(/\[4\], got \[3\]/);
-    expect(() => cpu.loadGated(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
-    const short = { ...weight(4, 8).weight, byteLength: 60 };
-    expect(() => cpu.loadLinear([{ weight: short, bias: null }], 'f32')).toThrow(/128 bytes for/);
+    expect(() => cpu.loadGateUp(weight(4, 8), weight(5, 8), 'f32')).toThrow(ShapeError);
+    const short = { ...folder.write([4, 8], new Float32Array(32)), byteLength: 60 };
+    expect(() => cpu.loadLinear([plainPart(short)], 'f32')).toThrow(/128 bytes for/);
   });
 
   it('with an instruction set or a number of threads that cannot be name what can', () => {
     const native = loadNative();
-    expect(() => chooseInstructionSet(native, 'sse9')).toThrow(/one of amx-bf16, .*got sse9/);
     expect(() => chooseThreads(native, 0)).toThrow(ConfigError);
     expect(() => chooseThreads(native, 2.5)).toThrow(/from 1 to 1024, got 2.5/);
     const fewer = { ...native, instructionSets: () => ['portable' as const] };
-    expect(() => chooseInstructionSet(fewer, 'avx2')).toThrow(
-      /avx2, which this processor lacks; it has portable/,
+    expect(() => chooseIsa(fewer, 'avx2')).toThrow(
+      /--cpu-isa avx2 is an instruction set that this processor lacks; it has portable/,
     );
   });
 });

@@ -2,6 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
@@ -22,18 +23,18 @@ describeEachIsa('bits of a row', (isa) => {
   });
 
   describe.each(dtypes)('in %s', (dtype) => {
-    it('are the same from linear and gatedLinear in any batch and on any number of threads', () => {
+    it('are the same from linear and siluGateUp in any batch and on any number of threads', () => {
       const random = new Random(1);
       const [n, k] = [203, 331];
-      const weight = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
-      const other = { weight: folder.write([n, k], random.floats(n * k)), bias: null };
+      const weight = plainPart(folder.write([n, k], random.floats(n * k)));
+      const other = plainPart(folder.write([n, k], random.floats(n * k)));
       const x = random.floats(ROWS * k, dtype);
       const compute = (ops: Ops): ((rows: number) => Float32Array) => {
-        const [linear, gated] = [ops.loadLinear([weight], dtype), ops.loadGated(weight, other, dtype)];
+        const [linear, gateUp] = [ops.loadLinear([weight], dtype), ops.loadGateUp(weight, other, dtype)];
         return (rows) =>
           ops.scope(() => {
             const input = ops.tensor(x.subarray(0, rows * k), rows, k, dtype);
-            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.gatedLinear(input, gated))];
+            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.siluGateUp(input, gateUp))];
             return Float32Array.from({ length: rows * 2 * n }, (_, i) => {
               const [row, column] = [Math.floor(i / (2 * n)), i % (2 * n)];
               return both[column < n ? 0 : 1]![row * n + (column % n)]!;

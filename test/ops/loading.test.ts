@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
-import type { Ops, TensorSource } from '../../src/ops/ops.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
 
@@ -15,7 +16,6 @@ const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
 const STORED: readonly StorageDType[] = ['f32', 'f16', 'bf16'];
-const part = (weight: TensorSource, bias: TensorSource | null = null) => ({ weight, bias });
 
 function numbersWith(count: number, place: number, value: number): Float32Array {
   const values = new Random(1).floats(count);
@@ -25,7 +25,7 @@ function numbersWith(count: number, place: number, value: number): Float32Array 
 
 function describeLoading(ops: Ops): void {
   const rowsOf = (source: TensorSource, dtype: ComputeDType, damage: () => void): Float32Array => {
-    const table = ops.loadLinear([part(source)], dtype);
+    const table = ops.loadLinear([plainPart(source)], dtype);
     damage();
     const ids = Int32Array.from({ length: source.shape[0]! }, (_, row) => row);
     return ops.scope(() => ops.read(ops.embedding({ ids, sampled: null }, table)));
@@ -48,9 +48,9 @@ function describeLoading(ops: Ops): void {
       const sound = folder.write([40, 17], new Random(3).floats(40 * 17), stored);
       const place = `tensor ${weight.name} of ${weight.path} is not finite at [35, 16]`;
       for (const dtype of dtypes) {
-        expect(() => ops.loadLinear([part(sound), part(weight)], dtype)).toThrow(ModelLoadError);
-        expect(() => ops.loadLinear([part(sound), part(weight)], dtype)).toThrow(place);
-        expect(() => ops.loadGated(part(sound), part(weight), dtype)).toThrow(place);
+        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], dtype)).toThrow(ModelLoadError);
+        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], dtype)).toThrow(place);
+        expect(() => ops.loadGateUp(plainPart(sound), plainPart(weight), dtype)).toThrow(place);
       }
     }
   });
@@ -58,22 +58,24 @@ function describeLoading(ops: Ops): void {
   it('refuses biases and vectors that are NaN or infinite', () => {
     const sound = folder.write([20, 8], new Random(4).floats(160));
     const bias = folder.write([20], numbersWith(20, 19, Number.NaN), 'bf16');
-    expect(() => ops.loadLinear([part(sound, bias)], 'f32')).toThrow(`${bias.path} is not finite at [19]`);
+    expect(() => ops.loadLinear([plainPart(sound, bias)], 'f32')).toThrow(
+      `${bias.path} is not finite at [19]`,
+    );
     expect(() => ops.loadVector(bias)).toThrow(`${bias.path} is not finite at [19]`);
   });
 
   it('refuses a weight that is too large for the format to compute in', () => {
     const weight = folder.write([2, 3], [1, 2, 3, 4, 3.4e38, 6]);
-    expect(() => ops.loadLinear([part(weight)], 'bf16')).toThrow('is not finite at [1, 1]');
-    expect(() => ops.loadLinear([part(weight)], 'f32')).not.toThrow();
+    expect(() => ops.loadLinear([plainPart(weight)], 'bf16')).toThrow('is not finite at [1, 1]');
+    expect(() => ops.loadLinear([plainPart(weight)], 'f32')).not.toThrow();
   });
 
   it('refuses a pipe at once instead of waiting for somebody to write into it', () => {
-    const path = join(folder.path, `pipe-${ops.kernels}`);
+    const path = join(folder.path, `pipe-${ops.isa}`);
     expect(spawnSync('mkfifo', [path]).status).toBe(0);
     const source = { ...folder.write([2, 2], [1, 2, 3, 4]), path };
-    expect(() => ops.loadLinear([part(source)], 'f32')).toThrow(ModelLoadError);
-    expect(() => ops.loadVector(source)).toThrow(path);
+    expect(() => ops.loadLinear([plainPart(source)], 'f32')).toThrow(ModelLoadError);
+    expect(() => ops.loadVector({ ...folder.write([4], [1, 2, 3, 4]), path })).toThrow(path);
   });
 }
 

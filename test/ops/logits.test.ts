@@ -4,19 +4,16 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import { probeNative } from '../../src/native/native.ts';
-import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { LogitEdits, Logprobs, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { isas, openCpu } from './native-backends.ts';
 
-const native = probeNative();
-const isas = native?.instructionSets() ?? [];
 const reference = new ReferenceOps();
 const BAN = Number.NEGATIVE_INFINITY;
 
 const backends: readonly (readonly [string, Ops])[] = [
   ['reference', reference],
-  ...isas.map((isa): [string, Ops] => [isa, new NativeOps(native!, { threads: 2, isa })]),
+  ...isas.map((isa): [string, Ops] => [isa, openCpu(isa)]),
 ];
 afterAll(() => {
   for (const [, ops] of backends) ops.close();

@@ -1,29 +1,30 @@
 // What op tests share: the native backend on each instruction set of this machine, random numbers, comparisons.
 
 import { describe, expect, it } from 'vitest';
-import { INSTRUCTION_SETS, type InstructionSet } from '../../src/native/instruction-sets.ts';
+import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { ComputeDType } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
+import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { needsNative } from '../helpers/needs.ts';
 
 const native = probeNative();
 
 /** SVC_TEST_ISA narrows the tests to one instruction set. */
-const only = INSTRUCTION_SETS.find((isa) => isa === process.env.SVC_TEST_ISA);
+const only = CPU_ISAS.find((isa) => isa === process.env.SVC_TEST_ISA);
 const available = native?.instructionSets() ?? [];
-export const isas: readonly InstructionSet[] = only === undefined ? available : [only];
+export const isas: readonly CpuIsa[] = only === undefined ? available : [only];
 
 export const dtypes: readonly ComputeDType[] = ['f32', 'bf16'];
 
-export function openCpu(isa: InstructionSet, threads = 2): NativeOps {
+export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
   if (native === null) throw new Error('the native addon is not built');
-  return new NativeOps(native, { threads, isa });
+  return new NativeOps(openCpuDevice(native, { threads, isa }));
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */
-export function describeEachIsa(title: string, body: (isa: InstructionSet) => void): void {
+export function describeEachIsa(title: string, body: (isa: CpuIsa) => void): void {
   if (isas.length > 0) describe.each(isas)(`${title} on %s`, body);
   // The body would open a backend that is not there.
   else describe(title, () => it('is right on every instruction set', needsNative, () => {}));
@@ -31,16 +32,16 @@ export function describeEachIsa(title: string, body: (isa: InstructionSet) => vo
 
 /** A repeatable stream of numbers. */
 export class Random {
-  private state: number;
+  #state: number;
 
   constructor(seed: number) {
-    this.state = seed;
+    this.#state = seed;
   }
 
   /** In [0, 1). */
   next(): number {
-    this.state = (this.state + 0x6d2b79f5) | 0;
-    let t = Math.imul(this.state ^ (this.state >>> 15), 1 | this.state);
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let t = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
     t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   }

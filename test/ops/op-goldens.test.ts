@@ -7,11 +7,13 @@ import { z } from 'zod';
 import { ropeTable } from '../../src/models/layers/rope.ts';
 import { resolveRope, ropeFields } from '../../src/models/rope-config.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { type Numbers, readNpy } from '../helpers/read-tensors.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
+import { beginStepAt } from './steps.ts';
 
 const root = sharedFixture('goldens/ops');
 const manifest = z.object({
@@ -45,7 +47,7 @@ function tensor(ops: Ops, { shape, values }: Numbers, dtype: 'f32' | 'bf16' = 'f
 
 /** Rotates the first numbers of each head, as many as the table is wide. */
 function rotate(ops: Ops, x: Tensor, headDim: number, positions: Int32Array, table: RopeTable): Float32Array {
-  ops.rope(x, positions, ops.makeVector(table.values), headDim, table.rotary);
+  ops.rope(x, beginStepAt(ops, positions), ops.makeVector(table.values), headDim, table.rotary);
   return ops.read(x);
 }
 
@@ -92,23 +94,23 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       { length: n * k },
       (_, i) => b.values[(i % k) * n + Math.floor(i / k)]!,
     );
-    const weight = ops.loadLinear([{ weight: folder.write([n, k], transposed, 'bf16'), bias: null }], 'bf16');
+    const weight = ops.loadLinear([plainPart(folder.write([n, k], transposed, 'bf16'))], 'bf16');
     close(
       ops.scope(() => ops.read(ops.linear(tensor(ops, read('a'), 'bf16'), weight))),
       read('out'),
     );
   });
 
-  it('gatedLinear with unit projections gives silu_and_mul_bf16_8x256', () => {
+  it('siluGateUp with unit projections gives silu_and_mul_bf16_8x256', () => {
     const { read, close } = golden('silu_and_mul_bf16_8x256');
     const unit = (first: number) => {
       const values = new Float32Array(128 * 256);
       for (let i = 0; i < 128; i++) values[i * 256 + first + i] = 1;
-      return { weight: folder.write([128, 256], values), bias: null };
+      return plainPart(folder.write([128, 256], values));
     };
-    const weight = ops.loadGated(unit(0), unit(128), 'bf16');
+    const weight = ops.loadGateUp(unit(0), unit(128), 'bf16');
     close(
-      ops.scope(() => ops.read(ops.gatedLinear(tensor(ops, read('x'), 'bf16'), weight))),
+      ops.scope(() => ops.read(ops.siluGateUp(tensor(ops, read('x'), 'bf16'), weight))),
       read('out'),
     );
   });
@@ -116,7 +118,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
   it('embedding gives embedding_bf16_32ids', () => {
     const { read, close } = golden('embedding_bf16_32ids');
     const { shape, values } = read('table');
-    const table = ops.loadLinear([{ weight: folder.write(shape, values, 'bf16'), bias: null }], 'bf16');
+    const table = ops.loadLinear([plainPart(folder.write(shape, values, 'bf16'))], 'bf16');
     close(
       ops.scope(() =>
         ops.read(ops.embedding({ ids: Int32Array.from(read('ids').values), sampled: null }, table)),
@@ -166,7 +168,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       const x = tensor(ops, read(kind));
       // Published there around zero, as this model family does; the norm multiplies by 1 + weight.
       const weight = ops.makeVector(read(`${kind}_norm_weight`).values.map((value) => 1 + value));
-      ops.rmsNormHeads(x, weight, args.eps!);
+      ops.qkNorm(x, weight, args.eps!);
       rotate(ops, x, 8, positions, { rotary: 4, values });
       return x;
     };
@@ -180,10 +182,10 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
       maxBlocks: 1,
     };
     const out = ops.scope(() => {
-      ops.storeKv(prepare('k'), tensor(ops, read('v')), cache, 0, positions);
-      return ops.read(
-        ops.attention(prepare('q'), cache, batch, { layer: 0, scale: args.scale!, window: null }),
-      );
+      const [q, k] = [prepare('q'), prepare('k')];
+      const step = ops.beginStep(cache, { positions, slotMapping: positions, batch });
+      ops.storeKv(k, tensor(ops, read('v')), step, 0);
+      return ops.read(ops.attention(q, step, { layer: 0, scale: args.scale!, window: null }));
     });
     close(out, read('attn'));
   });

@@ -6,8 +6,8 @@ import { describeEachIsa } from './native-backends.ts';
 
 describeEachIsa('The probes of the machine', (isa) => {
   it('measure the speed of matrix units, of memory and of handing out work', () => {
-    const { Backend } = loadNative();
-    const backend = new Backend(isa, 2);
+    const { CpuBackend } = loadNative();
+    const backend = new CpuBackend(isa, 2);
     try {
       expect(backend.matrixPeak(1)).toBeGreaterThan(1e8);
       expect(backend.readBandwidth(2 ** 24, 1)).toBeGreaterThan(1e8);

@@ -1,9 +1,10 @@
-// linear, addLinear and gatedLinear of the native backend against their definition.
+// linear, addLinear and siluGateUp of the native backend against their definition.
 
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
-import type { LinearPart, Ops } from '../../src/ops/ops.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -53,7 +54,7 @@ function makePart(random: Random, n: number, k: number): LinearPart {
   const stored = STORED[random.integer(0, 2)]!;
   const weight = folder.write([n, k], random.floats(n * k), stored);
   const hasBias = random.integer(0, 1) === 1;
-  return { weight, bias: hasBias ? folder.write([n], random.floats(n), stored) : null };
+  return plainPart(weight, hasBias ? folder.write([n], random.floats(n), stored) : null);
 }
 
 /** The same op on the native and on the reference backend. */
@@ -94,13 +95,13 @@ describeEachIsa('matrix products', (isa) => {
       }
     });
 
-    it('gatedLinear multiplies silu of the gate with up', () => {
+    it('siluGateUp multiplies silu of the gate with up', () => {
       const random = new Random(3);
       for (const { rows, k, sizes } of casesOf(random)) {
         const [gate, up] = [makePart(random, sizes[0]!, k), makePart(random, sizes[0]!, k)];
         const x = random.floats(rows * k);
         const [actual, expected] = both(cpu, (ops) =>
-          ops.read(ops.gatedLinear(ops.tensor(x, rows, k, dtype), ops.loadGated(gate, up, dtype))),
+          ops.read(ops.siluGateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype))),
         );
         // Either factor may be as large as sqrt(k) or so; the other one's error is multiplied by it.
         const { absolute } = sumTolerance(k);
@@ -124,7 +125,7 @@ describeEachIsa('matrix products', (isa) => {
         // Numbers left behind by an earlier scope must not leak in through the padding.
         cpu.scope(() => cpu.tensor(new Float32Array(4096).fill(Number.NaN), 64, 64, dtype));
         const [actual, expected] = both(cpu, (ops) => {
-          const hidden = ops.gatedLinear(ops.tensor(x, rows, k, dtype), ops.loadGated(gate, up, dtype));
+          const hidden = ops.siluGateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype));
           return ops.read(ops.linear(hidden, ops.loadLinear([down], dtype)));
         });
         const rounding = dtype === 'bf16' ? BF16_ROUNDING * 16 : 1e-3;

@@ -3,8 +3,10 @@
 import { afterAll, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { BF16_ROUNDING, describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+import { beginStepAt } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -37,7 +39,7 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
-  it('rmsNormHeads normalises each head of a view by itself', () => {
+  it('qkNorm normalises each head of a view by itself', () => {
     const random = new Random(2);
     for (const headDim of [8, 16, 24, 80, 128]) {
       const x = random.floats(5 * (3 * headDim + 7));
@@ -45,7 +47,7 @@ describeEachIsa('row ops', (isa) => {
       const [actual, expected] = both((ops) => {
         const whole = ops.tensor(x, 5, 3 * headDim + 7, 'f32');
         const [, heads] = ops.split(whole, [7, 3 * headDim]);
-        ops.rmsNormHeads(heads!, ops.makeVector(weight), 1e-6);
+        ops.qkNorm(heads!, ops.makeVector(weight), 1e-6);
         return ops.read(whole);
       });
       expectClose(actual, expected, { absolute: 1e-9, relative: 2e-6 });
@@ -62,7 +64,7 @@ describeEachIsa('row ops', (isa) => {
       const [actual, expected] = both((ops) => {
         const whole = ops.tensor(x, rows, 2 * headDim + 5, 'f32');
         const [heads] = ops.split(whole, [2 * headDim, 5]);
-        ops.rope(heads!, positions, ops.makeVector(table), headDim);
+        ops.rope(heads!, beginStepAt(ops, positions), ops.makeVector(table), headDim);
         return ops.read(whole);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
@@ -82,7 +84,7 @@ describeEachIsa('row ops', (isa) => {
       const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
       const [actual, expected] = both((ops) => {
         const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
-        ops.rope(heads, positions, ops.makeVector(table), headDim, rotaryDim);
+        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), headDim, rotaryDim);
         return ops.read(heads);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
@@ -97,7 +99,7 @@ describeEachIsa('row ops', (isa) => {
       const weight = folder.write([40, hidden], random.floats(40 * hidden), stored);
       const ids = Int32Array.from({ length: 30 }, () => random.integer(0, 39));
       const [actual, expected] = both((ops) => {
-        const table = ops.loadLinear([{ weight, bias: null }], dtype);
+        const table = ops.loadLinear([plainPart(weight)], dtype);
         return ops.read(ops.embedding({ ids, sampled: null }, table));
       });
       expect(actual).toEqual(expected);

@@ -1,19 +1,14 @@
 // What sampling draws, over many draws, against the exact probabilities: chi-square on every backend of this machine.
 
 import { afterAll, describe, expect, it } from 'vitest';
-import { probeNative } from '../../src/native/native.ts';
-import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { uniform } from '../../src/sampling/random-stream.ts';
+import { isas, openCpu } from './native-backends.ts';
 
-const native = probeNative();
 const backends: readonly (readonly [string, Ops])[] = [
   ['reference', new ReferenceOps()],
-  ...(native?.instructionSets() ?? []).map((isa): [string, Ops] => [
-    isa,
-    new NativeOps(native!, { threads: 2, isa }),
-  ]),
+  ...isas.map((isa): [string, Ops] => [isa, openCpu(isa)]),
 ];
 afterAll(() => {
   for (const [, ops] of backends) ops.close();

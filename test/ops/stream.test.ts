@@ -9,15 +9,9 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
 import type { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { NativeSampledTokens } from '../../src/ops/native/native-pending.ts';
-import type {
-  LinearWeight,
-  Ops,
-  SampledTokens,
-  SamplingRows,
-  Tensor,
-  TensorSource,
-} from '../../src/ops/ops.ts';
+import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearWeight, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
@@ -47,7 +41,7 @@ function greedy(rows: number): SamplingRows {
 }
 
 function loadTable(ops: Ops, weight: TensorSource): LinearWeight {
-  return ops.loadLinear([{ weight, bias: null }], 'f32');
+  return ops.loadLinear([plainPart(weight)], 'f32');
 }
 
 function sampleGreedily(ops: Ops): { readonly logits: Tensor; readonly sampled: SampledTokens } {
@@ -110,7 +104,7 @@ describeEachIsa('the stream of ops', (isa) => {
 
   /** An op that takes far longer than a call. */
   function callLongOp(): void {
-    const weight = cpu.loadLinear([{ weight: squareOfZeros, bias: null }], 'f32');
+    const weight = cpu.loadLinear([plainPart(squareOfZeros)], 'f32');
     cpu.linear(cpu.tensor(new Float32Array(512 * 2048), 512, 2048, 'f32'), weight);
   }
 
@@ -134,6 +128,47 @@ describeEachIsa('the stream of ops', (isa) => {
       const gathered = cpu.gatherRows(x, rows);
       rows.fill(1);
       expect([...cpu.read(gathered)]).toEqual([3, 1]);
+    });
+  });
+
+  it('gives ops the step that they were called with, although its arrays change and the next step begins', () => {
+    const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 2, dtype: 'f32' } as const;
+    const cache = cpu.makeKvCache(shape);
+    const table = cpu.makeVector(Float32Array.of(1, 0, 0, 1));
+    const arrays = (position: number, block: number) => ({
+      positions: Int32Array.of(position),
+      slotMapping: Int32Array.of(16 * block),
+      batch: {
+        numSequences: 1,
+        queryStarts: Int32Array.of(0, 1),
+        contextLengths: Int32Array.of(1),
+        blockTables: Int32Array.of(block),
+        maxBlocks: 1,
+      },
+    });
+    cpu.scope(() => {
+      callLongOp();
+      const outputs = [0, 1].map((i) => {
+        const given = arrays(i, i);
+        const step = cpu.beginStep(cache, given);
+        const x = cpu.gatherRows(cpu.tensor(Float32Array.of(3 + i, 4 + i), 1, 2, 'f32'), Int32Array.of(0));
+        callLongOp();
+        cpu.rope(x, step, table, 2);
+        cpu.storeKv(x, x, step, 0);
+        const out = cpu.attention(x, step, { layer: 0, scale: 1, window: null });
+        for (const array of [given.positions, given.slotMapping, ...Object.values(given.batch)])
+          if (typeof array !== 'number') array.fill(1);
+        return { x, out };
+      });
+      const [first, second] = outputs.map(({ x, out }) => [[...cpu.read(x)], [...cpu.read(out)]]);
+      expect(first).toEqual([
+        [3, 4],
+        [3, 4],
+      ]);
+      expect(second).toEqual([
+        [-5, 4],
+        [-5, 4],
+      ]);
     });
   });
 
@@ -178,8 +213,8 @@ describeEachIsa('the stream of ops', (isa) => {
     // Each op copies 64 MB: seconds of them.
     const worker = new Worker(
       `const { parentPort, workerData } = require('node:worker_threads');
-       const { Backend } = require(workerData.addon);
-       const backend = new Backend(workerData.isa, 1);
+       const { CpuBackend } = require(workerData.addon);
+       const backend = new CpuBackend(workerData.isa, 1);
        const [rows, cols] = [4096, 4096];
        const bytes = rows * cols * 4;
        backend.growArena(2 * bytes);
@@ -188,7 +223,7 @@ describeEachIsa('the stream of ops', (isa) => {
          backend.gatherRows(false, ids, 0, rows, cols, cols, bytes, rows, cols, cols);
        }
        parentPort.postMessage('waiting');
-       while (!backend.await(backend.lastPlace(), 100));
+       while (!backend.await(backend.lastPosition(), 100));
        parentPort.postMessage('done');`,
       { eval: true, workerData: { addon: ADDON, isa } },
     );
@@ -212,8 +247,8 @@ describeEachIsa('the stream of ops', (isa) => {
 
   it('throws what made an op fail wherever something is read behind it', () => {
     const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
-    const feed = cpu.openFeed(cpu.makeKvCache(shape, true));
-    feed.step(Int32Array.of(1, 0));
-    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/feedStep/);
+    const kvSaves = cpu.openKvSaveNotifier(cpu.makeKvCache(shape, true));
+    kvSaves.onStep(Int32Array.of(1, 0));
+    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/onKvStep/);
   });
 });

@@ -26,8 +26,8 @@ describe('the KV budget', () => {
 
   it('refuses a cache that could not hold one request of the whole context, and says how much it needs', () => {
     const config = { ...CONFIG, kvCacheMemoryBytes: 63 * BLOCK_BYTES };
-    expect(() => chooseNumBlocks(config, SHAPE, 1024)).toThrow(ConfigError);
-    expect(() => chooseNumBlocks(config, SHAPE, 1024)).toThrow(
+    expect(() => chooseNumBlocks(config, SHAPE, 1024, 0)).toThrow(ConfigError);
+    expect(() => chooseNumBlocks(config, SHAPE, 1024, 0)).toThrow(
       `room for 1008 tokens, one request of max_model_len needs 1024: raise --kv-cache-memory-bytes to at least ${64 * BLOCK_BYTES} ` +
         '(or --gpu-memory-utilization), or lower --max-model-len to at most 1008',
     );

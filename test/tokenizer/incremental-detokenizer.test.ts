@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { namedTokens, withNamedTokens } from '../../src/tokenizer/named-tokens.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
@@ -34,7 +35,7 @@ async function load(tokenizerJson: object): Promise<Pair> {
 async function loadPair(from: string): Promise<Pair> {
   const library = LibraryTokenizer.fromString(await publishedTokenizer(from));
   return {
-    tokenizer: (await loadTokenizer(from)).tokenizer,
+    tokenizer: (await loadTokenizer(new FolderFiles(from))).tokenizer,
     decode: (ids, skipSpecialTokens = true) => library.decode(ids, skipSpecialTokens),
   };
 }

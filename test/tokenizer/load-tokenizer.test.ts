@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { InvalidRequestError, ModelLoadError } from '../../src/errors.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
 
 const HELLO = [{ role: 'user', content: 'Hello' }];
@@ -20,7 +21,7 @@ const write = (file: string, content: string | object) =>
   writeFile(join(folder, file), typeof content === 'string' ? content : JSON.stringify(content));
 
 async function rendered(): Promise<string | undefined> {
-  const { chatTemplate } = await loadTokenizer(folder);
+  const { chatTemplate } = await loadTokenizer(new FolderFiles(folder));
   try {
     return await chatTemplate?.render(HELLO, { addGenerationPrompt: false });
   } finally {
@@ -29,14 +30,14 @@ async function rendered(): Promise<string | undefined> {
 }
 
 async function refusal(): Promise<string> {
-  const error: unknown = await loadTokenizer(folder).catch((cause: unknown) => cause);
+  const error: unknown = await loadTokenizer(new FolderFiles(folder)).catch((cause: unknown) => cause);
   expect(error).toBeInstanceOf(ModelLoadError);
   return error instanceof Error ? error.message : '';
 }
 
 describe('loading a tokenizer', () => {
   it('needs no more than tokenizer.json', async () => {
-    const { tokenizer, chatTemplate } = await loadTokenizer(folder);
+    const { tokenizer, chatTemplate } = await loadTokenizer(new FolderFiles(folder));
     expect(tokenizer.vocabSize).toBe(259);
     expect(tokenizer.eosTokenId).toBeNull();
     expect(chatTemplate).toBeNull();
@@ -45,7 +46,7 @@ describe('loading a tokenizer', () => {
   it('takes a tokenizer.json that has no decoder at all', async () => {
     const { decoder: _, ...file } = Object.fromEntries(Object.entries(byteLevelTokenizer()));
     await write('tokenizer.json', file);
-    expect((await loadTokenizer(folder)).tokenizer.vocabSize).toBe(259);
+    expect((await loadTokenizer(new FolderFiles(folder))).tokenizer.vocabSize).toBe(259);
   });
 
   it.each([
@@ -53,18 +54,18 @@ describe('loading a tokenizer', () => {
     ['an object', { content: '<|end|>', special: true }],
   ])('finds the end token written as %s', async (_, eos_token) => {
     await write('tokenizer_config.json', { eos_token, bos_token: null });
-    expect((await loadTokenizer(folder)).tokenizer.eosTokenId).toBe(256);
+    expect((await loadTokenizer(new FolderFiles(folder))).tokenizer.eosTokenId).toBe(256);
   });
 
   it('ignores the padding and truncation that a file brings from training', async () => {
     const truncation = { direction: 'Right', max_length: 2, strategy: 'LongestFirst', stride: 0 };
     await write('tokenizer.json', { ...byteLevelTokenizer(), truncation });
-    const { tokenizer } = await loadTokenizer(folder);
+    const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
     expect(await tokenizer.encode('abcdef', { addSpecialTokens: true })).toHaveLength(6);
   });
 
   it('leaves out ids that the vocabulary does not have', async () => {
-    const { tokenizer } = await loadTokenizer(folder);
+    const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
     expect(await tokenizer.decode([64, 9999, 65], { skipSpecialTokens: true })).toBe('ab');
   });
 
@@ -109,7 +110,7 @@ describe('tokens that only tokenizer_config.json names', () => {
   });
   const load = async (added_tokens_decoder: object, rest: object = {}) => {
     await write('tokenizer_config.json', { added_tokens_decoder, ...rest });
-    return (await loadTokenizer(folder)).tokenizer;
+    return (await loadTokenizer(new FolderFiles(folder))).tokenizer;
   };
 
   it('are one token each, in the order of their ids, and may be the end token', async () => {
@@ -152,7 +153,7 @@ describe('a tokenizer that cannot be loaded', () => {
 
   it('says where the JSON of a file breaks off', async () => {
     await write('tokenizer.json', JSON.stringify(byteFallbackTokenizer()).slice(0, 200));
-    expect(await refusal()).toMatch(/tokenizer\.json is not valid JSON \(.*200/);
+    expect(await refusal()).toMatch(/tokenizer\.json is not valid JSON: .*200/);
   });
 
   it('names the field that is wrong', async () => {
@@ -188,7 +189,7 @@ describe('a tokenizer that cannot be loaded', () => {
 });
 
 it('a loaded tokenizer tells how many tokens a text has at least, never too many', async () => {
-  const { tokenizer } = await loadTokenizer(folder);
+  const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
   const text = '<|end|> naïve 😀 '.repeat(50);
   const ids = await tokenizer.encode(text, { addSpecialTokens: false });
   expect(tokenizer.minTokens(text)).toBeGreaterThan(100);
@@ -241,7 +242,7 @@ describe('a tokenizer file that is damaged', () => {
   it('refuses a text, not the model, where the vocabulary lacks a token for what is unknown', async () => {
     const model = { type: 'WordLevel', unk_token: '[UNK]', vocab: { a: 0 } };
     await write('tokenizer.json', { ...byteLevelTokenizer(), model, pre_tokenizer: null });
-    const { tokenizer } = await loadTokenizer(folder);
+    const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
     expect(await tokenizer.encode('a', { addSpecialTokens: true })).toEqual([0]);
     await expect(tokenizer.encode('b', { addSpecialTokens: true })).rejects.toThrow(InvalidRequestError);
     await expect(tokenizer.encode('b', { addSpecialTokens: true })).rejects.toThrow('cannot encode the text');

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
@@ -12,7 +13,7 @@ async function load(tokenizerJson: object): Promise<Tokenizer> {
   const folder = newFolder();
   mkdirSync(folder);
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(tokenizerJson));
-  return (await loadTokenizer(folder)).tokenizer;
+  return (await loadTokenizer(new FolderFiles(folder))).tokenizer;
 }
 
 /** Bytes of each token of `text`, one after the other. */

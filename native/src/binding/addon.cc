@@ -1,9 +1,10 @@
-// The addon's surface: the Backend class and what this machine has. src/native/native.ts types it.
+// The addon's surface: a class for each backend, KV transfer, and what this machine has. src/native/native.ts types it.
 
-#include "binding/backend.h"
+#include "binding/backend_object.h"
 #include "binding/kv_memory.h"
 #include "binding/transfer.h"
 #include "binding/transfer_probes.h"
+#include "cpu/dispatch.h"
 #include "threads/topology.h"
 #include "transfer/crc32c.h"
 
@@ -26,7 +27,7 @@ Napi::Value crc32c(const Napi::CallbackInfo& info) {
 }
 
 Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
-  exports.Set("Backend", svc::Backend::define(env));
+  exports.Set("CpuBackend", svc::BackendObject::define(env, "CpuBackend", svc::makeCpuBackend));
   exports.Set("KvMemory", svc::KvMemoryObject::define(env));
   exports.Set("TransferEngine", svc::TransferEngine::define(env));
   exports.Set("crc32c", Napi::Function::New(env, crc32c));

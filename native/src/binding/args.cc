@@ -11,11 +11,11 @@ constexpr int64_t kMostCols = int64_t{1} << 30;
 
 }  // namespace
 
-cpu::Rows Args::rows(cpu::DType dtype, int64_t cols, int64_t paddedCols) {
+Rows Args::rows(DType dtype, int64_t cols, int64_t paddedCols) {
   const int64_t offset = integer(), rows = integer(), gotCols = integer(), stride = integer();
   expectEqual("columns", cols, gotCols);
-  const int64_t element = static_cast<int64_t>(cpu::elementBytes(dtype));
-  const int64_t capacity = static_cast<int64_t>(arena_.capacity());
+  const int64_t element = static_cast<int64_t>(elementBytes(dtype));
+  const int64_t capacity = static_cast<int64_t>(arena_.capacity);
   const bool isSane = offset >= 0 && offset <= capacity && offset % element == 0 && rows >= 0 && rows <= kMostRows &&
                       stride >= paddedCols && stride <= kMostCols;
   const int64_t extent = rows == 0 ? 0 : ((rows - 1) * stride + paddedCols) * element;
@@ -24,7 +24,14 @@ cpu::Rows Args::rows(cpu::DType dtype, int64_t cols, int64_t paddedCols) {
          std::to_string(rows) + " rows of " + std::to_string(paddedCols) + ", stride " + std::to_string(stride) +
              ", at " + std::to_string(offset));
   }
-  return {arena_.data() + offset, static_cast<int>(rows), stride};
+  return {arena_.data + offset, static_cast<int>(rows), stride};
+}
+
+TokenIds Args::tokenIds(int64_t vocab) {
+  const Span<const int32_t> ids = int32s(0);
+  const Span<int32_t> sampled = keptInt32s(0);
+  expectWithin("ids", ids, -sampled.length, vocab);
+  return {vocab, ids.copy(), sampled.data};
 }
 
 }  // namespace svc

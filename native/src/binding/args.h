@@ -8,8 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/products.h"
-#include "memory/arena.h"
+#include "backend/backend.h"
 
 namespace svc {
 
@@ -33,7 +32,7 @@ struct Span {
 
 class Args {
  public:
-  Args(const char* op, const Napi::CallbackInfo& info, const Arena& arena) : op_(op), info_(info), arena_(arena) {}
+  Args(const char* op, const Napi::CallbackInfo& info, ArenaMemory arena) : op_(op), info_(info), arena_(arena) {}
 
   int64_t integer() { return number<int64_t>(napi_get_value_int64); }
   double real() { return number<double>(napi_get_value_double); }
@@ -47,9 +46,13 @@ class Args {
   }
 
   /// Four numbers: byte offset in the arena, rows, columns, stride in elements. A row may be read or written up to
-  /// `paddedCols` of its columns, so that many must lie inside the arena and inside the stride.
-  cpu::Rows rows(cpu::DType dtype, int64_t cols, int64_t paddedCols);
-  cpu::Rows rows(cpu::DType dtype, int64_t cols) { return rows(dtype, cols, cols); }
+  /// `paddedCols` of its columns, so that many must be inside the arena and inside the stride.
+  Rows rows(DType dtype, int64_t cols, int64_t paddedCols);
+  Rows rows(DType dtype, int64_t cols) { return rows(dtype, cols, cols); }
+  /// Two arrays: ids, and the result of a `sample` op, which is kept.
+  TokenIds tokenIds(int64_t vocab);
+  /// Whether numbers are bf16, the other format being f32.
+  DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
   /// Columns of the tensor whose four numbers come next.
   int64_t peekCols() const { return info_[next_ + 2].As<Napi::Number>().Int64Value(); }
 
@@ -69,7 +72,7 @@ class Args {
   void expectEqual(const std::string& what, int64_t expected, int64_t got) const {
     if (got != expected) fail(what + " " + std::to_string(expected), std::to_string(got));
   }
-  /// Throws unless all values lie in [begin, end).
+  /// Throws unless all values are in [begin, end).
   void expectWithin(const std::string& what, Span<const int32_t> values, int64_t begin, int64_t end) const {
     for (int64_t i = 0; i < values.length; ++i) {
       if (values.data[i] < begin || values.data[i] >= end) {
@@ -115,7 +118,7 @@ class Args {
 
   const char* op_;
   const Napi::CallbackInfo& info_;
-  const Arena& arena_;
+  ArenaMemory arena_;
   size_t next_ = 0;
   std::vector<Napi::Object> kept_;
 };

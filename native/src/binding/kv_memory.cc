@@ -8,9 +8,9 @@
 
 namespace svc {
 
-void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
-  if (!table.feedStep(entries, length)) {
-    throw std::range_error("feedStep: expected [send, first, count, blocks...] inside the transfer");
+void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
+  if (!table.onStep(entries, length)) {
+    throw std::range_error("onKvStep: expected [send, first, count, blocks...] inside the transfer");
   }
 }
 
@@ -21,9 +21,9 @@ Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>&
 Napi::Function KvMemoryObject::define(Napi::Env env) {
   return DefineClass(env, "KvMemory",
                      {
-                         InstanceMethod<&KvMemoryObject::openFeed>("openFeed"),
-                         InstanceMethod<&KvMemoryObject::feedStep>("feedStep"),
-                         InstanceMethod<&KvMemoryObject::feedLayer>("feedLayer"),
+                         InstanceMethod<&KvMemoryObject::openKvSaveNotifier>("openKvSaveNotifier"),
+                         InstanceMethod<&KvMemoryObject::onKvStep>("onKvStep"),
+                         InstanceMethod<&KvMemoryObject::onKvLayerSaved>("onKvLayerSaved"),
                          InstanceMethod<&KvMemoryObject::write>("write"),
                          InstanceMethod<&KvMemoryObject::read>("read"),
                      });
@@ -32,55 +32,56 @@ Napi::Function KvMemoryObject::define(Napi::Env env) {
 KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<KvMemoryObject>(info) {
   const auto layers = static_cast<uint32_t>(integerArgument(info, 0, 1, 1 << 16, "KvMemory: layers"));
   const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, 1 << 30, "KvMemory: blocks"));
-  const auto pieceBytes = static_cast<size_t>(integerArgument(info, 2, 1, 1 << 30, "KvMemory: bytes of a piece"));
+  const auto layerBlockBytes = static_cast<size_t>(integerArgument(info, 2, 1, 1 << 30, "KvMemory: bytes of a layer block"));
   checked(info, [&] {
-    auto pages = std::make_shared<SharedPages>(pieceBytes * blocks * layers);
-    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(pages), layers, blocks, pieceBytes));
+    auto pages = std::make_shared<SharedPages>(layerBlockBytes * blocks * layers);
+    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(pages), layers, blocks, layerBlockBytes));
     return info.Env().Undefined();
   });
 }
 
-/// A new feed each time, as a backend's: two engines never serve one.
-Napi::Value KvMemoryObject::openFeed(const Napi::CallbackInfo& info) {
+/// A new table each time, as a backend's: two engines never serve one.
+Napi::Value KvMemoryObject::openKvSaveNotifier(const Napi::CallbackInfo& info) {
   table_ = std::make_shared<transfer::SendTable>(table_->memory);
   return giveToken(info.Env(), table_);
 }
 
-Napi::Value KvMemoryObject::feedStep(const Napi::CallbackInfo& info) {
+Napi::Value KvMemoryObject::onKvStep(const Napi::CallbackInfo& info) {
   const auto entries = info[0].As<Napi::Int32Array>();
   return checked(info, [&] {
-    svc::feedStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
+    svc::onKvStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
     return info.Env().Undefined();
   });
 }
 
-Napi::Value KvMemoryObject::feedLayer(const Napi::CallbackInfo& info) {
-  table_->feedLayer(static_cast<uint32_t>(integerArgument(info, 0, 0, table_->memory.layers - 1, "feedLayer: a layer")));
+Napi::Value KvMemoryObject::onKvLayerSaved(const Napi::CallbackInfo& info) {
+  const auto layer = integerArgument(info, 0, 0, table_->memory.layers - 1, "onKvLayerSaved: a layer");
+  table_->onLayerSaved(static_cast<uint32_t>(layer));
   return info.Env().Undefined();
 }
 
-char* KvMemoryObject::pieceAt(const Napi::CallbackInfo& info) const {
+char* KvMemoryObject::layerBlockAt(const Napi::CallbackInfo& info) const {
   const transfer::KvMemory& memory = table_->memory;
   const auto layer = integerArgument(info, 0, 0, memory.layers - 1, "KvMemory: a layer");
   const auto block = integerArgument(info, 1, 0, memory.blocks - 1, "KvMemory: a block");
-  return memory.piece(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
+  return memory.layerBlock(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
 }
 
 Napi::Value KvMemoryObject::write(const Napi::CallbackInfo& info) {
-  char* piece = pieceAt(info);
+  char* layerBlock = layerBlockAt(info);
   const auto bytes = info[2].As<Napi::Uint8Array>();
-  if (bytes.ByteLength() != table_->memory.pieceBytes) {
-    throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one piece");
+  if (bytes.ByteLength() != table_->memory.layerBlockBytes) {
+    throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one layer block");
   }
-  std::memcpy(piece, bytes.Data(), bytes.ByteLength());
+  std::memcpy(layerBlock, bytes.Data(), bytes.ByteLength());
   return info.Env().Undefined();
 }
 
 Napi::Value KvMemoryObject::read(const Napi::CallbackInfo& info) {
-  const char* piece = pieceAt(info);
-  const size_t size = table_->memory.pieceBytes;
+  const char* layerBlock = layerBlockAt(info);
+  const size_t size = table_->memory.layerBlockBytes;
   auto bytes = Napi::Uint8Array::New(info.Env(), size);
-  std::memcpy(bytes.Data(), piece, size);
+  std::memcpy(bytes.Data(), layerBlock, size);
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// KV memory without a backend, for tests and for instances without a model; and what its feed shares with a backend's.
+// KV memory without a backend, for tests and for instances without a model; and what its KV saves share with a backend's.
 #pragma once
 
 #include <napi.h>
@@ -10,22 +10,22 @@
 namespace svc {
 
 /// Passes a step's entries to the table. Throws std::range_error where they do not fit.
-void feedStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
+void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
 Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table);
 
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
  public:
   static Napi::Function define(Napi::Env env);
-  /// new KvMemory(layers, blocks, pieceBytes)
+  /// new KvMemory(layers, blocks, layerBlockBytes)
   explicit KvMemoryObject(const Napi::CallbackInfo& info);
 
  private:
-  Napi::Value openFeed(const Napi::CallbackInfo&);
-  Napi::Value feedStep(const Napi::CallbackInfo&);
-  Napi::Value feedLayer(const Napi::CallbackInfo&);
+  Napi::Value openKvSaveNotifier(const Napi::CallbackInfo&);
+  Napi::Value onKvStep(const Napi::CallbackInfo&);
+  Napi::Value onKvLayerSaved(const Napi::CallbackInfo&);
   Napi::Value write(const Napi::CallbackInfo&);
   Napi::Value read(const Napi::CallbackInfo&);
-  char* pieceAt(const Napi::CallbackInfo& info) const;
+  char* layerBlockAt(const Napi::CallbackInfo& info) const;
 
   std::shared_ptr<transfer::SendTable> table_;
 };

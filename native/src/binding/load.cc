@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "binding/backend.h"
+#include "binding/backend_object.h"
 
 namespace svc {
 namespace {
@@ -21,11 +21,26 @@ class Files {
   std::map<std::string, std::unique_ptr<WeightFile>> files_;
 };
 
-/// { name, path, byteOffset, dtype }
-cpu::Published publishedFrom(const Napi::Value& value, Files& files) {
+/// By the names that the op interface uses.
+DType dtypeFrom(const Napi::Value& name) {
+  const std::string text = name.ToString();
+  if (text == "f32") return DType::F32;
+  if (text == "bf16") return DType::Bf16;
+  if (text == "f16") return DType::F16;
+  throw ArgumentError("load", "f32, bf16 or f16", text);
+}
+
+/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol }
+TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
-  return {&files.at(object.Get("path").ToString()), object.Get("name").ToString(),
-          static_cast<size_t>(object.Get("byteOffset").ToNumber().Int64Value()), dtypeFrom(object.Get("dtype"))};
+  const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };
+  return {&files.at(object.Get("path").ToString()),
+          object.Get("name").ToString(),
+          static_cast<size_t>(integer("byteOffset")),
+          dtypeFrom(object.Get("dtype")),
+          integer("rowLength"),
+          integer("firstRow"),
+          integer("firstCol")};
 }
 
 int sizeFrom(const Napi::Value& value, const char* what) {
@@ -36,97 +51,99 @@ int sizeFrom(const Napi::Value& value, const char* what) {
   return static_cast<int>(size);
 }
 
-cpu::DType computeDType(const Napi::Value& name) {
-  const cpu::DType dtype = dtypeFrom(name);
-  if (dtype == cpu::DType::F16) throw ArgumentError("load", "f32 or bf16 to compute in", "f16");
+DType computeDType(const Napi::Value& name) {
+  const DType dtype = dtypeFrom(name);
+  if (dtype == DType::F16) throw ArgumentError("load", "f32 or bf16 to compute in", "f16");
   return dtype;
 }
 
 /// { weight, n, bias or null }
-cpu::WeightPart partFrom(const Napi::Object& object, Files& files) {
-  cpu::WeightPart part{publishedFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt};
+LinearPart partFrom(const Napi::Object& object, Files& files) {
+  LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt};
   const Napi::Value bias = object.Get("bias");
-  if (bias.IsObject()) part.bias = publishedFrom(bias, files);
+  if (bias.IsObject()) part.bias = sourceFrom(bias, files);
   return part;
 }
 
+/// Keeps `item` at the index that it returns.
 template <class T>
-Napi::Value indexOfLast(const Napi::Env& env, const std::deque<T>& list) {
+Napi::Value addTo(std::vector<const T*>& list, const T& item, Napi::Env env) {
+  list.push_back(&item);
   return Napi::Number::New(env, static_cast<double>(list.size() - 1));
+}
+
+template <class T>
+const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what) {
+  return *list[args.integerIn(0, static_cast<int64_t>(list.size()) - 1, what)];
 }
 
 }  // namespace
 
 /// loadLinear(parts, k, dtype)
-Napi::Value Backend::loadLinear(const Info& info) {
-  BackendState& s = state();
+Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
   Files files;
-  std::vector<cpu::WeightPart> parts;
+  std::vector<LinearPart> parts;
   for (uint32_t i = 0; i < list.Length(); ++i) {
     parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files));
   }
-  const cpu::DType dtype = computeDType(info[2]);
-  s.stream.run([&] { s.weights.push_back(cpu::packLinear(s.pool, s.kernels, parts, k, dtype)); });
-  return indexOfLast(info.Env(), s.weights);
+  return addTo(weights_, backend().loadLinear(parts, k, computeDType(info[2])), info.Env());
 }
 
-/// loadGated(gate, up, k, dtype)
-Napi::Value Backend::loadGated(const Info& info) {
-  BackendState& s = state();
+/// loadGateUp(gate, up, k, dtype)
+Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
   Files files;
-  const cpu::WeightPart gate = partFrom(info[0].As<Napi::Object>(), files);
-  const cpu::WeightPart up = partFrom(info[1].As<Napi::Object>(), files);
-  if (gate.n != up.n) throw ArgumentError("loadGated", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  const cpu::DType dtype = computeDType(info[3]);
-  s.stream.run([&] { s.weights.push_back(cpu::packGated(s.pool, s.kernels, gate, up, k, dtype)); });
-  return indexOfLast(info.Env(), s.weights);
+  const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files);
+  const LinearPart up = partFrom(info[1].As<Napi::Object>(), files);
+  if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
+  return addTo(weights_, backend().loadGateUp(gate, up, k, computeDType(info[3])), info.Env());
 }
 
 /// loadVector(source, length)
-Napi::Value Backend::loadVector(const Info& info) {
-  BackendState& s = state();
+Napi::Value BackendObject::loadVector(const Info& info) {
   Files files;
-  const cpu::Published source = publishedFrom(info[0], files);
-  const int length = sizeFrom(info[1], "length");
-  s.stream.run([&] { s.vectors.push_back(cpu::readVector(s.kernels, source, length)); });
-  return indexOfLast(info.Env(), s.vectors);
+  const TensorSource source = sourceFrom(info[0], files);
+  return addTo(vectors_, backend().loadVector(source, sizeFrom(info[1], "length")), info.Env());
 }
 
 /// makeVector(Float32Array)
-Napi::Value Backend::makeVector(const Info& info) {
-  const Span<const float> values = args("makeVector", info).float32s(0);
-  state().vectors.emplace_back(values.data, values.data + values.length);
-  return indexOfLast(info.Env(), state().vectors);
+Napi::Value BackendObject::makeVector(const Info& info) {
+  return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
 /// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared)
-Napi::Value Backend::makeKvCache(const Info& info) {
-  const int layers = sizeFrom(info[0], "layers"), blocks = sizeFrom(info[1], "blocks");
-  const int blockSize = sizeFrom(info[2], "blockSize"), kvHeads = sizeFrom(info[3], "kvHeads");
-  const int headDim = sizeFrom(info[4], "headDim");
-  if (blockSize % cpu::kLanes != 0) throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(blockSize));
-  if (headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(headDim));
-  state().caches.push_back(
-      cpu::makeKvCache(layers, blocks, blockSize, kvHeads, headDim, computeDType(info[5]), info[6].ToBoolean()));
-  return indexOfLast(info.Env(), state().caches);
+Napi::Value BackendObject::makeKvCache(const Info& info) {
+  const KvCacheShape shape{sizeFrom(info[0], "layers"),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
+                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), computeDType(info[5])};
+  if (shape.blockSize % 16 != 0) {
+    throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
+  }
+  if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
+  return addTo(caches_, backend().makeKvCache(shape, info[6].ToBoolean()), info.Env());
 }
 
-/// kvBlockBytes(cache)
-Napi::Value Backend::kvBlockBytes(const Info& info) {
-  Args a = args("kvBlockBytes", info);
-  return Napi::Number::New(info.Env(), static_cast<double>(cacheAt(a).layout.blockBytes));
+/// layerBlockBytes(cache)
+Napi::Value BackendObject::layerBlockBytes(const Info& info) {
+  Args a = args("layerBlockBytes", info);
+  return Napi::Number::New(info.Env(), static_cast<double>(cacheAt(a).layerBlockBytes));
 }
 
-/// weightBytes(weight): bytes of the packed panels.
-Napi::Value Backend::weightBytes(const Info& info) {
+/// weightBytes(weight): what one use of it streams through the processor.
+Napi::Value BackendObject::weightBytes(const Info& info) {
   Args a = args("weightBytes", info);
-  const auto& weights = state().weights;
-  const auto& weight = weights[a.integerIn(0, static_cast<int64_t>(weights.size()) - 1, "a weight")];
-  const double bytes = static_cast<double>(cpu::stepsOf(weight.dtype, weight.k)) * cpu::kStepBytes * weight.panels;
-  return Napi::Number::New(info.Env(), bytes);
+  return Napi::Number::New(info.Env(), static_cast<double>(itemAt(weights_, a, "a weight").bytes));
 }
+
+const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
+  const Weight& weight = itemAt(weights_, args, "a weight");
+  if (weight.isGateUp != isGateUp) args.fail(isGateUp ? "a gate-and-up weight" : "a linear weight", "the other kind");
+  return weight;
+}
+
+const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
+
+const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 
 }  // namespace svc

@@ -1,31 +1,44 @@
-// Where the stream is, waiting for it, and what it writes into until then.
+// The order of the ops: where it is, waiting for it, and its end.
 
-#include "binding/backend.h"
+#include "binding/backend_object.h"
 
 namespace svc {
 
-/// lastPlace(): that of the last op that was called.
-Napi::Value Backend::lastPlace(const Info& info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(state().stream.lastPlace()));
+/// growArena(bytes): how many bytes are usable then.
+Napi::Value BackendObject::growArena(const Info& info) {
+  backend().growArena(static_cast<size_t>(args("growArena", info).integerIn(0, int64_t{1} << 50, "bytes")));
+  return Napi::Number::New(info.Env(), static_cast<double>(backend().arena().capacity));
 }
 
-/// await(place, milliseconds): whether the op has run.
-Napi::Value Backend::await(const Info& info) {
+/// lastPosition(): that of the op that was called last.
+Napi::Value BackendObject::lastPosition(const Info& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(backend().lastPosition()));
+}
+
+/// await(position, milliseconds): whether the op has run.
+Napi::Value BackendObject::await(const Info& info) {
   Args a = args("await", info);
-  Stream& stream = state().stream;
-  const auto place = static_cast<uint64_t>(a.integerIn(0, static_cast<int64_t>(stream.lastPlace()), "a place"));
-  const Stream::Duration atMost(a.integerIn(0, 60'000, "milliseconds"));
-  return Napi::Boolean::New(info.Env(), stream.await(place, atMost));
+  const auto last = static_cast<int64_t>(backend().lastPosition());
+  const auto position = static_cast<StreamPosition>(a.integerIn(0, last, "a position"));
+  const Backend::Duration atMost(a.integerIn(0, 60'000, "milliseconds"));
+  return Napi::Boolean::New(info.Env(), backend().await(position, atMost));
 }
 
 /// busySeconds(): time in which ops ran.
-Napi::Value Backend::busySeconds(const Info& info) {
-  return Napi::Number::New(info.Env(), state().stream.busySeconds());
+Napi::Value BackendObject::busySeconds(const Info& info) {
+  return Napi::Number::New(info.Env(), backend().busySeconds());
 }
 
-void Backend::keep(uint64_t place, const std::vector<Napi::Object>& arrays) {
-  while (!keptArrays_.empty() && state().stream.hasRun(keptArrays_.front().place)) keptArrays_.pop_front();
-  for (const Napi::Object& array : arrays) keptArrays_.push_back({place, Napi::Persistent(array)});
+/// close(): ends the op that is running, drops those after it, frees everything.
+Napi::Value BackendObject::close(const Info& info) {
+  backend_.reset();
+  keptArrays_.clear();
+  step_.reset();
+  kvSaves_.reset();
+  weights_.clear();
+  vectors_.clear();
+  caches_.clear();
+  return info.Env().Undefined();
 }
 
 }  // namespace svc

@@ -10,7 +10,7 @@ using transfer::EventKind;
 
 namespace {
 
-/// Feeds name sends by 32 bits with sign.
+/// Sends are named by 32 bits with sign where blocks are saved.
 constexpr int64_t kMaxId = INT32_MAX;
 constexpr int64_t kMaxBlocks = 1 << 24;
 constexpr int64_t kMaxSockets = 16;
@@ -91,7 +91,7 @@ TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t 
     : events(std::move(signal)),
       area(receiveBytes),
       table(table),
-      receiver({table->memory.layers, table->memory.pieceBytes}, std::move(listeners), events),
+      receiver({table->memory.layers, table->memory.layerBlockBytes}, std::move(listeners), events),
       sender(table, events),
       loader(table->memory, events) {}
 
@@ -190,7 +190,7 @@ Napi::Value TransferEngine::connect(const Info& info) {
   const transfer::Transport& transport = transportArgument(info, 0);
   const std::string address = info[1].ToString();
   const int wanted = static_cast<int>(integerArgument(info, 2, 1, kMaxSockets, "connect: sockets"));
-  const int sockets = transport.carriesPieces() ? wanted : 1;
+  const int sockets = transport.carriesLayerBlocks() ? wanted : 1;
   return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets));
 }
 
@@ -225,7 +225,7 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   receive->firstBlock = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
   const auto offsets = info[2].As<Napi::Float64Array>();
   const transfer::KvMemory& memory = all.table->memory;
-  const double blockBytes = static_cast<double>(memory.layers * memory.pieceBytes);
+  const double blockBytes = static_cast<double>(memory.layers * memory.layerBlockBytes);
   for (size_t i = 0; i < offsets.ElementLength(); ++i) {
     const double offset = offsets[i];
     if (!(offset >= 0 && offset + blockBytes <= static_cast<double>(all.area.size()))) {

@@ -20,11 +20,10 @@ struct Candidate {
   KernelSet (*make)();
 };
 
-KernelSet makePortable() {
+template <auto... add>
+KernelSet make() {
   KernelSet set{};
-  portable::addLinear(set);
-  portable::addAttention(set);
-  portable::addRows(set);
+  (add(set), ...);
   return set;
 }
 
@@ -55,37 +54,16 @@ bool hasAmx() {
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && mayUseTiles();
 }
-
-KernelSet makeAvx2() {
-  KernelSet set{};
-  avx2::addLinear(set);
-  avx2::addAttention(set);
-  avx2::addRows(set);
-  return set;
-}
-
-KernelSet makeAvx512() {
-  KernelSet set{};
-  avx512::addLinear(set);
-  avx512::addAttention(set);
-  avx512::addRows(set);
-  return set;
-}
-
-KernelSet makeAmx() {
-  KernelSet set = makeAvx512();
-  amx::addLinear(set);
-  return set;
-}
 #endif
 
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
-    {"amx-bf16", hasAmx, makeAmx},
-    {"avx512-bf16", hasAvx512Bf16, makeAvx512},
-    {"avx2", hasAvx2, makeAvx2},
+    {"amx-bf16", hasAmx, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, amx::addMatmul>},
+    {"avx512-bf16", hasAvx512Bf16, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise>},
+    {"avx2", hasAvx2, make<avx2::addMatmul, avx2::addAttention, avx2::addElementwise>},
 #endif
-    {"portable", [] { return true; }, makePortable},
+    {"portable", [] { return true; },
+     make<portable::addMatmul, portable::addAttention, portable::addElementwise>},
 };
 
 }  // namespace

@@ -16,23 +16,23 @@ KernelSet kernelSet(const std::string& name);
 
 // Each instruction set fills in its part of the table.
 namespace portable {
-void addLinear(KernelSet&);
+void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
-void addRows(KernelSet&);
+void addElementwise(KernelSet&);
 }  // namespace portable
 namespace avx2 {
-void addLinear(KernelSet&);
+void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
-void addRows(KernelSet&);
+void addElementwise(KernelSet&);
 }  // namespace avx2
 namespace avx512 {
-void addLinear(KernelSet&);
+void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
-void addRows(KernelSet&);
+void addElementwise(KernelSet&);
 }  // namespace avx512
 namespace amx {
 /// Replaces the bf16 products of the AVX-512 set.
-void addLinear(KernelSet&);
+void addMatmul(KernelSet&);
 }  // namespace amx
 
 }  // namespace svc::cpu

@@ -1,10 +1,20 @@
-// What an instruction set implements: a table of functions over pieces of an op, without threads, checks or memory
-// management. The drivers beside this file cut ops into such pieces.
+// What an instruction set implements: a table of functions over parts of an op, without threads, checks or memory
+// management. The drivers in this folder cut ops into such parts.
 #pragma once
 
-#include "cpu/numbers.h"
+#include "backend/dtype.h"
 
 namespace svc::cpu {
+
+/// Columns of a weight panel, tokens of a KV tile, lanes of a vector.
+constexpr int kLanes = 16;
+/// Bytes that one step (a pair of bf16 columns, or one f32 column) of one panel takes.
+constexpr int kStepBytes = 64;
+
+/// Steps of the sum over k: each multiplies one 32-bit word of x with one 64-byte vector of a panel.
+constexpr int stepsOf(DType dtype, int k) {
+  return static_cast<int>(dtype == DType::F32 ? k : roundUp(k, kBf16Depth) / 2);
+}
 
 struct Range {
   int begin;
@@ -26,7 +36,7 @@ struct LinearJob {
 
 /// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
 /// up; the bias is in the same order. Rows of out are written in whole vectors.
-struct GatedJob {
+struct GateUpJob {
   const char* x;
   size_t xStride;  // bytes
   const char* panels;
@@ -36,7 +46,7 @@ struct GatedJob {
   size_t outStride;  // bytes
 };
 
-/// Where keys and values of one head lie inside a block, in bytes.
+/// Where keys and values of one head are inside a block, in bytes.
 ///
 ///   block: [ K head 0 | K head 1 | ... | V head 0 | V head 1 | ... ]
 ///   K head: [tile of 16 tokens][step][16 tokens][word]    a word is a pair of bf16 dimensions or one f32
@@ -46,7 +56,7 @@ struct KvLayout {
   int valueDims;  // headDim padded to whole vectors
   int keySteps;   // words of a key
   int blockSize;
-  size_t blockBytes;
+  size_t layerBlockBytes;
   size_t valueOffset;
   size_t keyHeadBytes;
   size_t valueHeadBytes;
@@ -124,7 +134,7 @@ struct KernelSet {
   int panelsAtOnce;
   /// By DType, F32 and Bf16.
   void (*linear[2])(const LinearJob&, Range rows, Range panels);
-  void (*gated[2])(const GatedJob&, Range rows, Range outPanels);
+  void (*gateUp[2])(const GateUpJob&, Range rows, Range outPanels);
   AttentionKernels attention[2];
   /// into = into ⊕ from, for `rows` rows of `valueDims` values.
   void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);

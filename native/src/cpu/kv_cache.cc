@@ -28,7 +28,8 @@ void scatterValueBf16(char* tile, const KvLayout& kv, int lane, const char* valu
 
 }  // namespace
 
-KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int headDim, DType dtype, bool isShared) {
+HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
+  const auto [layers, blocks, blockSize, kvHeads, headDim, dtype] = shape;
   KvLayout kv{};
   kv.headDim = headDim;
   kv.valueDims = static_cast<int>(roundUp(headDim, kLanes));
@@ -39,21 +40,21 @@ KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int head
   kv.keyHeadBytes = kv.keyTileBytes * (blockSize / kLanes);
   kv.valueHeadBytes = kv.valueTileBytes * (blockSize / kLanes);
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
-  kv.blockBytes = (kv.keyHeadBytes + kv.valueHeadBytes) * kvHeads;
-  const size_t bytes = kv.blockBytes * blocks * layers;
+  kv.layerBlockBytes = (kv.keyHeadBytes + kv.valueHeadBytes) * kvHeads;
+  const size_t bytes = kv.layerBlockBytes * blocks * layers;
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
-    return KvCache{kv, dtype, layers, blocks, kvHeads, pages->data(), Pages(), pages};
+    return {{shape, kv.layerBlockBytes, pages}, kv, pages->data(), Pages()};
   }
   Pages pages(bytes);
-  return KvCache{kv, dtype, layers, blocks, kvHeads, pages.data(), std::move(pages), nullptr};
+  return {{shape, kv.layerBlockBytes, nullptr}, kv, pages.data(), std::move(pages)};
 }
 
-void storeKv(ThreadPool& pool, const KernelSet& set, const KvCache& cache, int layer, Rows k, Rows v,
-             const int32_t* slots) {
+void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,
+                const int32_t* slots) {
   const KvLayout& kv = cache.layout;
-  const int width = cache.kvHeads * kv.headDim;
-  const bool isBf16 = cache.dtype == DType::Bf16;
+  const int kvHeads = cache.shape.kvHeads, width = kvHeads * kv.headDim;
+  const bool isBf16 = cache.shape.dtype == DType::Bf16;
   char* base = cache.layer(layer);
   auto storeToken = [&](int token, std::vector<uint16_t>& rounded) {
     const auto convert = [&](const Rows& rows) -> const char* {
@@ -63,15 +64,15 @@ void storeKv(ThreadPool& pool, const KernelSet& set, const KvCache& cache, int l
       return reinterpret_cast<const char*>(rounded.data());
     };
     const int offset = slots[token] % kv.blockSize;
-    char* block = base + static_cast<size_t>(slots[token] / kv.blockSize) * kv.blockBytes;
+    char* block = base + static_cast<size_t>(slots[token] / kv.blockSize) * kv.layerBlockBytes;
     const int tile = offset / kLanes, lane = offset % kLanes;
-    const size_t headBytes = kv.headDim * elementBytes(cache.dtype);
+    const size_t headBytes = kv.headDim * elementBytes(cache.shape.dtype);
     const char* keys = convert(k);
-    for (int head = 0; head < cache.kvHeads; ++head) {
+    for (int head = 0; head < kvHeads; ++head) {
       scatterKey(block + head * kv.keyHeadBytes + tile * kv.keyTileBytes, lane, keys + head * headBytes, kv.keySteps);
     }
     const char* values = convert(v);
-    for (int head = 0; head < cache.kvHeads; ++head) {
+    for (int head = 0; head < kvHeads; ++head) {
       char* out = block + kv.valueOffset + head * kv.valueHeadBytes + tile * kv.valueTileBytes;
       if (isBf16) scatterValueBf16(out, kv, lane, values + head * headBytes);
       else scatterValueF32(out, kv, lane, values + head * headBytes);

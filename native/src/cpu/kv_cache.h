@@ -1,32 +1,26 @@
 // The paged KV memory, and storing into it.
 #pragma once
 
-#include <memory>
-
-#include "cpu/products.h"
-#include "memory/shared_pages.h"
+#include "backend/backend.h"
+#include "cpu/kernels.h"
+#include "memory/pages.h"
+#include "threads/pool.h"
 
 namespace svc::cpu {
 
-struct KvCache {
+struct HostKvCache : KvCache {
   KvLayout layout;
-  DType dtype;
-  int layers;
-  int blocks;
-  int kvHeads;
-  /// [layer][block], each `layout.blockBytes`; zeroed, taken from the system when first written.
+  /// [layer][block], each `layerBlockBytes`; zeroed, taken from the system when first written. In `shared` or in `own`.
   char* data;
-  /// What holds the bytes: one of the two.
   Pages own;
-  std::shared_ptr<SharedPages> shared;
 
-  char* layer(int index) const { return data + static_cast<size_t>(index) * blocks * layout.blockBytes; }
+  char* layer(int index) const { return data + static_cast<size_t>(index) * shape.blocks * layerBlockBytes; }
 };
 
 /// `isShared`: whether other processes can be given the memory to read.
-KvCache makeKvCache(int layers, int blocks, int blockSize, int kvHeads, int headDim, DType, bool isShared);
+HostKvCache makeKvCache(const KvCacheShape&, bool isShared);
 
 /// k, v [tokens, kvHeads * headDim] f32 -> slots of a layer; slot = block * blockSize + offset.
-void storeKv(ThreadPool&, const KernelSet&, const KvCache&, int layer, Rows k, Rows v, const int32_t* slots);
+void runStoreKv(ThreadPool&, const KernelSet&, const HostKvCache&, int layer, Rows k, Rows v, const int32_t* slots);
 
 }  // namespace svc::cpu

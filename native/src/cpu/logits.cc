@@ -86,9 +86,9 @@ int32_t rankOf(const float* x, int vocab, float value) {
 }  // namespace
 
 void runRestrict(ThreadPool& pool, Rows logits, int vocab, const IdLists& lists) {
-  pool.run(lists.count, [&](int index, int) {
+  pool.run(lists.count(), [&](int index, int) {
     float* x = rowOf(logits, lists.rows[index]);
-    const int32_t* ids = lists.ids + lists.starts[index];
+    const int32_t* ids = lists.ids.data() + lists.starts[index];
     const int count = lists.starts[index + 1] - lists.starts[index];
     std::vector<float> kept(count);
     for (int i = 0; i < count; ++i) kept[i] = x[ids[i]];
@@ -99,7 +99,7 @@ void runRestrict(ThreadPool& pool, Rows logits, int vocab, const IdLists& lists)
 
 void runEdit(Rows logits, const LogitEdits& edits) {
   const IdLists& lists = edits.lists;
-  for (int index = 0; index < lists.count; ++index) {
+  for (int index = 0; index < lists.count(); ++index) {
     float* x = rowOf(logits, lists.rows[index]);
     for (int at = lists.starts[index]; at < lists.starts[index + 1]; ++at) {
       float& logit = x[lists.ids[at]];
@@ -110,19 +110,20 @@ void runEdit(Rows logits, const LogitEdits& edits) {
 }
 
 void runLogprobs(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const LogprobRows& job) {
+  const std::vector<int32_t> tokens = job.tokens.resolve();
   std::vector<Reader> readers(pool.threads());
-  pool.run(job.count, [&](int index, int thread) {
+  pool.run(static_cast<int>(tokens.size()), [&](int index, int thread) {
     Reader& reader = readers[thread];
     const float* x = rowOf(logits, job.rows[index]);
     const double normaliser = reader.normaliser(set, x, vocab);
-    const float value = x[job.tokenIds[index]];
+    const float value = x[tokens[index]];
     job.logprobs[index] = static_cast<float>(value - normaliser);
     job.ranks[index] = rankOf(x, vocab, value);
     reader.findTop(set, x, vocab, job.numTop);
-    for (int place = 0; place < static_cast<int>(reader.top.size()); ++place) {
-      const int64_t at = int64_t{index} * job.numTop + place;
-      job.topIds[at] = reader.top[place].id;
-      job.topLogprobs[at] = static_cast<float>(reader.top[place].value - normaliser);
+    for (int i = 0; i < static_cast<int>(reader.top.size()); ++i) {
+      const int64_t at = int64_t{index} * job.numTop + i;
+      job.topIds[at] = reader.top[i].id;
+      job.topLogprobs[at] = static_cast<float>(reader.top[i].value - normaliser);
     }
   });
 }

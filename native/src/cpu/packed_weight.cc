@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/finite.h"
 #include "threads/first_failure.h"
 
 namespace svc::cpu {
@@ -16,10 +17,10 @@ class PanelRows {
   PanelRows(DType dtype, int k)
       : dtype_(dtype), k_(k), steps_(stepsOf(dtype, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
 
-  /// Columns [first, first + 16), counted over all parts; those behind the last part are padding.
-  void load(const KernelSet& set, const std::vector<WeightPart>& parts, int first) {
+  /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
+  void load(const KernelSet& set, const std::vector<LinearPart>& parts, int first) {
     int lane = 0, row = first;
-    for (const WeightPart& part : parts) {
+    for (const LinearPart& part : parts) {
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
       loadRows(set, part.weight, row, count, lane);
       lane += count;
@@ -40,18 +41,17 @@ class PanelRows {
   }
 
  private:
-  /// Neighbours lie behind each other in the file: one read for all of them.
-  void loadRows(const KernelSet& set, const Published& weight, int row, int count, int lane) {
+  void loadRows(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
     if (count == 0) return;
     const size_t rowBytes = k_ * elementBytes(weight.dtype);
     uint32_t* words = words_.data() + static_cast<size_t>(lane) * steps_;
     const bool isAsPacked = weight.dtype == dtype_ && rowBytes == static_cast<size_t>(steps_) * 4;
     if (!isAsPacked) stored_.resize(kLanes * rowBytes);
     void* to = isAsPacked ? static_cast<void*>(words) : stored_.data();
-    weight.read(to, int64_t{row} * k_, int64_t{count} * k_);
+    weight.read(to, row, count, k_);
     for (int i = 0; i < count; ++i, words += steps_) {
       if (!isAsPacked) convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
-      expectFinite(weight, words, dtype_, k_, int64_t{row + i} * k_, k_);
+      expectFinite(weight, words, dtype_, k_, row + i);
     }
   }
 
@@ -75,12 +75,12 @@ class PanelRows {
   std::vector<float> wide_;
 };
 
-using PanelParts = std::vector<std::vector<WeightPart>>;
+using PanelParts = std::vector<std::vector<LinearPart>>;
 
 /// Packs `panels` panels; panel p takes columns of sources[p % count] from 16 * (p / count) on.
 PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k, DType dtype) {
   const size_t panelBytes = static_cast<size_t>(stepsOf(dtype, k)) * kStepBytes;
-  PackedWeight packed{dtype, 0, k, panels, false, Pages(panelBytes * panels), {}};
+  PackedWeight packed{{dtype, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}};
   const int count = static_cast<int>(sources.size());
   std::vector<PanelRows> scratch(pool.threads(), PanelRows(dtype, k));
   FirstFailure failure;
@@ -96,10 +96,10 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
 
 /// bias[place(column)] of each part that has one; the others stay 0.
 template <class Place>
-std::vector<float> packBias(const KernelSet& set, const std::vector<WeightPart>& parts, int panels, Place place) {
+std::vector<float> packBias(const KernelSet& set, const std::vector<LinearPart>& parts, int panels, Place place) {
   std::vector<float> bias;
   int column = 0;
-  for (const WeightPart& part : parts) {
+  for (const LinearPart& part : parts) {
     if (part.bias.has_value()) {
       bias.resize(static_cast<size_t>(panels) * kLanes, 0.0f);
       const std::vector<float> values = readVector(set, *part.bias, part.n);
@@ -112,10 +112,10 @@ std::vector<float> packBias(const KernelSet& set, const std::vector<WeightPart>&
 
 }  // namespace
 
-PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vector<WeightPart>& parts, int k,
+PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vector<LinearPart>& parts, int k,
                         DType dtype) {
   int n = 0;
-  for (const WeightPart& part : parts) n += part.n;
+  for (const LinearPart& part : parts) n += part.n;
   const int panels = static_cast<int>(roundUp(n, kLanes)) / kLanes;
   PackedWeight packed = pack(pool, set, {parts}, panels, k, dtype);
   packed.n = n;
@@ -123,12 +123,12 @@ PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vecto
   return packed;
 }
 
-PackedWeight packGated(ThreadPool& pool, const KernelSet& set, const WeightPart& gate, const WeightPart& up, int k,
+PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
                        DType dtype) {
   const int panels = 2 * static_cast<int>(roundUp(gate.n, kLanes)) / kLanes;
   PackedWeight packed = pack(pool, set, {{gate}, {up}}, panels, k, dtype);
   packed.n = gate.n;
-  packed.isGated = true;
+  packed.isGateUp = true;
   const int n = gate.n;
   packed.bias = packBias(set, {gate, up}, panels, [n](int column) {
     const int inPart = column % n;

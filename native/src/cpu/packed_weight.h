@@ -6,40 +6,29 @@
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.
 #pragma once
 
-#include <optional>
 #include <vector>
 
-#include "cpu/published.h"
+#include "backend/backend.h"
+#include "cpu/kernels.h"
 #include "memory/pages.h"
 #include "threads/pool.h"
 
 namespace svc::cpu {
 
-/// A published weight [n, k], row-major, and its bias [n] if it has one; both may begin at any byte.
-struct WeightPart {
-  Published weight;
-  int n;
-  std::optional<Published> bias;
-};
-
-struct PackedWeight {
-  DType dtype;
-  int n;  // columns of the output
-  int k;
+struct PackedWeight : Weight {
   int panels;
-  bool isGated;
   Pages data;
   std::vector<float> bias;  // padded to whole panels, empty is none
 
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
-/// The parts stand one below the other: the output has the sum of their n as columns. Throws std::runtime_error where a
+/// The output has the columns of all parts, one after the other. Throws std::runtime_error where a
 /// file ends too early or a number is not finite in the packed format.
-PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<WeightPart>& parts, int k, DType);
+PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, DType);
 
-/// Panels of gate and up in turn; both have the same n.
-PackedWeight packGated(ThreadPool&, const KernelSet&, const WeightPart& gate, const WeightPart& up, int k, DType);
+/// Panels of gate and up in turn; gate and up have the same n.
+PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, DType);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
 void unpackRow(const PackedWeight&, int row, float* out);

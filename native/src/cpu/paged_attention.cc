@@ -4,6 +4,7 @@
 #include "cpu/paged_attention.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace svc::cpu {
 namespace {
@@ -21,7 +22,7 @@ struct PlannedTask {
   }
 };
 
-/// Hands out consecutive pieces of memory, each aligned to a cache line; without memory it only counts.
+/// Hands out consecutive parts of memory, each aligned to a cache line; without memory it only counts.
 class Carver {
  public:
   explicit Carver(char* memory) : memory_(memory) {}
@@ -65,19 +66,19 @@ void ensure(Pages& pages, size_t bytes) {
   if (pages.size() < bytes) pages = Pages(bytes);
 }
 
-std::vector<PlannedTask> plan(const SequenceBatch& batch, int kvHeads, int tokensPerTask, int window) {
+std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, int tokensPerTask, int window) {
   std::vector<PlannedTask> tasks;
   int64_t partials = 0;
-  for (int sequence = 0; sequence < batch.sequences; ++sequence) {
-    const int begin = batch.queryStarts[sequence], end = batch.queryStarts[sequence + 1];
-    const int context = batch.contextLengths[sequence];
+  for (int sequence = 0; sequence < step.sequences(); ++sequence) {
+    const int begin = step.queryStarts[sequence], end = step.queryStarts[sequence + 1];
+    const int context = step.contextLengths[sequence];
     for (int row = begin; row < end; row += tokensPerTask) {
       const int tokens = std::min(tokensPerTask, end - row);
       const int position = context - (end - row);
       const int64_t oldest = std::max<int64_t>(0, int64_t{position} - window + 1);
       const Range visible{static_cast<int>(oldest / kLanes * kLanes), position + tokens};
       for (int head = 0; head < kvHeads; ++head) {
-        const int32_t* table = batch.blockTables + static_cast<size_t>(sequence) * batch.maxBlocks;
+        const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
         PlannedTask planned{{table, context, head, row, tokens, position}, visible, partials};
         partials += planned.partitions();
         tasks.push_back(planned);
@@ -123,19 +124,19 @@ class Attention {
 
   /// Each partition on its own, then one thread a task merges them in order.
   void runPartitioned(const std::vector<PlannedTask>& tasks) {
-    std::vector<std::pair<int, int>> pieces;  // task, partition
+    std::vector<std::pair<int, int>> shares;  // task, partition
     for (size_t task = 0; task < tasks.size(); ++task) {
-      for (int p = 0; p < tasks[task].partitions(); ++p) pieces.emplace_back(task, p);
+      for (int p = 0; p < tasks[task].partitions(); ++p) shares.emplace_back(task, p);
     }
     Carver size(nullptr);
     carveState(size, rows_, job_.kv.valueDims);
-    ensure(memory_.partials, size.used() * pieces.size());
+    ensure(memory_.partials, size.used() * shares.size());
     const auto partial = [&](int64_t index) {
       Carver carver(memory_.partials.data() + size.used() * index);
       return carveState(carver, rows_, job_.kv.valueDims);
     };
-    pool_.run(static_cast<int>(pieces.size()), [&](int index, int thread) {
-      const auto [task, p] = pieces[index];
+    pool_.run(static_cast<int>(shares.size()), [&](int index, int thread) {
+      const auto [task, p] = shares[index];
       const AttentionScratch scratch = threadMemory(thread).scratch;
       kernels_.loadQueries(job_, tasks[task].task, scratch.queries);
       kernels_.attend(job_, tasks[task].task, tasks[task].partition(p), scratch, partial(index));
@@ -166,27 +167,41 @@ class Attention {
   int rows_;
 };
 
+/// The columns between the last head and the end of a padded bf16 row.
+void clearPadding(DType dtype, int64_t cols, Rows out) {
+  const int64_t padded = paddedCols(dtype, cols);
+  if (padded == cols) return;
+  for (int64_t row = 0; row < out.rows; ++row) {
+    std::memset(out.data + (row * out.stride + cols) * 2, 0, static_cast<size_t>(padded - cols) * 2);
+  }
+}
+
 }  // namespace
 
-void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const KvCache& cache, int layer,
-                  const SequenceBatch& batch, Rows q, int heads, float scale, int window, Rows out) {
+void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const StepInputs& step,
+                  const AttentionOptions& options, Rows q, Rows out) {
+  const auto& cache = static_cast<const HostKvCache&>(*step.cache);
+  const int kvHeads = cache.shape.kvHeads, headDim = cache.shape.headDim;
+  const DType dtype = cache.shape.dtype;
+  const int window = options.window == 0 ? kNoWindow : static_cast<int>(std::min<int64_t>(options.window, kNoWindow));
   const AttentionJob job{cache.layout,
-                         cache.layer(layer),
+                         cache.layer(options.layer),
                          reinterpret_cast<const float*>(q.data),
                          static_cast<size_t>(q.stride),
-                         heads,
-                         cache.kvHeads,
-                         scale,
+                         options.heads,
+                         kvHeads,
+                         options.scale,
                          window,
                          out.data,
-                         static_cast<size_t>(out.stride) * elementBytes(cache.dtype)};
-  const int group = heads / cache.kvHeads;
+                         static_cast<size_t>(out.stride) * elementBytes(dtype)};
+  clearPadding(dtype, int64_t{options.heads} * headDim, out);
+  const int group = options.heads / kvHeads;
   const int tokensPerTask = std::max(1, kTaskRows / group);
-  std::vector<PlannedTask> tasks = plan(batch, cache.kvHeads, tokensPerTask, window);
+  std::vector<PlannedTask> tasks = plan(step, kvHeads, tokensPerTask, window);
   if (tasks.empty()) return;
-  Attention attention(pool, set, memory, job, cache.dtype, tokensPerTask * group);
-  const int64_t pieces = tasks.back().firstPartial + tasks.back().partitions();
-  const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && pieces > int64_t(tasks.size());
+  Attention attention(pool, set, memory, job, dtype, tokensPerTask * group);
+  const int64_t partitions = tasks.back().firstPartial + tasks.back().partitions();
+  const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && partitions > int64_t(tasks.size());
   if (tooFew) attention.runPartitioned(tasks);
   else attention.runWhole(tasks);
 }

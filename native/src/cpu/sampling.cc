@@ -11,7 +11,7 @@
 namespace svc::cpu {
 namespace {
 
-constexpr int kArgmaxPiece = 16384;
+constexpr int kArgmaxPart = 16384;
 
 struct Candidate {
   float weight;
@@ -52,16 +52,16 @@ double totalOf(const std::vector<Candidate>& kept) {
 
 /// Keeps the likeliest candidates whose weights reach `goal`; the order of ids stays.
 void keepLikeliest(std::vector<Candidate>& kept, double goal) {
-  // Candidates are sorted piece by piece: mostly a few dozen already reach the goal.
-  size_t sorted = 0, piece = 64, count = 0;
+  // Candidates are sorted part by part: mostly a few dozen already reach the goal.
+  size_t sorted = 0, part = 64, count = 0;
   double sum = 0;
   while (count < kept.size() && (count == 0 || sum < goal)) {
     if (count == sorted) {
-      const size_t end = std::min(kept.size(), sorted + piece);
+      const size_t end = std::min(kept.size(), sorted + part);
       if (end < kept.size()) std::nth_element(kept.begin() + sorted, kept.begin() + end, kept.end(), isLikelier);
       std::sort(kept.begin() + sorted, kept.begin() + end, isLikelier);
       sorted = end;
-      piece *= 8;
+      part *= 8;
     }
     sum += kept[count++].weight;
   }
@@ -85,7 +85,7 @@ struct Sampler {
   std::vector<double> blockSums;
   std::vector<Candidate> kept;
 
-  int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingSettings& settings, int row) {
+  int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingRows& settings, int row) {
     if (hasBroken(logits, vocab)) return kNoToken;
     weights.resize(vocab);
     blockSums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
@@ -133,13 +133,13 @@ struct Sampler {
   }
 };
 
-/// Largest logit of a row, its pieces looked at by all threads.
+/// Largest logit of a row, its parts looked at by all threads.
 int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int vocab) {
-  const int pieces = (vocab + kArgmaxPiece - 1) / kArgmaxPiece;
-  std::vector<int> best(pieces);
-  pool.run(pieces, [&](int piece, int) {
-    const int begin = piece * kArgmaxPiece, count = std::min(kArgmaxPiece, vocab - begin);
-    best[piece] = hasBroken(logits + begin, count) ? kNoToken : begin + set.argmax(logits + begin, count);
+  const int parts = (vocab + kArgmaxPart - 1) / kArgmaxPart;
+  std::vector<int> best(parts);
+  pool.run(parts, [&](int part, int) {
+    const int begin = part * kArgmaxPart, count = std::min(kArgmaxPart, vocab - begin);
+    best[part] = hasBroken(logits + begin, count) ? kNoToken : begin + set.argmax(logits + begin, count);
   });
   if (std::find(best.begin(), best.end(), kNoToken) != best.end()) return kNoToken;
   int32_t result = best[0];
@@ -149,7 +149,7 @@ int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int 
 
 }  // namespace
 
-void runSample(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const SamplingSettings& settings,
+void runSample(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const SamplingRows& settings,
                int32_t* tokens) {
   const auto row = [&](int index) { return reinterpret_cast<const float*>(logits.data) + index * logits.stride; };
   std::vector<int> drawn;

@@ -11,7 +11,7 @@
 #include <climits>
 
 #include "threads/float_mode.h"
-#include "threads/own_thread.h"
+#include "threads/thread_name.h"
 #include "threads/waiting.h"
 
 namespace svc {

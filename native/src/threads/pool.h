@@ -1,5 +1,4 @@
-// A fork-join pool: `run` splits one op into tasks that the caller and the workers draw from a shared ticket. Used by
-// every op of a backend, from the thread of its stream.
+// A fork-join pool: `run` splits one op into tasks that the caller and the workers draw from a shared ticket.
 #pragma once
 
 #include <atomic>

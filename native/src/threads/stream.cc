@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "threads/float_mode.h"
-#include "threads/own_thread.h"
+#include "threads/thread_name.h"
 #include "threads/waiting.h"
 
 namespace svc {
@@ -29,28 +29,28 @@ Stream::~Stream() {
 }
 
 uint64_t Stream::record(Command command) {
-  const uint64_t place = recorded_.load(std::memory_order_relaxed) + 1;
-  while (place > kMostWaiting && !awaitRun(place - kMostWaiting, kLongWait)) continue;
-  commands_[place % kMostWaiting] = std::move(command);
-  recorded_.store(place);
+  const uint64_t position = recorded_.load(std::memory_order_relaxed) + 1;
+  while (position > kMostWaiting && !awaitRun(position - kMostWaiting, kLongWait)) continue;
+  commands_[position % kMostWaiting] = std::move(command);
+  recorded_.store(position);
   if (isSleeping_.load()) {
     const std::lock_guard lock(mutex_);
     hasWork_.notify_one();
   }
-  return place;
+  return position;
 }
 
-bool Stream::await(uint64_t place, Duration atMost) {
-  if (!awaitRun(place, atMost)) return false;
+bool Stream::await(uint64_t position, Duration atMost) {
+  if (!awaitRun(position, atMost)) return false;
   if (hasFailed_.load()) std::rethrow_exception(failure_);
   return true;
 }
 
-bool Stream::awaitRun(uint64_t place, Duration atMost) {
-  if (spinUntil([&] { return hasRun(place); })) return true;
+bool Stream::awaitRun(uint64_t position, Duration atMost) {
+  if (spinUntil([&] { return hasRun(position); })) return true;
   std::unique_lock lock(mutex_);
-  awaited_.store(place);
-  const bool isThere = hasProgress_.wait_for(lock, atMost, [&] { return run_.load() >= place; });
+  awaited_.store(position);
+  const bool isThere = hasProgress_.wait_for(lock, atMost, [&] { return run_.load() >= position; });
   awaited_.store(kNobodyWaits);
   return isThere;
 }
@@ -58,13 +58,13 @@ bool Stream::awaitRun(uint64_t place, Duration atMost) {
 void Stream::loop() {
   nameThread("svc-kernel");
   const FlushDenormals mode;
-  for (uint64_t place = 1; awaitRecorded(place); ++place) {
+  for (uint64_t position = 1; awaitRecorded(position); ++position) {
     const auto start = Clock::now();
-    execute(commands_[place % kMostWaiting]);
+    execute(commands_[position % kMostWaiting]);
     const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
     busyNanoseconds_.store(busyNanoseconds_.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
-    run_.store(place);
-    if (place >= awaited_.load()) {
+    run_.store(position);
+    if (position >= awaited_.load()) {
       const std::lock_guard lock(mutex_);
       hasProgress_.notify_one();
     }
@@ -82,8 +82,8 @@ void Stream::execute(Command& command) {
 }
 
 /// False where the stream ends.
-bool Stream::awaitRecorded(uint64_t place) {
-  const auto isReady = [&] { return recorded_.load() >= place || stopping_.load(); };
+bool Stream::awaitRecorded(uint64_t position) {
+  const auto isReady = [&] { return recorded_.load() >= position || stopping_.load(); };
   if (!spinUntil(isReady)) {
     std::unique_lock lock(mutex_);
     isSleeping_.store(true);

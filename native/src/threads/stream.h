@@ -1,5 +1,5 @@
-// Commands that run one after the other on a thread of their own, while the thread that records them goes on. Every
-// op of a backend is one; the JavaScript thread that owns the backend is the only recorder.
+// Commands that run one after the other on a thread of their own, while the thread that records them goes on. Only one
+// thread may record.
 #pragma once
 
 #include <array>
@@ -20,34 +20,34 @@ class Stream {
   using Duration = std::chrono::milliseconds;
 
   Stream();
-  /// Ends after the command that is running; those behind it are dropped.
+  /// Ends after the command that is running; those after it are dropped.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Lets `command` run behind all that were recorded before, and returns its place for `await`. Waits where
+  /// Lets `command` run after all that were recorded before, and returns its position for `await`. Waits where
   /// `kMostWaiting` commands have not run yet.
   uint64_t record(Command command);
-  /// The place of the last recorded command; 0 before the first.
-  uint64_t lastPlace() const { return recorded_.load(std::memory_order_relaxed); }
-  bool hasRun(uint64_t place) const { return run_.load(std::memory_order_acquire) >= place; }
+  /// The position of the last recorded command; 0 before the first.
+  uint64_t lastPosition() const { return recorded_.load(std::memory_order_relaxed); }
+  bool hasRun(uint64_t position) const { return run_.load(std::memory_order_acquire) >= position; }
 
-  /// Waits until the command at `place` has run; false where it has not within `atMost`. Throws what a command threw:
+  /// Waits until the command at `position` has run; false where it has not within `atMost`. Throws what a command threw:
   /// none after that one has run or will run.
-  bool await(uint64_t place, Duration atMost);
+  bool await(uint64_t position, Duration atMost);
 
-  /// Runs `body` behind all that were recorded before and waits for it; what it throws is thrown here alone.
+  /// Runs `body` after all that were recorded before and waits for it; what it throws is thrown here alone.
   template <class Body>
   void run(const Body& body) {
     std::exception_ptr failure;
-    const uint64_t place = record([&] {
+    const uint64_t position = record([&] {
       try {
         body();
       } catch (...) {
         failure = std::current_exception();
       }
     });
-    while (!await(place, kLongWait)) continue;
+    while (!await(position, kLongWait)) continue;
     if (failure != nullptr) std::rethrow_exception(failure);
   }
 
@@ -62,10 +62,10 @@ class Stream {
 
   void loop();
   void execute(Command& command);
-  bool awaitRecorded(uint64_t place);
-  bool awaitRun(uint64_t place, Duration atMost);
+  bool awaitRecorded(uint64_t position);
+  bool awaitRun(uint64_t position, Duration atMost);
 
-  /// Places count from 1; the command at `place` lies at place % kMostWaiting.
+  /// Positions count from 1; the command at `position` is at position % kMostWaiting.
   std::array<Command, kMostWaiting> commands_;
   alignas(64) std::atomic<uint64_t> recorded_{0};
   alignas(64) std::atomic<uint64_t> run_{0};
@@ -75,7 +75,7 @@ class Stream {
   std::atomic<bool> hasFailed_{false};
 
   std::atomic<bool> stopping_{false};
-  /// Whether the stream's thread sleeps; which place the recorder sleeps for.
+  /// Whether the stream's thread sleeps; which position the recorder sleeps for.
   std::atomic<bool> isSleeping_{false};
   std::atomic<uint64_t> awaited_{kNobodyWaits};
   std::mutex mutex_;

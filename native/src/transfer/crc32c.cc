@@ -25,11 +25,11 @@ uint32_t updatePortable(uint32_t sum, const unsigned char* bytes, size_t size) {
   return sum;
 }
 
-std::unique_ptr<const PieceSummer> makeSummer(size_t pieceBytes, CrcMethod method) {
+std::unique_ptr<const LayerBlockSummer> makeSummer(size_t layerBlockBytes, CrcMethod method) {
   switch (method) {
     case CrcMethod::Portable: return nullptr;
-    case CrcMethod::Sse42: return makeSse42Summer(pieceBytes);
-    case CrcMethod::Avx512: return makeAvx512Summer(pieceBytes);
+    case CrcMethod::Sse42: return makeSse42Summer(layerBlockBytes);
+    case CrcMethod::Avx512: return makeAvx512Summer(layerBlockBytes);
   }
   return nullptr;
 }
@@ -46,19 +46,19 @@ uint32_t crc32c(const void* data, size_t size) {
   return ~(hasSse42() ? updateSse42(~0u, bytes, size) : updatePortable(~0u, bytes, size));
 }
 
-PieceChecksum::PieceChecksum(size_t bytes, CrcMethod method)
+LayerBlockChecksum::LayerBlockChecksum(size_t bytes, CrcMethod method)
     : bytes_(bytes), method_(method), summer_(makeSummer(bytes, method)) {}
 
-uint32_t PieceChecksum::operator()(const void* piece) const {
-  const auto* from = static_cast<const unsigned char*>(piece);
+uint32_t LayerBlockChecksum::operator()(const void* layerBlock) const {
+  const auto* from = static_cast<const unsigned char*>(layerBlock);
   return addRest(summer_ ? summer_->sum(from) : ~0u, from);
 }
 
-uint32_t PieceChecksum::copy(void* to, const void* piece) const {
-  const auto* from = static_cast<const unsigned char*>(piece);
+uint32_t LayerBlockChecksum::copy(void* to, const void* layerBlock) const {
+  const auto* from = static_cast<const unsigned char*>(layerBlock);
   auto* out = static_cast<unsigned char*>(to);
   if (!summer_ || reinterpret_cast<uintptr_t>(to) % kLine != 0) {
-    std::memcpy(to, piece, bytes_);
+    std::memcpy(to, layerBlock, bytes_);
     return (*this)(to);
   }
   const size_t summed = summer_->bytes();
@@ -66,11 +66,11 @@ uint32_t PieceChecksum::copy(void* to, const void* piece) const {
   return addRest(summer_->copy(out, from), out);
 }
 
-/// The sum of the whole piece from that of its front.
-uint32_t PieceChecksum::addRest(uint32_t sum, const unsigned char* piece) const {
+/// The sum of the whole layer block from that of its front.
+uint32_t LayerBlockChecksum::addRest(uint32_t sum, const unsigned char* layerBlock) const {
   const size_t summed = summer_ ? summer_->bytes() : 0;
   const auto update = method_ == CrcMethod::Portable ? updatePortable : updateSse42;
-  return ~update(sum, piece + summed, bytes_ - summed);
+  return ~update(sum, layerBlock + summed, bytes_ - summed);
 }
 
 }  // namespace svc::transfer

@@ -74,7 +74,7 @@ SVC_AVX512 uint32_t sumAll(const unsigned char* from, unsigned char* to, size_t 
   return updateSse42(0, left, sizeof left);
 }
 
-class Avx512Summer final : public PieceSummer {
+class Avx512Summer final : public LayerBlockSummer {
  public:
   explicit Avx512Summer(size_t bytes) : bytes_(bytes) {}
 
@@ -93,15 +93,15 @@ bool hasAvx512() {
          __builtin_cpu_supports("pclmul");
 }
 
-std::unique_ptr<const PieceSummer> makeAvx512Summer(size_t pieceBytes) {
-  const size_t bytes = pieceBytes / kStride * kStride;
+std::unique_ptr<const LayerBlockSummer> makeAvx512Summer(size_t layerBlockBytes) {
+  const size_t bytes = layerBlockBytes / kStride * kStride;
   return bytes == 0 ? nullptr : std::make_unique<Avx512Summer>(bytes);
 }
 
 #else
 
 bool hasAvx512() { return false; }
-std::unique_ptr<const PieceSummer> makeAvx512Summer(size_t) { return nullptr; }
+std::unique_ptr<const LayerBlockSummer> makeAvx512Summer(size_t) { return nullptr; }
 
 #endif
 

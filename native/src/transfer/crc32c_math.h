@@ -10,7 +10,7 @@ namespace svc::transfer {
 constexpr uint32_t kPolynomial = 0x82F63B78;
 /// Of the caches: parts begin with one, so that each is written by one.
 constexpr size_t kLine = 64;
-/// Memory is asked for so many bytes ahead, beyond the end of a piece too, where the next one often is: twice as fast.
+/// Memory is asked for so many bytes ahead, beyond the end of a layer block too, where the next one often is: twice as fast.
 constexpr size_t kAhead = 4096;
 
 constexpr uint32_t multiply(uint32_t a, uint32_t b) {

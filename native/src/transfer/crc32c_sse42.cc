@@ -1,5 +1,5 @@
-// CRC-32C by the instruction, on three parts of a piece side by side: it takes three cycles, and a new one can begin in
-// each.
+// CRC-32C by the instruction, on three parts of a layer block side by side: it takes three cycles, and a new one can
+// begin in each.
 
 #include <cstring>
 
@@ -63,7 +63,7 @@ __attribute__((target("sse4.2"))) std::array<uint64_t, 3> sumThree(const unsigne
   return {a, b, c};
 }
 
-class Sse42Summer final : public PieceSummer {
+class Sse42Summer final : public LayerBlockSummer {
  public:
   explicit Sse42Summer(size_t part) : part_(part), one_(makeShift(part)), two_(makeShift(2 * part)) {}
 
@@ -95,8 +95,8 @@ __attribute__((target("sse4.2"))) uint32_t updateSse42(uint32_t sum, const unsig
   return sum;
 }
 
-std::unique_ptr<const PieceSummer> makeSse42Summer(size_t pieceBytes) {
-  const size_t part = pieceBytes / (3 * kLine) * kLine;
+std::unique_ptr<const LayerBlockSummer> makeSse42Summer(size_t layerBlockBytes) {
+  const size_t part = layerBlockBytes / (3 * kLine) * kLine;
   return part == 0 ? nullptr : std::make_unique<Sse42Summer>(part);
 }
 
@@ -104,7 +104,7 @@ std::unique_ptr<const PieceSummer> makeSse42Summer(size_t pieceBytes) {
 
 bool hasSse42() { return false; }
 uint32_t updateSse42(uint32_t sum, const unsigned char*, size_t) { return sum; }
-std::unique_ptr<const PieceSummer> makeSse42Summer(size_t) { return nullptr; }
+std::unique_ptr<const LayerBlockSummer> makeSse42Summer(size_t) { return nullptr; }
 
 #endif
 

@@ -9,10 +9,10 @@ namespace svc::transfer {
 constexpr uint32_t kHelloMagic = 0x48435653;  // "SVCH"
 constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
 constexpr uint32_t kVersion = 1;
-/// Most pieces of one frame.
-constexpr uint32_t kMaxPieces = 128;
-/// Most bytes of pieces in one frame, but always one piece: what a core's cache holds, since pieces are summed first and
-/// copied then.
+/// Most layer blocks of one frame.
+constexpr uint32_t kMaxLayerBlocks = 128;
+/// Most bytes of layer blocks in one frame, which has at least one: what a core's cache holds, since they are summed
+/// first and copied then.
 constexpr size_t kMaxPayload = 1 << 19;
 
 /// Whoever closes a connection because of what came over it says why, in text of at most this length.
@@ -24,10 +24,10 @@ struct Hello {
   uint32_t version;
   uint32_t layers;
   uint32_t blocks;
-  uint64_t pieceBytes;
+  uint64_t layerBlockBytes;
 };
 
-/// `count` entries follow, and over TCP as many pieces.
+/// `count` entries follow, and over TCP as many layer blocks.
 struct FrameHeader {
   uint32_t magic;
   uint32_t layer;
@@ -41,7 +41,7 @@ struct FrameHeader {
 };
 
 struct FrameEntry {
-  /// Of the piece.
+  /// Of the layer block.
   uint32_t checksum;
   /// Where the sender has it.
   uint32_t sourceBlock;

@@ -1,4 +1,4 @@
-// The KV memory as a transfer sees it: pieces, [layer][block], each contiguous.
+// The KV memory as a transfer sees it: layer blocks, [layer][block], each contiguous.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,17 @@
 namespace svc::transfer {
 
 struct KvMemory {
-  KvMemory(std::shared_ptr<SharedPages> pages, uint32_t layers, uint32_t blocks, size_t pieceBytes)
-      : pages(std::move(pages)), layers(layers), blocks(blocks), pieceBytes(pieceBytes) {}
+  KvMemory(std::shared_ptr<SharedPages> pages, uint32_t layers, uint32_t blocks, size_t layerBlockBytes)
+      : pages(std::move(pages)), layers(layers), blocks(blocks), layerBlockBytes(layerBlockBytes) {}
 
   /// Keeps the bytes while a transfer uses them, whatever their backend does.
   std::shared_ptr<SharedPages> pages;
   uint32_t layers;
   uint32_t blocks;
-  size_t pieceBytes;
+  size_t layerBlockBytes;
 
-  char* piece(uint32_t layer, uint32_t block) const {
-    return pages->data() + (static_cast<size_t>(layer) * blocks + block) * pieceBytes;
+  char* layerBlock(uint32_t layer, uint32_t block) const {
+    return pages->data() + (static_cast<size_t>(layer) * blocks + block) * layerBlockBytes;
   }
 };
 

@@ -1,11 +1,11 @@
 #include "transfer/loader.h"
 
-#include "threads/own_thread.h"
+#include "threads/thread_name.h"
 
 namespace svc::transfer {
 
 Loader::Loader(KvMemory memory, EventQueue& events)
-    : memory_(std::move(memory)), events_(events), checksum_(memory_.pieceBytes), thread_([this] { run(); }) {}
+    : memory_(std::move(memory)), events_(events), checksum_(memory_.layerBlockBytes), thread_([this] { run(); }) {}
 
 Loader::~Loader() {
   {
@@ -48,8 +48,8 @@ bool Loader::copy(const LoadJob& job) const {
   for (size_t i = 0; i < job.blocks.size(); ++i) {
     if (isStopping_) return false;
     for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
-      char* to = memory_.piece(layer, job.blocks[i]);
-      const char* from = receive.places[skipped + i] + layer * memory_.pieceBytes;
+      char* to = memory_.layerBlock(layer, job.blocks[i]);
+      const char* from = receive.places[skipped + i] + layer * memory_.layerBlockBytes;
       if (checksum_.copy(to, from) != receive.checksums[layer * numBlocks + skipped + i]) return false;
     }
   }

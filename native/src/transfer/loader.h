@@ -35,12 +35,12 @@ class Loader {
 
  private:
   void run();
-  /// True where every piece is what was sent.
+  /// True where every layer block is what was sent.
   bool copy(const LoadJob& job) const;
 
   const KvMemory memory_;
   EventQueue& events_;
-  const PieceChecksum checksum_;
+  const LayerBlockChecksum checksum_;
   std::mutex mutex_;
   std::condition_variable hasWork_;
   std::deque<LoadJob> jobs_;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "threads/own_thread.h"
+#include "threads/thread_name.h"
 #include "transfer/descriptor.h"
 
 namespace svc::transfer {

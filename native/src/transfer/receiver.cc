@@ -21,8 +21,8 @@ constexpr size_t kMaxParts = 32;
 
 }  // namespace
 
-Receiver::Receiver(PieceShape shape, std::vector<Listener> listeners, EventQueue& events)
-    : shape_(shape), events_(events), checksum_(shape.pieceBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
+Receiver::Receiver(LayerBlockShape shape, std::vector<Listener> listeners, EventQueue& events)
+    : shape_(shape), events_(events), checksum_(shape.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
   // Edge-triggered: with no descriptors left, a connection that waits must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
@@ -108,10 +108,10 @@ bool Receiver::readSome(Inbound& inbound) {
       return true;
     case State::Entries:
       if (!fill(inbound, inbound.entries.data(), inbound.entries.size() * sizeof(FrameEntry))) return false;
-      beginPieces(inbound);
+      beginLayerBlocks(inbound);
       return true;
-    case State::Pieces:
-      return readPieces(inbound);
+    case State::LayerBlocks:
+      return readLayerBlocks(inbound);
   }
   return false;
 }
@@ -134,11 +134,13 @@ bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
 void Receiver::checkHello(Inbound& inbound) const {
   const Hello& hello = inbound.hello;
   if (hello.magic != kHelloMagic || hello.version != kVersion) refuse("not a peer of this version");
-  if (hello.layers != shape_.layers || hello.pieceBytes != shape_.pieceBytes) refuse("a KV cache of another shape");
-  if (inbound.transport->carriesPieces()) return;
+  if (hello.layers != shape_.layers || hello.layerBlockBytes != shape_.layerBlockBytes) {
+    refuse("a KV cache of another shape");
+  }
+  if (inbound.transport->carriesLayerBlocks()) return;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
   size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks;
-  const bool isHuge = __builtin_mul_overflow(bytes, hello.pieceBytes, &bytes) || bytes > kMaxForeignBytes;
+  const bool isHuge = __builtin_mul_overflow(bytes, hello.layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
   if (isHuge) refuse("more KV memory than there can be");
   inbound.pages = std::make_unique<ForeignPages>(inbound.memory.get(), bytes);
   inbound.memory.reset();
@@ -147,10 +149,10 @@ void Receiver::checkHello(Inbound& inbound) const {
 void Receiver::checkHeader(const Inbound& inbound) const {
   const FrameHeader& header = inbound.header;
   if (header.magic != kFrameMagic || header.flags != 0 || header.layer >= shape_.layers) refuse("not a frame");
-  if (header.count == 0 || header.count > kMaxPieces) refuse("a frame of too many pieces");
+  if (header.count == 0 || header.count > kMaxLayerBlocks) refuse("a frame of too many layer blocks");
 }
 
-void Receiver::beginPieces(Inbound& inbound) {
+void Receiver::beginLayerBlocks(Inbound& inbound) {
   const FrameHeader& header = inbound.header;
   if (frameChecksum(header, inbound.entries.data()) != header.checksum) refuse("a damaged frame");
   inbound.receive = find(header.ticket);
@@ -161,13 +163,13 @@ void Receiver::beginPieces(Inbound& inbound) {
     }
   }
   inbound.isCorrupt = false;
-  inbound.state = State::Pieces;
-  if (inbound.transport->carriesPieces()) return;
-  copyPieces(inbound);
-  endPieces(inbound);
+  inbound.state = State::LayerBlocks;
+  if (inbound.transport->carriesLayerBlocks()) return;
+  copyLayerBlocks(inbound);
+  endLayerBlocks(inbound);
 }
 
-void Receiver::endPieces(Inbound& inbound) {
+void Receiver::endLayerBlocks(Inbound& inbound) {
   if (inbound.receive && inbound.isCorrupt) events_.push({EventKind::Corrupt, inbound.receive->ticket});
   inbound.have = 0;
   inbound.receive = nullptr;
@@ -182,18 +184,18 @@ size_t Receiver::slotOf(const Inbound& inbound, uint32_t index) const {
 char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
   if (!inbound.receive || inbound.receive->hasCome[slotOf(inbound, index)]) return nullptr;
   const uint32_t block = inbound.header.firstBlock + index - inbound.receive->firstBlock;
-  return inbound.receive->places[block] + inbound.header.layer * shape_.pieceBytes;
+  return inbound.receive->places[block] + inbound.header.layer * shape_.layerBlockBytes;
 }
 
-/// `have` counts the bytes of all pieces of the frame.
-bool Receiver::readPieces(Inbound& inbound) {
-  const size_t piece = shape_.pieceBytes, total = piece * inbound.header.count;
+/// `have` counts the bytes of all layer blocks of the frame.
+bool Receiver::readLayerBlocks(Inbound& inbound) {
+  const size_t each = shape_.layerBlockBytes, total = each * inbound.header.count;
   std::array<iovec, kMaxParts> parts;
   size_t numParts = 0, planned = 0;
   for (size_t at = inbound.have; at < total && numParts < kMaxParts; ++numParts) {
-    const size_t offset = at % piece;
-    char* place = placeOf(inbound, static_cast<uint32_t>(at / piece));
-    const size_t size = place == nullptr ? std::min(waste_.size(), piece - offset) : piece - offset;
+    const size_t offset = at % each;
+    char* place = placeOf(inbound, static_cast<uint32_t>(at / each));
+    const size_t size = place == nullptr ? std::min(waste_.size(), each - offset) : each - offset;
     parts[numParts] = {place == nullptr ? waste_.data() : place + offset, size};
     at += size;
     planned += size;
@@ -205,25 +207,25 @@ bool Receiver::readPieces(Inbound& inbound) {
   if (got == 0) refuse("the peer has closed the connection");
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
   if (got < 0) refuse(std::strerror(errno));
-  const size_t before = inbound.have / piece;
+  const size_t before = inbound.have / each;
   inbound.have += static_cast<size_t>(got);
   if (inbound.receive) {
-    for (auto index = static_cast<uint32_t>(before); index < inbound.have / piece; ++index) {
+    for (auto index = static_cast<uint32_t>(before); index < inbound.have / each; ++index) {
       const char* place = placeOf(inbound, index);
       if (place != nullptr) arrived(inbound, index, checksum_(place));
     }
   }
-  if (inbound.have == total) endPieces(inbound);
+  if (inbound.have == total) endLayerBlocks(inbound);
   return static_cast<size_t>(got) == planned;
 }
 
-void Receiver::copyPieces(Inbound& inbound) {
+void Receiver::copyLayerBlocks(Inbound& inbound) {
   if (!inbound.receive) return;
   const FrameHeader& header = inbound.header;
   for (uint32_t index = 0; index < header.count; ++index) {
     const uint32_t source = inbound.entries[index].sourceBlock;
     if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
-    const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.pieceBytes;
+    const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.layerBlockBytes;
     char* place = placeOf(inbound, index);
     if (place == nullptr) continue;
     arrived(inbound, index, checksum_.copy(place, inbound.pages->data() + offset));
@@ -232,7 +234,7 @@ void Receiver::copyPieces(Inbound& inbound) {
 
 void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum) {
   Receive& receive = *inbound.receive;
-  bytesReceived_ += shape_.pieceBytes;
+  bytesReceived_ += shape_.layerBlockBytes;
   const uint32_t expected = inbound.entries[index].checksum;
   if (checksum != expected) {
     inbound.isCorrupt = true;

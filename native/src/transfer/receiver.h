@@ -1,4 +1,5 @@
-// The thread that receives: takes connections, reads frames, puts pieces where their ticket lets them, and verifies them.
+// The thread that receives: takes connections, reads frames, verifies layer blocks and puts them where their ticket lets
+// them.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,29 +21,29 @@
 
 namespace svc::transfer {
 
-/// What one ticket allows: pieces [layer][index], each at its place of the receive memory.
+/// What one ticket allows: layer blocks [layer][index], each at its place of the receive memory.
 struct Receive {
   uint64_t ticket;
   /// Index in the transfer of the first block.
   uint32_t firstBlock;
   /// Where each block's layers begin.
   std::vector<char*> places;
-  /// Of pieces that have come; the loader verifies once more.
+  /// Of layer blocks that have come; the loader verifies once more.
   std::vector<uint32_t> checksums;
-  /// Pieces [layer][index] that are intact in their place: nothing is written there again, so that the loader can read.
+  /// Layer blocks [layer][index] that have come intact: nothing is written there again, so that the loader can read.
   std::vector<bool> hasCome;
   std::atomic<uint64_t> numCome = 0;
 };
 
 /// Shape of the KV memory, which must be that of every sender.
-struct PieceShape {
+struct LayerBlockShape {
   uint32_t layers;
-  size_t pieceBytes;
+  size_t layerBlockBytes;
 };
 
 class Receiver {
  public:
-  Receiver(PieceShape shape, std::vector<Listener> listeners, EventQueue& events);
+  Receiver(LayerBlockShape shape, std::vector<Listener> listeners, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
@@ -55,7 +56,7 @@ class Receiver {
   uint64_t bytesReceived() const { return bytesReceived_; }
 
  private:
-  enum class State { Hello, Header, Entries, Pieces };
+  enum class State { Hello, Header, Entries, LayerBlocks };
   struct Inbound {
     Descriptor socket;
     const Transport* transport;
@@ -67,9 +68,9 @@ class Receiver {
     std::unique_ptr<ForeignPages> pages;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
-    /// Null where the pieces are thrown away.
+    /// Null where the layer blocks are thrown away.
     std::shared_ptr<Receive> receive;
-    /// Whether a piece of this frame was not what was sent.
+    /// Whether a layer block of this frame was not what was sent.
     bool isCorrupt = false;
   };
 
@@ -82,20 +83,20 @@ class Receiver {
   bool fill(Inbound& inbound, void* target, size_t size);
   void checkHello(Inbound& inbound) const;
   void checkHeader(const Inbound& inbound) const;
-  void beginPieces(Inbound& inbound);
-  bool readPieces(Inbound& inbound);
-  void copyPieces(Inbound& inbound);
-  void endPieces(Inbound& inbound);
-  /// The piece lies in its place and has this checksum there.
+  void beginLayerBlocks(Inbound& inbound);
+  bool readLayerBlocks(Inbound& inbound);
+  void copyLayerBlocks(Inbound& inbound);
+  void endLayerBlocks(Inbound& inbound);
+  /// The layer block is in its place and has this checksum there.
   void arrived(Inbound& inbound, uint32_t index, uint32_t checksum);
-  /// Index of a piece of the frame in its receive.
+  /// Index of a layer block of the frame in its receive.
   size_t slotOf(const Inbound& inbound, uint32_t index) const;
-  /// Null where the piece is thrown away.
+  /// Null where the layer block is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
-  const PieceShape shape_;
+  const LayerBlockShape shape_;
   EventQueue& events_;
-  const PieceChecksum checksum_;
+  const LayerBlockChecksum checksum_;
   const std::vector<Listener> listeners_;
   std::atomic<uint64_t> bytesReceived_ = 0;
   std::mutex mutex_;

@@ -21,7 +21,7 @@ void SendTable::wake() {
   if (wake_) wake_();
 }
 
-bool SendTable::feedStep(const int32_t* entries, int64_t length) {
+bool SendTable::onStep(const int32_t* entries, int64_t length) {
   const std::lock_guard lock(mutex_);
   step_.clear();
   for (int64_t at = 0; at < length;) {
@@ -47,7 +47,7 @@ bool SendTable::feedStep(const int32_t* entries, int64_t length) {
   return true;
 }
 
-void SendTable::feedLayer(uint32_t layer) {
+void SendTable::onLayerSaved(uint32_t layer) {
   const std::lock_guard lock(mutex_);
   bool isWanted = false;
   for (const auto& [id, index] : step_) {
@@ -105,7 +105,7 @@ std::optional<Portion> SendTable::take(uint32_t link) {
 }
 
 std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send) const {
-  const size_t most = std::clamp<size_t>(kMaxPayload / memory.pieceBytes, 1, kMaxPieces);
+  const size_t most = std::clamp<size_t>(kMaxPayload / memory.layerBlockBytes, 1, kMaxLayerBlocks);
   for (Batch& batch : send.batches) {
     const uint32_t size = static_cast<uint32_t>(batch.blocks.size());
     const uint32_t skipped = send.grant->firstBlock > batch.firstBlock ? send.grant->firstBlock - batch.firstBlock : 0;

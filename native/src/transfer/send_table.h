@@ -1,4 +1,4 @@
-// Which pieces of which send are ready, granted and gone. The thread that computes feeds it from inside a step, the
+// Which layer blocks of which send are ready, granted and gone. The thread that computes tells what is saved, the
 // JavaScript thread opens and grants, the sender thread takes frames; none of them ever waits for more than a lookup.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace svc::transfer {
 
-/// Pieces to be written over one link: blocks of one layer.
+/// Layer blocks to be written over one link: blocks of one layer.
 struct Portion {
   uint32_t send;
   /// Which grant it belongs to: later ones begin anew.
@@ -36,9 +36,9 @@ class SendTable {
 
   // The thread that computes.
   /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed,
-  /// or feeds a block that was fed before.
-  bool feedStep(const int32_t* entries, int64_t length);
-  void feedLayer(uint32_t layer);
+  /// or names a block a second time.
+  bool onStep(const int32_t* entries, int64_t length);
+  void onLayerSaved(uint32_t layer);
 
   // JavaScript thread.
   void open(uint32_t send, uint32_t numBlocks);
@@ -73,7 +73,7 @@ class SendTable {
     std::vector<Batch> batches;
     std::optional<Grant> grant;
     uint32_t generation = 0;
-    /// Pieces of the grant that have not left.
+    /// Layer blocks of the grant that have not left.
     uint64_t remaining = 0;
   };
 

@@ -36,7 +36,7 @@ std::string lastWords(int socket) {
 }  // namespace
 
 Sender::Sender(std::shared_ptr<SendTable> table, EventQueue& events)
-    : table_(std::move(table)), events_(events), checksum_(table_->memory.pieceBytes) {
+    : table_(std::move(table)), events_(events), checksum_(table_->memory.layerBlockBytes) {
   poller_.start([this](int fd, uint32_t what) { handle(fd, what); }, [this] { pumpAll(); });
   table_->attach([this] { poller_.wake(); });
 }
@@ -103,7 +103,7 @@ void Sender::handle(int fd, uint32_t events) {
 
 void Sender::greet(Outbound& outbound) {
   const KvMemory& memory = table_->memory;
-  const Hello hello{kHelloMagic, kVersion, memory.layers, memory.blocks, memory.pieceBytes};
+  const Hello hello{kHelloMagic, kVersion, memory.layers, memory.blocks, memory.layerBlockBytes};
   Link& link = links_.at(outbound.link);
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
@@ -144,7 +144,7 @@ bool Sender::sendFrame(Outbound& outbound, const Transport& transport) {
   if (!write(outbound)) return false;
   const Portion portion = std::move(outbound.writing->portion);
   outbound.writing.reset();
-  bytesSent_ += portion.blocks.size() * table_->memory.pieceBytes;
+  bytesSent_ += portion.blocks.size() * table_->memory.layerBlockBytes;
   if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
   return true;
 }
@@ -153,20 +153,20 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) c
   const KvMemory& memory = table_->memory;
   const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
   std::vector<FrameEntry> entries;
-  for (const uint32_t block : portion.blocks) entries.push_back({checksum_(memory.piece(portion.layer, block)), block});
+  for (const uint32_t block : portion.blocks) entries.push_back({checksum_(memory.layerBlock(portion.layer, block)), block});
   FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
   header.checksum = frameChecksum(header, entries.data());
   Writing writing{std::move(portion), std::vector<char>(sizeof header + count * sizeof(FrameEntry))};
   std::memcpy(writing.head.data(), &header, sizeof header);
   std::memcpy(writing.head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
   writing.parts.push_back(part(writing.head.data(), writing.head.size()));
-  if (transport.carriesPieces()) {
+  if (transport.carriesLayerBlocks()) {
     for (const uint32_t block : writing.portion.blocks) {
-      char* const piece = memory.piece(writing.portion.layer, block);
+      char* const layerBlock = memory.layerBlock(writing.portion.layer, block);
       iovec& last = writing.parts.back();
       // Blocks that lie behind each other leave as one.
-      if (static_cast<char*>(last.iov_base) + last.iov_len == piece) last.iov_len += memory.pieceBytes;
-      else writing.parts.push_back(part(piece, memory.pieceBytes));
+      if (static_cast<char*>(last.iov_base) + last.iov_len == layerBlock) last.iov_len += memory.layerBlockBytes;
+      else writing.parts.push_back(part(layerBlock, memory.layerBlockBytes));
     }
   }
   return writing;

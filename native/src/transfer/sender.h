@@ -36,7 +36,7 @@ class Sender {
   struct Writing {
     Portion portion;
     std::vector<char> head;
-    /// What the pieces become where their send is closed before they have left.
+    /// What the layer blocks become where their send is closed before they have left.
     std::vector<char> copies = {};
     std::vector<iovec> parts = {};
     size_t next = 0;
@@ -73,7 +73,7 @@ class Sender {
 
   const std::shared_ptr<SendTable> table_;
   EventQueue& events_;
-  const PieceChecksum checksum_;
+  const LayerBlockChecksum checksum_;
   std::atomic<uint64_t> bytesSent_ = 0;
   uint32_t nextLink_ = 1;
   // Owned by the thread.

@@ -1,4 +1,4 @@
-// Links on one host: frames over a Unix socket, pieces read out of the sender's memory, whose descriptor comes first.
+// Links on one host: frames over a Unix socket, layer blocks read out of the sender's memory, whose descriptor comes first.
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ Descriptor openSocket() {
 
 class Shm final : public Transport {
  public:
-  bool carriesPieces() const override { return false; }
+  bool carriesLayerBlocks() const override { return false; }
 
   Descriptor connect(const std::string& address) const override {
     sockaddr_un to;

@@ -1,4 +1,4 @@
-// Links between hosts: frames and pieces over TCP.
+// Links between hosts: frames and layer blocks over TCP.
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -50,7 +50,7 @@ Descriptor openSocket(int family) {
 
 class Tcp final : public Transport {
  public:
-  bool carriesPieces() const override { return true; }
+  bool carriesLayerBlocks() const override { return true; }
 
   Descriptor connect(const std::string& address) const override {
     const size_t colon = address.rfind(':');

@@ -1,5 +1,5 @@
 // How bytes get from one instance to another. A kind of link is one of these: it knows addresses and sockets, and
-// whether the pieces travel in the stream or are read where the sender has them.
+// whether the layer blocks travel in the stream or are read where the sender has them.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace svc::transfer {
 /// There is one object of each kind, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
-  /// Pieces follow their frame; otherwise the receiver copies them out of the sender's memory.
-  virtual bool carriesPieces() const = 0;
+  /// Layer blocks follow their frame; otherwise the receiver copies them out of the sender's memory.
+  virtual bool carriesLayerBlocks() const = 0;
   /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
   virtual Descriptor connect(const std::string& address) const = 0;
   /// False where the socket does not take it.

@@ -1,19 +1,32 @@
-// The gated MLP that all these architectures share.
+// The MLP with a gate: down(silu(gate(h)) * up(h)).
 
-import type { Ops, Tensor } from '../../ops/ops.ts';
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Tensor } from '../../ops/ops.ts';
 import type { ModelConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
+import type { GateUpLinear, RowParallelLinear } from './linear.ts';
+import type { Step } from './step.ts';
 
-/** x [tokens, hidden] f32 += down(silu(gate(h)) * up(h)), h [tokens, hidden] in the compute dtype. */
-export type Mlp = (ops: Ops, x: Tensor, h: Tensor) => void;
+export class Mlp {
+  readonly #gateUp: GateUpLinear;
+  readonly #down: RowParallelLinear;
 
-export function loadMlp(weights: WeightReader, prefix: string, config: ModelConfig, bias = false): Mlp {
-  const { hiddenSize, intermediateSize } = config;
-  const gateUp = weights.gated(
-    { name: `${prefix}.gate_proj`, n: intermediateSize, bias },
-    { name: `${prefix}.up_proj`, n: intermediateSize, bias },
-    hiddenSize,
-  );
-  const down = weights.linear([{ name: `${prefix}.down_proj`, n: hiddenSize, bias }], intermediateSize);
-  return (ops, x, h) => ops.addLinear(x, ops.gatedLinear(h, gateUp), down);
+  constructor(weights: WeightReader, prefix: string, config: ModelConfig) {
+    const { hiddenSize, intermediateSize, mlpBias: bias } = config;
+    this.#gateUp = weights.gateUp(
+      { name: `${prefix}.gate_proj`, n: intermediateSize, bias },
+      { name: `${prefix}.up_proj`, n: intermediateSize, bias },
+      hiddenSize,
+    );
+    this.#down = weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, intermediateSize);
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#gateUp.inputDType;
+  }
+
+  /** h [tokens, hidden] in `inputDType`; the result is added to `addTo` [tokens, hidden] f32. */
+  apply(step: Step, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
+    this.#down.apply(step, this.#gateUp.apply(step, h), { addTo });
+  }
 }

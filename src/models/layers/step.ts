@@ -1,12 +1,11 @@
 // What every layer of a model sees of one step.
 
-import type { KvCache, Ops, Tensor, Vector } from '../../ops/ops.ts';
-import type { ForwardInputs } from '../model.ts';
+import type { Ops, StepInputs, Tensor } from '../../ops/ops.ts';
+import type { Vector } from '../../ops/weights.ts';
 
 export interface Step {
   readonly ops: Ops;
-  readonly inputs: ForwardInputs;
-  readonly cache: KvCache;
+  readonly inputs: StepInputs;
   readonly ropeTable: Vector;
 }
 

@@ -3,7 +3,7 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import type { ModelConfig } from '../model-config.ts';
-import type { Checkpoint } from './checkpoint.ts';
+import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** Buffers that some releases hold beside their weights and that are computed here. */
 const COMPUTED = /\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$/;
@@ -23,7 +23,7 @@ export function expectNoMoreLayers(checkpoint: Checkpoint, { numLayers }: ModelC
   if (last < numLayers) return;
   const example = checkpoint.names.find((name) => layerOf(name) === last);
   throw new ModelLoadError(
-    `${checkpoint.folder}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
+    `${checkpoint.path}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
       `${numLayers}: the answers would be nonsense; mend config.json or fetch the model again`,
   );
 }
@@ -40,11 +40,11 @@ export function judgeUnused(checkpoint: Checkpoint, config: ModelConfig): string
   const ofLayer = unused.find((name) => LAYER.test(name));
   if (ofLayer !== undefined) {
     throw new ModelLoadError(
-      `${checkpoint.folder}: tensor ${ofLayer} is in the checkpoint, ${config.architecture} with this config.json ` +
+      `${checkpoint.path}: tensor ${ofLayer} is in the checkpoint, ${config.architecture} with this config.json ` +
         'does not use it: the answers would be wrong; mend config.json or fetch the model again',
     );
   }
   if (unused.length === 0) return null;
   const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
-  return `${checkpoint.folder}: these tensors are not used: ${unused.slice(0, MOST_NAMED).join(', ')}${more}`;
+  return `${checkpoint.path}: these tensors are not used: ${unused.slice(0, MOST_NAMED).join(', ')}${more}`;
 }

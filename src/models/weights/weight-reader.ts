@@ -1,8 +1,10 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { GatedWeight, LinearPart, LinearWeight, Ops, Vector } from '../../ops/ops.ts';
-import type { Checkpoint } from './checkpoint.ts';
+import type { Ops } from '../../ops/ops.ts';
+import { type LinearPart, type LinearWeight, plainPart, type Vector } from '../../ops/weights.ts';
+import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
+import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
 export interface Projection {
@@ -13,53 +15,57 @@ export interface Projection {
 
 export class WeightReader {
   readonly dtype: ComputeDType;
-  private readonly checkpoint: Checkpoint;
-  private readonly ops: Ops;
-  private bytes = 0;
+  readonly #checkpoint: Checkpoint;
+  readonly #ops: Ops;
+  #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, dtype: ComputeDType) {
-    this.checkpoint = checkpoint;
-    this.ops = ops;
+    this.#checkpoint = checkpoint;
+    this.#ops = ops;
     this.dtype = dtype;
   }
 
   /** Packed bytes of all matrices so far but of embeddings: what one decode step reads. */
   get packedBytes(): number {
-    return this.bytes;
+    return this.#packedBytes;
   }
 
   /** Projections of one input, side by side: [sum of n, k]. */
-  linear(projections: readonly Projection[], k: number): LinearWeight {
-    return this.count(
-      this.ops.loadLinear(
-        projections.map((projection) => this.part(projection, k)),
-        this.dtype,
-      ),
-    );
+  column(projections: readonly Projection[], k: number): ColumnParallelLinear {
+    const parts = projections.map((projection) => this.#part(projection, k));
+    return new ColumnParallelLinear(this.#count(this.#ops.loadLinear(parts, this.dtype)));
   }
 
-  gated(gate: Projection, up: Projection, k: number): GatedWeight {
-    return this.count(this.ops.loadGated(this.part(gate, k), this.part(up, k), this.dtype));
+  row(projection: Projection, k: number): RowParallelLinear {
+    return new RowParallelLinear(this.#count(this.#ops.loadLinear([this.#part(projection, k)], this.dtype)));
+  }
+
+  gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
+    const parts = [this.#part(gate, k), this.#part(up, k)] as const;
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, this.dtype)));
   }
 
   vector(name: string, length: number): Vector {
-    return this.ops.loadVector(this.checkpoint.find(name, [length]));
+    return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    return this.ops.loadLinear([this.part(table, hidden)], this.dtype);
+    return this.#ops.loadLinear([this.#part(table, hidden)], this.dtype);
   }
 
-  private part({ name, n, bias }: Projection, k: number): LinearPart {
-    return {
-      weight: this.checkpoint.find(`${name}.weight`, [n, k]),
-      bias: bias ? this.checkpoint.find(`${name}.bias`, [n]) : null,
-    };
+  /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
+  head(projection: Projection, hidden: number): LinearWeight {
+    return this.#count(this.embedding(projection, hidden));
   }
 
-  private count<T extends { readonly byteLength: number }>(weight: T): T {
-    this.bytes += weight.byteLength;
+  #part({ name, n, bias }: Projection, k: number): LinearPart {
+    const weight = this.#checkpoint.find(`${name}.weight`, [n, k]);
+    return plainPart(weight, bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null);
+  }
+
+  #count<T extends { readonly byteLength: number }>(weight: T): T {
+    this.#packedBytes += weight.byteLength;
     return weight;
   }
 }

@@ -1,143 +1,156 @@
-// The native CPU backend: checks shapes, finds memory in the arena, and makes one native call an op.
+// Ops over a backend of the addon: checks shapes, takes memory from the arena, and makes one native call for each op.
 
 import { ShapeError } from '../../errors.ts';
-import type { InstructionSet } from '../../native/instruction-sets.ts';
-import { chooseInstructionSet, chooseThreads, type Native, type NativeBackend } from '../../native/native.ts';
+import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { ComputeDType } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
-  AttentionBatch,
   AttentionOptions,
-  GatedWeight,
   IdLists,
   KvCache,
   KvCacheShape,
-  KvFeed,
-  LinearPart,
-  LinearWeight,
+  KvSaveNotifier,
   LogitEdits,
   Logprobs,
   Ops,
   Pending,
   SampledTokens,
   SamplingRows,
+  Scope,
+  StepArrays,
+  StepInputs,
   Tensor,
-  TensorSource,
   TokenIds,
-  Vector,
 } from '../ops.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
+import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeGated, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import { NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+
+/** One device that the addon has a backend for. */
+export interface NativeDevice {
+  readonly native: NativeBackend;
+  readonly backend: Ops['backend'];
+  readonly description: string;
+  readonly isa: string;
+  freeMemory(): number;
+}
 
 export class NativeOps implements Ops {
-  readonly backend = 'cpu';
+  readonly backend: Ops['backend'];
   readonly description: string;
-  readonly kernels: InstructionSet;
-  private readonly native: NativeBackend;
-  private readonly arena: Arena;
+  readonly isa: string;
+  readonly freeMemory: () => number;
+  readonly #native: NativeBackend;
+  readonly #arena: Arena;
 
-  /**
-   * @param options `threads` null is one a physical core; `isa` left out is SVC_CPU_ISA, else the best.
-   * @throws ConfigError for an instruction set that this processor lacks, or a wrong number of threads.
-   */
-  constructor(native: Native, options: { readonly threads: number | null; readonly isa?: InstructionSet }) {
-    const isa = chooseInstructionSet(native, options.isa ?? process.env.SVC_CPU_ISA);
-    const threads = chooseThreads(native, options.threads);
-    this.native = new native.Backend(isa, threads);
-    this.arena = new Arena(this.native);
-    this.kernels = isa;
-    this.description = `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
+  constructor({ native, backend, description, isa, freeMemory }: NativeDevice) {
+    this.backend = backend;
+    this.description = description;
+    this.isa = isa;
+    this.freeMemory = freeMemory;
+    this.#native = native;
+    this.#arena = new Arena(native);
   }
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return new NativeLinear(this.native, parts, dtype);
+    return new NativeLinear(this.#native, parts, dtype);
   }
 
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
-    return new NativeGated(this.native, gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
+    return new NativeGateUp(this.#native, gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
-    return NativeVector.load(this.native, source);
+    return NativeVector.load(this.#native, source);
   }
 
   makeVector(values: Float32Array): Vector {
-    return new NativeVector(this.native, this.native.makeVector(values), values.length);
+    return new NativeVector(this.#native, this.#native.makeVector(values), values.length);
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
-    return this.guard(() => new NativeKvCache(this.native, shape, isShared));
+    return this.#guard(() => new NativeKvCache(this.#native, shape, isShared));
   }
 
-  openFeed(cache: KvCache): KvFeed {
-    const { native } = this;
-    const token = this.guard(() => native.openFeed(this.own('openFeed', cache, NativeKvCache).index));
+  openKvSaveNotifier(cache: KvCache): KvSaveNotifier {
+    const native = this.#native;
+    const { index } = this.#own('openKvSaveNotifier', cache, NativeKvCache);
     return {
-      token,
-      step: (sends) => native.feedStep(sends),
-      layer: (layer) => native.feedLayer(layer),
+      token: this.#guard(() => native.openKvSaveNotifier(index)),
+      onStep: (sends) => native.onKvStep(sends),
+      onLayerSaved: (layer) => native.onKvLayerSaved(layer),
     };
   }
 
   get busySeconds(): number {
-    return this.native.busySeconds();
+    return this.#native.busySeconds();
   }
 
   close(): void {
-    this.native.close();
+    this.#native.close();
   }
 
   mark(): Pending<void> {
-    return new NativePending(this.native, this.native.lastPlace(), () => {});
+    return new NativePending(this.#native, this.#native.lastPosition(), () => {});
+  }
+
+  openScope(): Scope {
+    return this.#arena.openScope();
   }
 
   scope<T>(body: () => T): T {
-    return this.arena.inScope(body);
+    const scope = this.openScope();
+    try {
+      return body();
+    } finally {
+      scope.close();
+    }
   }
 
   embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {
-    const { index, k } = this.own('embedding', table, NativeLinear);
-    const out = this.arena.allocate(ids.length, k, 'f32');
-    this.guard(() => this.native.embedding(index, ids, this.unread('embedding', sampled), ...place(out)));
+    const { index, k } = this.#own('embedding', table, NativeLinear);
+    const out = this.#arena.allocate(ids.length, k, 'f32');
+    this.#guard(() => this.#native.embedding(index, ids, this.#unread('embedding', sampled), ...argsOf(out)));
     return out;
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
-    const { index, length } = this.own('rmsNorm', weight, NativeVector);
+    const { index, length } = this.#own('rmsNorm', weight, NativeVector);
     const input = expectTensor('rmsNorm', 'x', x, { cols: length, dtype: 'f32' });
-    const out = this.arena.allocate(x.rows, x.cols, dtype);
-    this.guard(() => this.native.rmsNorm(dtype === 'bf16', index, eps, ...place(input), ...place(out)));
+    const out = this.#arena.allocate(x.rows, x.cols, dtype);
+    this.#guard(() => this.#native.rmsNorm(dtype === 'bf16', index, eps, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
-  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
-    const { index } = this.own('rmsNormHeads', weight, NativeVector);
-    const input = expectTensor('rmsNormHeads', 'x', x, { dtype: 'f32' });
-    this.guard(() => this.native.rmsNormHeads(index, eps, ...place(input)));
+  qkNorm(x: Tensor, weight: Vector, eps: number): void {
+    const { index } = this.#own('qkNorm', weight, NativeVector);
+    const input = expectTensor('qkNorm', 'x', x, { dtype: 'f32' });
+    this.#guard(() => this.#native.qkNorm(index, eps, ...argsOf(input)));
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    const { index, n, k, dtype } = this.own('linear', weight, NativeLinear);
-    const input = this.padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
-    const out = this.arena.allocate(x.rows, n, 'f32');
-    this.guard(() => this.native.linear(index, ...place(input), ...place(out), false));
+    const { index, n, k, inputDType: dtype } = this.#own('linear', weight, NativeLinear);
+    const input = this.#padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
+    const out = this.#arena.allocate(x.rows, n, 'f32');
+    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(out), false));
     return out;
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    const { index, n, k, dtype } = this.own('addLinear', weight, NativeLinear);
-    const input = this.padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
+    const { index, n, k, inputDType: dtype } = this.#own('addLinear', weight, NativeLinear);
+    const input = this.#padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
-    this.guard(() => this.native.linear(index, ...place(input), ...place(sum), true));
+    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
   }
 
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    const { index, n, k, dtype } = this.own('gatedLinear', weight, NativeGated);
-    const input = this.padded(expectTensor('gatedLinear', 'x', x, { cols: k, dtype }));
-    const out = this.arena.allocate(x.rows, n, dtype);
-    this.guard(() => this.native.gatedLinear(index, ...place(input), ...place(out)));
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
+    const { index, n, k, inputDType: dtype } = this.#own('siluGateUp', weight, NativeGateUp);
+    const input = this.#padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
+    const out = this.#arena.allocate(x.rows, n, dtype);
+    this.#guard(() => this.#native.siluGateUp(index, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -152,48 +165,54 @@ export class NativeOps implements Ops {
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
-    const { index } = this.own('rope', table, NativeVector);
-    const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
-    this.guard(() => this.native.rope(index, headDim, rotaryDim, positions, ...place(input)));
-  }
-
-  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
-    const { index, shape } = this.own('storeKv', cache, NativeKvCache);
-    const cols = shape.kvHeads * shape.headDim;
-    const expected = { rows: slotMapping.length, cols, dtype: 'f32' } as const;
-    const keys = expectTensor('storeKv', 'k', k, expected);
-    const values = expectTensor('storeKv', 'v', v, expected);
-    this.guard(() => this.native.storeKv(index, layer, slotMapping, ...place(keys), ...place(values)));
-  }
-
-  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
-    const { index, shape } = this.own('attention', cache, NativeKvCache);
-    const input = expectTensor('attention', 'q', q, { dtype: 'f32' });
-    const out = this.arena.allocate(q.rows, q.cols, shape.dtype);
+  beginStep(cache: KvCache, { positions, slotMapping, batch }: StepArrays): StepInputs {
+    const { index } = this.#own('beginStep', cache, NativeKvCache);
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
-    this.guard(() =>
-      this.native.attention(
+    const id = this.#guard(() =>
+      this.#native.beginStep(
         index,
-        options.layer,
-        options.scale,
-        options.window ?? 0,
+        positions,
+        slotMapping,
         numSequences,
         queryStarts,
         contextLengths,
         blockTables,
         maxBlocks,
-        ...place(input),
-        ...place(out),
       ),
+    );
+    return new NativeStepInputs(this.#native, id, cache, positions.length);
+  }
+
+  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim = headDim): void {
+    const { index } = this.#own('rope', table, NativeVector);
+    const { id } = this.#own('rope', step, NativeStepInputs);
+    const input = expectTensor('rope', 'x', x, { rows: step.numTokens, dtype: 'f32' });
+    this.#guard(() => this.#native.rope(index, headDim, rotaryDim, id, ...argsOf(input)));
+  }
+
+  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+    const { id, numTokens, cache } = this.#own('storeKv', step, NativeStepInputs);
+    const cols = cache.shape.kvHeads * cache.shape.headDim;
+    const expected = { rows: numTokens, cols, dtype: 'f32' } as const;
+    const keys = expectTensor('storeKv', 'k', k, expected);
+    const values = expectTensor('storeKv', 'v', v, expected);
+    this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
+  }
+
+  attention(q: Tensor, step: StepInputs, { layer, scale, window }: AttentionOptions): Tensor {
+    const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
+    const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
+    const out = this.#arena.allocate(q.rows, q.cols, cache.shape.dtype);
+    this.#guard(() =>
+      this.#native.attention(id, layer, scale, window ?? 0, ...argsOf(input), ...argsOf(out)),
     );
     return out;
   }
 
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
     const input = expectTensor('gatherRows', 'x', x, {});
-    const out = this.arena.allocate(rows.length, x.cols, x.dtype);
-    this.guard(() => this.native.gatherRows(x.dtype === 'bf16', rows, ...place(input), ...place(out)));
+    const out = this.#arena.allocate(rows.length, x.cols, x.dtype);
+    this.#guard(() => this.#native.gatherRows(x.dtype === 'bf16', rows, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -201,16 +220,16 @@ export class NativeOps implements Ops {
     const input = expectTensor('restrictLogits', 'logits', logits, { dtype: 'f32' });
     checkIdLists('restrictLogits', logits, allowed);
     const { rows, starts, ids } = allowed;
-    this.guard(() => this.native.restrictLogits(...place(input), rows, starts, ids));
+    this.#guard(() => this.#native.restrictLogits(...argsOf(input), rows, starts, ids));
   }
 
   editLogits(logits: Tensor, edits: LogitEdits): void {
     const input = expectTensor('editLogits', 'logits', logits, { dtype: 'f32' });
     checkEdits(logits, edits);
     const { rows, starts, ids, biases, counts, repetition, frequency, presence } = edits;
-    this.guard(() =>
-      this.native.editLogits(
-        ...place(input),
+    this.#guard(() =>
+      this.#native.editLogits(
+        ...argsOf(input),
         rows,
         starts,
         ids,
@@ -225,17 +244,17 @@ export class NativeOps implements Ops {
 
   logprobs(logits: Tensor, rows: Int32Array, tokens: TokenIds, numTop: number): Pending<Logprobs> {
     const input = expectTensor('logprobs', 'logits', logits, { dtype: 'f32' });
-    const sampled = this.unread('logprobs', tokens.sampled);
+    const sampled = this.#unread('logprobs', tokens.sampled);
     checkLogprobRows(logits, rows, tokens.ids, sampled.length, numTop);
     const values = new Float32Array(rows.length);
     const ranks = new Int32Array(rows.length);
     const topIds = new Int32Array(rows.length * numTop);
     const topLogprobs = new Float32Array(rows.length * numTop);
     const ids = tokens.ids.slice();
-    const streamPlace = this.guard(() =>
-      this.native.logprobs(...place(input), numTop, rows, ids, sampled, values, ranks, topIds, topLogprobs),
+    const position = this.#guard(() =>
+      this.#native.logprobs(...argsOf(input), numTop, rows, ids, sampled, values, ranks, topIds, topLogprobs),
     );
-    return new NativePending(this.native, streamPlace, () => {
+    return new NativePending(this.#native, position, () => {
       const tokenIds = ids.map((id) => (id < 0 ? sampled[-1 - id]! : id));
       return { tokenIds, logprobs: values, ranks, numTop, topIds, topLogprobs };
     });
@@ -249,53 +268,53 @@ export class NativeOps implements Ops {
     }
     const { temperature, topK, topP, minP, uniform } = rows;
     const tokens = new Int32Array(logits.rows);
-    const streamPlace = this.guard(() =>
-      this.native.sample(...place(input), temperature, topK, topP, minP, uniform, tokens),
+    const position = this.#guard(() =>
+      this.#native.sample(...argsOf(input), temperature, topK, topP, minP, uniform, tokens),
     );
-    return new NativeSampledTokens(this.native, streamPlace, tokens);
+    return new NativeSampledTokens(this.#native, position, tokens);
   }
 
   read(x: Tensor): Float32Array {
     const input = expectTensor('read', 'x', x, {});
     const values = new Float32Array(x.rows * x.cols);
-    this.guard(() => this.native.read(x.dtype === 'bf16', ...place(input), values));
+    this.#guard(() => this.#native.read(x.dtype === 'bf16', ...argsOf(input), values));
     return values;
   }
 
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
     if (values.length !== rows * cols)
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
-    const out = this.arena.allocate(rows, cols, dtype);
-    this.guard(() => this.native.write(dtype === 'bf16', values, ...place(out)));
+    const out = this.#arena.allocate(rows, cols, dtype);
+    this.#guard(() => this.#native.write(dtype === 'bf16', values, ...argsOf(out)));
     return out;
   }
 
   /** bf16 rows whose padding is zero: a view that does not end on a step of the kernels is copied. */
-  private padded(x: NativeTensor): NativeTensor {
+  #padded(x: NativeTensor): NativeTensor {
     if (x.dtype === 'f32' || !x.isView || x.cols % 32 === 0) return x;
-    const copy = this.arena.allocate(x.rows, x.cols, x.dtype);
+    const copy = this.#arena.allocate(x.rows, x.cols, x.dtype);
     const rows = Int32Array.from({ length: x.rows }, (_, row) => row);
-    this.guard(() => this.native.gatherRows(true, rows, ...place(x), ...place(copy)));
+    this.#guard(() => this.#native.gatherRows(true, rows, ...argsOf(x), ...argsOf(copy)));
     return copy;
   }
 
-  /** The array that ops behind `sampled` find filled. */
-  private unread(op: string, sampled: SampledTokens | null): Int32Array {
-    return sampled === null ? NO_TOKENS : this.own(op, sampled, NativeSampledTokens).unread;
+  /** The array that ops called after `sampled` find filled. */
+  #unread(op: string, sampled: SampledTokens | null): Int32Array {
+    return sampled === null ? NO_TOKENS : this.#own(op, sampled, NativeSampledTokens).unread;
   }
 
   /** `value` as what this very backend made. */
-  private own<T extends { readonly native: NativeBackend }>(
+  #own<T extends { readonly native: NativeBackend }>(
     op: string,
     value: object,
     kind: abstract new (...args: never[]) => T,
   ): T {
-    if (!(value instanceof kind) || value.native !== this.native)
+    if (!(value instanceof kind) || value.native !== this.#native)
       throw new ShapeError(op, `a ${kind.name} of this backend`, value.constructor.name);
     return value;
   }
 
-  private guard<T>(call: () => T): T {
+  #guard<T>(call: () => T): T {
     try {
       return call();
     } catch (error) {
@@ -306,8 +325,6 @@ export class NativeOps implements Ops {
 
 const NO_TOKENS = new Int32Array(0);
 
-type Place = [offset: number, rows: number, cols: number, stride: number];
-
-function place(x: NativeTensor): Place {
+function argsOf(x: NativeTensor): TensorArgs {
   return [x.offset, x.rows, x.cols, x.stride];
 }

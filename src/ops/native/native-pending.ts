@@ -1,35 +1,35 @@
-// What ops of the CPU backend compute for JavaScript: arrays that the addon fills when it comes to them.
+// Results of native ops for JavaScript: arrays that the addon fills when it runs the op.
 
-import type { NativeBackend, StreamPlace } from '../../native/native.ts';
+import type { NativeBackend, StreamPosition } from '../../native/native.ts';
 import type { Pending, SampledTokens } from '../ops.ts';
 
-/** A thread that is to end meanwhile ends between two calls: a step may take seconds. */
+/** A step may take seconds: a thread that is being ended can end between two calls of `await`. */
 const SLICE_MS = 100;
 
 export class NativePending<T> implements Pending<T> {
   readonly native: NativeBackend;
-  private readonly streamPlace: StreamPlace;
-  private readonly result: () => T;
+  readonly #position: StreamPosition;
+  readonly #result: () => T;
 
-  /** @param result is called when the op at `streamPlace` has run. */
-  constructor(native: NativeBackend, streamPlace: StreamPlace, result: () => T) {
+  /** @param result is called when the op at `position` has run. */
+  constructor(native: NativeBackend, position: StreamPosition, result: () => T) {
     this.native = native;
-    this.streamPlace = streamPlace;
-    this.result = result;
+    this.#position = position;
+    this.#result = result;
   }
 
   read(): T {
-    while (!this.native.await(this.streamPlace, SLICE_MS));
-    return this.result();
+    while (!this.native.await(this.#position, SLICE_MS));
+    return this.#result();
   }
 }
 
 export class NativeSampledTokens extends NativePending<Int32Array> implements SampledTokens {
-  /** What the addon fills; until then only the addon may look at it. */
+  /** The addon fills it; before `read` returns only the addon may look at it. */
   readonly unread: Int32Array;
 
-  constructor(native: NativeBackend, streamPlace: StreamPlace, tokens: Int32Array) {
-    super(native, streamPlace, () => tokens);
+  constructor(native: NativeBackend, position: StreamPosition, tokens: Int32Array) {
+    super(native, position, () => tokens);
     this.unread = tokens;
   }
 }

@@ -1,17 +1,19 @@
-// Activations of the CPU backend: places in the addon's arena, handed out from the front and taken back by scope.
+// Activations of a native backend: ranges of the addon's arena, handed out from the front and taken back by scope.
 
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend } from '../../native/native.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
-import type { Tensor } from '../ops.ts';
+import type { Scope, Tensor } from '../ops.ts';
 
-/** Cache line; every tensor and every row begins on one. */
+/** Cache line; every tensor and every row begins at one. */
 const LINE_BYTES = 64;
-/** Kernels read bf16 rows in steps of this many columns; the columns behind the last one are zero. */
+/** Kernels read bf16 rows in steps of this many columns; the columns after the last one are zero. */
 const BF16_PADDING = 32;
 
-interface Scope {
+interface ScopeRecord {
   isOpen: boolean;
+  /** Null for the outermost one, which never closes. */
+  readonly outer: ScopeRecord | null;
 }
 
 export class NativeTensor implements Tensor {
@@ -24,70 +26,70 @@ export class NativeTensor implements Tensor {
   readonly stride: number;
   /** A view ends inside the rows of another tensor: what follows its columns is not padding. */
   readonly isView: boolean;
-  private readonly scope: Scope;
+  readonly #scope: ScopeRecord;
 
-  constructor(place: {
+  constructor(layout: {
     rows: number;
     cols: number;
     dtype: ComputeDType;
     offset: number;
     stride: number;
     isView: boolean;
-    scope: Scope;
+    scope: ScopeRecord;
   }) {
-    this.rows = place.rows;
-    this.cols = place.cols;
-    this.dtype = place.dtype;
-    this.offset = place.offset;
-    this.stride = place.stride;
-    this.isView = place.isView;
-    this.scope = place.scope;
+    this.rows = layout.rows;
+    this.cols = layout.cols;
+    this.dtype = layout.dtype;
+    this.offset = layout.offset;
+    this.stride = layout.stride;
+    this.isView = layout.isView;
+    this.#scope = layout.scope;
   }
 
   get isFreed(): boolean {
-    return !this.scope.isOpen;
+    return !this.#scope.isOpen;
   }
 
   /** Columns `first` to `first + cols` of the same rows, in the same scope. */
   view(first: number, cols: number): NativeTensor {
-    const { rows, dtype, stride, scope } = this;
+    const { rows, dtype, stride } = this;
     const offset = this.offset + first * BYTES_PER_ELEMENT[dtype];
-    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: true, scope });
+    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: true, scope: this.#scope });
   }
 }
 
 export class Arena {
-  private readonly native: NativeBackend;
-  private capacity = 0;
-  private used = 0;
-  private scope: Scope = { isOpen: true };
+  readonly #native: NativeBackend;
+  #capacity = 0;
+  #used = 0;
+  #scope: ScopeRecord = { isOpen: true, outer: null };
 
   constructor(native: NativeBackend) {
-    this.native = native;
+    this.#native = native;
   }
 
-  /** Rows whose contents are whatever lay there before. */
+  /** Rows whose numbers are undefined until an op writes them. */
   allocate(rows: number, cols: number, dtype: ComputeDType): NativeTensor {
     const stride = rowStride(cols, dtype);
-    const offset = this.used;
+    const offset = this.#used;
     const end = offset + rows * stride * BYTES_PER_ELEMENT[dtype];
-    if (end > this.capacity) this.capacity = this.native.growArena(end);
-    this.used = end;
-    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.scope });
+    if (end > this.#capacity) this.#capacity = this.#native.growArena(end);
+    this.#used = end;
+    return new NativeTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.#scope });
   }
 
-  /** Runs `body`; the tensors made inside are freed when it returns. */
-  inScope<T>(body: () => T): T {
-    const [outer, mark] = [this.scope, this.used];
-    const inner = { isOpen: true };
-    this.scope = inner;
-    try {
-      return body();
-    } finally {
-      inner.isOpen = false;
-      this.scope = outer;
-      this.used = mark;
-    }
+  openScope(): Scope {
+    const [outer, start] = [this.#scope, this.#used];
+    const opened: ScopeRecord = { isOpen: true, outer };
+    this.#scope = opened;
+    const close = (): void => {
+      if (!opened.isOpen) return;
+      for (let scope = this.#scope; scope !== outer && scope.outer !== null; scope = scope.outer)
+        scope.isOpen = false;
+      this.#scope = outer;
+      this.#used = start;
+    };
+    return { close };
   }
 }
 

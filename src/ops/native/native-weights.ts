@@ -2,16 +2,19 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
-import type {
-  GatedWeight,
-  KvCache,
-  KvCacheShape,
-  LinearPart,
-  LinearWeight,
-  TensorSource,
-  Vector,
-} from '../ops.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type { KvCache, KvCacheShape } from '../ops.ts';
+import {
+  expectGateUp,
+  expectParts,
+  expectVector,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+  rectangleOf,
+  type TensorSource,
+  type Vector,
+} from '../weights.ts';
 
 /** An index into one backend's tables; it means nothing to another backend. */
 class Handle {
@@ -27,44 +30,41 @@ class Handle {
 export class NativeLinear extends Handle implements LinearWeight {
   readonly n: number;
   readonly k: number;
-  readonly dtype: ComputeDType;
+  readonly inputDType: ComputeDType;
   readonly byteLength: number;
 
   constructor(native: NativeBackend, parts: readonly LinearPart[], dtype: ComputeDType) {
-    const k = parts[0]?.weight.shape[1];
-    if (k === undefined) throw new ShapeError('loadLinear', 'at least one weight [n, k]', `${parts.length}`);
-    const nativeParts = parts.map((part) => partOf('loadLinear', part, k));
+    const { k, sizes } = expectParts('loadLinear', parts);
+    const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
     super(
       native,
       loading(parts, () => native.loadLinear(nativeParts, k, dtype)),
     );
-    this.n = nativeParts.reduce((sum, part) => sum + part.n, 0);
+    this.n = sizes.reduce((sum, n) => sum + n, 0);
     this.k = k;
-    this.dtype = dtype;
+    this.inputDType = dtype;
     this.byteLength = native.weightBytes(this.index);
   }
 }
 
-export class NativeGated extends Handle implements GatedWeight {
+export class NativeGateUp extends Handle implements GateUpWeight {
   readonly n: number;
   readonly k: number;
-  readonly dtype: ComputeDType;
+  readonly inputDType: ComputeDType;
   readonly byteLength: number;
 
   constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
-    const [n, k] = gate.weight.shape;
-    if (n === undefined || k === undefined || up.weight.shape[0] !== n) {
-      const expected = `gate and up of one shape, gate is [${gate.weight.shape.join(', ')}]`;
-      throw new ShapeError('loadGated', expected, `up [${up.weight.shape.join(', ')}]`);
-    }
-    const parts = [partOf('loadGated', gate, k), partOf('loadGated', up, k)] as const;
+    expectGateUp(gate, up);
+    const { k, sizes } = expectParts('loadGateUp', [gate, up]);
+    const n = sizes[0]!;
+    const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
     super(
       native,
-      loading([gate, up], () => native.loadGated(...parts, k, dtype)),
+      loading([gate, up], () => native.loadGateUp(...parts, k, dtype)),
     );
     this.n = n;
     this.k = k;
-    this.dtype = dtype;
+    this.inputDType = dtype;
     this.byteLength = native.weightBytes(this.index);
   }
 }
@@ -78,16 +78,15 @@ export class NativeVector extends Handle implements Vector {
   }
 
   static load(native: NativeBackend, source: TensorSource): NativeVector {
-    const place = sourceOf('loadVector', source);
-    const length = source.shape.reduce((product, size) => product * size, 1);
-    const index = reading(source, () => native.loadVector(place, length));
+    const length = expectVector(source);
+    const index = guardFile(source.name, () => native.loadVector(sourceOf('loadVector', source), length));
     return new NativeVector(native, index, length);
   }
 }
 
 export class NativeKvCache extends Handle implements KvCache {
   readonly shape: KvCacheShape;
-  readonly blockBytes: number;
+  readonly layerBlockBytes: number;
 
   constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
@@ -95,34 +94,22 @@ export class NativeKvCache extends Handle implements KvCache {
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     super(native, native.makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared));
     this.shape = shape;
-    this.blockBytes = native.kvBlockBytes(this.index);
+    this.layerBlockBytes = native.layerBlockBytes(this.index);
   }
 }
 
-function partOf(op: string, { weight, bias }: LinearPart, k: number): NativePart {
-  const [n, width] = weight.shape;
-  if (weight.shape.length !== 2 || n === undefined || width !== k)
-    throw new ShapeError(op, `${weight.name} [n, ${k}]`, `[${weight.shape.join(', ')}]`);
-  if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
-    throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
-  return { weight: sourceOf(op, weight), n, bias: bias && sourceOf(op, bias) };
+function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
+  return { weight: sourceOf(op, weight.tensor), n, bias: bias && sourceOf(op, bias) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
-  const { path, byteOffset, byteLength, dtype, shape, name } = source;
-  const bytes = shape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
-  if (bytes !== byteLength)
-    throw new ShapeError(op, `${bytes} bytes for ${name} [${shape.join(', ')}] ${dtype}`, `${byteLength}`);
-  return { name, path, byteOffset, dtype };
+  const { name, path, byteOffset, dtype } = source;
+  const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
+  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {
-  const names = parts.map((part) => part.weight.name).join(', ');
-  return guardFile(names, read);
-}
-
-function reading<T>(source: TensorSource, read: () => T): T {
-  return guardFile(source.name, read);
+  return guardFile(parts.map(({ weight }) => weight.tensor.name).join(', '), read);
 }
 
 /** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off. */

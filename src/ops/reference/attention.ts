@@ -1,9 +1,10 @@
 // Causal attention over the paged cache, the reference backend's definition: one query row, one head at a time.
 
 import { ShapeError } from '../../errors.ts';
-import type { AttentionBatch, AttentionOptions, KvCache, Tensor } from '../ops.ts';
+import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { expectCache, type HostKvCache } from './kv-cache.ts';
+import type { HostKvCache } from './kv-cache.ts';
+import type { HostStepInputs } from './step-inputs.ts';
 
 /** Keys and values of one head of one sequence, [tokens, headDim] each, from position `first` on. */
 interface Past {
@@ -15,17 +16,12 @@ interface Past {
 /** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in the cache's dtype. */
 export function attention(
   q: Tensor,
-  cache: KvCache,
-  batch: AttentionBatch,
+  { cache, batch, numTokens }: HostStepInputs,
   options: AttentionOptions,
 ): HostTensor {
-  const store = expectCache('attention', cache, options.layer);
-  const { kvHeads, headDim, dtype } = store.shape;
-  checkBatch(batch, store);
-  const input = expectTensor('attention', 'q', q, {
-    rows: batch.queryStarts[batch.numSequences]!,
-    dtype: 'f32',
-  });
+  cache.expectLayer('attention', options.layer);
+  const { kvHeads, headDim, dtype } = cache.shape;
+  const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
@@ -36,7 +32,7 @@ export function attention(
     const context = batch.contextLengths[sequence]!;
     const firstPosition = context - (end - start);
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
-      const past = gather(store, batch, sequence, kvHead, options, firstPosition);
+      const past = gather(cache, batch, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
         const position = firstPosition + (row - start);
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
@@ -72,8 +68,6 @@ function gather(
   const values = new Float32Array(keys.length);
   for (let position = first; position < context; position += blockSize) {
     const block = batch.blockTables[sequence * batch.maxBlocks + position / blockSize]!;
-    if (block < 0 || block >= cache.shape.blocks)
-      throw new ShapeError('attention', `block ids below ${cache.shape.blocks}`, `${block}`);
     const tokens = Math.min(blockSize, context - position);
     const start = (position - first) * headDim;
     cache.read({ layer, block, head }, 'key', tokens, keys.subarray(start));
@@ -111,23 +105,4 @@ function attend(
     for (let d = 0; d < headDim; d++) sums[d]! += weight * past.values[value + d]!;
   }
   for (let d = 0; d < headDim; d++) out[d] = sums[d]! / total;
-}
-
-function checkBatch(batch: AttentionBatch, cache: HostKvCache): void {
-  const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
-  if (queryStarts.length <= numSequences || queryStarts[0] !== 0)
-    throw new ShapeError('attention', `queryStarts [${numSequences + 1}] from 0 on`, `[${queryStarts}]`);
-  if (contextLengths.length < numSequences || blockTables.length < numSequences * maxBlocks) {
-    const expected = `contextLengths [${numSequences}], blockTables [${numSequences}, ${maxBlocks}]`;
-    throw new ShapeError('attention', expected, `[${contextLengths.length}], [${blockTables.length}]`);
-  }
-  const room = maxBlocks * cache.shape.blockSize;
-  for (let i = 0; i < numSequences; i++) {
-    const rows = queryStarts[i + 1]! - queryStarts[i]!;
-    const context = contextLengths[i]!;
-    if (rows < 0 || context < rows || context > room) {
-      const expected = `sequence ${i} with 0 <= rows <= contextLength <= ${room}`;
-      throw new ShapeError('attention', expected, `${rows} rows, contextLength ${context}`);
-    }
-  }
 }

@@ -1,7 +1,7 @@
 // Token embeddings of the reference backend: rows of a weight.
 
 import { ShapeError } from '../../errors.ts';
-import type { LinearWeight } from '../ops.ts';
+import type { LinearWeight } from '../weights.ts';
 import { HostTensor } from './host-tensor.ts';
 import { expectLinear } from './linear.ts';
 

@@ -14,26 +14,26 @@ export class HostTensor implements Tensor {
   /** Index of the first number in `data`, and distance from one row to the next. */
   readonly offset: number;
   readonly stride: number;
-  private numbers: Float32Array;
+  #numbers: Float32Array;
 
   constructor(
     data: Float32Array,
     rows: number,
     cols: number,
     dtype: ComputeDType,
-    place: { readonly offset: number; readonly stride: number } = { offset: 0, stride: cols },
+    layout: { readonly offset: number; readonly stride: number } = { offset: 0, stride: cols },
   ) {
-    this.numbers = data;
+    this.#numbers = data;
     this.rows = rows;
     this.cols = cols;
     this.dtype = dtype;
-    this.offset = place.offset;
-    this.stride = place.stride;
+    this.offset = layout.offset;
+    this.stride = layout.stride;
   }
 
   get data(): Float32Array {
-    if (this.numbers === FREED) throw new ShapeError('tensor', 'one whose scope is open', 'a freed one');
-    return this.numbers;
+    if (this.#numbers === FREED) throw new ShapeError('tensor', 'one whose scope is open', 'a freed one');
+    return this.#numbers;
   }
 
   /** Rows of zeros. */
@@ -52,7 +52,7 @@ export class HostTensor implements Tensor {
   }
 
   free(): void {
-    this.numbers = FREED;
+    this.#numbers = FREED;
   }
 }
 

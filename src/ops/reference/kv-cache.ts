@@ -1,16 +1,15 @@
-// The paged KV memory of the reference backend, and storing into it.
+// The paged KV memory of the reference backend.
 
 import { ShapeError } from '../../errors.ts';
 import { BYTES_PER_ELEMENT } from '../dtype.ts';
 import { packBf16, unpackBf16 } from '../float-formats.ts';
-import type { KvCache, KvCacheShape, Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
+import type { KvCache, KvCacheShape } from '../ops.ts';
 
 /** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim]. */
 export class HostKvCache implements KvCache {
   readonly shape: KvCacheShape;
-  readonly blockBytes: number;
-  private readonly layers: (Float32Array | Uint16Array)[];
+  readonly layerBlockBytes: number;
+  readonly #layers: (Float32Array | Uint16Array)[];
 
   constructor(shape: KvCacheShape) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
@@ -18,25 +17,30 @@ export class HostKvCache implements KvCache {
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     const numbers = 2 * kvHeads * blockSize * headDim;
     this.shape = shape;
-    this.blockBytes = numbers * BYTES_PER_ELEMENT[dtype];
+    this.layerBlockBytes = numbers * BYTES_PER_ELEMENT[dtype];
     const Numbers = dtype === 'bf16' ? Uint16Array : Float32Array;
-    this.layers = Array.from({ length: layers }, () => new Numbers(blocks * numbers));
+    this.#layers = Array.from({ length: layers }, () => new Numbers(blocks * numbers));
   }
 
-  /** Where a token's vector of one head begins. */
-  private start(block: number, kind: 'key' | 'value', head: number, offset: number): number {
+  /** Index of the first number of a token's vector of one head. */
+  #start(block: number, kind: 'key' | 'value', head: number, offset: number): number {
     const { kvHeads, blockSize, headDim } = this.shape;
     const kindIndex = kind === 'key' ? 0 : 1;
     return (((block * 2 + kindIndex) * kvHeads + head) * blockSize + offset) * headDim;
   }
 
+  expectLayer(op: string, layer: number): void {
+    if (layer < 0 || layer >= this.shape.layers)
+      throw new ShapeError(op, `a layer below ${this.shape.layers}`, `${layer}`);
+  }
+
   /** Stores one token's `values` [kvHeads, headDim], rounded to the cache's dtype. */
   write(layer: number, kind: 'key' | 'value', slot: number, values: Float32Array): void {
     const { kvHeads, blockSize, headDim } = this.shape;
-    const data = this.layers[layer]!;
+    const data = this.#layers[layer]!;
     const block = Math.floor(slot / blockSize);
     for (let head = 0; head < kvHeads; head++) {
-      const start = this.start(block, kind, head, slot % blockSize);
+      const start = this.#start(block, kind, head, slot % blockSize);
       const from = values.subarray(head * headDim, (head + 1) * headDim);
       if (data instanceof Float32Array) data.set(from, start);
       else packBf16(from, data.subarray(start, start + headDim));
@@ -45,37 +49,15 @@ export class HostKvCache implements KvCache {
 
   /** Copies the first `tokens` vectors of one head of a block to `into`, widened to f32. */
   read(
-    place: { readonly layer: number; readonly block: number; readonly head: number },
+    at: { readonly layer: number; readonly block: number; readonly head: number },
     kind: 'key' | 'value',
     tokens: number,
     into: Float32Array,
   ): void {
-    const data = this.layers[place.layer]!;
-    const start = this.start(place.block, kind, place.head, 0);
+    const data = this.#layers[at.layer]!;
+    const start = this.#start(at.block, kind, at.head, 0);
     const end = start + tokens * this.shape.headDim;
     if (data instanceof Float32Array) into.set(data.subarray(start, end));
     else unpackBf16(data.subarray(start, end), into);
-  }
-}
-
-export function expectCache(op: string, cache: KvCache, layer: number): HostKvCache {
-  if (!(cache instanceof HostKvCache)) throw new ShapeError(op, 'a cache of this backend', 'another');
-  if (layer < 0 || layer >= cache.shape.layers)
-    throw new ShapeError(op, `a layer below ${cache.shape.layers}`, `${layer}`);
-  return cache;
-}
-
-/** k, v [tokens, kvHeads * headDim] f32 -> cache; slot = block * blockSize + offset. */
-export function storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
-  const store = expectCache('storeKv', cache, layer);
-  const { kvHeads, headDim, blocks, blockSize } = store.shape;
-  const expected = { rows: slotMapping.length, cols: kvHeads * headDim, dtype: 'f32' } as const;
-  const keys = expectTensor('storeKv', 'k', k, expected);
-  const values = expectTensor('storeKv', 'v', v, expected);
-  for (const [row, slot] of slotMapping.entries()) {
-    if (slot < 0 || slot >= blocks * blockSize)
-      throw new ShapeError('storeKv', `slots from 0 to ${blocks * blockSize - 1}`, `${slot} in row ${row}`);
-    store.write(layer, 'key', slot, keys.row(row));
-    store.write(layer, 'value', slot, values.row(row));
   }
 }

@@ -1,31 +1,38 @@
-// Matrix products of the reference backend: linear, addLinear, gatedLinear and the loading of their weights.
+// Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { GatedWeight, LinearPart, LinearWeight, Tensor, TensorSource } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
+import {
+  expectGateUp,
+  expectParts,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+} from '../weights.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { readWeight } from './read-weight.ts';
+import { readTensor } from './read-tensor.ts';
 
-/** values [n, k] rounded to `dtype`, bias [n] in f32. */
+/** values [n, k] rounded to `inputDType`, bias [n] in f32. */
 export class HostLinear implements LinearWeight {
   readonly n: number;
   readonly k: number;
-  readonly dtype: ComputeDType;
+  readonly inputDType: ComputeDType;
   readonly values: Float32Array;
   readonly bias: Float32Array | null;
 
   constructor(parts: readonly LinearPart[], dtype: ComputeDType) {
-    const [k, sizes] = shapeOf(parts);
+    const { k, sizes } = expectParts('loadLinear', parts);
     this.k = k;
     this.n = sizes.reduce((sum, n) => sum + n, 0);
-    this.dtype = dtype;
+    this.inputDType = dtype;
     this.values = new Float32Array(this.n * k);
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, dtype, this.values.subarray(start * k, end * k));
-      if (part.bias) this.bias?.set(readBias(part.bias, sizes[i]!), start);
+      readTensor(part.weight.tensor, dtype, this.values.subarray(start * k, end * k));
+      if (part.bias) readTensor(part.bias, 'f32', this.bias?.subarray(start, end));
       start = end;
     }
   }
@@ -36,17 +43,14 @@ export class HostLinear implements LinearWeight {
 }
 
 /** Gate and up projections, each [n, k]. */
-export class HostGated implements GatedWeight {
+export class HostGateUp implements GateUpWeight {
   readonly gate: HostLinear;
   readonly up: HostLinear;
 
   constructor(gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
+    expectGateUp(gate, up);
     this.gate = new HostLinear([gate], dtype);
     this.up = new HostLinear([up], dtype);
-    if (this.gate.n !== this.up.n || this.gate.k !== this.up.k) {
-      const expected = `gate and up of one shape, gate is [${this.gate.n}, ${this.gate.k}]`;
-      throw new ShapeError('loadGated', expected, `up [${this.up.n}, ${this.up.k}]`);
-    }
   }
 
   get n(): number {
@@ -55,41 +59,18 @@ export class HostGated implements GatedWeight {
   get k(): number {
     return this.gate.k;
   }
-  get dtype(): ComputeDType {
-    return this.gate.dtype;
+  get inputDType(): ComputeDType {
+    return this.gate.inputDType;
   }
   get byteLength(): number {
     return this.gate.byteLength + this.up.byteLength;
   }
 }
 
-function shapeOf(parts: readonly LinearPart[]): [k: number, sizes: number[]] {
-  const first = parts[0]?.weight;
-  const k = first?.shape[1];
-  if (first === undefined || k === undefined) {
-    throw new ShapeError('loadLinear', 'at least one weight [n, k]', `[${first?.shape.join(', ') ?? ''}]`);
-  }
-  const sizes = parts.map(({ weight }) => {
-    const [n, width] = weight.shape;
-    if (weight.shape.length !== 2 || n === undefined || width !== k) {
-      throw new ShapeError('loadLinear', `${weight.name} [n, ${k}]`, `[${weight.shape.join(', ')}]`);
-    }
-    return n;
-  });
-  return [k, sizes];
-}
-
-function readBias(source: TensorSource, n: number): Float32Array {
-  const values = readWeight(source, 'f32');
-  if (values.length !== n)
-    throw new ShapeError('loadLinear', `${source.name} [${n}]`, `[${source.shape.join(', ')}]`);
-  return values;
-}
-
 /** x [tokens, k] -> f32 [tokens, n]. */
 export function linear(x: Tensor, weight: LinearWeight): HostTensor {
   const w = expectLinear('linear', weight);
-  const input = expectTensor('linear', 'x', x, { cols: w.k, dtype: w.dtype });
+  const input = expectTensor('linear', 'x', x, { cols: w.k, dtype: w.inputDType });
   const out = HostTensor.zeros(x.rows, w.n, 'f32');
   multiply(input, w, (row, col, value) => {
     out.data[row * w.n + col] = value;
@@ -100,7 +81,7 @@ export function linear(x: Tensor, weight: LinearWeight): HostTensor {
 /** residual [tokens, n] f32 += x [tokens, k] · weightᵀ + bias. */
 export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
   const w = expectLinear('addLinear', weight);
-  const input = expectTensor('addLinear', 'x', x, { cols: w.k, dtype: w.dtype });
+  const input = expectTensor('addLinear', 'x', x, { cols: w.k, dtype: w.inputDType });
   const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: w.n, dtype: 'f32' });
   const data = sum.data;
   multiply(input, w, (row, col, value) => {
@@ -109,12 +90,12 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
   });
 }
 
-/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's dtype. */
-export function gatedLinear(x: Tensor, weight: GatedWeight): HostTensor {
-  if (!(weight instanceof HostGated))
-    throw new ShapeError('gatedLinear', 'a weight of this backend', 'another');
-  const input = expectTensor('gatedLinear', 'x', x, { cols: weight.k, dtype: weight.dtype });
-  const out = HostTensor.zeros(x.rows, weight.n, weight.dtype);
+/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
+export function siluGateUp(x: Tensor, weight: GateUpWeight): HostTensor {
+  if (!(weight instanceof HostGateUp))
+    throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
+  const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
+  const out = HostTensor.zeros(x.rows, weight.n, weight.inputDType);
   const data = out.data;
   multiply(input, weight.gate, (row, col, gate) => {
     data[row * weight.n + col] = gate / (1 + Math.exp(-gate));

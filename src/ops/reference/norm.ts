@@ -2,7 +2,8 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { Tensor, Vector } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
+import type { Vector } from '../weights.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { expectVector } from './vector.ts';
 
@@ -16,12 +17,12 @@ export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDT
 }
 
 /** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */
-export function rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
-  const scale = expectVector('rmsNormHeads', 'weight', weight, weight.length);
+export function qkNorm(x: Tensor, weight: Vector, eps: number): void {
+  const scale = expectVector('qkNorm', 'weight', weight, weight.length);
   const headDim = weight.length;
-  const input = expectTensor('rmsNormHeads', 'x', x, { dtype: 'f32' });
+  const input = expectTensor('qkNorm', 'x', x, { dtype: 'f32' });
   if (headDim === 0 || x.cols % headDim !== 0)
-    throw new ShapeError('rmsNormHeads', `columns in heads of ${headDim}`, `${x.cols} columns`);
+    throw new ShapeError('qkNorm', `columns in heads of ${headDim}`, `${x.cols} columns`);
   for (let row = 0; row < x.rows; row++) {
     const values = input.row(row);
     for (let start = 0; start < x.cols; start += headDim) {

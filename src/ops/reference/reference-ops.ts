@@ -3,57 +3,67 @@
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
+import { freeHostMemory } from '../host-memory.ts';
 import type {
-  AttentionBatch,
   AttentionOptions,
-  GatedWeight,
   IdLists,
   KvCache,
   KvCacheShape,
-  LinearPart,
-  LinearWeight,
   LogitEdits,
   Logprobs,
   Ops,
   Pending,
   SampledTokens,
   SamplingRows,
+  Scope,
+  StepArrays,
+  StepInputs,
   Tensor,
-  TensorSource,
   TokenIds,
-  Vector,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
+import {
+  expectVector,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+  type TensorSource,
+  type Vector,
+} from '../weights.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
 import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { HostKvCache, storeKv } from './kv-cache.ts';
-import { addLinear, gatedLinear, HostGated, HostLinear, linear } from './linear.ts';
+import { HostKvCache } from './kv-cache.ts';
+import { addLinear, HostGateUp, HostLinear, linear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
-import { rmsNorm, rmsNormHeads } from './norm.ts';
-import { readWeight } from './read-weight.ts';
+import { qkNorm, rmsNorm } from './norm.ts';
+import { readTensor } from './read-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
+import { HostStepInputs } from './step-inputs.ts';
+import { storeKv } from './store-kv.ts';
 import { HostVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
-  readonly kernels = 'reference';
+  readonly isa = 'reference';
   readonly busySeconds = null;
   /** Tensors of the open scopes, the innermost last. */
-  private readonly scopes: HostTensor[][] = [];
+  readonly #scopes: HostTensor[][] = [];
+  #step: HostStepInputs | null = null;
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
     return new HostLinear(parts, dtype);
   }
 
-  loadGated(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GatedWeight {
-    return new HostGated(gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
+    return new HostGateUp(gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
-    return new HostVector(readWeight(source, 'f32'));
+    expectVector(source);
+    return new HostVector(readTensor(source, 'f32'));
   }
 
   makeVector(values: Float32Array): Vector {
@@ -64,29 +74,42 @@ export class ReferenceOps implements Ops {
     return new HostKvCache(shape);
   }
 
-  openFeed(): never {
+  openKvSaveNotifier(): never {
     throw new ConfigError(
       'KV transfer needs the native backend: install make and g++, run `npm run build`, and leave --device auto or cpu',
       { param: 'kv-transfer-config' },
     );
   }
 
+  freeMemory(): number {
+    return freeHostMemory();
+  }
+
   /** All memory is JavaScript's own and goes with its last reference. */
   close(): void {}
 
-  scope<T>(body: () => T): T {
+  openScope(): Scope {
     const tensors: HostTensor[] = [];
-    this.scopes.push(tensors);
+    this.#scopes.push(tensors);
+    const close = (): void => {
+      const depth = this.#scopes.indexOf(tensors);
+      if (depth < 0) return;
+      for (const tensor of this.#scopes.splice(depth).flat()) tensor.free();
+    };
+    return { close };
+  }
+
+  scope<T>(body: () => T): T {
+    const scope = this.openScope();
     try {
       return body();
     } finally {
-      this.scopes.pop();
-      for (const tensor of tensors) tensor.free();
+      scope.close();
     }
   }
 
-  private keep<T extends HostTensor>(tensor: T): T {
-    this.scopes.at(-1)?.push(tensor);
+  #keep<T extends HostTensor>(tensor: T): T {
+    this.#scopes.at(-1)?.push(tensor);
     return tensor;
   }
 
@@ -95,27 +118,27 @@ export class ReferenceOps implements Ops {
   }
 
   embedding(tokens: TokenIds, table: LinearWeight): Tensor {
-    return this.keep(embedding(knownIds(tokens), table));
+    return this.#keep(embedding(knownIds(tokens), table));
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
-    return this.keep(rmsNorm(x, weight, eps, dtype));
+    return this.#keep(rmsNorm(x, weight, eps, dtype));
   }
 
-  rmsNormHeads(x: Tensor, weight: Vector, eps: number): void {
-    rmsNormHeads(x, weight, eps);
+  qkNorm(x: Tensor, weight: Vector, eps: number): void {
+    qkNorm(x, weight, eps);
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
-    return this.keep(linear(x, weight));
+    return this.#keep(linear(x, weight));
   }
 
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
     addLinear(residual, x, weight);
   }
 
-  gatedLinear(x: Tensor, weight: GatedWeight): Tensor {
-    return this.keep(gatedLinear(x, weight));
+  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
+    return this.#keep(siluGateUp(x, weight));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {
@@ -123,22 +146,33 @@ export class ReferenceOps implements Ops {
     const whole = expectTensor('split', 'x', x, { cols });
     let offset = whole.offset;
     return widths.map((width) => {
-      const place = { offset, stride: whole.stride };
+      const layout = { offset, stride: whole.stride };
       offset += width;
-      return this.keep(new HostTensor(whole.data, x.rows, width, x.dtype, place));
+      return this.#keep(new HostTensor(whole.data, x.rows, width, x.dtype, layout));
     });
   }
 
-  rope(x: Tensor, positions: Int32Array, table: Vector, headDim: number, rotaryDim = headDim): void {
-    rope(x, positions, table, headDim, rotaryDim);
+  beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
+    this.#step = new HostStepInputs(cache, arrays);
+    return this.#step;
   }
 
-  storeKv(k: Tensor, v: Tensor, cache: KvCache, layer: number, slotMapping: Int32Array): void {
-    storeKv(k, v, cache, layer, slotMapping);
+  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim = headDim): void {
+    rope(x, this.#current('rope', step).positions, table, headDim, rotaryDim);
   }
 
-  attention(q: Tensor, cache: KvCache, batch: AttentionBatch, options: AttentionOptions): Tensor {
-    return this.keep(attention(q, cache, batch, options));
+  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+    storeKv(k, v, this.#current('storeKv', step), layer);
+  }
+
+  attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
+    return this.#keep(attention(q, this.#current('attention', step), options));
+  }
+
+  #current(op: string, step: StepInputs): HostStepInputs {
+    if (this.#step === null || step !== this.#step)
+      throw new ShapeError(op, 'the step that was begun last', 'another');
+    return this.#step;
   }
 
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
@@ -149,7 +183,7 @@ export class ReferenceOps implements Ops {
         throw new ShapeError('gatherRows', `rows from 0 to ${x.rows - 1}`, `${from}`);
       out.data.set(input.row(from), to * x.cols);
     }
-    return this.keep(out);
+    return this.#keep(out);
   }
 
   restrictLogits(logits: Tensor, allowed: IdLists): void {
@@ -180,7 +214,7 @@ export class ReferenceOps implements Ops {
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
     if (values.length !== rows * cols)
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
-    return this.keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
+    return this.#keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
   }
 }
 

@@ -1,7 +1,8 @@
 // Rotary position embedding of the reference backend.
 
 import { ShapeError } from '../../errors.ts';
-import type { Tensor, Vector } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
+import type { Vector } from '../weights.ts';
 import { expectTensor } from './host-tensor.ts';
 import { expectVector } from './vector.ts';
 

@@ -1,7 +1,7 @@
 // Vectors of the reference backend: norm weights and rope tables, in f32.
 
 import { ShapeError } from '../../errors.ts';
-import type { Vector } from '../ops.ts';
+import type { Vector } from '../weights.ts';
 
 export class HostVector implements Vector {
   readonly values: Float32Array;

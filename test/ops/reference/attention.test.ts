@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ShapeError } from '../../../src/errors.ts';
 import type { AttentionBatch, KvCache } from '../../../src/ops/ops.ts';
 import { ReferenceOps } from '../../../src/ops/reference/reference-ops.ts';
+import { beginStepInto, beginStepOver } from '../steps.ts';
 
 const ops = new ReferenceOps();
 const tensor = (rows: number, cols: number, ...values: number[]) =>
@@ -27,16 +28,30 @@ function batchOf(rows: number[], contexts: number[], tables: number[][]): Attent
 describe('attention', () => {
   it('weighs the values of the past by the softmax of the scores', () => {
     const cache = cacheOf(1, 1);
-    ops.storeKv(tensor(2, 1, 0, Math.log(3)), tensor(2, 1, 4, 8), cache, 0, Int32Array.of(0, 1));
-    const out = ops.attention(tensor(1, 1, 1), cache, batchOf([1], [2], [[0]]), options);
+    ops.storeKv(
+      tensor(2, 1, 0, Math.log(3)),
+      tensor(2, 1, 4, 8),
+      beginStepInto(ops, cache, Int32Array.of(0, 1)),
+      0,
+    );
+    const out = ops.attention(tensor(1, 1, 1), beginStepOver(ops, cache, batchOf([1], [2], [[0]])), options);
     expect(ops.read(out)[0]).toBeCloseTo(7, 6);
   });
 
   it('is causal within a chunk, and reads what came before it', () => {
     const cache = cacheOf(1, 1);
     const zeros = new Array<number>(3).fill(0);
-    ops.storeKv(tensor(3, 1, ...zeros), tensor(3, 1, 1, 2, 6), cache, 0, Int32Array.of(0, 1, 2));
-    const out = ops.attention(tensor(2, 1, 1, 1), cache, batchOf([2], [3], [[0]]), options);
+    ops.storeKv(
+      tensor(3, 1, ...zeros),
+      tensor(3, 1, 1, 2, 6),
+      beginStepInto(ops, cache, Int32Array.of(0, 1, 2)),
+      0,
+    );
+    const out = ops.attention(
+      tensor(2, 1, 1, 1),
+      beginStepOver(ops, cache, batchOf([2], [3], [[0]])),
+      options,
+    );
     expect([...ops.read(out)]).toEqual([1.5, 3]);
   });
 
@@ -44,66 +59,79 @@ describe('attention', () => {
     const cache = cacheOf(1, 1);
     const slots = Int32Array.from({ length: 20 }, (_, i) => (i < 16 ? 16 + i : i - 16));
     const values = Array.from({ length: 20 }, (_, i) => i);
-    ops.storeKv(tensor(20, 1, ...values.map(() => 0)), tensor(20, 1, ...values), cache, 0, slots);
+    ops.storeKv(
+      tensor(20, 1, ...values.map(() => 0)),
+      tensor(20, 1, ...values),
+      beginStepInto(ops, cache, slots),
+      0,
+    );
     const batch = batchOf([2], [20], [[1, 0]]);
-    const out = ops.attention(tensor(2, 1, 1, 1), cache, batch, { ...options, window: 2 });
+    const out = ops.attention(tensor(2, 1, 1, 1), beginStepOver(ops, cache, batch), {
+      ...options,
+      window: 2,
+    });
     expect([...ops.read(out)]).toEqual([17.5, 18.5]);
   });
 
   it('lets a group of query heads share a head of keys and values', () => {
     const cache = cacheOf(2, 1);
-    ops.storeKv(tensor(1, 2, 0, 0), tensor(1, 2, 5, 9), cache, 0, Int32Array.of(0));
-    const out = ops.attention(tensor(1, 4, 1, 1, 1, 1), cache, batchOf([1], [1], [[0]]), options);
+    ops.storeKv(tensor(1, 2, 0, 0), tensor(1, 2, 5, 9), beginStepInto(ops, cache, Int32Array.of(0)), 0);
+    const out = ops.attention(
+      tensor(1, 4, 1, 1, 1, 1),
+      beginStepOver(ops, cache, batchOf([1], [1], [[0]])),
+      options,
+    );
     expect([...ops.read(out)]).toEqual([5, 5, 9, 9]);
   });
 
   it('keeps sequences apart, one without rows in this step among them', () => {
     const cache = cacheOf(1, 1);
-    ops.storeKv(tensor(3, 1, 0, 0, 0), tensor(3, 1, 1, 2, 3), cache, 0, Int32Array.of(0, 16, 32));
+    ops.storeKv(
+      tensor(3, 1, 0, 0, 0),
+      tensor(3, 1, 1, 2, 3),
+      beginStepInto(ops, cache, Int32Array.of(0, 16, 32)),
+      0,
+    );
     const batch = batchOf([1, 0, 1], [1, 1, 1], [[0], [1], [2]]);
-    expect([...ops.read(ops.attention(tensor(2, 1, 1, 1), cache, batch, options))]).toEqual([1, 3]);
+    expect([
+      ...ops.read(ops.attention(tensor(2, 1, 1, 1), beginStepOver(ops, cache, batch), options)),
+    ]).toEqual([1, 3]);
   });
 
   it('rounds keys and values to a bf16 cache, and its output', () => {
     const cache = cacheOf(1, 1, 'bf16');
-    ops.storeKv(tensor(1, 1, 0), tensor(1, 1, 1 + 2 ** -9), cache, 0, Int32Array.of(0));
-    const out = ops.attention(tensor(1, 1, 1), cache, batchOf([1], [1], [[0]]), options);
+    ops.storeKv(tensor(1, 1, 0), tensor(1, 1, 1 + 2 ** -9), beginStepInto(ops, cache, Int32Array.of(0)), 0);
+    const out = ops.attention(tensor(1, 1, 1), beginStepOver(ops, cache, batchOf([1], [1], [[0]])), options);
     expect([out.dtype, ...ops.read(out)]).toEqual(['bf16', 1]);
   });
 
   it('has blocks of the size that their numbers take', () => {
-    expect(cacheOf(2, 8, 'bf16').blockBytes).toBe(2 * 2 * 16 * 8 * 2);
-    expect(cacheOf(2, 8).blockBytes).toBe(2 * 2 * 16 * 8 * 4);
+    expect(cacheOf(2, 8, 'bf16').layerBlockBytes).toBe(2 * 2 * 16 * 8 * 2);
+    expect(cacheOf(2, 8).layerBlockBytes).toBe(2 * 2 * 16 * 8 * 4);
   });
+
+  const over = (cache: KvCache, rows: number[], contexts: number[], tables: number[][]) =>
+    beginStepOver(ops, cache, batchOf(rows, contexts, tables));
 
   it.each([
     [
-      'rows that are not the batch’s',
-      () => ops.attention(tensor(2, 1, 1, 1), cacheOf(1, 1), batchOf([1], [1], [[0]]), options),
+      'rows that are not the step’s',
+      () => ops.attention(tensor(2, 1, 1, 1), over(cacheOf(1, 1), [1], [1], [[0]]), options),
     ],
     [
       'heads that are no multiple',
-      () => ops.attention(tensor(1, 3, 1, 1, 1), cacheOf(2, 1), batchOf([1], [1], [[0]]), options),
+      () => ops.attention(tensor(1, 3, 1, 1, 1), over(cacheOf(2, 1), [1], [1], [[0]]), options),
     ],
-    [
-      'a context shorter than its rows',
-      () => ops.attention(tensor(2, 1, 1, 1), cacheOf(1, 1), batchOf([2], [1], [[0]]), options),
-    ],
-    [
-      'a context longer than its blocks',
-      () => ops.attention(tensor(1, 1, 1), cacheOf(1, 1), batchOf([1], [17], [[0]]), options),
-    ],
-    [
-      'a block that is not there',
-      () => ops.attention(tensor(1, 1, 1), cacheOf(1, 1), batchOf([1], [1], [[3]]), options),
-    ],
+    ['a context shorter than its rows', () => over(cacheOf(1, 1), [2], [1], [[0]])],
+    ['a context longer than its blocks', () => over(cacheOf(1, 1), [1], [17], [[0]])],
+    ['a block that is not there', () => over(cacheOf(1, 1), [1], [1], [[3]])],
+    ['a slot that is not there', () => beginStepInto(ops, cacheOf(1, 1), Int32Array.of(48))],
     [
       'a layer that is not there',
-      () => ops.attention(tensor(1, 1, 1), cacheOf(1, 1), batchOf([1], [1], [[0]]), { ...options, layer: 1 }),
-    ],
-    [
-      'a slot that is not there',
-      () => ops.storeKv(tensor(1, 1, 1), tensor(1, 1, 1), cacheOf(1, 1), 0, Int32Array.of(48)),
+      () => {
+        const step = over(cacheOf(1, 1), [1], [1], [[0]]);
+        return ops.attention(tensor(1, 1, 1), step, { ...options, layer: 1 });
+      },
     ],
     [
       'a block size that is no multiple of 16',

@@ -1,16 +1,15 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { ModelLoadError, ShapeError } from '../../../src/errors.ts';
 import { ReferenceOps } from '../../../src/ops/reference/reference-ops.ts';
+import { plainPart } from '../../../src/ops/weights.ts';
 import { WeightFolder } from '../../helpers/weight-file.ts';
 
 const ops = new ReferenceOps();
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-const part = (shape: number[], values: number[], bias: number[] | null = null) => ({
-  weight: folder.write(shape, values),
-  bias: bias && folder.write([bias.length], bias),
-});
+const part = (shape: number[], values: number[], bias: number[] | null = null) =>
+  plainPart(folder.write(shape, values), bias && folder.write([bias.length], bias));
 
 describe('linear', () => {
   it('multiplies by the transposed weight and adds the bias', () => {
@@ -34,10 +33,7 @@ describe('linear', () => {
 
   it('reads f16 and bf16 weights as the numbers that they are', () => {
     for (const dtype of ['f16', 'bf16'] as const) {
-      const weight = ops.loadLinear(
-        [{ weight: folder.write([1, 2], [1.5, -0.25], dtype), bias: null }],
-        'f32',
-      );
+      const weight = ops.loadLinear([plainPart(folder.write([1, 2], [1.5, -0.25], dtype))], 'f32');
       const x = ops.tensor(Float32Array.of(1, 1), 1, 2, 'f32');
       expect([...ops.read(ops.linear(x, weight))]).toEqual([1.25]);
     }
@@ -72,7 +68,7 @@ describe('linear', () => {
   it('names the file and the tensor when the file ends too early', () => {
     const weight = folder.write([1, 2], [1, 2]);
     const cut = { ...weight, byteOffset: weight.byteOffset + 4 };
-    const load = () => ops.loadLinear([{ weight: cut, bias: null }], 'f32');
+    const load = () => ops.loadLinear([plainPart(cut)], 'f32');
     expect(load).toThrow(ModelLoadError);
     expect(load).toThrow(`${cut.path} ends inside tensor ${cut.name}: 8 bytes expected, 4 found`);
   });
@@ -88,33 +84,30 @@ describe('addLinear', () => {
   });
 });
 
-describe('gatedLinear', () => {
+describe('siluGateUp', () => {
   it('multiplies silu of the gate by the up projection, biases included', () => {
-    const weight = ops.loadGated(part([1, 1], [1], [1]), part([1, 1], [3], [-1]), 'f32');
+    const weight = ops.loadGateUp(part([1, 1], [1], [1]), part([1, 1], [3], [-1]), 'f32');
     const x = ops.tensor(Float32Array.of(1), 1, 1, 'f32');
-    expect(ops.read(ops.gatedLinear(x, weight))[0]).toBeCloseTo((2 / (1 + Math.exp(-2))) * 2, 6);
+    expect(ops.read(ops.siluGateUp(x, weight))[0]).toBeCloseTo((2 / (1 + Math.exp(-2))) * 2, 6);
   });
 
   it('gives bf16 for a bf16 weight', () => {
-    const weight = ops.loadGated(part([1, 1], [1]), part([1, 1], [1]), 'bf16');
-    const out = ops.gatedLinear(ops.tensor(Float32Array.of(1.1), 1, 1, 'bf16'), weight);
+    const weight = ops.loadGateUp(part([1, 1], [1]), part([1, 1], [1]), 'bf16');
+    const out = ops.siluGateUp(ops.tensor(Float32Array.of(1.1), 1, 1, 'bf16'), weight);
     expect(out.dtype).toBe('bf16');
     const value = ops.read(out)[0]!;
     expect(ops.read(ops.tensor(Float32Array.of(value), 1, 1, 'bf16'))[0]).toBe(value);
   });
 
   it('refuses gate and up of different shapes', () => {
-    expect(() => ops.loadGated(part([1, 1], [1]), part([2, 1], [1, 1]), 'f32')).toThrow(ShapeError);
+    expect(() => ops.loadGateUp(part([1, 1], [1]), part([2, 1], [1, 1]), 'f32')).toThrow(ShapeError);
   });
 });
 
 describe('embedding', () => {
   it('gives the rows of the table in f32, whatever they are stored in', () => {
     for (const dtype of ['f32', 'f16', 'bf16'] as const) {
-      const table = ops.loadLinear(
-        [{ weight: folder.write([3, 2], [1, 2, 3, 4, 5, 6], dtype), bias: null }],
-        'f32',
-      );
+      const table = ops.loadLinear([plainPart(folder.write([3, 2], [1, 2, 3, 4, 5, 6], dtype))], 'f32');
       expect([...ops.read(ops.embedding({ ids: Int32Array.of(2, 0), sampled: null }, table))]).toEqual([
         5, 6, 1, 2,
       ]);
@@ -122,7 +115,7 @@ describe('embedding', () => {
   });
 
   it('refuses an id that is not in the vocabulary', () => {
-    const table = ops.loadLinear([{ weight: folder.write([3, 1], [1, 2, 3]), bias: null }], 'f32');
+    const table = ops.loadLinear([plainPart(folder.write([3, 1], [1, 2, 3]))], 'f32');
     expect(() => ops.embedding({ ids: Int32Array.of(0, 3), sampled: null }, table)).toThrow(
       /ids from 0 to 2, got 3 in row 1/,
     );

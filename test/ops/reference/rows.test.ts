@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ShapeError } from '../../../src/errors.ts';
 import { ReferenceOps } from '../../../src/ops/reference/reference-ops.ts';
+import { beginStepAt } from '../steps.ts';
 
 const ops = new ReferenceOps();
 const tensor = (rows: number, cols: number, ...values: number[]) =>
@@ -25,16 +26,16 @@ describe('rmsNorm', () => {
   });
 });
 
-describe('rmsNormHeads', () => {
+describe('qkNorm', () => {
   it('normalises each head by itself, in place, through a view', () => {
     const both = tensor(1, 5, 9, 3, 4, 0, 5);
-    ops.rmsNormHeads(ops.split(both, [1, 4])[1]!, vector(1, 1), 0);
+    ops.qkNorm(ops.split(both, [1, 4])[1]!, vector(1, 1), 0);
     const rms = Math.sqrt(12.5);
     expect([...ops.read(both)]).toEqual([9, 3 / rms, 4 / rms, 0, 5 / rms].map(Math.fround));
   });
 
   it('refuses columns that are not whole heads', () => {
-    expect(() => ops.rmsNormHeads(tensor(1, 3, 1, 2, 3), vector(1, 1), 0)).toThrow(ShapeError);
+    expect(() => ops.qkNorm(tensor(1, 3, 1, 2, 3), vector(1, 1), 0)).toThrow(ShapeError);
   });
 });
 
@@ -44,12 +45,13 @@ describe('rope', () => {
 
   it('rotates the first half of a head against the second', () => {
     const x = tensor(2, 4, 1, 2, 3, 4, 1, 2, 3, 4);
-    ops.rope(x, Int32Array.of(1, 0), table, 2);
+    ops.rope(x, beginStepAt(ops, Int32Array.of(1, 0)), table, 2);
     expect([...ops.read(x)]).toEqual([-2, 1, -4, 3, 1, 2, 3, 4]);
   });
 
   it('refuses a position beyond the table', () => {
-    expect(() => ops.rope(tensor(1, 2, 1, 2), Int32Array.of(2), table, 2)).toThrow(/0 to 1, got 2 in row 0/);
+    const step = beginStepAt(ops, Int32Array.of(2));
+    expect(() => ops.rope(tensor(1, 2, 1, 2), step, table, 2)).toThrow(/0 to 1, got 2 in row 0/);
   });
 });
 
@@ -94,6 +96,18 @@ describe('scope', () => {
       });
     expect(fail).toThrow('broken');
     expect(() => ops.read(made)).toThrow(/freed/);
+  });
+
+  it('keeps tensors across calls until it is closed, and closes what was opened inside it', () => {
+    const outer = ops.openScope();
+    const kept = tensor(1, 1, 7);
+    ops.openScope();
+    const inner = tensor(1, 1, 8);
+    expect([...ops.read(kept), ...ops.read(inner)]).toEqual([7, 8]);
+    outer.close();
+    outer.close();
+    expect(() => ops.read(kept)).toThrow(/freed/);
+    expect(() => ops.read(inner)).toThrow(/freed/);
   });
 });
 

@@ -1,0 +1,131 @@
+// What a device does for the addon: memory, and ops that run in their order. `binding/` checks the arguments of every
+// call against the sizes that a backend tells here, so a backend need not check them again; `src/ops/ops.ts` says what
+// each op computes.
+//
+// An op is recorded when it is called and runs later, after all that were called before it. Each call returns the op's
+// position in that order. What a load function returns belongs to the backend and lives as long as it does.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/op_inputs.h"
+#include "backend/step_inputs.h"
+#include "backend/tensor_source.h"
+#include "memory/shared_pages.h"
+
+namespace svc {
+
+/// Rows of activations inside the arena; `stride` in elements of their format. Each row may be used up to its padding.
+struct Rows {
+  char* data;
+  int rows;
+  int64_t stride;
+};
+
+/// The memory of the activations. JavaScript hands out offsets; `data` need not be an address of this process.
+struct ArenaMemory {
+  char* data;
+  size_t capacity;
+};
+
+/// One weight, or gate and up together. A backend keeps the numbers in a type derived from this one.
+struct Weight {
+  DType dtype;
+  int n;  // columns of the output
+  int k;
+  bool isGateUp;
+  /// What one use streams through the processor.
+  size_t bytes;
+};
+
+struct Vector {
+  int64_t length;
+};
+
+struct KvCacheShape {
+  int layers;
+  int blocks;
+  int blockSize;
+  int kvHeads;
+  int headDim;
+  DType dtype;
+};
+
+struct KvCache {
+  KvCacheShape shape;
+  /// Of one block of one layer.
+  size_t layerBlockBytes;
+  /// The memory where other processes of this host may read it, [layer][block]; null where they may not.
+  std::shared_ptr<SharedPages> shared;
+};
+
+struct AttentionOptions {
+  int layer;
+  int heads;
+  float scale;
+  /// 0 is none.
+  int64_t window;
+};
+
+/// Counts ops from 1.
+using StreamPosition = uint64_t;
+
+class Backend {
+ public:
+  using Duration = std::chrono::milliseconds;
+  using Step = std::shared_ptr<const StepInputs>;
+
+  virtual ~Backend() = default;
+
+  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) = 0;
+  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) = 0;
+  virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
+  virtual const Vector& makeVector(std::vector<float> values) = 0;
+  virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
+  virtual ArenaMemory arena() const = 0;
+  /// Makes at least `bytes` of the arena usable; tensors stay where they are.
+  virtual void growArena(size_t bytes) = 0;
+
+  /// That of the op that was called last; 0 before the first.
+  virtual StreamPosition lastPosition() const = 0;
+  virtual bool hasRun(StreamPosition position) const = 0;
+  /// Waits until the op at `position` has run; false where it has not within `atMost`. Throws what an op threw.
+  virtual bool await(StreamPosition position, Duration atMost) = 0;
+  /// Time in which ops ran.
+  virtual double busySeconds() const = 0;
+  /// Runs `body` on a thread of this process, in the order of the ops.
+  virtual StreamPosition callback(std::function<void()> body) = 0;
+
+  /// The step that ops may name from now on, in the memory where they read it. Ops share it until they have run.
+  virtual Step beginStep(StepInputs inputs) = 0;
+  virtual StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) = 0;
+  virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
+  virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
+
+  virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;
+  virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
+  virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
+  virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
+  virtual StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) = 0;
+  virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
+
+  virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;
+  virtual StreamPosition editLogits(Rows logits, LogitEdits edits) = 0;
+  virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
+  /// `tokens` is filled when the op runs.
+  virtual StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) = 0;
+
+  /// Copies between tensors and numbers of this process; both wait for all ops before them.
+  virtual void read(DType dtype, Rows x, int64_t cols, float* values) = 0;
+  virtual void write(DType dtype, const float* values, int64_t cols, Rows out) = 0;
+
+  /// Limits of the device, which benchmarks divide by; `src/native/native.ts` says what each is.
+  virtual double readBandwidth(size_t bytes, int64_t repeats) = 0;
+  virtual double matrixPeak(int64_t repeats) = 0;
+  virtual double forkJoinSeconds(int64_t repeats) = 0;
+};
+
+}  // namespace svc

@@ -1,0 +1,72 @@
+// What ops are given beside tensors, in forms that own their numbers: an op may run after JavaScript has changed or freed
+// its arrays. `src/ops/ops.ts` says what each field means.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace svc {
+
+/// Token ids, of which some may still be being sampled: the id -1 - i stands for sampled[i].
+struct TokenIds {
+  int64_t vocab;
+  std::vector<int32_t> ids;
+  /// The result of a `sample` op, there when the ops after it run.
+  const int32_t* sampled;
+
+  int64_t size() const { return static_cast<int64_t>(ids.size()); }
+
+  /// When the op runs: all of them. Where no token could be sampled it goes on with token 0: the reader of what was
+  /// sampled ends that sequence. Throws std::range_error where a token was sampled from a larger vocabulary.
+  std::vector<int32_t> resolve() const {
+    std::vector<int32_t> tokens = ids;
+    for (int32_t& token : tokens) {
+      if (token < 0) token = std::max(0, sampled[-1 - token]);
+      if (token < 0 || token >= vocab) {
+        throw std::range_error("expected tokens below " + std::to_string(vocab) + ", sampled " + std::to_string(token));
+      }
+    }
+    return tokens;
+  }
+};
+
+/// Ids listed row by row.
+struct IdLists {
+  std::vector<int32_t> rows, starts, ids;
+
+  int count() const { return static_cast<int>(rows.size()); }
+};
+
+struct LogitEdits {
+  IdLists lists;
+  std::vector<float> biases;
+  std::vector<int32_t> counts;
+  std::vector<float> repetition, frequency, presence;
+};
+
+/// Which log-probabilities are asked for, and the arrays that they are written to.
+struct LogprobRows {
+  std::vector<int32_t> rows;
+  TokenIds tokens;
+  int numTop;
+  float* logprobs;
+  int32_t* ranks;
+  int32_t* topIds;
+  float* topLogprobs;
+};
+
+/// One entry a row of logits.
+struct SamplingRows {
+  std::vector<float> temperature;
+  std::vector<int32_t> topK;
+  std::vector<float> topP, minP;
+  std::vector<double> uniform;
+};
+
+/// In the place of a token where a logit is NaN or +infinity. -infinity is a token that must not be sampled.
+constexpr int32_t kNoToken = -1;
+
+}  // namespace svc

@@ -1,0 +1,32 @@
+// The sequences of one step: given once, read by the ops of every layer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace svc {
+
+struct KvCache;
+
+/// Checked against `cache`. Never changed: the ops of the step share it until the last of them has run.
+struct StepInputs {
+  const KvCache* cache;
+  /// [tokens]
+  std::vector<int32_t> positions;
+  /// [tokens] block * blockSize + offset
+  std::vector<int32_t> slots;
+  /// [sequences + 1]
+  std::vector<int32_t> queryStarts;
+  /// [sequences]
+  std::vector<int32_t> contextLengths;
+  /// [sequences, maxBlocks]
+  std::vector<int32_t> blockTables;
+  int maxBlocks;
+  /// The largest of `positions`; -1 where there are none.
+  int32_t lastPosition;
+
+  int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
+  int sequences() const { return static_cast<int>(contextLengths.size()); }
+};
+
+}  // namespace svc

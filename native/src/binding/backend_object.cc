@@ -1,0 +1,97 @@
+// Construction, the table of methods, and what they share.
+
+#include "binding/backend_object.h"
+
+#include "cpu/cpu_backend.h"
+
+namespace svc {
+
+template <BackendObject::Method method>
+Napi::Value BackendObject::call(const Info& info) {
+  try {
+    return (this->*method)(info);
+  } catch (const Napi::Error&) {
+    throw;
+  } catch (const ArgumentError& error) {
+    Napi::Error wrapped = Napi::RangeError::New(info.Env(), error.what());
+    wrapped.Set("op", Napi::String::New(info.Env(), error.op));
+    wrapped.Set("expected", Napi::String::New(info.Env(), error.expected));
+    wrapped.Set("got", Napi::String::New(info.Env(), error.got));
+    throw wrapped;
+  } catch (const std::exception& error) {
+    throw Napi::Error::New(info.Env(), error.what());
+  }
+}
+
+Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory factory) {
+  return DefineClass(env, name,
+                     {
+                         InstanceMethod<&BackendObject::call<&BackendObject::loadLinear>>("loadLinear"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::loadGateUp>>("loadGateUp"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::loadVector>>("loadVector"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::makeVector>>("makeVector"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::makeKvCache>>("makeKvCache"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::layerBlockBytes>>("layerBlockBytes"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::weightBytes>>("weightBytes"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::growArena>>("growArena"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::close>>("close"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::lastPosition>>("lastPosition"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::await>>("await"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::busySeconds>>("busySeconds"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::openKvSaveNotifier>>("openKvSaveNotifier"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::onKvStep>>("onKvStep"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::onKvLayerSaved>>("onKvLayerSaved"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::beginStep>>("beginStep"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::linear>>("linear"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::siluGateUp>>("siluGateUp"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::embedding>>("embedding"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::rmsNorm>>("rmsNorm"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::qkNorm>>("qkNorm"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::rope>>("rope"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::gatherRows>>("gatherRows"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::read>>("read"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::write>>("write"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::storeKv>>("storeKv"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::attention>>("attention"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::sample>>("sample"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::restrictLogits>>("restrictLogits"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::editLogits>>("editLogits"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::logprobs>>("logprobs"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::readBandwidth>>("readBandwidth"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::matrixPeak>>("matrixPeak"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::forkJoinSeconds>>("forkJoinSeconds"),
+                     },
+                     reinterpret_cast<void*>(factory));
+}
+
+BackendObject::BackendObject(const Info& info) : Napi::ObjectWrap<BackendObject>(info) {
+  try {
+    backend_ = reinterpret_cast<Factory>(info.Data())(info);
+  } catch (const Napi::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Napi::Error::New(info.Env(), error.what());
+  }
+}
+
+std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info) {
+  const std::string isa = info[0].ToString();
+  const int threads = info[1].ToNumber().Int32Value();
+  if (threads < 1 || threads > 1024) {
+    throw ArgumentError("CpuBackend", "1 to 1024 threads", std::to_string(threads));
+  }
+  return std::make_unique<cpu::CpuBackend>(isa, threads);
+}
+
+Backend& BackendObject::backend() {
+  if (backend_ == nullptr) throw ArgumentError("Backend", "one that is open", "a closed one");
+  return *backend_;
+}
+
+Napi::Value BackendObject::recorded(const Info& info, const Args& args, StreamPosition position) {
+  while (!keptArrays_.empty() && backend().hasRun(keptArrays_.front().position)) keptArrays_.pop_front();
+  for (const Napi::Object& array : args.kept()) keptArrays_.push_back({position, Napi::Persistent(array)});
+  return Napi::Number::New(info.Env(), static_cast<double>(position));
+}
+
+}  // namespace svc

@@ -1,0 +1,118 @@
+// A backend as JavaScript sees it: checks the arguments of each call, then hands it to the device. One JavaScript thread
+// owns it; src/native/native.ts types it.
+#pragma once
+
+#include <napi.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "binding/args.h"
+#include "transfer/send_table.h"
+
+namespace svc {
+
+class BackendObject : public Napi::ObjectWrap<BackendObject> {
+ public:
+  using Info = Napi::CallbackInfo;
+  /// Makes the backend from the arguments of the constructor.
+  using Factory = std::unique_ptr<Backend> (*)(const Info&);
+
+  /// The class `name`, whose objects run on what `factory` makes.
+  static Napi::Function define(Napi::Env env, const char* name, Factory factory);
+  explicit BackendObject(const Info& info);
+
+ private:
+  using Method = Napi::Value (BackendObject::*)(const Info&);
+
+  /// An array of JavaScript that a recorded op uses when it runs.
+  struct KeptArray {
+    StreamPosition position;
+    Napi::ObjectReference array;
+  };
+
+  /// Turns C++ exceptions into JavaScript errors.
+  template <Method method>
+  Napi::Value call(const Info& info);
+
+  /// Throws when it is closed.
+  Backend& backend();
+  Args args(const char* op, const Info& info) { return Args(op, info, backend().arena()); }
+  /// The position of an op that was just called; what `args` keeps is kept until it has run.
+  Napi::Value recorded(const Info& info, const Args& args, StreamPosition position);
+
+  // load.cc: memory that lives as long as the model; each returns an index.
+  Napi::Value loadLinear(const Info&);
+  Napi::Value loadGateUp(const Info&);
+  Napi::Value loadVector(const Info&);
+  Napi::Value makeVector(const Info&);
+  Napi::Value makeKvCache(const Info&);
+  Napi::Value layerBlockBytes(const Info&);
+  Napi::Value weightBytes(const Info&);
+  const Weight& weightAt(Args&, bool isGateUp);
+  const Vector& vectorAt(Args&);
+  const KvCache& cacheAt(Args&);
+
+  // stream.cc
+  Napi::Value growArena(const Info&);
+  Napi::Value lastPosition(const Info&);
+  Napi::Value await(const Info&);
+  Napi::Value busySeconds(const Info&);
+  Napi::Value close(const Info&);
+
+  // step.cc
+  Napi::Value beginStep(const Info&);
+  Napi::Value rope(const Info&);
+  Napi::Value storeKv(const Info&);
+  Napi::Value attention(const Info&);
+  const Backend::Step& stepAt(Args&);
+
+  // kv_saves.cc
+  Napi::Value openKvSaveNotifier(const Info&);
+  Napi::Value onKvStep(const Info&);
+  Napi::Value onKvLayerSaved(const Info&);
+
+  // elementwise.cc
+  Napi::Value embedding(const Info&);
+  Napi::Value rmsNorm(const Info&);
+  Napi::Value qkNorm(const Info&);
+  Napi::Value gatherRows(const Info&);
+  Napi::Value read(const Info&);
+  Napi::Value write(const Info&);
+
+  // matmul.cc
+  Napi::Value linear(const Info&);
+  Napi::Value siluGateUp(const Info&);
+
+  // logits.cc
+  Napi::Value restrictLogits(const Info&);
+  Napi::Value editLogits(const Info&);
+  Napi::Value logprobs(const Info&);
+  Napi::Value sample(const Info&);
+
+  // probes.cc
+  Napi::Value readBandwidth(const Info&);
+  Napi::Value matrixPeak(const Info&);
+  Napi::Value forkJoinSeconds(const Info&);
+
+  /// Released on the JavaScript thread once the stream is past them.
+  std::deque<KeptArray> keptArrays_;
+  /// Freed before the arrays: its ops may be writing into them.
+  std::unique_ptr<Backend> backend_;
+  // By index, all of them the backend's.
+  std::vector<const Weight*> weights_;
+  std::vector<const Vector*> vectors_;
+  std::vector<const KvCache*> caches_;
+  /// The step that was begun last, and how many there were.
+  Backend::Step step_;
+  int64_t stepId_ = 0;
+  /// Null until the notifier is opened.
+  std::shared_ptr<transfer::SendTable> kvSaves_;
+};
+
+/// new CpuBackend(instruction set, threads)
+std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info);
+
+}  // namespace svc

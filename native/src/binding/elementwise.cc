@@ -1,0 +1,75 @@
+// Ops on single rows: embedding, normalisation, copies between tensors and JavaScript.
+
+#include "binding/backend_object.h"
+
+namespace svc {
+
+/// embedding(weight, ids, sampled, out[4])
+Napi::Value BackendObject::embedding(const Info& info) {
+  Args a = args("embedding", info);
+  const Weight& table = weightAt(a, false);
+  TokenIds tokens = a.tokenIds(table.n);
+  const Rows out = a.rows(DType::F32, table.k);
+  a.expectEqual("rows of the output", tokens.size(), out.rows);
+  return recorded(info, a, backend().embedding(table, std::move(tokens), out));
+}
+
+/// rmsNorm(isBf16, weight, eps, x[4], out[4])
+Napi::Value BackendObject::rmsNorm(const Info& info) {
+  Args a = args("rmsNorm", info);
+  const DType dtype = a.dtypeFlag();
+  const Vector& weight = vectorAt(a);
+  const float eps = static_cast<float>(a.real());
+  const Rows x = a.rows(DType::F32, weight.length);
+  const Rows out = a.rows(dtype, weight.length, paddedCols(dtype, weight.length));
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().rmsNorm(weight, eps, x, dtype, out));
+}
+
+/// qkNorm(weight, eps, x[4])
+Napi::Value BackendObject::qkNorm(const Info& info) {
+  Args a = args("qkNorm", info);
+  const Vector& weight = vectorAt(a);
+  const float eps = static_cast<float>(a.real());
+  const int64_t cols = a.peekCols(), headDim = weight.length;
+  const Rows x = a.rows(DType::F32, cols);
+  if (headDim == 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
+  return recorded(info, a, backend().qkNorm(weight, eps, x, cols));
+}
+
+/// gatherRows(isBf16, rows, x[4], out[4])
+Napi::Value BackendObject::gatherRows(const Info& info) {
+  Args a = args("gatherRows", info);
+  const DType dtype = a.dtypeFlag();
+  const Span<const int32_t> rows = a.int32s(0);
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(dtype, cols);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("rows of the output", rows.length, out.rows);
+  a.expectBelow("rows", rows, x.rows);
+  return recorded(info, a, backend().gatherRows(dtype, rows.copy(), x, cols, out));
+}
+
+/// read(isBf16, x[4], Float32Array)
+Napi::Value BackendObject::read(const Info& info) {
+  Args a = args("read", info);
+  const DType dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(dtype, cols);
+  backend().read(dtype, x, cols, a.keptFloat32s(x.rows * cols).data);
+  return info.Env().Undefined();
+}
+
+/// write(isBf16, Float32Array, out[4])
+Napi::Value BackendObject::write(const Info& info) {
+  Args a = args("write", info);
+  const DType dtype = a.dtypeFlag();
+  const Span<const float> values = a.float32s(0);
+  const int64_t cols = a.peekCols();
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("values", out.rows * cols, values.length);
+  backend().write(dtype, values.data, cols, out);
+  return info.Env().Undefined();
+}
+
+}  // namespace svc

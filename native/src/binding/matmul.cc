@@ -1,0 +1,28 @@
+// linear, addLinear and siluGateUp.
+
+#include "binding/backend_object.h"
+
+namespace svc {
+
+/// linear(weight, x[4], out[4], add)
+Napi::Value BackendObject::linear(const Info& info) {
+  Args a = args("linear", info);
+  const Weight& weight = weightAt(a, false);
+  const Rows x = a.rows(weight.dtype, weight.k, paddedCols(weight.dtype, weight.k));
+  const Rows out = a.rows(DType::F32, weight.n);
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().linear(weight, x, out, a.boolean()));
+}
+
+/// siluGateUp(weight, x[4], out[4]): rows of the output are written in whole vectors.
+Napi::Value BackendObject::siluGateUp(const Info& info) {
+  Args a = args("siluGateUp", info);
+  const Weight& weight = weightAt(a, true);
+  const int64_t written = roundUp(weight.n, weight.dtype == DType::F32 ? kF32Vector : kBf16Depth);
+  const Rows x = a.rows(weight.dtype, weight.k, paddedCols(weight.dtype, weight.k));
+  const Rows out = a.rows(weight.dtype, weight.n, written);
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().siluGateUp(weight, x, out));
+}
+
+}  // namespace svc

@@ -1,0 +1,121 @@
+// beginStep, and the ops that read its arrays: every index into the KV memory is checked here, once a step.
+
+#include <algorithm>
+#include <climits>
+
+#include "binding/backend_object.h"
+
+namespace svc {
+namespace {
+
+void checkSequence(const Args& a, const StepInputs& step, int sequence) {
+  const KvCacheShape& shape = step.cache->shape;
+  const int rows = step.queryStarts[sequence + 1] - step.queryStarts[sequence];
+  const int context = step.contextLengths[sequence];
+  const int64_t room = int64_t{step.maxBlocks} * shape.blockSize;
+  if (rows < 0 || context < rows || context > room) {
+    a.fail("sequence " + std::to_string(sequence) + " with 0 <= rows <= contextLength <= " + std::to_string(room),
+           std::to_string(rows) + " rows, contextLength " + std::to_string(context));
+  }
+  const int blocks = (context + shape.blockSize - 1) / shape.blockSize;
+  const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
+  bool isOutside = false;
+  for (int i = 0; i < blocks; ++i) isOutside |= table[i] < 0 || table[i] >= shape.blocks;
+  if (isOutside) {
+    a.fail("block ids below " + std::to_string(shape.blocks), "another in sequence " + std::to_string(sequence));
+  }
+}
+
+std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
+
+}  // namespace
+
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks): its number.
+Napi::Value BackendObject::beginStep(const Info& info) {
+  Args a = args("beginStep", info);
+  const KvCache& cache = cacheAt(a);
+  const Span<const int32_t> positions = a.int32s(0), slots = a.int32s(0);
+  const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
+  const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
+  const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
+  a.expectBelow("positions", positions, INT32_MAX);
+  a.expectEqual("slots", positions.length, slots.length);
+  a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
+  a.expectEqual("a first row of", 0, starts.data[0]);
+  a.expectEqual("query rows", positions.length, starts.data[sequences]);
+  const int64_t tableLength = sequences * maxBlocks;
+  if (tables.length < tableLength) {
+    a.fail("blockTables of " + std::to_string(tableLength), std::to_string(tables.length));
+  }
+  const int32_t last = positions.length == 0 ? -1 : *std::max_element(positions.data, positions.data + positions.length);
+  StepInputs step{&cache,
+                  positions.copy(),
+                  slots.copy(),
+                  firstOf(starts, sequences + 1),
+                  firstOf(contexts, sequences),
+                  firstOf(tables, tableLength),
+                  static_cast<int>(maxBlocks),
+                  last};
+  for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  step_ = backend().beginStep(std::move(step));
+  return Napi::Number::New(info.Env(), static_cast<double>(++stepId_));
+}
+
+const Backend::Step& BackendObject::stepAt(Args& args) {
+  if (args.integer() != stepId_ || step_ == nullptr) args.fail("the step that was begun last", "another");
+  return step_;
+}
+
+/// rope(table, headDim, rotaryDim, step, x[4])
+Napi::Value BackendObject::rope(const Info& info) {
+  Args a = args("rope", info);
+  const Vector& table = vectorAt(a);
+  const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
+  const int64_t rotaryDim = a.integerIn(2, headDim, "rotaryDim");
+  const Backend::Step& step = stepAt(a);
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols);
+  if (headDim % 2 != 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
+  if (rotaryDim % 2 != 0) a.fail("an even rotaryDim", std::to_string(rotaryDim));
+  a.expectEqual("rows of x", step->tokens(), x.rows);
+  const int64_t end = table.length / rotaryDim;
+  if (step->lastPosition >= end) a.expectBelow("positions", {step->positions.data(), step->tokens()}, end);
+  return recorded(info, a, backend().rope(step, table, static_cast<int>(headDim), static_cast<int>(rotaryDim), x, cols));
+}
+
+/// storeKv(step, layer, k[4], v[4])
+Napi::Value BackendObject::storeKv(const Info& info) {
+  Args a = args("storeKv", info);
+  const Backend::Step& step = stepAt(a);
+  const KvCacheShape& shape = step->cache->shape;
+  const int layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  const int64_t width = int64_t{shape.kvHeads} * shape.headDim;
+  const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
+  a.expectEqual("rows of k", step->tokens(), k.rows);
+  a.expectEqual("rows of v", step->tokens(), v.rows);
+  return recorded(info, a, backend().storeKv(step, layer, k, v));
+}
+
+/// attention(step, layer, scale, window or 0, q[4], out[4])
+Napi::Value BackendObject::attention(const Info& info) {
+  Args a = args("attention", info);
+  const Backend::Step& step = stepAt(a);
+  const KvCacheShape& shape = step->cache->shape;
+  AttentionOptions options{};
+  options.layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  options.scale = static_cast<float>(a.real());
+  options.window = a.integerIn(0, INT_MAX, "a window");
+  const int64_t cols = a.peekCols();
+  const Rows q = a.rows(DType::F32, cols);
+  const Rows out = a.rows(shape.dtype, cols, paddedCols(shape.dtype, cols));
+  const int64_t headGroup = int64_t{shape.kvHeads} * shape.headDim;
+  if (cols == 0 || cols % headGroup != 0) {
+    a.fail("q columns a multiple of " + std::to_string(headGroup), std::to_string(cols));
+  }
+  a.expectEqual("rows of q", step->tokens(), q.rows);
+  a.expectEqual("rows of the output", q.rows, out.rows);
+  options.heads = static_cast<int>(cols / shape.headDim);
+  return recorded(info, a, backend().attention(step, options, q, out));
+}
+
+}  // namespace svc

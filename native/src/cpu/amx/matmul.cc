@@ -1,0 +1,282 @@
+// bf16 matrix products on AMX tiles; the other parts of this instruction set are those of AVX-512.
+//
+// A tile of x is 16 rows of 16 words, straight from memory; a tile of a panel is 16 steps of it, as packed. Each
+// output's sum takes 32 columns of k at a time, in order: rows, panels and chunks do not change it.
+
+#include <immintrin.h>
+
+#include <utility>
+
+#include "cpu/dispatch.h"
+
+namespace svc::cpu::amx {
+namespace {
+
+#include "cpu/simd/avx512.h"
+#include "cpu/kernels_generic/exp.h"
+#include "cpu/kernels_generic/tile.h"
+#include "cpu/kernels_generic/matmul.h"
+
+constexpr int kTileRows = 16;
+constexpr int kTileSteps = 16;
+constexpr int kTileBytes = kTileSteps * kStepBytes;
+/// Panel bytes fetched ahead of their use where each is used once.
+constexpr int kStreamAhead = 4 * kTileBytes;
+/// Steps that all rows take before the next ones, so that two panels' part stays in the first-level cache.
+constexpr int kManySteps = 256;
+/// Rows whose sums are kept between such parts.
+constexpr int kMostRows = 192;
+
+/// What `ldtilecfg` reads: sums in tiles 0 to 3, rows of x in 4 and 5, panels in 6 and 7.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t startRow = 0;
+  uint8_t reserved[14] = {};
+  uint16_t rowBytes[16] = {};
+  uint8_t rows[16] = {};
+
+  void set(int tile, int count) {
+    rows[tile] = static_cast<uint8_t>(count);
+    rowBytes[tile] = static_cast<uint16_t>(count == 0 ? 0 : kStepBytes);
+  }
+};
+
+/// The tile registers of this thread, shaped for one count of rows at a time and given back at the end.
+class Tiles {
+ public:
+  Tiles() = default;
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+  /// Up to 16 rows against four panels: four tiles of sums for the same rows.
+  void shapeForFew(int rows) { shape(rows, rows); }
+
+  /// Up to 32 rows against two panels: sums 0 and 1 for the first 16 rows, 2 and 3 for the rest.
+  void shapeForMany(int rows) {
+    const int first = smaller(rows, kTileRows);
+    shape(first, rows - first);
+  }
+
+ private:
+  void shape(int first, int second) {
+    if (first == first_ && second == second_) return;
+    first_ = first;
+    second_ = second;
+    TileShapes shapes;
+    for (int tile : {0, 1, 4}) shapes.set(tile, first);
+    for (int tile : {2, 3, 5}) shapes.set(tile, second);
+    for (int tile : {6, 7}) shapes.set(tile, kTileSteps);
+    // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
+    asm volatile("ldtilecfg %0" ::"m"(shapes));
+  }
+
+  int first_ = -1;
+  int second_ = -1;
+};
+
+inline void fetchAhead(const char* tile) {
+  for (int line = 0; line < kTileBytes; line += 64) __builtin_prefetch(tile + kStreamAhead + line);
+}
+
+/// sums [4, rows, 16] = x · panels; the tiles are shaped for `rows`.
+void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, int steps, int rows, float* sums) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
+    for (int p = 0; p < 4; ++p) fetchAhead(panel + p * panelBytes);
+    _tile_loadd(4, x, xStride);
+    _tile_loadd(6, panel, kStepBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, panel + panelBytes, kStepBytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(6, panel + 2 * panelBytes, kStepBytes);
+    _tile_dpbf16ps(2, 4, 6);
+    _tile_loadd(7, panel + 3 * panelBytes, kStepBytes);
+    _tile_dpbf16ps(3, 4, 7);
+  }
+  const int tileFloats = rows * kLanes;
+  _tile_stored(0, sums, kStepBytes);
+  _tile_stored(1, sums + tileFloats, kStepBytes);
+  _tile_stored(2, sums + 2 * tileFloats, kStepBytes);
+  _tile_stored(3, sums + 3 * tileFloats, kStepBytes);
+}
+
+/// sums [1, rows, 16] = x · panel
+void sumOne(const char* x, size_t xStride, const char* panel, int steps, float* sums) {
+  _tile_zero(0);
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
+    fetchAhead(panel);
+    _tile_loadd(4, x, xStride);
+    _tile_loadd(6, panel, kStepBytes);
+    _tile_dpbf16ps(0, 4, 6);
+  }
+  _tile_stored(0, sums, kStepBytes);
+}
+
+/// sums [2, first, 16] and, behind them, [2, second, 16] = (or, to resume, +=) x · two panels; the tiles are shaped
+/// for first + second rows, first up to 16.
+void sumPair(const char* x, size_t xStride, const char* const* panels, int steps, bool resume, int first, int second,
+             float* sums) {
+  float* const below = sums + 2 * first * kLanes;
+  if (resume) {
+    _tile_loadd(0, sums, kStepBytes);
+    _tile_loadd(1, sums + first * kLanes, kStepBytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  if (second == 0) {
+    for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+      _tile_loadd(4, x, xStride);
+      _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
+      _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+  } else {
+    if (resume) {
+      _tile_loadd(2, below, kStepBytes);
+      _tile_loadd(3, below + second * kLanes, kStepBytes);
+    } else {
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+      _tile_loadd(4, x, xStride);
+      _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, x + kTileRows * xStride, xStride);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(2, below, kStepBytes);
+    _tile_stored(3, below + second * kLanes, kStepBytes);
+  }
+  _tile_stored(0, sums, kStepBytes);
+  _tile_stored(1, sums + first * kLanes, kStepBytes);
+}
+
+/// A product's operands: what linear and gateUp share.
+struct Operands {
+  const char* x;
+  size_t xStride;
+  const char* panels;
+  int steps;
+
+  size_t panelBytes() const { return static_cast<size_t>(steps) * kStepBytes; }
+};
+
+/// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums);
+/// `together` panels are never parted.
+template <class Use>
+void productOfFew(const Operands& o, Range rows, Range panels, int together, const Use& use) {
+  alignas(64) float sums[4 * kTileRows * kLanes];
+  const int count = rows.end - rows.begin;
+  const char* x = o.x + rows.begin * o.xStride;
+  Tiles tiles;
+  tiles.shapeForFew(count);
+  int panel = panels.begin;
+  for (; panel + 4 <= panels.end; panel += 4) {
+    sumFew(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
+    use(rows.begin, count, panel, 4, sums);
+  }
+  for (; panel < panels.end; panel += together) {
+    for (int p = 0; p < together; ++p) {
+      sumOne(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes);
+    }
+    use(rows.begin, count, panel, together, sums);
+  }
+}
+
+/// Rows [begin, begin + rows) against two panels, 32 rows at a time, in parts of k.
+template <class Use>
+void productOfBlock(const Operands& o, Tiles& tiles, int begin, int rows, const char* const* panels, const Use& use) {
+  alignas(64) float sums[2 * kMostRows * kLanes];
+  for (int step = 0; step < o.steps; step += kManySteps) {
+    const char* parts[2] = {panels[0] + step * kStepBytes, panels[1] + step * kStepBytes};
+    const int steps = smaller(kManySteps, o.steps - step);
+    for (int row = 0; row < rows; row += 2 * kTileRows) {
+      const int taken = smaller(2 * kTileRows, rows - row);
+      const int first = smaller(taken, kTileRows);
+      tiles.shapeForMany(taken);
+      sumPair(o.x + (begin + row) * o.xStride + step * 4, o.xStride, parts, steps, step > 0, first, taken - first,
+              sums + 2 * row * kLanes);
+    }
+  }
+  for (int row = 0; row < rows; row += kTileRows) {
+    use(begin + row, smaller(kTileRows, rows - row), sums + 2 * row * kLanes);
+  }
+}
+
+/// Any rows against two panels at a time; a last single panel is taken twice and used once.
+template <class Use>
+void productOfMany(const Operands& o, Range rows, Range panels, const Use& use) {
+  Tiles tiles;
+  for (int panel = panels.begin; panel < panels.end; panel += 2) {
+    const int count = smaller(2, panels.end - panel);
+    const char* first = o.panels + panel * o.panelBytes();
+    const char* pair[2] = {first, count == 2 ? first + o.panelBytes() : first};
+    for (int row = rows.begin; row < rows.end; row += kMostRows) {
+      productOfBlock(o, tiles, row, smaller(kMostRows, rows.end - row), pair,
+                     [&](int at, int taken, const float* sums) { use(at, taken, panel, count, sums); });
+    }
+  }
+}
+
+template <class Use>
+void product(const Operands& o, Range rows, Range panels, int together, const Use& use) {
+  if (rows.end - rows.begin <= kTileRows) productOfFew(o, rows, panels, together, use);
+  else productOfMany(o, rows, panels, use);
+}
+
+void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
+  product({job.x, job.xStride, job.panels, job.steps}, rows, panels, 1,
+          [&](int row, int taken, int panel, int count, const float* sums) {
+            storeSums(job, row, taken, panel, count, sums);
+          });
+}
+
+void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
+  product({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
+          [&](int row, int taken, int panel, int count, const float* sums) {
+            for (int p = 0; p < count; p += 2) {
+              storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
+            }
+          });
+}
+
+double peakOfTiles(int64_t loops) {
+  alignas(64) static const char zeros[kTileBytes] = {};
+  Tiles tiles;
+  tiles.shapeForMany(2 * kTileRows);
+  for (int64_t loop = 0; loop < loops; ++loop) {
+    if (loop == 0) {
+      _tile_loadd(4, zeros, kStepBytes);
+      _tile_loadd(5, zeros, kStepBytes);
+      _tile_loadd(6, zeros, kStepBytes);
+      _tile_loadd(7, zeros, kStepBytes);
+    }
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  constexpr double kOperations = 2.0 * kTileRows * kLanes * kBf16Depth;
+  return static_cast<double>(loops) * 4 * kOperations;
+}
+
+}  // namespace
+
+void addMatmul(KernelSet& set) {
+  set.panelsAtOnce = 4;
+  set.linear[1] = &linearOnTiles;
+  set.gateUp[1] = &gateUpOnTiles;
+  set.peak = &peakOfTiles;
+}
+
+}  // namespace svc::cpu::amx

@@ -1,0 +1,118 @@
+// Each op is recorded with all that it needs: tensors by address, numbers as its own copy, the step by a share in it.
+
+#include "cpu/cpu_backend.h"
+
+#include "cpu/finite.h"
+#include "cpu/logits.h"
+#include "cpu/matmul.h"
+#include "cpu/sampling.h"
+
+namespace svc::cpu {
+namespace {
+
+const PackedWeight& packed(const Weight& weight) { return static_cast<const PackedWeight&>(weight); }
+const HostVector& host(const Vector& vector) { return static_cast<const HostVector&>(vector); }
+
+}  // namespace
+
+const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) {
+  stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, dtype)); });
+  return weights_.back();
+}
+
+const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) {
+  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, dtype)); });
+  return weights_.back();
+}
+
+const Vector& CpuBackend::loadVector(const TensorSource& source, int64_t length) {
+  std::vector<float> values;
+  stream_.run([&] { values = readVector(kernels_, source, length); });
+  return makeVector(std::move(values));
+}
+
+const Vector& CpuBackend::makeVector(std::vector<float> values) {
+  const auto length = static_cast<int64_t>(values.size());
+  return vectors_.emplace_back(HostVector{{length}, std::move(values)});
+}
+
+const KvCache& CpuBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
+  return caches_.emplace_back(cpu::makeKvCache(shape, isShared));
+}
+
+StreamPosition CpuBackend::rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) {
+  return stream_.record([this, step, &table = host(table), headDim, rotaryDim, x, cols] {
+    runRope(pool_, kernels_, step->positions, table, headDim, rotaryDim, x, cols);
+  });
+}
+
+StreamPosition CpuBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
+  return stream_.record([this, step, layer, k, v] {
+    const auto& cache = static_cast<const HostKvCache&>(*step->cache);
+    runStoreKv(pool_, kernels_, cache, layer, k, v, step->slots.data());
+  });
+}
+
+StreamPosition CpuBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
+  return stream_.record(
+      [this, step, options, q, out] { runAttention(pool_, kernels_, attentionMemory_, *step, options, q, out); });
+}
+
+StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows out) {
+  return stream_.record([this, &table = packed(table), tokens = std::move(tokens), out] {
+    runEmbedding(pool_, table, tokens.resolve(), out);
+  });
+}
+
+StreamPosition CpuBackend::rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) {
+  return stream_.record([this, &weight = host(weight), eps, x, dtype, out] {
+    runRmsNorm(pool_, kernels_, weight, eps, x, dtype, out);
+  });
+}
+
+StreamPosition CpuBackend::qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) {
+  return stream_.record(
+      [this, &weight = host(weight), eps, x, cols] { runQkNorm(pool_, kernels_, weight, eps, x, cols); });
+}
+
+StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {
+  return stream_.record([this, &weight = packed(weight), x, out, add] { runLinear(pool_, kernels_, weight, x, out, add); });
+}
+
+StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
+  return stream_.record([this, &weight = packed(weight), x, out] { runSiluGateUp(pool_, kernels_, weight, x, out); });
+}
+
+StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {
+  return stream_.record([dtype, rows = std::move(rows), x, cols, out] { runGatherRows(dtype, rows, x, cols, out); });
+}
+
+StreamPosition CpuBackend::restrictLogits(Rows logits, int vocab, IdLists allowed) {
+  return stream_.record(
+      [this, logits, vocab, allowed = std::move(allowed)] { runRestrict(pool_, logits, vocab, allowed); });
+}
+
+StreamPosition CpuBackend::editLogits(Rows logits, LogitEdits edits) {
+  return stream_.record([logits, edits = std::move(edits)] { runEdit(logits, edits); });
+}
+
+StreamPosition CpuBackend::logprobs(Rows logits, int vocab, LogprobRows rows) {
+  return stream_.record(
+      [this, logits, vocab, rows = std::move(rows)] { runLogprobs(pool_, kernels_, logits, vocab, rows); });
+}
+
+StreamPosition CpuBackend::sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) {
+  return stream_.record([this, logits, vocab, rows = std::move(rows), tokens] {
+    runSample(pool_, kernels_, logits, vocab, rows, tokens);
+  });
+}
+
+void CpuBackend::read(DType dtype, Rows x, int64_t cols, float* values) {
+  stream_.run([&] { runRead(kernels_, dtype, x, cols, values); });
+}
+
+void CpuBackend::write(DType dtype, const float* values, int64_t cols, Rows out) {
+  stream_.run([&] { runWrite(kernels_, dtype, values, cols, out); });
+}
+
+}  // namespace svc::cpu

@@ -1,0 +1,76 @@
+// The backend of the processor: a thread pool shares the work of each op, the ops run one after the other on a stream.
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "backend/backend.h"
+#include "cpu/dispatch.h"
+#include "cpu/elementwise.h"
+#include "cpu/kv_cache.h"
+#include "cpu/packed_weight.h"
+#include "cpu/paged_attention.h"
+#include "memory/arena.h"
+#include "threads/pool.h"
+#include "threads/stream.h"
+
+namespace svc::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  /// Throws std::runtime_error for an instruction set that this processor lacks.
+  CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
+
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) override;
+  const Vector& loadVector(const TensorSource& source, int64_t length) override;
+  const Vector& makeVector(std::vector<float> values) override;
+  const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
+  ArenaMemory arena() const override { return {arena_.data(), arena_.capacity()}; }
+  void growArena(size_t bytes) override { arena_.grow(bytes); }
+
+  StreamPosition lastPosition() const override { return stream_.lastPosition(); }
+  bool hasRun(StreamPosition position) const override { return stream_.hasRun(position); }
+  bool await(StreamPosition position, Duration atMost) override { return stream_.await(position, atMost); }
+  double busySeconds() const override { return stream_.busySeconds(); }
+  StreamPosition callback(std::function<void()> body) override { return stream_.record(std::move(body)); }
+
+  Step beginStep(StepInputs inputs) override { return std::make_shared<const StepInputs>(std::move(inputs)); }
+  StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) override;
+  StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
+  StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
+
+  StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
+  StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
+  StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
+  StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) override;
+  StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
+
+  StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;
+  StreamPosition editLogits(Rows logits, LogitEdits edits) override;
+  StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) override;
+  StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) override;
+
+  void read(DType dtype, Rows x, int64_t cols, float* values) override;
+  void write(DType dtype, const float* values, int64_t cols, Rows out) override;
+
+  // probes.cc
+  double readBandwidth(size_t bytes, int64_t repeats) override;
+  double matrixPeak(int64_t repeats) override;
+  double forkJoinSeconds(int64_t repeats) override;
+
+ private:
+  const KernelSet kernels_;
+  ThreadPool pool_;
+  Arena arena_;
+  // Growing moves none of them: the stream may be reading.
+  std::deque<PackedWeight> weights_;
+  std::deque<HostVector> vectors_;
+  std::deque<HostKvCache> caches_;
+  AttentionMemory attentionMemory_;
+  /// Last, so that it has ended when the rest is freed. Only its thread uses the pool.
+  Stream stream_;
+};
+
+}  // namespace svc::cpu

@@ -1,0 +1,95 @@
+// A task is as many rows as are worth waking a thread for.
+
+#include "cpu/elementwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace svc::cpu {
+namespace {
+
+/// Numbers that one task should touch at least: less is done before another thread has woken.
+constexpr int64_t kTaskNumbers = 16384;
+
+/// Calls body(row) for each row, in tasks of enough numbers.
+template <class Body>
+void eachRow(ThreadPool& pool, int64_t rows, int64_t cols, const Body& body) {
+  const int64_t perTask = std::max<int64_t>(1, kTaskNumbers / std::max<int64_t>(cols, 1));
+  const int tasks = static_cast<int>((rows + perTask - 1) / perTask);
+  pool.run(tasks, [&](int task, int) {
+    const int64_t end = std::min(rows, (task + 1) * perTask);
+    for (int64_t row = task * perTask; row < end; ++row) body(row);
+  });
+}
+
+char* rowAt(const Rows& tensor, int64_t row, DType dtype) {
+  return tensor.data + row * tensor.stride * static_cast<int64_t>(elementBytes(dtype));
+}
+
+float* floatsAt(const Rows& tensor, int64_t row) { return reinterpret_cast<float*>(rowAt(tensor, row, DType::F32)); }
+
+/// What follows the columns of a row, up to its padding.
+void clearPadding(char* row, DType dtype, int64_t cols) {
+  const size_t element = elementBytes(dtype);
+  std::memset(row + cols * element, 0, (paddedCols(dtype, cols) - cols) * element);
+}
+
+}  // namespace
+
+void runEmbedding(ThreadPool& pool, const PackedWeight& table, const std::vector<int32_t>& tokens, Rows out) {
+  eachRow(pool, out.rows, table.k, [&](int64_t row) { unpackRow(table, tokens[row], floatsAt(out, row)); });
+}
+
+void runRmsNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, float eps, Rows x, DType dtype,
+                Rows out) {
+  const auto kernel = set.rmsNorm[static_cast<int>(dtype)];
+  const int cols = static_cast<int>(weight.length), padded = static_cast<int>(paddedCols(dtype, cols));
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    kernel(floatsAt(x, row), weight.values.data(), cols, eps, rowAt(out, row, dtype), padded);
+  });
+}
+
+void runQkNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, float eps, Rows x, int64_t cols) {
+  const auto kernel = set.rmsNorm[static_cast<int>(DType::F32)];
+  const int headDim = static_cast<int>(weight.length);
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
+      kernel(head, weight.values.data(), headDim, eps, head, headDim);
+    }
+  });
+}
+
+void runRope(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& positions, const HostVector& table,
+             int headDim, int rotaryDim, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    const float* angles = table.values.data() + int64_t{positions[row]} * rotaryDim;
+    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
+      set.rope(head, angles, rotaryDim);
+    }
+  });
+}
+
+void runGatherRows(DType dtype, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out) {
+  for (int64_t row = 0; row < out.rows; ++row) {
+    char* to = rowAt(out, row, dtype);
+    std::memcpy(to, rowAt(x, rows[row], dtype), cols * elementBytes(dtype));
+    clearPadding(to, dtype, cols);
+  }
+}
+
+void runRead(const KernelSet& set, DType dtype, Rows x, int64_t cols, float* values) {
+  const auto widen = set.widen[static_cast<int>(dtype)];
+  for (int64_t row = 0; row < x.rows; ++row) widen(rowAt(x, row, dtype), values + row * cols, cols);
+}
+
+void runWrite(const KernelSet& set, DType dtype, const float* values, int64_t cols, Rows out) {
+  for (int64_t row = 0; row < out.rows; ++row) {
+    char* to = rowAt(out, row, dtype);
+    const float* from = values + row * cols;
+    if (dtype == DType::F32) std::memcpy(to, from, cols * elementBytes(dtype));
+    else set.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+    clearPadding(to, dtype, cols);
+  }
+}
+
+}  // namespace svc::cpu

@@ -1,0 +1,25 @@
+// Ops on single rows over all threads: embedding, normalisation, rotation, copies.
+#pragma once
+
+#include "cpu/packed_weight.h"
+#include "threads/pool.h"
+
+namespace svc::cpu {
+
+/// A vector of the op interface.
+struct HostVector : Vector {
+  std::vector<float> values;
+};
+
+void runEmbedding(ThreadPool&, const PackedWeight& table, const std::vector<int32_t>& tokens, Rows out);
+void runRmsNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, DType, Rows out);
+/// Each head of x by itself, in place.
+void runQkNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, int64_t cols);
+/// positions [rows of x]; table [maxPositions, rotaryDim]
+void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& positions, const HostVector& table, int headDim,
+             int rotaryDim, Rows x, int64_t cols);
+void runGatherRows(DType, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out);
+void runRead(const KernelSet&, DType, Rows x, int64_t cols, float* values);
+void runWrite(const KernelSet&, DType, const float* values, int64_t cols, Rows out);
+
+}  // namespace svc::cpu

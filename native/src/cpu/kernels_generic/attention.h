@@ -1,0 +1,269 @@
+// Paged causal attention with an online softmax. Included inside an instruction set's namespace, after tile.h and
+// exp.h.
+//
+// Tiles of kKvTile tokens and partitions of kKvPartition tokens begin at fixed positions of the sequence, and a row
+// skips what it cannot see: its arithmetic depends on its own position only, never on chunk, batch or threads.
+
+constexpr float kNothing = -__builtin_inff();
+
+/// What one KV tile of a task needs: pointers to its tiles of 16 tokens and which rows can see any of it.
+struct KvTile {
+  int firstToken;  // of the first tile of 16 that is there
+  int count;       // tiles of 16
+  const char* keys[kKvTile / kLanes];
+  const char* values[kKvTile / kLanes];
+};
+
+template <class Dot>
+void loadQueries(const AttentionJob& job, const AttentionTask& task, uint32_t* queries) {
+  const int group = job.heads / job.kvHeads;
+  const int headDim = job.kv.headDim;
+  const size_t wordBytes = static_cast<size_t>(job.kv.keySteps) * 4;
+  char* out = reinterpret_cast<char*>(queries);
+  for (int row = 0; row < task.tokens * group; ++row, out += wordBytes) {
+    const float* q = job.q + (task.firstRow + row / group) * job.qStride +
+                     static_cast<size_t>(task.kvHead * group + row % group) * headDim;
+    if constexpr (Dot::kPerWord == 1) {
+      __builtin_memcpy(out, q, wordBytes);
+    } else {
+      for (int d = 0; d < headDim; d += kLanes) {
+        const int count = smaller(kLanes, headDim - d);
+        alignas(64) uint16_t rounded[kLanes];
+        storeBf16(rounded, loadFirst(q + d, count));
+        __builtin_memcpy(out + d * 2, rounded, static_cast<size_t>(count) * 2);
+      }
+    }
+  }
+}
+
+/// A copy of one tile of values in which tokens from `count` on, stale memory of other sequences, are zero.
+template <class Dot>
+const char* maskedValues(const KvLayout& kv, const char* tile, int count, char* copy) {
+  constexpr int perWord = Dot::kPerWord;
+  const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
+  __builtin_memset(copy, 0, kv.valueTileBytes);
+  __builtin_memcpy(copy, tile, rowBytes * (count / perWord));
+  if (count % perWord != 0) {
+    const size_t offset = rowBytes * (count / perWord);
+    for (size_t at = offset; at < offset + rowBytes; at += 4) __builtin_memcpy(copy + at, tile + at, 2);
+  }
+  return copy;
+}
+
+/// The block that holds a token.
+inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, int token) {
+  return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.layerBlockBytes;
+}
+
+/// Asks for the keys and values of tokens [begin, end), which the next tile will read.
+inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int begin, int end) {
+  const KvLayout& kv = job.kv;
+  for (int token = begin; token < end; token += kLanes) {
+    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+    const char* block = blockOf(job, task, token);
+    const char* keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    for (size_t at = 0; at < kv.keyTileBytes; at += 64) __builtin_prefetch(keys + at);
+    for (size_t at = 0; at < kv.valueTileBytes; at += 64) __builtin_prefetch(values + at);
+  }
+}
+
+template <class Dot>
+KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int end, char* valueCopy) {
+  const KvLayout& kv = job.kv;
+  KvTile tile{begin, 0, {}, {}};
+  for (int token = begin; token < end; token += kLanes, ++tile.count) {
+    const char* block = blockOf(job, task, token);
+    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    const int valid = task.contextLength - token;
+    tile.keys[tile.count] = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+    tile.values[tile.count] = valid >= kLanes ? values : maskedValues<Dot>(kv, values, valid, valueCopy);
+  }
+  return tile;
+}
+
+inline void storeWeights(float* out, V16 weights) { store(out, weights); }
+inline void storeWeights(uint16_t* out, V16 weights) { storeBf16(out, weights); }
+
+/// Scales one row's scores in place and takes out what the row cannot see. Returns the largest.
+inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, float* scores, int scoreStride) {
+  // In base 2, whose powers are cheaper.
+  const V16 scale = splat(job.scale * 1.44269504f);
+  V16 most = splat(kNothing);
+  for (int t = 0; t < tile.count; ++t) {
+    const int end = position + 1 - (tile.firstToken + t * kLanes);
+    const int begin = end - job.window;
+    V16 score = load(scores + t * scoreStride) * scale;
+    if (begin > 0 || end < kLanes) score = keepLanes(score, begin, end, splat(kNothing));
+    store(scores + t * scoreStride, score);
+    most = max(most, score);
+  }
+  return largestLane(most);
+}
+
+/// One row's masked scores -> its weights; `sums` and `largest` are brought up to date. Returns the factor for what
+/// the row has summed so far.
+template <class Weight>
+float weighRow(const KvTile& tile, const float* scores, int scoreStride, float tileLargest, Weight* weights,
+               float* largest, float* sums) {
+  const float before = *largest;
+  const float after = tileLargest > before ? tileLargest : before;
+  const V16 shift = splat(after);
+  V16 sum = splat(0.0f);
+  for (int t = 0; t < tile.count; ++t) {
+    const V16 weight = exponential2(load(scores + t * scoreStride) - shift);
+    storeWeights(weights + t * kLanes, weight);
+    sum = sum + weight;
+  }
+  alignas(64) float correction[kLanes];
+  const V16 factor = exponential2(splat(before - after));
+  store(correction, factor);
+  store(sums, load(sums) * factor + sum);
+  *largest = after;
+  return correction[0];
+}
+
+/// values [R, valueDims] = values * correction + weights · V, for P vectors of dimensions.
+template <class Dot, int R, int P>
+void addValues(const KvTile& tile, size_t rowBytes, const char* weights, const float* corrections, int vector,
+               float* values, int valueDims) {
+  constexpr int kSteps = kLanes / Dot::kPerWord;
+  V16 sum[P][R];
+  for (int p = 0; p < P; ++p) {
+    for (int r = 0; r < R; ++r) {
+      sum[p][r] = load(values + r * valueDims + (vector + p) * kLanes) * splat(corrections[r]);
+    }
+  }
+  for (int t = 0; t < tile.count; ++t) {
+    const char* row = tile.values[t] + vector * kStepBytes;
+    for (int step = 0; step < kSteps; ++step, row += rowBytes, weights += 4) {
+      typename Dot::Weight w[P];
+      for (int p = 0; p < P; ++p) w[p] = Dot::weight(row + p * kStepBytes);
+      for (int r = 0; r < R; ++r) {
+        const typename Dot::Value value = Dot::value(weights + r * (kKvTile / Dot::kPerWord * 4));
+        for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+      }
+    }
+  }
+  for (int p = 0; p < P; ++p) {
+    for (int r = 0; r < R; ++r) store(values + r * valueDims + (vector + p) * kLanes, sum[p][r]);
+  }
+}
+
+using AddValues = void (*)(const KvTile&, size_t, const char*, const float*, int, float*, int);
+
+template <class Dot, int P, int... R>
+constexpr AddValues chooseValues(int rows, std::integer_sequence<int, R...>) {
+  constexpr AddValues kernels[] = {&addValues<Dot, R + 1, P>...};
+  return kernels[rows - 1];
+}
+
+constexpr int kAttendRows = smaller(kScoreRows, kRowsOf1);
+constexpr int kAttendPairRows = smaller(kScoreRows, kRowsOf2);
+
+/// Rows [row, row + rows) of a task against one KV tile.
+template <class Dot, class Weight>
+void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile& tile, int row, int rows,
+                const AttentionScratch& scratch, const AttentionState& state) {
+  const int group = job.heads / job.kvHeads;
+  const KvLayout& kv = job.kv;
+  const size_t queryBytes = static_cast<size_t>(kv.keySteps) * 4;
+  const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
+  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, 0, scratch.scores);
+  Weight* weights = reinterpret_cast<Weight*>(scratch.weights);
+  // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
+  float largest[kAttendRows];
+  for (int r = 0; r < rows; ++r) {
+    const int position = task.firstPosition + (row + r) / group;
+    largest[r] = maskRow(job, tile, position, scratch.scores + r * kLanes, rows * kLanes);
+  }
+  for (int r = 0; r < rows; ++r) {
+    scratch.corrections[r] =
+        weighRow(tile, scratch.scores + r * kLanes, rows * kLanes, largest[r], weights + r * kKvTile,
+                 state.largest + row + r, state.sums + (row + r) * kLanes);
+  }
+  const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
+  const char* words = reinterpret_cast<const char*>(scratch.weights);
+  float* values = state.values + row * kv.valueDims;
+  const int vectors = kv.valueDims / kLanes;
+  for (int vector = 0; vector < vectors;) {
+    const bool pair = rows <= kAttendPairRows && vector + 1 < vectors;
+    const AddValues add = pair
+                              ? chooseValues<Dot, 2>(rows, std::make_integer_sequence<int, kAttendPairRows>())
+                              : chooseValues<Dot, 1>(rows, std::make_integer_sequence<int, kAttendRows>());
+    add(tile, rowBytes, words, scratch.corrections, vector, values, kv.valueDims);
+    vector += pair ? 2 : 1;
+  }
+}
+
+template <class Dot, class Weight>
+void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, const AttentionScratch& scratch,
+            const AttentionState& state) {
+  const int group = job.heads / job.kvHeads;
+  for (int i = 0; i < task.tokens * group; ++i) state.largest[i] = kNothing;
+  for (int i = 0; i < task.tokens * group * kLanes; ++i) state.sums[i] = 0.0f;
+  for (int i = 0; i < task.tokens * group * job.kv.valueDims; ++i) state.values[i] = 0.0f;
+  for (int start = tokens.begin / kKvTile * kKvTile; start < tokens.end; start += kKvTile) {
+    const int begin = start < tokens.begin ? tokens.begin : start;
+    const int end = smaller(start + kKvTile, tokens.end);
+    // Rows whose newest visible token, or with a window whose oldest one, lies outside the tile are left alone.
+    const int64_t firstSeeing = start - task.firstPosition;
+    const int64_t endSeeing = firstSeeing + kKvTile - 1 + static_cast<int64_t>(job.window);
+    const int first = firstSeeing > 0 ? static_cast<int>(firstSeeing) : 0;
+    const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
+    if (first >= last) continue;
+    const KvTile tile = locate<Dot>(job, task, begin, end, scratch.valueTile);
+    fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, tokens.end));
+    for (int row = first * group; row < last * group; row += kAttendRows) {
+      attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);
+    }
+  }
+}
+
+/// a[0, count) = a * factorA + b * factorB
+inline void blend(float* a, V16 factorA, const float* b, V16 factorB, int count) {
+  for (int i = 0; i < count; i += kLanes) store(a + i, load(a + i) * factorA + load(b + i) * factorB);
+}
+
+inline void mergeStates(int rows, int valueDims, const AttentionState& into, const AttentionState& from) {
+  for (int row = 0; row < rows; ++row) {
+    float* sums = into.sums + row * kLanes;
+    float* values = into.values + row * valueDims;
+    if (from.largest[row] == kNothing) continue;
+    if (into.largest[row] == kNothing) {
+      into.largest[row] = from.largest[row];
+      __builtin_memcpy(sums, from.sums + row * kLanes, kLanes * 4);
+      __builtin_memcpy(values, from.values + row * valueDims, static_cast<size_t>(valueDims) * 4);
+      continue;
+    }
+    const float most = into.largest[row] > from.largest[row] ? into.largest[row] : from.largest[row];
+    const V16 ours = exponential2(splat(into.largest[row] - most));
+    const V16 theirs = exponential2(splat(from.largest[row] - most));
+    into.largest[row] = most;
+    blend(sums, ours, from.sums + row * kLanes, theirs, kLanes);
+    blend(values, ours, from.values + row * valueDims, theirs, valueDims);
+  }
+}
+
+template <class Out>
+void finish(const AttentionJob& job, const AttentionTask& task, const AttentionState& state) {
+  const int group = job.heads / job.kvHeads;
+  const int headDim = job.kv.headDim;
+  for (int row = 0; row < task.tokens * group; ++row) {
+    const V16 share = splat(1.0f / sumLanes(load(state.sums + row * kLanes)));
+    Out* out = reinterpret_cast<Out*>(job.out + (task.firstRow + row / group) * job.outStride) +
+               static_cast<size_t>(task.kvHead * group + row % group) * headDim;
+    for (int d = 0; d < headDim; d += kLanes) {
+      // Adding 0 turns a negative zero, whose sign may stem from a masked token, into a positive one.
+      const V16 value = load(state.values + row * job.kv.valueDims + d) * share + splat(0.0f);
+      if (headDim - d >= kLanes) {
+        storeActivation(out + d, value);
+      } else {
+        alignas(64) Out rounded[kLanes];
+        storeActivation(rounded, value);
+        __builtin_memcpy(out + d, rounded, static_cast<size_t>(headDim - d) * sizeof(Out));
+      }
+    }
+  }
+}

@@ -1,0 +1,39 @@
+// Ops on single rows, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, and SVC_SIMD, its
+// vectors.
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <utility>
+
+#include "cpu/dispatch.h"
+
+namespace svc::cpu::SVC_ISA {
+namespace {
+
+#include SVC_SIMD
+#include "cpu/kernels_generic/exp.h"
+#include "cpu/kernels_generic/tile.h"
+#include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/elementwise.h"
+#include "cpu/kernels_generic/sampling.h"
+#include "cpu/kernels_generic/peak.h"
+
+}  // namespace
+
+void addElementwise(KernelSet& set) {
+  set.rmsNorm[0] = &rmsNorm<float>;
+  set.rmsNorm[1] = &rmsNorm<uint16_t>;
+  set.rope = &rope;
+  set.widen[0] = &widenF32;
+  set.widen[1] = &widen16<loadBf16>;
+  set.widen[2] = &widen16<loadHalf>;
+  set.narrow = &narrow;
+  set.argmax = &argmax;
+  set.largest = &largest;
+  set.weigh = &weigh;
+  set.peak = &peak<WidestDot>;
+}
+
+}  // namespace svc::cpu::SVC_ISA

@@ -1,0 +1,29 @@
+// Matrix products, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, and SVC_SIMD, its vectors.
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <utility>
+
+#include "cpu/dispatch.h"
+
+namespace svc::cpu::SVC_ISA {
+namespace {
+
+#include SVC_SIMD
+#include "cpu/kernels_generic/exp.h"
+#include "cpu/kernels_generic/tile.h"
+#include "cpu/kernels_generic/matmul.h"
+
+}  // namespace
+
+void addMatmul(KernelSet& set) {
+  set.panelsAtOnce = kMostPanels;
+  set.linear[0] = &linear<F32Dot>;
+  set.linear[1] = &linear<Bf16Dot>;
+  set.gateUp[0] = &gateUp<F32Dot, float>;
+  set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
+}
+
+}  // namespace svc::cpu::SVC_ISA

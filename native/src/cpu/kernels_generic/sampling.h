@@ -1,0 +1,35 @@
+// Passes over a row of logits. Included inside an instruction set's namespace, after exp.h and matmul.h.
+
+inline float largest(const float* x, int count) {
+  V16 most = splat(-__builtin_inff());
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) most = max(load(x + i), most);
+  float result = largestLane(most);
+  for (; i < count; ++i) result = x[i] > result ? x[i] : result;
+  return result;
+}
+
+inline int argmax(const float* x, int count) {
+  const float most = largest(x, count);
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const unsigned below = greaterMask(splat(most), load(x + i));
+    if (below != 0xffffu) return i + __builtin_ctz(~below);
+  }
+  while (i < count - 1 && x[i] < most) ++i;
+  return i;
+}
+
+inline void weigh(const float* x, int count, float most, float inverseTemperature, float* out, double* sums) {
+  const V16 shift = splat(most), factor = splat(inverseTemperature);
+  for (int begin = 0; begin < count; begin += kWeighBlock) {
+    V16 sum = splat(0.0f);
+    for (int i = begin; i < smaller(begin + kWeighBlock, count); i += kLanes) {
+      const int taken = smaller(kLanes, count - i);
+      const V16 weights = exponential((loadFirst(x + i, taken) - shift) * factor);
+      storeFirst(out + i, weights, taken);
+      sum = sum + keepLanes(weights, 0, taken, splat(0.0f));
+    }
+    *sums++ = sumLanes(sum);
+  }
+}

@@ -1,0 +1,151 @@
+// Sixteen floats in two AVX2 registers, with FMA and F16C.
+
+struct V16 {
+  __m256 low, high;
+};
+
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
+
+inline V16 splat(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
+inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, V16 a) {
+  _mm256_storeu_ps(p, a.low);
+  _mm256_storeu_ps(p + 8, a.high);
+}
+/// All ones in lanes below `count`, which may lie outside 0 to 8.
+inline __m256i firstLanes(int count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline V16 loadFirst(const float* p, int count) {
+  return {_mm256_maskload_ps(p, firstLanes(count)), _mm256_maskload_ps(p + 8, firstLanes(count - 8))};
+}
+inline void storeFirst(float* p, V16 a, int count) {
+  _mm256_maskstore_ps(p, firstLanes(count), a.low);
+  _mm256_maskstore_ps(p + 8, firstLanes(count - 8), a.high);
+}
+inline V16 operator+(V16 a, V16 b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+inline V16 operator-(V16 a, V16 b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
+inline V16 operator*(V16 a, V16 b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+inline V16 operator/(V16 a, V16 b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
+inline V16 fma(V16 a, V16 b, V16 c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline V16 max(V16 a, V16 b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+/// a < b ? x : y
+inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
+  return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
+          _mm256_blendv_ps(y.high, x.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
+}
+/// Lanes begin to end - 1 of a, the others from b.
+inline V16 keepLanes(V16 a, int begin, int end, V16 b) {
+  const __m256i low = _mm256_andnot_si256(firstLanes(begin), firstLanes(end));
+  const __m256i high = _mm256_andnot_si256(firstLanes(begin - 8), firstLanes(end - 8));
+  return {_mm256_blendv_ps(b.low, a.low, _mm256_castsi256_ps(low)),
+          _mm256_blendv_ps(b.high, a.high, _mm256_castsi256_ps(high))};
+}
+/// Bit i is set where a[i] > b[i].
+inline unsigned greaterMask(V16 a, V16 b) {
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ));
+  const int high = _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ));
+  return static_cast<unsigned>(low) | static_cast<unsigned>(high) << 8;
+}
+/// Round to the nearest whole number; |a| < 2^22.
+inline V16 nearest(V16 a) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(a.low, mode), _mm256_round_ps(a.high, mode)};
+}
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) {
+  const __m256i bias = _mm256_set1_epi32(127);
+  const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.low), bias), 23);
+  const __m256i high = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.high), bias), 23);
+  return {_mm256_mul_ps(a.low, _mm256_castsi256_ps(low)), _mm256_mul_ps(a.high, _mm256_castsi256_ps(high))};
+}
+inline float sumLanes(V16 a) {
+  const __m256 eight = _mm256_add_ps(a.low, a.high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largestLane(V16 a) {
+  const __m256 eight = _mm256_max_ps(a.low, a.high);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+/// Round to nearest even in the upper 16 bits of each lane, NaN stays NaN; the lower bits come out as zero.
+inline __m256i roundedBf16(__m256 a) {
+  const __m256i bits = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256 isNan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+  const __m256 chosen = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), isNan);
+  return _mm256_srli_epi32(_mm256_castps_si256(chosen), 16);
+}
+inline void storeBf16(uint16_t* p, V16 a) {
+  const __m256i mixed = _mm256_packus_epi32(roundedBf16(a.low), roundedBf16(a.high));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(mixed, 0xd8));
+}
+inline __m256 widenBf16(const uint16_t* p) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline V16 loadBf16(const uint16_t* p) { return {widenBf16(p), widenBf16(p + 8)}; }
+inline V16 loadHalf(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+
+inline int wordAt(const char* p) {
+  int word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
+}
+
+/// One step of a sum: 16 columns of a panel times one 32-bit word of x.
+struct F32Dot {
+  static constexpr int kPerWord = 1;
+  using Weight = V16;
+  using Value = __m256;
+  static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
+  static Value value(const char* p) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(p)); }
+  static V16 add(V16 sum, const Weight& w, Value x) {
+    return {_mm256_fmadd_ps(w.low, x, sum.low), _mm256_fmadd_ps(w.high, x, sum.high)};
+  }
+};
+
+struct Bf16Dot {
+  static constexpr int kPerWord = 2;
+  /// First and second of each pair, widened.
+  struct Weight {
+    V16 first, second;
+  };
+  struct Value {
+    __m256 first, second;
+  };
+  static __m256 firsts(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+  static __m256 seconds(__m256i pairs) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+  static Weight weight(const char* p) {
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+    return {{firsts(low), firsts(high)}, {seconds(low), seconds(high)}};
+  }
+  static Value value(const char* p) {
+    const __m256i pair = _mm256_set1_epi32(wordAt(p));
+    return {firsts(pair), seconds(pair)};
+  }
+  static V16 add(V16 sum, const Weight& w, const Value& x) {
+    sum.low = _mm256_fmadd_ps(w.first.low, x.first, sum.low);
+    sum.high = _mm256_fmadd_ps(w.first.high, x.first, sum.high);
+    return {_mm256_fmadd_ps(w.second.low, x.second, sum.low),
+            _mm256_fmadd_ps(w.second.high, x.second, sum.high)};
+  }
+};
+
+/// The multiply-add of the most operations.
+using WidestDot = F32Dot;

@@ -1,0 +1,97 @@
+// Sixteen floats in one AVX-512 register, with the BF16 dot product.
+
+struct V16 {
+  __m512 lanes;
+};
+
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kManyPanels = 2;
+
+inline __mmask16 lanesBelow(int count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1u);
+}
+inline V16 splat(float value) { return {_mm512_set1_ps(value)}; }
+inline V16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store(float* p, V16 a) { _mm512_storeu_ps(p, a.lanes); }
+inline V16 loadFirst(const float* p, int count) { return {_mm512_maskz_loadu_ps(lanesBelow(count), p)}; }
+inline void storeFirst(float* p, V16 a, int count) { _mm512_mask_storeu_ps(p, lanesBelow(count), a.lanes); }
+inline V16 operator+(V16 a, V16 b) { return {_mm512_add_ps(a.lanes, b.lanes)}; }
+inline V16 operator-(V16 a, V16 b) { return {_mm512_sub_ps(a.lanes, b.lanes)}; }
+inline V16 operator*(V16 a, V16 b) { return {_mm512_mul_ps(a.lanes, b.lanes)}; }
+inline V16 operator/(V16 a, V16 b) { return {_mm512_div_ps(a.lanes, b.lanes)}; }
+inline V16 fma(V16 a, V16 b, V16 c) { return {_mm512_fmadd_ps(a.lanes, b.lanes, c.lanes)}; }
+inline V16 max(V16 a, V16 b) { return {_mm512_max_ps(a.lanes, b.lanes)}; }
+/// a < b ? x : y
+inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.lanes, b.lanes, _CMP_LT_OQ), y.lanes, x.lanes)};
+}
+/// Lanes begin to end - 1 of a, the others from b.
+inline V16 keepLanes(V16 a, int begin, int end, V16 b) {
+  const auto kept = static_cast<__mmask16>(lanesBelow(end) & ~lanesBelow(begin));
+  return {_mm512_mask_blend_ps(kept, b.lanes, a.lanes)};
+}
+/// Bit i is set where a[i] > b[i].
+inline unsigned greaterMask(V16 a, V16 b) { return _mm512_cmp_ps_mask(a.lanes, b.lanes, _CMP_GT_OQ); }
+/// Round to the nearest whole number; |a| < 2^22.
+inline V16 nearest(V16 a) {
+  return {_mm512_roundscale_ps(a.lanes, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) { return {_mm512_scalef_ps(a.lanes, n.lanes)}; }
+/// The upper half of a over the lower one.
+inline __m256 upperHalf(__m512 a) {
+  return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
+}
+inline float sumLanes(V16 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.lanes), upperHalf(a.lanes));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largestLane(V16 a) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(a.lanes), upperHalf(a.lanes));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+inline void storeBf16(uint16_t* p, V16 a) {
+  const __m256bh rounded = _mm512_cvtneps_pbh(a.lanes);
+  __builtin_memcpy(p, &rounded, sizeof rounded);
+}
+inline V16 loadBf16(const uint16_t* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m512i wide = _mm512_cvtepu16_epi32(bits);
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+inline V16 loadHalf(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+
+inline int wordAt(const char* p) {
+  int word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
+}
+
+/// One step of a sum: 16 columns of a panel times one 32-bit word of x.
+struct F32Dot {
+  static constexpr int kPerWord = 1;
+  using Weight = __m512;
+  using Value = __m512;
+  static Weight weight(const char* p) { return _mm512_loadu_ps(p); }
+  static Value value(const char* p) { return _mm512_castsi512_ps(_mm512_set1_epi32(wordAt(p))); }
+  static V16 add(V16 sum, Weight w, Value x) { return {_mm512_fmadd_ps(w, x, sum.lanes)}; }
+};
+
+struct Bf16Dot {
+  static constexpr int kPerWord = 2;
+  using Weight = __m512bh;
+  using Value = __m512bh;
+  static Weight weight(const char* p) { return (__m512bh)_mm512_loadu_si512(p); }
+  static Value value(const char* p) { return (__m512bh)_mm512_set1_epi32(wordAt(p)); }
+  static V16 add(V16 sum, Weight w, Value x) { return {_mm512_dpbf16_ps(sum.lanes, w, x)}; }
+};
+
+/// The multiply-add of the most operations.
+using WidestDot = Bf16Dot;

@@ -1,0 +1,188 @@
+// Sixteen floats in plain C++: the definition of the vector that kernels_generic/ is written in.
+
+struct V16 {
+  float lane[16];
+};
+
+/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
+
+inline V16 splat(float value) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = value;
+  return r;
+}
+inline V16 load(const float* p) {
+  V16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+inline void store(float* p, V16 a) { __builtin_memcpy(p, &a, sizeof a); }
+inline V16 loadFirst(const float* p, int count) {
+  V16 r = splat(0.0f);
+  for (int i = 0; i < count; ++i) r.lane[i] = p[i];
+  return r;
+}
+inline void storeFirst(float* p, V16 a, int count) {
+  for (int i = 0; i < count; ++i) p[i] = a.lane[i];
+}
+inline V16 operator+(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
+  return a;
+}
+inline V16 operator-(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] -= b.lane[i];
+  return a;
+}
+inline V16 operator*(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] *= b.lane[i];
+  return a;
+}
+inline V16 operator/(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] /= b.lane[i];
+  return a;
+}
+inline V16 fma(V16 a, V16 b, V16 c) { return a * b + c; }
+inline V16 max(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+  return a;
+}
+/// a < b ? x : y
+inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
+  for (int i = 0; i < 16; ++i) x.lane[i] = a.lane[i] < b.lane[i] ? x.lane[i] : y.lane[i];
+  return x;
+}
+/// Lanes begin to end - 1 of a, the others from b.
+inline V16 keepLanes(V16 a, int begin, int end, V16 b) {
+  for (int i = 0; i < 16; ++i) b.lane[i] = i >= begin && i < end ? a.lane[i] : b.lane[i];
+  return b;
+}
+/// Bit i is set where a[i] > b[i].
+inline unsigned greaterMask(V16 a, V16 b) {
+  unsigned mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= (a.lane[i] > b.lane[i] ? 1u : 0u) << i;
+  return mask;
+}
+/// Round to the nearest whole number; |a| < 2^22.
+inline V16 nearest(V16 a) {
+  const float shift = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
+  for (int i = 0; i < 16; ++i) {
+    volatile float shifted = a.lane[i] + shift;
+    a.lane[i] = shifted - shift;
+  }
+  return a;
+}
+/// a * 2^n of whole n in [-126, 127].
+inline V16 timesPowerOf2(V16 a, V16 n) {
+  for (int i = 0; i < 16; ++i) {
+    const int32_t bits = (static_cast<int32_t>(n.lane[i]) + 127) << 23;
+    float power;
+    __builtin_memcpy(&power, &bits, 4);
+    a.lane[i] *= power;
+  }
+  return a;
+}
+inline float sumLanes(V16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.lane[i] += a.lane[i + width];
+  }
+  return a.lane[0];
+}
+inline float largestLane(V16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      a.lane[i] = a.lane[i] > a.lane[i + width] ? a.lane[i] : a.lane[i + width];
+    }
+  }
+  return a.lane[0];
+}
+
+inline float bf16ToFloat(uint32_t bits) {
+  const uint32_t wide = bits << 16;
+  float value;
+  __builtin_memcpy(&value, &wide, 4);
+  return value;
+}
+inline uint16_t floatToBf16(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+inline float halfToFloat(uint32_t bits) {
+  const uint32_t sign = (bits & 0x8000u) << 16;
+  const uint32_t magnitude = bits & 0x7fffu;
+  uint32_t wide = (magnitude << 13) + (112u << 23);
+  if (magnitude >= 0x7c00u) wide = (magnitude << 13) + (224u << 23);
+  float value;
+  if (magnitude < 0x0400u) {
+    value = static_cast<float>(magnitude) * 0x1p-24f;
+    __builtin_memcpy(&wide, &value, 4);
+  }
+  wide |= sign;
+  __builtin_memcpy(&value, &wide, 4);
+  return value;
+}
+inline void storeBf16(uint16_t* p, V16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = floatToBf16(a.lane[i]);
+}
+inline V16 loadBf16(const uint16_t* p) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = bf16ToFloat(p[i]);
+  return r;
+}
+inline V16 loadHalf(const uint16_t* p) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = halfToFloat(p[i]);
+  return r;
+}
+
+/// One step of a sum: 16 columns of a panel times one 32-bit word of x.
+struct F32Dot {
+  static constexpr int kPerWord = 1;
+  using Weight = V16;
+  using Value = float;
+  static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
+  static Value value(const char* p) {
+    float value;
+    __builtin_memcpy(&value, p, 4);
+    return value;
+  }
+  static V16 add(V16 sum, const Weight& w, Value x) {
+    for (int i = 0; i < 16; ++i) sum.lane[i] += w.lane[i] * x;
+    return sum;
+  }
+};
+
+struct Bf16Dot {
+  static constexpr int kPerWord = 2;
+  struct Weight {
+    V16 low, high;
+  };
+  struct Value {
+    float low, high;
+  };
+  static Weight weight(const char* p) {
+    Weight w;
+    for (int i = 0; i < 16; ++i) {
+      uint32_t pair;
+      __builtin_memcpy(&pair, p + 4 * i, 4);
+      const uint32_t low = pair << 16, high = pair & 0xffff0000u;
+      __builtin_memcpy(&w.low.lane[i], &low, 4);
+      __builtin_memcpy(&w.high.lane[i], &high, 4);
+    }
+    return w;
+  }
+  static Value value(const char* p) { 
+    uint32_t pair;
+    __builtin_memcpy(&pair, p, 4);
+    return {bf16ToFloat(pair & 0xffff), bf16ToFloat(pair >> 16)};
+   }
+  static V16 add(V16 sum, const Weight& w, Value x) {
+    for (int i = 0; i < 16; ++i) sum.lane[i] = sum.lane[i] + w.low.lane[i] * x.low + w.high.lane[i] * x.high;
+    return sum;
+  }
+};
+
+/// The multiply-add of the most operations.
+using WidestDot = F32Dot;

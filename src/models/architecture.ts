@@ -1,0 +1,28 @@
+// What svc must know of an architecture to serve it; `registry.ts` lists those that it knows.
+
+import type { Ops } from '../ops/ops.ts';
+import type { Model } from './model.ts';
+import type { ConfigFile, ModelConfig } from './model-config.ts';
+import type { WeightReader } from './weights/weight-reader.ts';
+
+export interface Architecture {
+  /** Its names in config.json. */
+  readonly architectures: readonly string[];
+  /**
+   * The shape of the model; no weights are touched.
+   * @throws ModelLoadError naming the file, the field and what was expected.
+   */
+  readonly readConfig: (file: ConfigFile) => ModelConfig;
+  /** @throws ModelLoadError where a tensor is missing or does not fit the config. */
+  readonly load: (context: LoadContext) => Promise<Model>;
+}
+
+export interface LoadContext {
+  readonly config: ModelConfig;
+  readonly ops: Ops;
+  readonly weights: WeightReader;
+  /** Longest context that is served, in tokens. */
+  readonly maxModelLen: number;
+  /** Says that this share of the work is done and what was read last; whoever shows it gets a turn. */
+  readonly progress: (fraction: number, what: string) => Promise<void>;
+}

@@ -1,0 +1,60 @@
+// The products of a layer by the way in which ranks would share them: each rank computes some columns of the output, or
+// takes a part of the input and the ranks' products are summed. Today there is one rank.
+
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { GateUpWeight, LinearWeight } from '../../ops/weights.ts';
+import type { Step } from './step.ts';
+
+/** A rank computes its own columns of the output from the whole input. */
+export class ColumnParallelLinear {
+  readonly #weight: LinearWeight;
+
+  constructor(weight: LinearWeight) {
+    this.#weight = weight;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#weight.inputDType;
+  }
+
+  /** h [tokens, k] in `inputDType` -> f32 [tokens, n]. */
+  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
+    return ops.linear(h, this.#weight);
+  }
+}
+
+/** Column-parallel gate and up projections with the activation between them, in one pass. */
+export class GateUpLinear {
+  readonly #weight: GateUpWeight;
+
+  constructor(weight: GateUpWeight) {
+    this.#weight = weight;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#weight.inputDType;
+  }
+
+  /** h [tokens, k] in `inputDType` -> silu(gate) * up, [tokens, n] in it too. */
+  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
+    return ops.siluGateUp(h, this.#weight);
+  }
+}
+
+/** A rank multiplies its own columns of the input; the product is whole once it is summed over the ranks. */
+export class RowParallelLinear {
+  readonly #weight: LinearWeight;
+
+  constructor(weight: LinearWeight) {
+    this.#weight = weight;
+  }
+
+  /**
+   * Adds the whole product of h [tokens, k], in the weight's inputDType, to `addTo` [tokens, n] f32, the residual stream.
+   * With one rank the product is whole at once, and the backend adds it on the way.
+   */
+  apply({ ops }: Pick<Step, 'ops'>, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
+    ops.addLinear(addTo, h, this.#weight);
+  }
+}

@@ -1,0 +1,87 @@
+// From where a model is published to a model in memory.
+
+import type { DTypeOption } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import type { ComputeDType } from '../ops/dtype.ts';
+import type { Ops } from '../ops/ops.ts';
+import { kvCacheShape } from './decoder.ts';
+import type { Model, ModelShape } from './model.ts';
+import type { ModelConfig } from './model-config.ts';
+import { findArchitecture, readModelConfig } from './registry.ts';
+import type { Checkpoint } from './source/checkpoint.ts';
+import type { ModelSource } from './source/model-source.ts';
+import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
+import { WeightReader } from './weights/weight-reader.ts';
+
+export interface LoadOptions {
+  readonly dtype: DTypeOption;
+  /** Longest context to serve; null is the model's own limit. */
+  readonly maxModelLen: number | null;
+  /** Called before a weight is read; what it throws ends the load. */
+  readonly onOpen?: (model: ModelShape) => void;
+  /** Gets what a person should know of a model that can be served all the same. */
+  readonly onWarning?: (message: string) => void;
+  /** Called with a rising share of the work and the name of what was just read. */
+  readonly onProgress?: (fraction: number, what: string) => void;
+}
+
+/** The table of rotary angles is one array over all positions; no published model reaches beyond 10 million. */
+const MAX_LENGTH = 10_000_000;
+
+/**
+ * Loads the model into the memory of `ops`.
+ * @throws ModelLoadError naming the file, the tensor and what was expected; ConfigError for a context that is
+ *   longer than the model's.
+ */
+export async function loadModel(source: ModelSource, ops: Ops, options: LoadOptions): Promise<Model> {
+  const config = readModelConfig(source);
+  const maxModelLen = checkLength(config, options.maxModelLen);
+  const checkpoint = source.openCheckpoint();
+  expectNoMoreLayers(checkpoint, config);
+  const dtype = chooseDType(config, checkpoint, options.dtype);
+  options.onOpen?.({
+    config,
+    dtype,
+    kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
+  });
+  const weights = new WeightReader(checkpoint, ops, dtype);
+  const progress = async (fraction: number, what: string) => {
+    options.onProgress?.(fraction, what);
+    // A turn for whoever shows the progress.
+    await new Promise(setImmediate);
+  };
+  const { load } = findArchitecture(config.architecture);
+  const model = await load({ config, ops, weights, maxModelLen, progress });
+  checkpoint.expectUnchanged();
+  const unused = judgeUnused(checkpoint, config);
+  if (unused !== null) options.onWarning?.(unused);
+  return model;
+}
+
+function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {
+  if (wanted !== null && wanted > maxPositionEmbeddings) {
+    throw new ConfigError(
+      `--max-model-len ${wanted} is longer than the model's own limit of ${maxPositionEmbeddings} tokens ` +
+        '(max_position_embeddings in config.json); lower it or leave it out',
+      { param: 'max-model-len' },
+    );
+  }
+  const length = wanted ?? maxPositionEmbeddings;
+  if (length > MAX_LENGTH) {
+    throw new ConfigError(
+      `a context of ${length} tokens (max_position_embeddings in config.json) is more than svc can hold: ` +
+        `give --max-model-len, at most ${MAX_LENGTH}`,
+      { param: 'max-model-len' },
+    );
+  }
+  return length;
+}
+
+/** `auto` is the published format; f16 has a smaller range than bf16 and is computed in bf16. */
+function chooseDType(config: ModelConfig, checkpoint: Checkpoint, option: DTypeOption): ComputeDType {
+  if (option !== 'auto') return option === 'float32' ? 'f32' : 'bf16';
+  const { vocabSize, hiddenSize, checkpointDType } = config;
+  const published =
+    checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
+  return published === 'f32' ? 'f32' : 'bf16';
+}

@@ -1,0 +1,101 @@
+// The tensors of a model by name, over all files that hold them.
+
+import { statSync } from 'node:fs';
+import { ModelLoadError } from '../../errors.ts';
+import type { StorageDType } from '../../ops/dtype.ts';
+import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
+import type { StoredTensor } from './safetensors.ts';
+
+const DTYPES: Readonly<Record<string, StorageDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+
+export class Checkpoint {
+  /** The model's folder, for messages. */
+  readonly path: string;
+  readonly #tensors = new Map<string, StoredTensor>();
+  readonly #read = new Set<string>();
+  /** What each file was when its header was read. */
+  readonly #states = new Map<string, string>();
+
+  /**
+   * @param readHeader gives the tensors of a file.
+   * @throws ModelLoadError when two files have the same tensor, and what `readHeader` throws.
+   */
+  constructor(
+    path: string,
+    files: readonly string[],
+    readHeader: (file: string) => ReadonlyMap<string, StoredTensor>,
+  ) {
+    this.path = path;
+    for (const file of files) {
+      this.#states.set(file, stateOf(file));
+      this.#add(file, readHeader(file));
+    }
+  }
+
+  get names(): string[] {
+    return [...this.#tensors.keys()];
+  }
+
+  /**
+   * Where the tensor lies.
+   * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
+   */
+  find(name: string, shape: readonly number[]): TensorSource {
+    const stored = this.#tensors.get(name);
+    const expected = `[${shape.join(', ')}]`;
+    if (stored === undefined) {
+      throw new ModelLoadError(
+        `${this.path}: tensor ${name} ${expected} is missing from the ${this.#tensors.size} tensors ` +
+          'of the checkpoint; it does not fit its config.json',
+      );
+    }
+    const got = `[${stored.shape.join(', ')}]`;
+    if (got !== expected) {
+      throw new ModelLoadError(
+        `${stored.path}: tensor ${name} must be ${expected} by config.json, it is ${got}`,
+      );
+    }
+    const dtype = DTYPES[stored.dtype];
+    if (dtype === undefined) {
+      throw new ModelLoadError(
+        `${stored.path}: tensor ${name} ${expected} must be F32, F16 or BF16, it is ${stored.dtype}`,
+      );
+    }
+    this.#read.add(name);
+    const { path, byteOffset, byteLength } = stored;
+    return wholeTensor({ name, path, byteOffset, byteLength, dtype, shape });
+  }
+
+  /** Tensors that no one has asked for. */
+  unread(): string[] {
+    return this.names.filter((name) => !this.#read.has(name));
+  }
+
+  /** @throws ModelLoadError where somebody has written into a file since its header was read. */
+  expectUnchanged(): void {
+    for (const [path, state] of this.#states) {
+      if (stateOf(path) === state) continue;
+      throw new ModelLoadError(
+        `${path} was changed while it was being loaded; start again once it is written completely`,
+      );
+    }
+  }
+
+  #add(path: string, tensors: ReadonlyMap<string, StoredTensor>): void {
+    for (const [name, stored] of tensors) {
+      const other = this.#tensors.get(name);
+      if (other !== undefined) {
+        throw new ModelLoadError(
+          `tensor ${name} is in two files, ${other.path} and ${path}; fetch the model again`,
+        );
+      }
+      this.#tensors.set(name, stored);
+    }
+  }
+}
+
+/** Any write changes it, as does another file in the place of this one. */
+function stateOf(path: string): string {
+  const status = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return status === undefined ? 'missing' : `${status.ino} ${status.size} ${status.mtimeNs}`;
+}

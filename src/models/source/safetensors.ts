@@ -1,0 +1,116 @@
+// Reads and checks the header of a *.safetensors file: where each tensor lies. No weight is read here.
+
+import { closeSync, fstatSync, readSync } from 'node:fs';
+import { z } from 'zod';
+import { ModelLoadError } from '../../errors.ts';
+import { openModelFile } from '../../util/model-file.ts';
+import { parseModelJson } from '../../util/model-json.ts';
+
+/** A tensor as the header tells: `dtype` in the format's own spelling, which may be one that svc cannot load. */
+export interface StoredTensor {
+  readonly path: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** Bytes from the beginning of the file. */
+  readonly byteOffset: number;
+  readonly byteLength: number;
+}
+
+/** The format's own limit. */
+const MAX_HEADER_BYTES = 100_000_000;
+
+/** Bytes an element of the formats whose size can be checked. */
+const ELEMENT_BYTES: Readonly<Record<string, number>> = {
+  F64: 8,
+  I64: 8,
+  U64: 8,
+  F32: 4,
+  I32: 4,
+  U32: 4,
+  F16: 2,
+  BF16: 2,
+  I16: 2,
+  U16: 2,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
+  I8: 1,
+  U8: 1,
+  BOOL: 1,
+};
+
+const count = z.int().nonnegative();
+const header = z.record(
+  z.string(),
+  z.object({ dtype: z.string(), shape: z.array(count), data_offsets: z.tuple([count, count]) }),
+);
+const headerWithMetadata = z
+  .looseObject({ __metadata__: z.record(z.string(), z.string()).optional() })
+  .transform(({ __metadata__: _, ...tensors }) => tensors)
+  .pipe(header);
+
+/**
+ * The tensors of a file by name.
+ * @throws ModelLoadError naming the file and, where it is one tensor's fault, the tensor.
+ */
+export function readSafetensors(path: string): Map<string, StoredTensor> {
+  const { text, dataStart, fileBytes } = readHeader(path);
+  const entries = Object.entries(parseModelJson({ path: `header of ${path}`, text }, headerWithMetadata));
+  entries.sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0]);
+  const tensors = new Map<string, StoredTensor>();
+  let free = 0;
+  for (const [name, { dtype, shape, data_offsets }] of entries) {
+    const [begin, end] = data_offsets;
+    if (end < begin || begin < free) {
+      throw new ModelLoadError(
+        `${path}: tensor ${name} at bytes ${begin} to ${end} overlaps the one before it, which ends at ${free}`,
+      );
+    }
+    checkSize(path, name, dtype, shape, end - begin);
+    checkInside(path, name, dataStart + end, fileBytes);
+    free = end;
+    tensors.set(name, { path, dtype, shape, byteOffset: dataStart + begin, byteLength: end - begin });
+  }
+  return tensors;
+}
+
+function checkSize(path: string, name: string, dtype: string, shape: readonly number[], bytes: number): void {
+  const elementBytes = ELEMENT_BYTES[dtype];
+  if (elementBytes === undefined) return;
+  const expected = shape.reduce((product, length) => product * length, elementBytes);
+  if (bytes !== expected) {
+    throw new ModelLoadError(
+      `${path}: tensor ${name} [${shape.join(', ')}] ${dtype} must take ${expected} bytes, the header gives it ${bytes}`,
+    );
+  }
+}
+
+function checkInside(path: string, name: string, end: number, fileBytes: number): void {
+  if (end <= fileBytes) return;
+  throw new ModelLoadError(
+    `${path}: tensor ${name} ends at byte ${end}, the file has ${fileBytes}; it is cut off, fetch it again`,
+  );
+}
+
+/** A file is: length of the header in 8 bytes, little-endian; the header, JSON; the tensors. */
+function readHeader(path: string): { text: string; dataStart: number; fileBytes: number } {
+  const file = openModelFile(path);
+  try {
+    const fileBytes = fstatSync(file).size;
+    const prefix = Buffer.alloc(8);
+    if (readSync(file, prefix, 0, 8, 0) < 8) {
+      throw new ModelLoadError(`${path}: no safetensors file, it has ${fileBytes} bytes; fetch it again`);
+    }
+    const length = Number(prefix.readBigUInt64LE());
+    if (length < 2 || length > MAX_HEADER_BYTES || 8 + length > fileBytes) {
+      throw new ModelLoadError(
+        `${path}: header of ${length} bytes expected in a file of ${fileBytes}; ` +
+          'it is cut off or no safetensors file, fetch it again',
+      );
+    }
+    const bytes = Buffer.alloc(length);
+    readSync(file, bytes, 0, length, 8);
+    return { text: bytes.toString('utf8'), dataStart: 8 + length, fileBytes };
+  } finally {
+    closeSync(file);
+  }
+}

@@ -1,0 +1,19 @@
+// The handle of the arrays of one step, which the addon has checked and copied.
+
+import type { NativeBackend } from '../../native/native.ts';
+import type { KvCache, StepInputs } from '../ops.ts';
+
+export class NativeStepInputs implements StepInputs {
+  readonly native: NativeBackend;
+  /** Counts the steps of the backend: the addon refuses all but the last one. */
+  readonly id: number;
+  readonly cache: KvCache;
+  readonly numTokens: number;
+
+  constructor(native: NativeBackend, id: number, cache: KvCache, numTokens: number) {
+    this.native = native;
+    this.id = id;
+    this.cache = cache;
+    this.numTokens = numTokens;
+  }
+}

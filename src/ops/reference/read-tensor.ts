@@ -1,0 +1,86 @@
+// Reads published tensors from their files for the reference backend.
+
+import { closeSync, readSync } from 'node:fs';
+import { ModelLoadError } from '../../errors.ts';
+import { openModelFile } from '../../util/model-file.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from '../dtype.ts';
+import { roundToBf16, unpackBf16, unpackF16 } from '../float-formats.ts';
+import { type Rectangle, rectangleOf, type TensorSource } from '../weights.ts';
+
+/** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
+const PIECE_BYTES = 1 << 20;
+
+/**
+ * Widens a tensor, or the rectangle of it that is wanted, to f32 and rounds it to what `dtype` can hold.
+ * @param into Where the numbers go, as many as are wanted.
+ * @throws ModelLoadError when the file ends before the tensor does, or one of its numbers is not finite.
+ */
+export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Float32Array): Float32Array {
+  const rectangle = rectangleOf('load', source);
+  const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
+  const size = BYTES_PER_ELEMENT[source.dtype];
+  readPieces(source, rectangle, (piece, start) => {
+    const place = values.subarray(start / size, (start + piece.length) / size);
+    if (source.dtype === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
+    else unpack(source.dtype, new Uint16Array(piece.buffer, 0, place.length), place);
+  });
+  if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
+  expectFinite(source, rectangle, values);
+  return values;
+}
+
+function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float32Array): void {
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  if (at < 0) return;
+  const { cols, firstRow, firstCol } = rectangle;
+  const [row, col] = [firstRow + Math.floor(at / cols), firstCol + (at % cols)];
+  const place = source.storedShape.length > 1 ? `${row}, ${col}` : `${col}`;
+  throw new ModelLoadError(
+    `tensor ${source.name} of ${source.path} is not finite at [${place}]: NaN, infinite or too large; fetch the file again`,
+  );
+}
+
+function unpack(dtype: StorageDType, packed: Uint16Array, into: Float32Array): void {
+  if (dtype === 'bf16') unpackBf16(packed, into);
+  else unpackF16(packed, into);
+}
+
+/** Calls `take` with bytes of the rectangle, at the start of a buffer that is used again, and where they belong. */
+function readPieces(
+  source: TensorSource,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
+): void {
+  const size = BYTES_PER_ELEMENT[source.dtype];
+  // Whole rows follow each other without a gap.
+  const [numRuns, runBytes] = cols === rowLength ? [1, rows * cols * size] : [rows, cols * size];
+  const buffer = new Uint8Array(Math.min(PIECE_BYTES, runBytes));
+  const file = openModelFile(source.path);
+  try {
+    for (let run = 0; run < numRuns; run++) {
+      const position = source.byteOffset + ((firstRow + run) * rowLength + firstCol) * size;
+      for (let start = 0; start < runBytes; start += buffer.length) {
+        const piece = buffer.subarray(0, Math.min(buffer.length, runBytes - start));
+        fill(piece, file, source, position + start);
+        take(piece, run * runBytes + start);
+      }
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** One call may give less than was asked for. */
+function fill(piece: Uint8Array, file: number, source: TensorSource, position: number): void {
+  for (let done = 0; done < piece.length; ) {
+    const got = readSync(file, piece, done, piece.length - done, position + done);
+    if (got === 0) {
+      const found = position + done - source.byteOffset;
+      throw new ModelLoadError(
+        `${source.path} ends inside tensor ${source.name}: ${source.byteLength} bytes expected, ${found} found; ` +
+          'the file is cut off, fetch it again',
+      );
+    }
+    done += got;
+  }
+}

@@ -1,0 +1,71 @@
+// The arrays of one step in the reference backend: checked and copied when the step begins, so that ops need not look.
+
+import { ShapeError } from '../../errors.ts';
+import type { AttentionBatch, KvCache, KvCacheShape, StepArrays, StepInputs } from '../ops.ts';
+import { HostKvCache } from './kv-cache.ts';
+
+export class HostStepInputs implements StepInputs {
+  readonly cache: HostKvCache;
+  readonly positions: Int32Array;
+  readonly slots: Int32Array;
+  readonly batch: AttentionBatch;
+
+  constructor(cache: KvCache, { positions, slotMapping, batch }: StepArrays) {
+    if (!(cache instanceof HostKvCache))
+      throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
+    const numTokens = positions.length;
+    expectIndices('slots', slotMapping, cache.shape.blocks * cache.shape.blockSize);
+    if (slotMapping.length !== numTokens)
+      throw new ShapeError('beginStep', `slots [${numTokens}]`, `[${slotMapping.length}]`);
+    checkBatch(batch, numTokens, cache.shape);
+    this.cache = cache;
+    this.positions = positions.slice();
+    this.slots = slotMapping.slice();
+    this.batch = {
+      ...batch,
+      queryStarts: batch.queryStarts.slice(),
+      contextLengths: batch.contextLengths.slice(),
+      blockTables: batch.blockTables.slice(),
+    };
+  }
+
+  get numTokens(): number {
+    return this.positions.length;
+  }
+}
+
+function checkBatch(batch: AttentionBatch, numTokens: number, shape: KvCacheShape): void {
+  const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+  if (queryStarts.length <= numSequences || queryStarts[0] !== 0 || queryStarts[numSequences] !== numTokens)
+    throw new ShapeError(
+      'beginStep',
+      `queryStarts [${numSequences + 1}] from 0 to ${numTokens}`,
+      `[${queryStarts}]`,
+    );
+  if (contextLengths.length < numSequences || blockTables.length < numSequences * maxBlocks) {
+    const expected = `contextLengths [${numSequences}], blockTables [${numSequences}, ${maxBlocks}]`;
+    throw new ShapeError('beginStep', expected, `[${contextLengths.length}], [${blockTables.length}]`);
+  }
+  for (let i = 0; i < numSequences; i++) checkSequence(batch, i, shape);
+}
+
+function checkSequence(batch: AttentionBatch, sequence: number, shape: KvCacheShape): void {
+  const { queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+  const room = maxBlocks * shape.blockSize;
+  const rows = queryStarts[sequence + 1]! - queryStarts[sequence]!;
+  const context = contextLengths[sequence]!;
+  if (rows < 0 || context < rows || context > room) {
+    const expected = `sequence ${sequence} with 0 <= rows <= contextLength <= ${room}`;
+    throw new ShapeError('beginStep', expected, `${rows} rows, contextLength ${context}`);
+  }
+  const first = sequence * maxBlocks;
+  const blocks = blockTables.subarray(first, first + Math.ceil(context / shape.blockSize));
+  expectIndices(`block ids of sequence ${sequence}`, blocks, shape.blocks);
+}
+
+function expectIndices(what: string, values: Int32Array, end: number): void {
+  for (const [row, value] of values.entries()) {
+    if (value < 0 || value >= end)
+      throw new ShapeError('beginStep', `${what} from 0 to ${end - 1}`, `${value} in row ${row}`);
+  }
+}

@@ -1,0 +1,18 @@
+// Storing keys and values into the paged KV memory of the reference backend.
+
+import type { Tensor } from '../ops.ts';
+import { expectTensor } from './host-tensor.ts';
+import type { HostStepInputs } from './step-inputs.ts';
+
+/** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer; slot = block * blockSize + offset. */
+export function storeKv(k: Tensor, v: Tensor, { cache, slots }: HostStepInputs, layer: number): void {
+  cache.expectLayer('storeKv', layer);
+  const { kvHeads, headDim } = cache.shape;
+  const expected = { rows: slots.length, cols: kvHeads * headDim, dtype: 'f32' } as const;
+  const keys = expectTensor('storeKv', 'k', k, expected);
+  const values = expectTensor('storeKv', 'v', v, expected);
+  for (const [row, slot] of slots.entries()) {
+    cache.write(layer, 'key', slot, keys.row(row));
+    cache.write(layer, 'value', slot, values.row(row));
+  }
+}

@@ -1,0 +1,151 @@
+// Weights: where their numbers are published, and what a backend makes of them. A number format that is not one tensor
+// of floats (quantised, with scales) is one more variant of `LinearWeightSource`.
+
+import { ShapeError } from '../errors.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from './dtype.ts';
+
+/** A tensor in a file, or a rectangle of one; not yet read. */
+export interface TensorSource {
+  /** The checkpoint's name, for errors: `model.layers.0.mlp.up_proj.weight`. */
+  readonly name: string;
+  readonly path: string;
+  readonly dtype: StorageDType;
+  /** Of the whole tensor, from the beginning of the file. */
+  readonly byteOffset: number;
+  readonly byteLength: number;
+  readonly storedShape: readonly number[];
+  /** What is to be loaded: so many numbers a dimension, from this index on. */
+  readonly shape: readonly number[];
+  readonly start: readonly number[];
+}
+
+/** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
+export type LinearWeightSource = PlainWeightSource;
+
+/** One tensor of floats. */
+export interface PlainWeightSource {
+  readonly kind: 'plain';
+  /** [n, k] */
+  readonly tensor: TensorSource;
+}
+
+/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
+export interface LinearPart {
+  readonly weight: LinearWeightSource;
+  readonly bias: TensorSource | null;
+}
+
+/** `out = x · weightᵀ + bias`, packed for the backend: weight [n, k], bias [n]. Several parts are side by side in n. */
+export interface LinearWeight {
+  readonly n: number;
+  readonly k: number;
+  /** The format that it wants its input in. */
+  readonly inputDType: ComputeDType;
+  /** Memory that one use streams through the processor. */
+  readonly byteLength: number;
+}
+
+/** Gate and up projections packed together, each [n, k], so that `silu(gate) * up` needs no second pass. */
+export interface GateUpWeight {
+  readonly n: number;
+  readonly k: number;
+  /** The format that it wants its input in, and that of its output. */
+  readonly inputDType: ComputeDType;
+  readonly byteLength: number;
+}
+
+/** A vector of f32 kept by the backend: norm weights, rope tables. */
+export interface Vector {
+  readonly length: number;
+}
+
+export function wholeTensor(tensor: Omit<TensorSource, 'storedShape' | 'start'>): TensorSource {
+  return { ...tensor, storedShape: tensor.shape, start: tensor.shape.map(() => 0) };
+}
+
+export function plainPart(tensor: TensorSource, bias: TensorSource | null = null): LinearPart {
+  return { weight: { kind: 'plain', tensor }, bias };
+}
+
+/**
+ * `length` rows (dimension 0) or columns (dimension 1) of what `source` loads, from `start` on.
+ * @throws ShapeError where it does not have them.
+ */
+export function narrow(source: TensorSource, dimension: 0 | 1, start: number, length: number): TensorSource {
+  const [size, first] = [source.shape[dimension], source.start[dimension]];
+  if (size === undefined || first === undefined || start < 0 || length < 1 || start + length > size) {
+    const expected = `a range inside dimension ${dimension} of ${source.name} [${source.shape.join(', ')}]`;
+    throw new ShapeError('narrow', expected, `${start} to ${start + length}`);
+  }
+  return {
+    ...source,
+    shape: source.shape.with(dimension, length),
+    start: source.start.with(dimension, first + start),
+  };
+}
+
+/** The rectangle that a source loads, in numbers of its file's own rows; a vector is one row. */
+export interface Rectangle {
+  readonly rowLength: number;
+  readonly firstRow: number;
+  readonly firstCol: number;
+  readonly rows: number;
+  readonly cols: number;
+}
+
+/** @throws ShapeError where the source is no vector or matrix, or its bytes are not those of its shape. */
+export function rectangleOf(op: string, source: TensorSource): Rectangle {
+  const { name, byteLength, dtype, storedShape, shape, start } = source;
+  const bytes = storedShape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
+  if (bytes !== byteLength) {
+    throw new ShapeError(
+      op,
+      `${bytes} bytes for ${name} [${storedShape.join(', ')}] ${dtype}`,
+      `${byteLength}`,
+    );
+  }
+  const [rowLength, cols, firstCol] = [storedShape.at(-1), shape.at(-1), start.at(-1)];
+  if (rowLength === undefined || cols === undefined || firstCol === undefined || storedShape.length > 2) {
+    throw new ShapeError(op, `${name}, a vector or a matrix`, `[${storedShape.join(', ')}]`);
+  }
+  const isVector = storedShape.length === 1;
+  return { rowLength, firstRow: isVector ? 0 : start[0]!, firstCol, rows: isVector ? 1 : shape[0]!, cols };
+}
+
+/** What a weight's shape is, whatever its format. */
+export function shapeOf(weight: LinearWeightSource): readonly number[] {
+  return weight.tensor.shape;
+}
+
+/**
+ * The shapes of parts that are multiplied by the same input: k, and n of each.
+ * @throws ShapeError where they do not fit together, or a bias does not fit its weight.
+ */
+export function expectParts(op: string, parts: readonly LinearPart[]): { k: number; sizes: number[] } {
+  const k = parts[0] && shapeOf(parts[0].weight)[1];
+  if (k === undefined) throw new ShapeError(op, 'at least one weight [n, k]', `${parts.length}`);
+  const sizes = parts.map(({ weight, bias }) => {
+    const shape = shapeOf(weight);
+    const [n, width] = shape;
+    if (shape.length !== 2 || n === undefined || width !== k)
+      throw new ShapeError(op, `${weight.tensor.name} [n, ${k}]`, `[${shape.join(', ')}]`);
+    if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
+      throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
+    return n;
+  });
+  return { k, sizes };
+}
+
+/** @throws ShapeError where the source is no vector. */
+export function expectVector({ name, shape }: TensorSource): number {
+  const [length] = shape;
+  if (shape.length === 1 && length !== undefined) return length;
+  throw new ShapeError('loadVector', `${name} [n]`, `[${shape.join(', ')}]`);
+}
+
+/** @throws ShapeError where gate and up are not of one shape. */
+export function expectGateUp(gate: LinearPart, up: LinearPart): void {
+  const [expected, got] = [gate, up].map(({ weight }) => `[${shapeOf(weight).join(', ')}]`);
+  if (expected !== got)
+    throw new ShapeError('loadGateUp', `gate and up of one shape, gate is ${expected}`, `up ${got}`);
+}

@@ -1,0 +1,57 @@
+// The files of a published model, by the names that every publisher gives them.
+
+import { join } from 'node:path';
+import { z } from 'zod';
+import { type ModelText, readModelText } from './model-file.ts';
+import { parseModelJson } from './model-json.ts';
+
+/** The texts that a model brings, each null where it has none. A folder has them as files. */
+export interface ModelFiles {
+  /** For messages: the folder. */
+  readonly path: string;
+  /** @throws ModelLoadError where the file cannot be read. */
+  read(name: ModelFileName): ModelText | null;
+}
+
+/** What makes text of tokens, and prompts of conversations. */
+export const TOKENIZER_FILES = [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'chat_template.jinja',
+  'chat_template.json',
+] as const;
+
+export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
+
+/** Joins the *.safetensors of a model that has several. */
+export const WEIGHT_INDEX = 'model.safetensors.index.json';
+
+export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
+
+export class FolderFiles implements ModelFiles {
+  readonly path: string;
+
+  constructor(folder: string) {
+    this.path = folder;
+  }
+
+  read(name: ModelFileName): ModelText | null {
+    return readModelText(join(this.path, name));
+  }
+}
+
+const weightIndex = z.object({
+  // A shard is beside its index: a name with a path in it is none of ours.
+  weight_map: z.record(z.string(), z.string().regex(/^[^/\\]+$/, 'must be the name of a file in the folder')),
+});
+
+/**
+ * The files that the folder's index names, or null where it has no index.
+ * @throws ModelLoadError where the index is malformed.
+ */
+export function readWeightIndex(folder: string): string[] | null {
+  const index = readModelText(join(folder, WEIGHT_INDEX));
+  if (index === null) return null;
+  return [...new Set(Object.values(parseModelJson(index, weightIndex).weight_map))].sort();
+}
