@@ -37,7 +37,7 @@ export class Checkpoint {
   }
 
   /**
-   * Where the tensor lies.
+   * Where the tensor is in its file.
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
    */
   find(name: string, shape: readonly number[]): TensorSource {
@@ -66,7 +66,7 @@ export class Checkpoint {
     return wholeTensor({ name, path, byteOffset, byteLength, dtype, shape });
   }
 
-  /** Tensors that no one has asked for. */
+  /** Names of the tensors that `find` was not asked for. */
   unread(): string[] {
     return this.names.filter((name) => !this.#read.has(name));
   }

@@ -1,4 +1,4 @@
-// Reads and checks the header of a *.safetensors file: where each tensor lies. No weight is read here.
+// Reads and checks the header of a *.safetensors file, which says where each tensor is. No weight is read here.
 
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { z } from 'zod';
