@@ -1,20 +1,20 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
-// everybody when it has died. `InferenceEngine` is its only caller.
+// everybody when it has died.
 
 import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { startThread } from '../util/start-thread.ts';
 import { Calls } from './calls.ts';
 import {
-  type AnsweredStep,
   type CoreStats,
-  type EngineInfo,
   type EngineThreadData,
   type FromEngine,
+  type StepOutputs,
   type ToEngine,
   unpackError,
 } from './messages.ts';
@@ -27,7 +27,7 @@ const CLOSE_DEADLINE_MS = 30_000;
 /** Gets what the engine says about one request. */
 export interface RequestListener {
   /** @param at when the engine thread had it, by its clock. */
-  onToken(output: TokenOutput, at: number): void;
+  onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
 }
 
@@ -196,7 +196,7 @@ export class EngineClient {
   }
 
   #receive(message: FromEngine): void {
-    if (message.type === 'answered') this.#answer(message);
+    if (message.type === 'outputs') this.#deliver(message);
     if (message.type === 'transfer') for (const notice of message.notices) this.#onNotice(notice);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
@@ -204,15 +204,13 @@ export class EngineClient {
     this.#holdProcess();
   }
 
-  #answer({ at, numTokens, outputs }: AnsweredStep): void {
+  #deliver({ at, numTokens, outputs }: StepOutputs): void {
     this.#onStep(numTokens);
-    for (const output of outputs) this.#deliver(output, at);
-  }
-
-  #deliver(output: TokenOutput, at: number): void {
-    const listener = this.#listeners.get(output.requestId);
-    if (output.finish !== null) this.#listeners.delete(output.requestId);
-    listener?.onToken(output, at);
+    for (const output of outputs) {
+      const listener = this.#listeners.get(output.requestId);
+      if (output.finish !== null) this.#listeners.delete(output.requestId);
+      listener?.onOutput(output, at);
+    }
   }
 
   #die(cause: Error): void {

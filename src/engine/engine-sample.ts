@@ -1,4 +1,4 @@
-// One sample of a request on its way through the engine: sends it, makes deltas of its tokens, and notes its times.
+// One sample of a request: makes deltas of what the engine thread sends of it, and notes its times.
 
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
@@ -37,11 +37,11 @@ export class EngineSample implements RequestListener {
     this.#parts.times.sent();
   }
 
-  onToken(output: TokenOutput, at: number): void {
+  onOutput(output: TokenOutput, at: number): void {
     const { processor, times, queue, onEnd } = this.#parts;
     try {
       const delta = processor.process(output);
-      times.token(at, output.admission);
+      times.output(at, delta.tokenIds.length, output.admission);
       if (delta.finish_reason !== null) {
         // A stop string ends the sample here while the engine would go on.
         this.#client.abort([this.id]);

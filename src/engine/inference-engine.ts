@@ -5,6 +5,7 @@ import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/model-config.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
@@ -22,12 +23,13 @@ import {
   toEngineRequests,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
-import type { EngineInfo, EngineStats } from './messages.ts';
+import type { EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
 import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
+export type { EngineInfo } from '../runner/executor.ts';
 export type { Ticket } from './admission.ts';
 export type {
   GenerationRequest,
@@ -36,8 +38,8 @@ export type {
   Prompt,
   TransferKey,
 } from './input-processor.ts';
-export type { EngineInfo, EngineStats } from './messages.ts';
-export type { FinishReason, OutputDelta } from './output-processor.ts';
+export type { EngineStats } from './messages.ts';
+export type { OutputDelta } from './output-processor.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 

@@ -1,6 +1,6 @@
-// Log-probabilities as the engine thread sends them, with the tokens' texts. The output processor is their only maker.
+// Log-probabilities of tokens together with the tokens' texts.
 
-import type { Logprobs } from '../ops/ops.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 import type { TokenDescription, Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export interface TokenLogprob {
@@ -13,7 +13,7 @@ export interface TokenLogprob {
   readonly token: TokenDescription | null;
 }
 
-/** The token that stands at one place, and those that were most probable there. */
+/** The token at one position, and those that were most probable there. */
 export interface PositionLogprobs extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
@@ -27,10 +27,10 @@ export function describeLogprobs(logprobs: Logprobs, tokenizer: Tokenizer | null
     logprob: logprobs.logprobs[row]!,
     rank: logprobs.ranks[row]!,
     token: describe(tokenId),
-    top: Array.from({ length: numTop }, (_, place) => {
-      const id = logprobs.topIds[row * numTop + place]!;
-      const logprob = logprobs.topLogprobs[row * numTop + place]!;
-      return { tokenId: id, logprob, rank: place + 1, token: describe(id) };
+    top: Array.from({ length: numTop }, (_, index) => {
+      const id = logprobs.topIds[row * numTop + index]!;
+      const logprob = logprobs.topLogprobs[row * numTop + index]!;
+      return { tokenId: id, logprob, rank: index + 1, token: describe(id) };
     }),
   }));
 }

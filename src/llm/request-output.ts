@@ -1,6 +1,7 @@
 // What `LLM` gives back for one prompt.
 
-import type { FinishReason, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+import type { OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+import type { FinishReason } from '../sampling/finish-reason.ts';
 
 /** How probable a token was. */
 export interface Logprob {

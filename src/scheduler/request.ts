@@ -4,8 +4,8 @@
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
-import type { Logprobs } from '../ops/ops.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 
 /** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
 export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preempted' | 'finished';
@@ -83,17 +83,17 @@ export class Request implements BlockTable {
   readonly promptLength: number;
   /** Tokens of the answer that were known from the beginning. */
   readonly numResumed: number;
-  /** Tokens of the answer that have been given out. */
-  numGivenTokens = 0;
+  /** Tokens of the answer that have been emitted. */
+  numOutputTokens = 0;
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
   readonly numPromptLogprobs: number | null;
-  /** Tokens of the prompt that are planned to be or have been compared with their logits. */
-  numPromptTokensScored = 1;
-  /** What came of that, in order, until it is given away. */
+  /** Index of the next prompt token whose log-probability is to be computed; nothing predicts the first one. */
+  nextPromptTarget = 1;
+  /** Those that are computed, in order, until they are emitted. */
   readonly promptLogprobs: Logprobs[] = [];
-  /** The same of the resumed tokens: how many, and one row each. */
-  numResumedScored = 0;
+  /** The same for the resumed tokens, one row each. */
+  nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
   readonly transfer: SequenceTransfer | null;
   /** Blocks that have been handed over to be sent; what is recomputed later is the same. */
@@ -103,12 +103,13 @@ export class Request implements BlockTable {
   readonly tokens: number[];
   /** Tokens whose keys and values are in the cache or will be once the planned steps have run. */
   numComputedTokens = 0;
-  /** Planned steps that have not been answered, and those among them that sample a token of this request. */
-  numStepsAhead = 0;
-  numTokensAhead = 0;
-  /** Where it stands in the last step that computes it. */
-  place = 0;
+  /** Steps in flight that compute this request. */
+  numInFlightSteps = 0;
+  /** Tokens of this request that steps in flight sample. */
+  numPendingTokens = 0;
   readonly blocks: number[] = [];
+  /** How many of `blocks` steps have told the executor of. */
+  numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
   readonly cacheSalt: string | null;
   readonly mayReadCache: boolean;
@@ -145,7 +146,7 @@ export class Request implements BlockTable {
   }
 
   get numCacheableTokens(): number {
-    const isScored = this.sampling.numLogprobs !== null && this.numResumedScored < this.numResumed;
+    const isScored = this.sampling.numLogprobs !== null && this.nextResumedTarget < this.numResumed;
     return (isScored ? this.promptLength : this.tokens.length) - 1;
   }
 
@@ -160,15 +161,19 @@ export class Request implements BlockTable {
     this.#numCachedTokens ??= ofPrompt;
   }
 
-  /** Tokens that are known or being sampled and that no step computes yet. */
+  /** Tokens, known or pending, that no step computes yet; none after a pending token that ends the request by its length. */
   get numTokensToCompute(): number {
-    return this.#isLastTokenAhead ? 0 : this.tokens.length + this.numTokensAhead - this.numComputedTokens;
+    return this.#isLastTokenPending ? 0 : this.tokens.length + this.numPendingTokens - this.numComputedTokens;
   }
 
-  /** Whether the token that is being sampled ends the request by its length. */
-  get #isLastTokenAhead(): boolean {
-    const numAnswered = this.tokens.length - this.promptLength + this.numTokensAhead;
-    return this.numTokensAhead > 0 && numAnswered >= this.stop.maxTokens;
+  get #isLastTokenPending(): boolean {
+    const numAnswerTokens = this.tokens.length - this.promptLength + this.numPendingTokens;
+    return this.numPendingTokens > 0 && numAnswerTokens >= this.stop.maxTokens;
+  }
+
+  /** Whether the logits of its next token depend on the tokens before. */
+  get hasLogitRules(): boolean {
+    return this.#history !== null;
   }
 
   get isNew(): boolean {
@@ -189,7 +194,7 @@ export class Request implements BlockTable {
     if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
       throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
     }
-    if (state === 'running' && this.numGivenTokens === 0) this.#scheduledAt = performance.now();
+    if (state === 'running' && this.numOutputTokens === 0) this.#scheduledAt = performance.now();
     this.#state = state;
   }
 }

@@ -6,8 +6,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
 import { probeNative } from '../../src/native/native.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
-import type { LogitEdits, Logprobs, Ops } from '../../src/ops/ops.ts';
+import type { LogitEdits, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import type { Logprobs } from '../../src/sampling/logprobs.ts';
 
 const native = probeNative();
 const isas = native?.instructionSets() ?? [];

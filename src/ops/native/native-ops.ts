@@ -3,6 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { InstructionSet } from '../../native/instruction-sets.ts';
 import { chooseInstructionSet, chooseThreads, type Native, type NativeBackend } from '../../native/native.ts';
+import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
@@ -16,7 +17,6 @@ import type {
   LinearPart,
   LinearWeight,
   LogitEdits,
-  Logprobs,
   Ops,
   Pending,
   SampledTokens,

@@ -2,6 +2,7 @@
 // it, and it serves where no native addon could be built. Ops run when they are called.
 
 import { ConfigError, ShapeError } from '../../errors.ts';
+import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType } from '../dtype.ts';
 import type {
   AttentionBatch,
@@ -13,7 +14,6 @@ import type {
   LinearPart,
   LinearWeight,
   LogitEdits,
-  Logprobs,
   Ops,
   Pending,
   SampledTokens,

@@ -1,6 +1,6 @@
 // What a request has cost, and why an answer ended: parts of the answers of both endpoints.
 
-export type FinishReason = 'stop' | 'length';
+export type { FinishReason } from '../../sampling/finish-reason.ts';
 
 export interface Usage {
   readonly prompt_tokens: number;
