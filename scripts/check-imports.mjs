@@ -34,9 +34,7 @@ const GUARDED = [
   { target: /^native\//, importers: /^(ops\/native\/|ops\/select\.ts|kv-transfer\/transports\/|native\/)/ },
 ];
 // These import nothing of these though their rows would allow it.
-const NEVER = [
-  { importers: /^scheduler\//, target: /^ops\//, why: 'the scheduler knows integers only' },
-];
+const NEVER = [{ importers: /^scheduler\//, target: /^ops\//, why: 'the scheduler knows integers only' }];
 
 const files = readdirSync('src', { recursive: true }).filter((name) => name.endsWith('.ts'));
 const faults = [];
@@ -66,7 +64,8 @@ function check(file, target) {
     if (!(ROWS[from] === 0 && ROWS[to] === 0)) faults.push(`${file} -> ${target}`);
   }
   for (const never of NEVER) {
-    if (never.importers.test(file) && never.target.test(target)) faults.push(`${file} -> ${target} (${never.why})`);
+    if (never.importers.test(file) && never.target.test(target))
+      faults.push(`${file} -> ${target} (${never.why})`);
   }
   for (const guard of GUARDED) {
     if (guard.target.test(target) && !guard.importers.test(file))
