@@ -1,5 +1,5 @@
 // Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
-// its best continuations; the prefix cache makes that cheap. `LLM` and the HTTP server call it.
+// its best continuations; the prefix cache makes that cheap.
 
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';

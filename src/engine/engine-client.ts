@@ -26,14 +26,14 @@ const CLOSE_DEADLINE_MS = 30_000;
 
 /** Gets what the engine says about one request. */
 export interface RequestListener {
-  /** @param at when the engine thread had it, by its clock. */
+  /** @param at when the engine thread finished the step, by its clock. */
   onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
 }
 
 export interface EngineClientOptions {
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
-  /** Gets what a person should know though nothing fails by it. */
+  /** Gets warnings for a person; nothing fails because of them. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 
@@ -76,7 +76,7 @@ export class EngineClient {
   static async start(
     config: EngineConfig,
     options: EngineClientOptions = {},
-    /** Ends the start, and the thread at once: nobody waits for its weights any more. */
+    /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
     const client = new EngineClient(config);
@@ -118,8 +118,8 @@ export class EngineClient {
   }
 
   /**
-   * @param listenerOf listens to the request at that place.
-   * @throws EngineDeadError where nobody would answer.
+   * @param listenerOf the listener of the request at that index.
+   * @throws EngineDeadError where the engine has ended.
    */
   add(requests: readonly NewRequest[], listenerOf: (index: number) => RequestListener): void {
     this.#checkAlive();
@@ -136,7 +136,7 @@ export class EngineClient {
     this.#send({ type: 'abort', requestIds: inFlight });
   }
 
-  /** What the connector tells the engine thread; nobody listens once it has ended. */
+  /** What the connector tells the engine thread; ignored once that has ended. */
   order(order: TransferOrder): void {
     if (this.isAlive) this.#send({ type: 'transfer', order });
   }
@@ -235,7 +235,7 @@ export class EngineClient {
     return answer;
   }
 
-  /** Only work that somebody waits for keeps the process: a program that forgets close() ends all the same. */
+  /** Only pending work keeps the process alive: a program that forgets close() still ends. */
   #holdProcess(): void {
     const isAwaited = this.#listeners.size + this.#statsCalls.size + this.#resetCalls.size > 0;
     for (const handle of [this.#worker, this.#port]) {

@@ -1,4 +1,4 @@
-// The engine as the main thread sees it: text in, text out. `LLM` and the HTTP server are its only callers.
+// The engine as the main thread sees it: text in, text out.
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { EngineDeadError } from '../errors.ts';
@@ -43,7 +43,7 @@ export type { OutputDelta } from './output-processor.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
-/** Whoever asks without a ticket has the engine to themselves: no turns, and no bound. */
+/** A request without a ticket has the engine to itself: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
 const NO_OBSERVER: EngineObserver = {
   step() {},
@@ -55,7 +55,7 @@ const NO_OBSERVER: EngineObserver = {
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
-  /** Gets what goes wrong between instances: no request fails by it. */
+  /** Gets errors between instances; no request fails because of them. */
   readonly onTransferError?: OnTransferError | undefined;
 }
 
@@ -64,7 +64,7 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
-  /** From generation_config.json: what a request that leaves these fields out gets. */
+  /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   readonly #client: EngineClient;
@@ -98,7 +98,7 @@ export class InferenceEngine {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
-    // What is wrong with these is known before a weight is read.
+    // Read first: their errors are reported before a weight is read.
     const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
     const modelConfig = readModelConfig(config.modelPath);
     const generation = readGenerationConfig(config.modelPath, {
@@ -168,7 +168,7 @@ export class InferenceEngine {
     return this.#client.isAlive;
   }
 
-  /** From now on `observer` hears what becomes of requests; there is one at a time. */
+  /** From now on `observer` is told about requests; there is one at a time. */
   observe(observer: EngineObserver): void {
     this.#observer = observer;
     this.#client.onStep = (numTokens) => observer.step(numTokens);
@@ -183,7 +183,7 @@ export class InferenceEngine {
   }
 
   /**
-   * Runs a request; the deltas of its n samples come as they are made. Ending the iteration early, or aborting
+   * Runs a request and yields the deltas of its n samples as they are made. Ending the iteration early, or aborting
    * `signal`, frees the request's KV blocks at once. Requests of one `ticket` share its places.
    * @throws EngineDeadError when the engine ends before the request does; the reason of `signal` when it is aborted.
    */
@@ -197,7 +197,7 @@ export class InferenceEngine {
     const transfer = this.#transfers?.open(request, this.limits) ?? null;
     let unfinished = request.params.n;
     const samples = this.#submit(request, queue, transfer, ticket);
-    // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
+    // Frees the blocks at once, even while the reader is waiting for something else than the queue.
     const stop = (): void => {
       samples.withdraw();
       queue.fail(signal?.reason);
@@ -296,7 +296,7 @@ export class InferenceEngine {
       return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
-    // Those that go at once go together: what they share is copied once.
+    // One message for all that start at once: what they share is copied once.
     const atOnce: EngineSample[] = [];
     let start = (sample: EngineSample): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));

@@ -8,14 +8,14 @@ import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
 
-/** What the engine thread counts. */
+/** Counters and gauges of the engine thread. */
 export interface CoreStats extends SchedulerStats {
   /** Time spent in forward passes and sampling since the start. */
   readonly busySeconds: number | null;
 }
 
 export interface EngineStats extends CoreStats {
-  /** Samples that wait on this side for another one of their request to end. */
+  /** Samples that wait on the main thread for another one of their request to end. */
   readonly heldBack: number;
   /** Null where no KV blocks are exchanged. */
   readonly kvTransfer: KvTransferStats | null;
@@ -32,7 +32,7 @@ export interface StepOutputs {
 }
 
 export type ToEngine =
-  /** What the samples of a request share is in the message once. */
+  /** Values that the samples of a request share are in the message once. */
   | { readonly type: 'add'; readonly requests: readonly NewRequest[] }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'transfer'; readonly order: TransferOrder }

@@ -18,7 +18,7 @@ export interface OutputDelta {
   readonly tokenIds: readonly number[];
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
-  /** One entry a token; null where nobody asked. */
+  /** One entry a token; null where none were asked for. */
   readonly logprobs: readonly PositionLogprobs[] | null;
   /** One entry a token of the prompt, null for the first of them; only with the first delta of the first sample. */
   readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
@@ -33,7 +33,7 @@ interface Scan {
   readonly stop: string | null;
 }
 
-/** What of a request its output depends on. */
+/** The parts of a request that its output depends on. */
 export interface OutputRequest {
   readonly params: SamplingParams;
   readonly promptTokenIds: readonly number[];
@@ -107,7 +107,7 @@ export class OutputProcessor {
   #scan(added: string, isLast: boolean): Scan {
     const text = this.#heldBack + added;
     const { stop: stops, include_stop_str_in_output: isIncluded, min_tokens } = this.#params;
-    // One token may complete several: the one that is complete first counts, however the text is cut into tokens.
+    // One token may complete several. The one that ends first counts, however the text is cut into tokens.
     let first: { readonly stop: string; readonly start: number; readonly end: number } | null = null;
     for (const stop of this.#numTokens < min_tokens ? [] : stops) {
       const start = text.indexOf(stop, Math.max(0, this.#heldBack.length - stop.length + 1));

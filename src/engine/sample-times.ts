@@ -1,10 +1,10 @@
-// How long a sample of a request has waited, been computed and been answered: intervals for whoever observes the engine.
-// Times of the engine thread and of this one are read from different clocks; an interval never mixes the two.
+// Measures how long a sample of a request waits, is computed and is answered. The engine thread and this one have
+// different clocks; an interval never mixes the two.
 
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import type { AdmissionTimes } from '../scheduler/request.ts';
 
-/** Hears what becomes of requests; what is not known in it is null. */
+/** Is told what becomes of requests; unknown values are null. */
 export interface EngineObserver {
   /** A step has computed so many tokens. */
   step(numTokens: number): void;
@@ -16,7 +16,7 @@ export interface EngineObserver {
   sampleEnded(sample: EndedSample): void;
 }
 
-/** Seconds are null where a sample ended before it came so far. */
+/** Seconds are null where the sample ended before that phase. */
 export interface EndedSample {
   readonly reason: FinishReason | 'abort' | 'error';
   readonly promptTokens: number;
@@ -52,7 +52,7 @@ export class SampleTimes {
     this.#facts = facts;
   }
 
-  /** It goes to the engine thread: until now it waited for a place. */
+  /** Sent to the engine thread: until now it waited for a place. */
   sent(): void {
     this.#heldMs = performance.now() - this.#heldFrom;
   }

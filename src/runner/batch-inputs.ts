@@ -1,4 +1,4 @@
-// A scheduled step as the flat arrays that the ops want: the rows of all sequences, one after the other.
+// Flattens a scheduled step into the arrays that ops take: the rows of all sequences, one after the other.
 
 import type { ForwardInputs } from '../models/model.ts';
 import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
@@ -7,7 +7,7 @@ import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import type { RequestStates } from './request-states.ts';
 
-/** Flattens `step`, which `requests` are up to; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
+/** `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
 export function buildForwardInputs(
   { sequences, numTokens }: ScheduledStep,
   blockSize: number,
@@ -39,7 +39,7 @@ export function buildForwardInputs(
   return { tokens: { ids, sampled: requests.latestSampled }, positions, slotMapping, batch };
 }
 
-/** The blocks that `step` completes for other instances, as the feed wants them; null where there are none. */
+/** The blocks that `step` completes for other instances, in the form of `KvFeed.step`; null where there are none. */
 export function buildSends({ sequences }: ScheduledStep): Int32Array | null {
   const sends = sequences.flatMap(({ send }) => send ?? []);
   if (sends.length === 0) return null;
@@ -65,7 +65,7 @@ function drawUniform(sequence: ScheduledSequence): number {
   return temperature === 0 ? 0 : uniform(seed, sample, sequence.firstPosition + sequence.tokenIds.length);
 }
 
-/** `edits[row]` of all rows that are changed, as the op wants them; null where no row is. */
+/** The edits of all rows that are changed, in the form of the op; null where no row is. */
 export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits | null {
   const changed = entriesOf(edits, (one) => one.ids.length > 0);
   if (changed.length === 0) return null;

@@ -41,11 +41,11 @@ export interface StopRule {
   readonly maxTokens: number;
 }
 
-/** What the engine thread is given. */
+/** A request as the engine thread gets it. */
 export interface NewRequest {
   readonly id: number;
   readonly promptTokenIds: readonly number[];
-  /** The beginning of the answer, where it is known: given out again as if it had just been sampled. */
+  /** The beginning of the answer, where it is known: emitted again as if it had just been sampled. */
   readonly resumedTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
   /** Null leaves the logits as they are. */
@@ -66,7 +66,7 @@ export interface NewRequest {
   readonly transfer: SequenceTransfer | null;
 }
 
-/** When a sequence came and when it got its seat: milliseconds by the engine thread's clock. */
+/** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
 export interface AdmissionTimes {
   readonly queuedAt: number;
   /** The last time before its first token. */
@@ -108,7 +108,7 @@ export class Request implements BlockTable {
   /** Tokens of this request that steps in flight sample. */
   numPendingTokens = 0;
   readonly blocks: number[] = [];
-  /** How many of `blocks` steps have told the executor of. */
+  /** How many of `blocks` the executor knows from earlier steps. */
   numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
   readonly cacheSalt: string | null;
@@ -155,7 +155,7 @@ export class Request implements BlockTable {
     return this.#numCachedTokens ?? 0;
   }
 
-  /** The first `numComputedTokens` tokens need no computing; `ofPrompt` of them are told as cached, the first time. */
+  /** The first `numComputedTokens` tokens need no computing; the first time, `ofPrompt` of them are reported as cached. */
   startFrom(numComputedTokens: number, ofPrompt: number): void {
     this.numComputedTokens = numComputedTokens;
     this.#numCachedTokens ??= ofPrompt;
@@ -185,7 +185,7 @@ export class Request implements BlockTable {
     this.#history?.append(tokenId);
   }
 
-  /** What the logits of the next token go through; null leaves them as they are. */
+  /** How the logits of the next token are changed; null leaves them as they are. */
   logitEdits(): RowEdits | null {
     return this.#history?.edits(this.tokens, this.promptLength) ?? null;
   }

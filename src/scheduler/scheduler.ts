@@ -138,7 +138,7 @@ export class Scheduler {
   /**
    * Plans running requests first, then waiting ones as far as budget, slots and blocks go. Any number of steps may be in
    * flight. A step without tokens means that nothing can be computed until one in flight is finished, or where there is
-   * none, until a request or a command comes; nobody is to compute it.
+   * none, until a request or a command comes; it is not to be computed.
    */
   schedule(): ScheduledStep {
     const scheduled = new Map<Request, number>();
