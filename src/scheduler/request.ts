@@ -107,6 +107,7 @@ export class Request implements BlockTable {
   numInFlightSteps = 0;
   /** Tokens of this request that steps in flight sample. */
   numPendingTokens = 0;
+  numPreemptions = 0;
   readonly blocks: number[] = [];
   /** How many of `blocks` the executor knows from earlier steps. */
   numScheduledBlocks = 0;
