@@ -6,18 +6,14 @@ import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 
 interface RequestState {
   readonly blocks: number[];
-  /** Null before a step has sampled a token of the request. */
-  newest: { readonly tokens: SampledTokens; readonly row: number } | null;
+  /** The step's tokens that its newest token is row `row` of; null before a step has sampled one. */
+  sampled: SampledTokens | null;
+  row: number;
 }
 
 export class RequestStates {
   readonly #states = new Map<number, RequestState>();
   #latestSampled: SampledTokens | null = null;
-
-  /** Requests that have a block table. */
-  get size(): number {
-    return this.#states.size;
-  }
 
   /** The tokens that the latest sampling step samples: what `pendingToken` counts rows of. */
   get latestSampled(): SampledTokens | null {
@@ -29,7 +25,7 @@ export class RequestStates {
     for (const requestId of releasedRequestIds) this.#states.delete(requestId);
     for (const { requestId, newBlocks } of sequences) {
       const known = this.#states.get(requestId);
-      if (known === undefined) this.#states.set(requestId, { blocks: [...newBlocks], newest: null });
+      if (known === undefined) this.#states.set(requestId, { blocks: [...newBlocks], sampled: null, row: 0 });
       else if (newBlocks.length > 0) known.blocks.push(...newBlocks);
     }
   }
@@ -45,7 +41,9 @@ export class RequestStates {
     let row = 0;
     for (const { requestId, sampling } of sequences) {
       if (sampling === null) continue;
-      this.#stateOf(requestId).newest = { tokens, row };
+      const state = this.#stateOf(requestId);
+      state.sampled = tokens;
+      state.row = row;
       row += 1;
     }
   }
@@ -55,11 +53,10 @@ export class RequestStates {
    * That of an earlier step is waited for: an op takes the tokens of one step only.
    */
   pendingToken(requestId: number): number {
-    const { newest } = this.#stateOf(requestId);
-    if (newest === null) throw new Error(`no step has sampled a token of request ${requestId}`);
-    const { tokens, row } = newest;
-    if (tokens === this.#latestSampled) return -1 - row;
-    const tokenId = tokens.read()[row]!;
+    const { sampled, row } = this.#stateOf(requestId);
+    if (sampled === null) throw new Error(`no step has sampled a token of request ${requestId}`);
+    if (sampled === this.#latestSampled) return -1 - row;
+    const tokenId = sampled.read()[row]!;
     // As ops take it. The request ends with an error.
     return tokenId === NO_TOKEN ? 0 : tokenId;
   }

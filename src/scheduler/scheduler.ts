@@ -66,6 +66,7 @@ export interface SchedulerStats {
   readonly generationTokens: number;
 }
 
+const NO_BLOCKS: readonly number[] = [];
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
 export class Scheduler {
@@ -413,7 +414,7 @@ export class Scheduler {
       requestId: request.id,
       tokenIds: isPending ? [PENDING_TOKEN] : tokens.slice(firstPosition, firstPosition + numTokens),
       firstPosition,
-      newBlocks: blocks.slice(numScheduledBlocks),
+      newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
       sampling: reachesEnd ? request.sampling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),

@@ -23,8 +23,8 @@ export function keepUntilStop(
   tokenIds: readonly number[],
   numOutputTokens: number,
 ): KeptTokens {
-  for (const [index, tokenId] of tokenIds.entries()) {
-    const finish = checkStop(rule, tokenId, numOutputTokens + index + 1);
+  for (let index = 0; index < tokenIds.length; index += 1) {
+    const finish = checkStop(rule, tokenIds[index]!, numOutputTokens + index + 1);
     if (finish !== null) return { tokenIds: tokenIds.slice(0, index + 1), finish };
   }
   return { tokenIds, finish: null };
