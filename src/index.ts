@@ -17,4 +17,4 @@ export type {
 export type { SamplingParamsInput } from './llm/sampling-sets.ts';
 export type { BeamSearchInput } from './sampling/beam-search-params.ts';
 export type { FinishReason } from './sampling/finish-reason.ts';
-export type { SamplingInput } from './sampling/sampling-params.ts';
+export type { SamplingInput } from './sampling/sampling-fields.ts';
