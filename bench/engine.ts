@@ -70,7 +70,7 @@ async function measureModel(modelPath: string): Promise<ModelSpeed> {
   const config = { ...ENGINE_DEFAULTS, modelPath, maxModelLen: 2048, maxNumSeqs: 16 };
   const core = await EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
   try {
-    const { weightBytes, vocabSize } = core.info;
+    const { weightBytes, vocabSize } = core.executor.info;
     const ids = (length: number, start: number): number[] =>
       Array.from({ length }, (_, index) => (start + 7919 * index) % vocabSize);
     // Two operations a weight of two bytes: one a byte and token.
@@ -150,7 +150,7 @@ function addRequest(
   promptTokenIds: readonly number[],
   maxTokens: number,
 ): void {
-  core.add({
+  core.scheduler.add({
     id,
     promptTokenIds,
     resumedTokenIds: [],

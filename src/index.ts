@@ -1,7 +1,6 @@
 // The public API of svc: nothing else is promised to stay.
 
 export type { LLMOptions } from './config/llm-options.ts';
-export type { FinishReason } from './engine/inference-engine.ts';
 export * from './errors.ts';
 export type { BeamSearchOutput, BeamSearchSequence } from './llm/beam-search-output.ts';
 export type { CallOptions, ChatOptions, GenerateOptions, StreamChatOptions } from './llm/call-options.ts';
@@ -17,4 +16,5 @@ export type {
 } from './llm/request-output.ts';
 export type { SamplingParamsInput } from './llm/sampling-sets.ts';
 export type { BeamSearchInput } from './sampling/beam-search-params.ts';
+export type { FinishReason } from './sampling/finish-reason.ts';
 export type { SamplingInput } from './sampling/sampling-fields.ts';

@@ -1,8 +1,9 @@
 // Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
-// its best continuations; the prefix cache makes that cheap. `LLM` and the HTTP server call it.
+// its best continuations; the prefix cache makes that cheap.
 
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
+import type { FinishReason } from '../sampling/finish-reason.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
 import type { InferenceEngine, Ticket } from './inference-engine.ts';
 import type { Prompt } from './input-processor.ts';
@@ -16,7 +17,7 @@ export interface Beam {
   readonly logprobs: readonly PositionLogprobs[];
   readonly cumulativeLogprob: number;
   /** An end token ended it; else it was cut at the length that was asked for. */
-  readonly finishReason: 'stop' | 'length';
+  readonly finishReason: FinishReason;
 }
 
 /** Of the request that the beams belong to. */

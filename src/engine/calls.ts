@@ -1,4 +1,4 @@
-// Questions to the engine thread that wait for their answer. The engine client has one set for each kind of question.
+// Calls to the engine thread that wait for their answer, one set for each kind of call.
 
 export class Calls<T> {
   readonly #waiting = new Map<number, { resolve(value: T): void; reject(error: Error): void }>();
@@ -8,7 +8,7 @@ export class Calls<T> {
     return this.#waiting.size;
   }
 
-  /** `send` asks under the id that it is given; whoever gets the answer calls `settle` with it. */
+  /** `send` is given the id of the call; `settle` with the same id resolves the promise. */
   ask(send: (callId: number) => void): Promise<T> {
     const callId = this.#nextId++;
     return new Promise((resolve, reject) => {

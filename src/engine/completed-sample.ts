@@ -1,5 +1,6 @@
 // One sample of a request as a whole: its deltas, joined.
 
+import type { FinishReason } from '../sampling/finish-reason.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 import type { OutputDelta } from './output-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
@@ -15,7 +16,7 @@ export interface CompletedSample {
   readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
-  readonly finish_reason: NonNullable<OutputDelta['finish_reason']>;
+  readonly finish_reason: FinishReason;
   readonly stop_reason: number | string | null;
 }
 

@@ -1,20 +1,20 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
-// everybody when it has died. `InferenceEngine` is its only caller.
+// everybody when it has died.
 
 import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { startThread } from '../util/start-thread.ts';
 import { Calls } from './calls.ts';
 import {
-  type AnsweredStep,
   type CoreStats,
-  type EngineInfo,
   type EngineThreadData,
   type FromEngine,
+  type StepOutputs,
   type ToEngine,
   unpackError,
 } from './messages.ts';
@@ -26,14 +26,14 @@ const CLOSE_DEADLINE_MS = 30_000;
 
 /** Gets what the engine says about one request. */
 export interface RequestListener {
-  /** @param at when the engine thread had it, by its clock. */
-  onToken(output: TokenOutput, at: number): void;
+  /** @param at when the engine thread finished the step, by its clock. */
+  onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
 }
 
 export interface EngineClientOptions {
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
-  /** Gets what a person should know though nothing fails by it. */
+  /** Gets warnings for a person; nothing fails because of them. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 
@@ -76,7 +76,7 @@ export class EngineClient {
   static async start(
     config: EngineConfig,
     options: EngineClientOptions = {},
-    /** Ends the start, and the thread at once: nobody waits for its weights any more. */
+    /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
     const client = new EngineClient(config);
@@ -118,8 +118,8 @@ export class EngineClient {
   }
 
   /**
-   * @param listenerOf listens to the request at that place.
-   * @throws EngineDeadError where nobody would answer.
+   * @param listenerOf the listener of the request at that index.
+   * @throws EngineDeadError where the engine has ended.
    */
   add(requests: readonly NewRequest[], listenerOf: (index: number) => RequestListener): void {
     this.#checkAlive();
@@ -136,7 +136,7 @@ export class EngineClient {
     this.#send({ type: 'abort', requestIds: inFlight });
   }
 
-  /** What the connector tells the engine thread; nobody listens once it has ended. */
+  /** What the connector tells the engine thread; ignored once that has ended. */
   order(order: TransferOrder): void {
     if (this.isAlive) this.#send({ type: 'transfer', order });
   }
@@ -196,7 +196,7 @@ export class EngineClient {
   }
 
   #receive(message: FromEngine): void {
-    if (message.type === 'answered') this.#answer(message);
+    if (message.type === 'outputs') this.#deliver(message);
     if (message.type === 'transfer') for (const notice of message.notices) this.#onNotice(notice);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
@@ -204,15 +204,13 @@ export class EngineClient {
     this.#holdProcess();
   }
 
-  #answer({ at, numTokens, outputs }: AnsweredStep): void {
+  #deliver({ at, numTokens, outputs }: StepOutputs): void {
     this.#onStep(numTokens);
-    for (const output of outputs) this.#deliver(output, at);
-  }
-
-  #deliver(output: TokenOutput, at: number): void {
-    const listener = this.#listeners.get(output.requestId);
-    if (output.finish !== null) this.#listeners.delete(output.requestId);
-    listener?.onToken(output, at);
+    for (const output of outputs) {
+      const listener = this.#listeners.get(output.requestId);
+      if (output.finish !== null) this.#listeners.delete(output.requestId);
+      listener?.onOutput(output, at);
+    }
   }
 
   #die(cause: Error): void {
@@ -237,7 +235,7 @@ export class EngineClient {
     return answer;
   }
 
-  /** Only work that somebody waits for keeps the process: a program that forgets close() ends all the same. */
+  /** Only pending work keeps the process alive: a program that forgets close() still ends. */
   #holdProcess(): void {
     const isAwaited = this.#listeners.size + this.#statsCalls.size + this.#resetCalls.size > 0;
     for (const handle of [this.#worker, this.#port]) {

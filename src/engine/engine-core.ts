@@ -1,203 +1,106 @@
-// The engine's loop body: schedule -> launch -> update. A step is planned and launched while the one before it runs, so
-// that the kernels never wait for the loop. It knows no thread and no text; `engine-thread.ts` drives it.
+// The engine's loop body: schedule, forward, finish the step before, sample. A step is planned and launched while the
+// one before it runs, so that the kernels never wait for JavaScript. It knows no thread and no text.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { KvGeometry, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
-import { loadModel } from '../models/load-model.ts';
-import type { ModelShape } from '../models/model.ts';
-import { openModelSource } from '../models/source/model-source.ts';
-import type { Ops } from '../ops/ops.ts';
-import { selectOps } from '../ops/select.ts';
-import { chooseNumBlocks } from '../runner/kv-budget.ts';
-import { ModelRunner } from '../runner/model-runner.ts';
-import type { RunningStep } from '../runner/running-step.ts';
-import type { NewRequest } from '../scheduler/request.ts';
-import { Scheduler } from '../scheduler/scheduler.ts';
-import type { AnsweredStep, CoreStats, EngineInfo } from './messages.ts';
+import type { TransferNotice } from '../kv-transfer/connector.ts';
+import type { Executor } from '../runner/executor.ts';
+import { InProcessExecutor, type LoadListeners } from '../runner/in-process-executor.ts';
+import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
+import { Scheduler, type SchedulerConfig } from '../scheduler/scheduler.ts';
+import type { CoreStats, StepOutputs } from './messages.ts';
+import { PlanPoint } from './plan-point.ts';
 
-/** How many times as long as planning took the last time is left of a step when the next one is planned. */
-const PLANNING_MARGIN = 4;
+/** How many steps may be in flight while the next one is planned. */
+const MAX_STEPS_IN_FLIGHT = 1;
 
 type OnNotices = (notices: readonly TransferNotice[]) => void;
 
-export interface EngineCoreListeners {
-  readonly onProgress?: (fraction: number, what: string) => void;
+export interface EngineCoreListeners extends LoadListeners {
   /** Gets what the connector is to know, as soon as it is known. */
   readonly onNotices?: OnNotices;
-  /** Gets what a person should know though the engine starts. */
-  readonly onWarning?: (message: string) => void;
 }
 
 export class EngineCore {
-  readonly info: EngineInfo;
-  /** Names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
-  readonly memoryToken: bigint | null;
-  readonly #ops: Ops;
-  readonly #scheduler: Scheduler;
-  readonly #runner: ModelRunner;
+  /** Takes requests, aborts and commands; they count from the next step on. */
+  readonly scheduler: Scheduler;
+  readonly executor: Executor;
   readonly #onNotices: OnNotices;
-  /** What the kernels are computing. */
-  #running: RunningStep | null = null;
-  /** Share of a step's layers behind which the next step is planned. */
-  #planBehind = 0;
-  #answeredAt = 0;
-  #isStalled = false;
+  readonly #maxInFlight: number;
+  readonly #planPoint = new PlanPoint();
+  /** Steps that the executor computes, the oldest first. */
+  readonly #inFlight: ScheduledStep[] = [];
 
-  private constructor(
-    info: EngineInfo,
-    ops: Ops,
-    scheduler: Scheduler,
-    runner: ModelRunner,
-    onNotices: OnNotices,
+  constructor(
+    executor: Executor,
+    config: Omit<SchedulerConfig, 'numBlocks'>,
+    onNotices: OnNotices = () => {},
+    maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
-    this.info = info;
-    this.memoryToken = runner.memoryToken;
-    this.#ops = ops;
-    this.#scheduler = scheduler;
-    this.#runner = runner;
+    this.executor = executor;
+    this.scheduler = new Scheduler({ ...config, numBlocks: executor.info.numBlocks });
     this.#onNotices = onNotices;
+    this.#maxInFlight = maxInFlight;
   }
 
   /**
-   * Loads the model and takes the KV memory.
+   * Loads the model and takes the KV memory, in this thread.
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
-  static async start(
-    config: EngineConfig,
-    { onProgress = () => {}, onNotices = () => {}, onWarning = () => {} }: EngineCoreListeners = {},
-  ): Promise<EngineCore> {
-    const { ops, reason, warning } = selectOps(config);
-    if (warning !== null) onWarning(warning);
-    const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
-    const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
-    const blocksFor = (model: ModelShape): number =>
-      chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
-    // What does not fit now will not fit beside the weights.
-    const onOpen = (model: ModelShape): void => void blocksFor(model);
-    const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
-    const source = openModelSource(modelPath);
-    const model = await loadModel(source, ops, options);
-    const maxModelLen = lengthOf(model);
-    const numBlocks = blocksFor(model);
-    const isShared = config.kvTransfer !== null;
-    const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
-    const fingerprint = source.fingerprint();
-    const kvGeometry: KvGeometry = {
-      model: fingerprint,
-      kernels: ops.isa,
-      dtype: model.dtype,
-      blockSize,
-      layers: model.config.numLayers,
-      pieceBytes: runner.pieceBytes,
-      numBlocks,
-    };
-    const info: EngineInfo = {
-      model: modelPath,
-      architecture: model.config.architecture,
-      dtype: model.dtype,
-      backend: ops.backend,
-      isa: ops.isa,
-      modelFingerprint: fingerprint,
-      compute: ops.description,
-      backendReason: reason,
-      weightBytes: model.weightBytes,
-      numBlocks,
-      blockSize,
-      maxModelLen,
-      vocabSize: model.config.vocabSize,
-      maxConcurrency: (numBlocks * blockSize) / maxModelLen,
-      kvGeometry: isShared ? kvGeometry : null,
-    };
-    return new EngineCore(info, ops, new Scheduler({ ...config, numBlocks }), runner, onNotices);
+  static async start(config: EngineConfig, listeners: EngineCoreListeners = {}): Promise<EngineCore> {
+    return new EngineCore(await InProcessExecutor.start(config, listeners), config, listeners.onNotices);
   }
 
   get hasUnfinished(): boolean {
-    return this.#scheduler.hasUnfinished || this.#running !== null;
-  }
-
-  /** Whether a step has something to compute: not where all there is waits for blocks or another instance's KV. */
-  get canStep(): boolean {
-    return this.hasUnfinished && !this.#isStalled;
+    return this.scheduler.hasUnfinished || this.#inFlight.length > 0;
   }
 
   get stats(): CoreStats {
-    return { ...this.#scheduler.stats, busySeconds: this.#ops.busySeconds };
-  }
-
-  add(request: NewRequest): void {
-    this.#scheduler.add(request);
-    this.#isStalled = false;
-  }
-
-  abort(requestId: number): void {
-    this.#scheduler.abort(requestId);
-    this.#isStalled = false;
-    this.#tellNotices();
-  }
-
-  /** What the connector says of a transfer. */
-  follow(order: TransferOrder): void {
-    this.#scheduler.follow(order);
-    this.#isStalled = false;
-  }
-
-  /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
-  resetPrefixCache(): boolean {
-    return this.#scheduler.resetPrefixCache();
+    return { ...this.scheduler.stats, busySeconds: this.executor.busySeconds };
   }
 
   /** Returns when it is time to plan the next step: what comes until then can still be part of it. */
-  awaitPlanning(): void {
-    this.#running?.nearlyDone.read();
+  awaitPlanPoint(): void {
+    if (this.#inFlight.length >= this.#maxInFlight) this.executor.awaitPlanPoint();
   }
 
   /**
-   * Launches a step, then answers the one before it.
-   * @returns what came of the step before; null where there was none.
+   * Launches a step if one can be planned, and finishes the oldest ones in flight.
+   * @returns what came of those; null where there was nothing to do: the scheduler must be told something first
    */
-  step(): AnsweredStep | null {
+  step(): StepOutputs[] | null {
     const startedAt = performance.now();
-    const before = this.#running;
-    const step = this.#scheduler.schedule();
+    const step = this.scheduler.schedule();
     this.#tellNotices();
-    if (step.sequences.length === 0) {
-      this.#running = null;
-      this.#isStalled = before === null;
-      return this.#answer(before);
-    }
-    let answered: AnsweredStep | null = null;
-    this.#running = this.#runner.launch(step, before, this.#planBehind, () => {
-      const planMs = performance.now() - startedAt;
-      answered = this.#answer(before);
-      this.#choosePlanningPoint(planMs, before !== null);
-      return this.#scheduler.logitEdits(step);
-    });
-    return answered;
-  }
-
-  /** Called when a step is answered; `isNext` where the one before it was answered a step ago. */
-  #choosePlanningPoint(planMs: number, isNext: boolean): void {
-    const answeredAt = performance.now();
-    const stepMs = answeredAt - this.#answeredAt;
-    this.#answeredAt = answeredAt;
-    if (isNext) this.#planBehind = Math.max(0, 1 - (PLANNING_MARGIN * planMs) / stepMs);
-  }
-
-  /** Waits until the step is computed. */
-  #answer(running: RunningStep | null): AnsweredStep | null {
-    if (running === null) return null;
-    const result = running.read();
-    const at = performance.now();
-    const outputs = this.#scheduler.update(running.step, result);
-    return { at, numTokens: running.step.numTokens, outputs };
+    if (step.numTokens === 0) return this.#inFlight.length > 0 ? [this.#finishOldest()] : null;
+    this.executor.forward(step, this.#planPoint.layerShare);
+    const planMs = performance.now() - startedAt;
+    const finished = this.#finishUntil(this.scheduler.needsPendingTokens(step) ? 0 : this.#maxInFlight - 1);
+    this.#planPoint.update(planMs, finished.length > 0);
+    this.executor.sample(this.scheduler.logitEdits(step));
+    this.#inFlight.push(step);
+    return finished;
   }
 
   close(): void {
-    this.#ops.close();
+    this.executor.close();
+  }
+
+  /** Waits for the oldest steps until at most `numLeft` are in flight. */
+  #finishUntil(numLeft: number): StepOutputs[] {
+    const finished: StepOutputs[] = [];
+    while (this.#inFlight.length > numLeft) finished.push(this.#finishOldest());
+    return finished;
+  }
+
+  #finishOldest(): StepOutputs {
+    const step = this.#inFlight.shift()!;
+    const result = this.executor.read();
+    const at = performance.now();
+    return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
 
   #tellNotices(): void {
-    const notices = this.#scheduler.takeNotices();
+    const notices = this.scheduler.takeNotices();
     if (notices.length > 0) this.#onNotices(notices);
   }
 }

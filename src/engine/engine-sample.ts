@@ -1,4 +1,4 @@
-// One sample of a request on its way through the engine: sends it, makes deltas of its tokens, and notes its times.
+// One sample of a request: makes deltas of what the engine thread sends of it, and notes its times.
 
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
@@ -37,13 +37,13 @@ export class EngineSample implements RequestListener {
     this.#parts.times.sent();
   }
 
-  onToken(output: TokenOutput, at: number): void {
+  onOutput(output: TokenOutput, at: number): void {
     const { processor, times, queue, onEnd } = this.#parts;
     try {
       const delta = processor.process(output);
-      times.token(at, output.admission);
+      times.output(at, delta.tokenIds.length, output.admission);
       if (delta.finish_reason !== null) {
-        // A stop string ends the sample here while the engine would go on.
+        // After a stop string the engine would go on.
         this.#client.abort([this.id]);
         times.end(delta.finish_reason);
         onEnd();
@@ -59,7 +59,7 @@ export class EngineSample implements RequestListener {
     this.#fail(error);
   }
 
-  /** Nobody wants it any more; whoever calls it takes it back from the engine thread. */
+  /** Notes that the sample was given up; the caller aborts it at the engine thread. */
   withdrawn(): void {
     this.#parts.times.end('abort');
   }
@@ -70,7 +70,7 @@ export class EngineSample implements RequestListener {
   }
 }
 
-/** In one message: what the samples of a request share is copied once. */
+/** Sends them in one message: what the samples of a request share is copied once. */
 export function sendSamples(client: EngineClient, samples: readonly EngineSample[]): void {
   if (samples.length === 0) return;
   for (const sample of samples) sample.sent();

@@ -23,7 +23,8 @@ async function run(channel: MessagePort): Promise<void> {
     onNotices: (notices) => send(channel, { type: 'transfer', notices }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
   });
-  send(channel, { type: 'ready', info: core.info, memoryToken: core.memoryToken });
+  const { info, memoryToken } = core.executor;
+  send(channel, { type: 'ready', info, memoryToken });
   try {
     await serve(core, channel);
   } finally {
@@ -31,44 +32,43 @@ async function run(channel: MessagePort): Promise<void> {
   }
 }
 
-/** Steps while there is work, sleeps while there is none, returns when told to close. */
+/** Steps while there is work, sleeps while there is nothing to do, returns when told to close. */
 async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   const inbox = new Inbox(channel);
+  let isIdle = true;
   while (true) {
-    if (core.canStep) core.awaitPlanning();
-    else await inbox.wait();
+    if (isIdle) await inbox.wait();
+    else core.awaitPlanPoint();
     for (const message of inbox.drain()) {
       if (message.type === 'close') return;
       handle(core, channel, message);
     }
-    if (core.canStep) {
-      const answered = core.step();
-      if (answered !== null) send(channel, { type: 'answered', ...answered });
-    }
+    const finished = core.step();
+    for (const outputs of finished ?? []) send(channel, { type: 'outputs', ...outputs });
+    isIdle = finished === null;
   }
 }
 
 function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine, { type: 'close' }>): void {
+  const { scheduler } = core;
   switch (message.type) {
     case 'add':
-      for (const request of message.requests) core.add(request);
+      for (const request of message.requests) scheduler.add(request);
       break;
     case 'abort':
-      for (const requestId of message.requestIds) core.abort(requestId);
+      for (const requestId of message.requestIds) scheduler.abort(requestId);
       break;
     case 'transfer':
-      core.follow(message.order);
+      scheduler.follow(message.order);
       break;
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });
       break;
-    case 'resetPrefixCache':
-      send(outbox, {
-        type: 'prefixCacheReset',
-        callId: message.callId,
-        isReset: core.resetPrefixCache(),
-      });
+    case 'resetPrefixCache': {
+      const isReset = scheduler.resetPrefixCache();
+      send(outbox, { type: 'prefixCacheReset', callId: message.callId, isReset });
       break;
+    }
   }
 }
 

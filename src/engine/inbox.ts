@@ -1,4 +1,4 @@
-// The engine thread's incoming messages: read without waiting while steps run, waited for when idle.
+// The engine thread's incoming messages: it polls them while steps run, and waits for them when idle.
 
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { ToEngine } from './messages.ts';
@@ -25,7 +25,7 @@ export class Inbox {
     this.#wake = null;
   }
 
-  /** Everything that has arrived, in order, also what the event loop has not delivered yet. */
+  /** All messages that have arrived, in order, including those that the event loop has not delivered yet. */
   drain(): ToEngine[] {
     const messages = this.#delivered;
     this.#delivered = [];

@@ -1,4 +1,4 @@
-// The engine as the main thread sees it: text in, text out. `LLM` and the HTTP server are its only callers.
+// The engine as the main thread sees it: text in, text out.
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { EngineDeadError } from '../errors.ts';
@@ -6,6 +6,7 @@ import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openModelSource } from '../models/source/model-source.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
@@ -23,12 +24,13 @@ import {
   toEngineRequests,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
-import type { EngineInfo, EngineStats } from './messages.ts';
+import type { EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
 import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
+export type { EngineInfo } from '../runner/executor.ts';
 export type { Ticket } from './admission.ts';
 export type {
   GenerationRequest,
@@ -37,12 +39,12 @@ export type {
   Prompt,
   TransferKey,
 } from './input-processor.ts';
-export type { EngineInfo, EngineStats } from './messages.ts';
-export type { FinishReason, OutputDelta } from './output-processor.ts';
+export type { EngineStats } from './messages.ts';
+export type { OutputDelta } from './output-processor.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
-/** Whoever asks without a ticket has the engine to themselves: no turns, and no bound. */
+/** A request without a ticket has the engine to itself: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
 const NO_OBSERVER: EngineObserver = {
   step() {},
@@ -54,7 +56,7 @@ const NO_OBSERVER: EngineObserver = {
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
-  /** Gets what goes wrong between instances: no request fails by it. */
+  /** Gets errors between instances; no request fails because of them. */
   readonly onTransferError?: OnTransferError | undefined;
 }
 
@@ -63,7 +65,7 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
-  /** From generation_config.json: what a request that leaves these fields out gets. */
+  /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   readonly #client: EngineClient;
@@ -97,7 +99,7 @@ export class InferenceEngine {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
-    // What is wrong with these is known before a weight is read.
+    // Read first: their errors are reported before a weight is read.
     const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
     const source = openModelSource(config.modelPath);
     const modelConfig = readModelConfig(source);
@@ -172,7 +174,7 @@ export class InferenceEngine {
     return this.#client.isAlive;
   }
 
-  /** From now on `observer` hears what becomes of requests; there is one at a time. */
+  /** From now on `observer` is told about requests; there is one at a time. */
   observe(observer: EngineObserver): void {
     this.#observer = observer;
     this.#client.onStep = (numTokens) => observer.step(numTokens);
@@ -187,7 +189,7 @@ export class InferenceEngine {
   }
 
   /**
-   * Runs a request; the deltas of its n samples come as they are made. Ending the iteration early, or aborting
+   * Runs a request and yields the deltas of its n samples as they are made. Ending the iteration early, or aborting
    * `signal`, frees the request's KV blocks at once. Requests of one `ticket` share its places.
    * @throws EngineDeadError when the engine ends before the request does; the reason of `signal` when it is aborted.
    */
@@ -301,7 +303,7 @@ export class InferenceEngine {
       return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
-    // Those that go at once go together: what they share is copied once.
+    // One message for all that start at once: what they share is copied once.
     const atOnce: EngineSample[] = [];
     let start = (sample: EngineSample): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));

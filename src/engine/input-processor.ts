@@ -1,5 +1,4 @@
-// A request as it was asked for becomes one that the engine can run: tokenised, checked against the model, with
-// every default filled in. The inference engine is its only caller.
+// Makes a request ready for the engine: tokenises it, checks it against the model, and fills in every default.
 
 import { InvalidRequestError } from '../errors.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
@@ -9,14 +8,14 @@ import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 
-/** Long lists may come packed. */
+/** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
 
 export type Prompt =
   | { readonly text: string; readonly addSpecialTokens: boolean }
   | { readonly tokenIds: TokenIds };
 
-/** What the instances that share a request call one of its prompts. */
+/** Names one prompt of a request for all instances that share the request. */
 export interface TransferKey {
   /** X-Request-Id as it came. */
   readonly requestId: string;
@@ -41,7 +40,7 @@ export interface PreparedRequest {
   readonly arrivedAt: number;
   readonly promptTokenIds: readonly number[];
   readonly params: SamplingParams;
-  /** As tokens, each plain and behind a space. */
+  /** As tokens: each word as it is, and after a space. */
   readonly badWords: BadWords;
   /** What the prompt's keys and values depend on beside its tokens. */
   readonly extraKeys: readonly ExtraKey[];
@@ -52,11 +51,11 @@ export interface PreparedRequest {
   readonly resume: readonly (readonly number[])[] | null;
 }
 
-/** Characters of a text that is to be cut: what is far more than fits would only be tokenised to be thrown away. */
+/** Most characters of a text that is to be truncated: tokenising far more than fits would be wasted. */
 const MIN_CUT_TEXT = 65_536;
 const CUT_TEXT_A_TOKEN = 8;
 
-/** What of the model the checks need. */
+/** The limits of the model that requests are checked against. */
 export interface ModelLimits {
   readonly maxModelLen: number;
   readonly vocabSize: number;
@@ -97,7 +96,7 @@ export async function prepareRequest(
   return prepared;
 }
 
-/** What is the caller's to say of the engine requests. */
+/** The parts of an engine request that do not follow from the prepared one. */
 export interface EngineRequestParts {
   /** It and the ids after it must be unused. */
   readonly firstId: number;
@@ -131,7 +130,7 @@ export function toEngineRequests(
     id: firstId + sample,
     resumedTokenIds: request.resume?.[sample] ?? [],
     transfer: transfers[sample] ?? null,
-    // The prompt is the same for all samples: the first one answers for it, and so must compute all of it.
+    // The prompt is the same for all samples: the first one reports its log-probabilities, and so must compute all of it.
     numPromptLogprobs: sample === 0 ? numPromptLogprobs : null,
     mayReadCache: numPromptLogprobs === null || sample > 0,
     sampling: {
@@ -178,7 +177,7 @@ function logitRules({ params, badWords }: PreparedRequest, limits: ModelLimits):
   return isNeeded ? rules : null;
 }
 
-/** What may not come before min_tokens; ignored end tokens would end nothing, but are no text either. */
+/** Tokens that are forbidden before min_tokens. With ignore_eos the end tokens end nothing, but are no text either. */
 function endTokenIds(params: SamplingParams, limits: ModelLimits): number[] {
   return [...new Set([...limits.eosTokenIds, ...params.stop_token_ids])];
 }

@@ -3,60 +3,36 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
-import type { KvGeometry, KvTransferStats, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { KvTransferStats, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
 
-/** What was chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
-export interface EngineInfo {
-  readonly model: string;
-  readonly architecture: string;
-  readonly dtype: string;
-  readonly backend: string;
-  /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
-  readonly isa: string;
-  /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
-  readonly modelFingerprint: string;
-  /** Instruction set and threads: `avx512-bf16, 2 threads`. */
-  readonly compute: string;
-  /** Why this backend serves. */
-  readonly backendReason: string;
-  readonly weightBytes: number;
-  readonly numBlocks: number;
-  readonly blockSize: number;
-  readonly maxModelLen: number;
-  readonly vocabSize: number;
-  /** Requests of maxModelLen tokens that fit into the KV cache together. */
-  readonly maxConcurrency: number;
-  /** What an instance must have in common with this one to exchange KV blocks; null where none are exchanged. */
-  readonly kvGeometry: KvGeometry | null;
-}
-
-/** What the engine thread counts. */
+/** Counters and gauges of the engine thread. */
 export interface CoreStats extends SchedulerStats {
   /** Time spent in forward passes and sampling since the start. */
   readonly busySeconds: number | null;
 }
 
 export interface EngineStats extends CoreStats {
-  /** Samples that wait on this side for another one of their request to end. */
+  /** Samples that wait on the main thread for another one of their request to end. */
   readonly heldBack: number;
   /** Null where no KV blocks are exchanged. */
   readonly kvTransfer: KvTransferStats | null;
 }
 
-/** A step that has been computed. */
-export interface AnsweredStep {
-  /** By performance.now() of the engine thread. */
+/** What came of one step. */
+export interface StepOutputs {
+  /** When it was finished, by performance.now() of the engine thread. */
   readonly at: number;
   /** Tokens that it computed. */
   readonly numTokens: number;
-  /** The tokens that it gave, of each request that got one. */
+  /** The new tokens of each request that got some. */
   readonly outputs: readonly TokenOutput[];
 }
 
 export type ToEngine =
-  /** What the samples of a request share is in the message once. */
+  /** Values that the samples of a request share are in the message once. */
   | { readonly type: 'add'; readonly requests: readonly NewRequest[] }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'transfer'; readonly order: TransferOrder }
@@ -69,7 +45,7 @@ export type FromEngine =
   | { readonly type: 'warning'; readonly message: string }
   /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
-  | ({ readonly type: 'answered' } & AnsweredStep)
+  | ({ readonly type: 'outputs' } & StepOutputs)
   | { readonly type: 'transfer'; readonly notices: readonly TransferNotice[] }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }

@@ -1,15 +1,14 @@
-// Tokens of one sample become text: detokenised as they come, searched for stop strings, held back where a stop
-// string might be growing. The inference engine has one a sample.
+// Turns the tokens of one sample into text: detokenises them as they come, searches for stop strings, and holds text
+// back while it may be the beginning of one.
 
 import { ModelOutputError } from '../errors.ts';
-import type { Logprobs } from '../ops/ops.ts';
+import type { FinishReason } from '../sampling/finish-reason.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import type { DecodeStream, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { wholeCharacters } from '../util/whole-characters.ts';
 import { describeLogprobs, type PositionLogprobs } from './token-logprobs.ts';
-
-export type FinishReason = 'stop' | 'length';
 
 /** What one engine step added to one sample of a request. */
 export interface OutputDelta {
@@ -19,7 +18,7 @@ export interface OutputDelta {
   readonly tokenIds: readonly number[];
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
-  /** One entry a token; null where nobody asked. */
+  /** One entry a token; null where none were asked for. */
   readonly logprobs: readonly PositionLogprobs[] | null;
   /** One entry a token of the prompt, null for the first of them; only with the first delta of the first sample. */
   readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
@@ -28,13 +27,13 @@ export interface OutputDelta {
   readonly stop_reason: number | string | null;
 }
 
-/** Text after a search for stop strings. */
+/** What of a text can be shown, and the stop string that ended it. */
 interface Scan {
   readonly text: string;
   readonly stop: string | null;
 }
 
-/** What of a request its output depends on. */
+/** The parts of a request that its output depends on. */
 export interface OutputRequest {
   readonly params: SamplingParams;
   readonly promptTokenIds: readonly number[];
@@ -69,27 +68,34 @@ export class OutputProcessor {
   }
 
   /**
-   * The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends.
+   * The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends. Tokens
+   * after a stop string are dropped.
    * @throws ModelOutputError where the model gave no token.
    */
   process(output: TokenOutput): OutputDelta {
-    const { finish } = output;
-    if (finish?.reason === 'error') {
-      throw new ModelOutputError(
-        `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
-          `${this.#numPromptTokens} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
-          'help where it computes in bfloat16), or its weights are damaged',
-      );
+    const { tokenIds, finish } = output;
+    if (finish?.reason === 'error') throw this.#brokenLogits();
+    let text = '';
+    for (const [index, tokenId] of tokenIds.entries()) {
+      this.#numTokens += 1;
+      const finishHere = index === tokenIds.length - 1 ? finish : null;
+      const scan = this.#scan(this.#decode(tokenId, finishHere), finishHere !== null);
+      text += scan.text;
+      if (scan.stop !== null) return this.#delta(text, output, index + 1, 'stop', scan.stop);
     }
-    this.#numTokens += 1;
-    const added = this.#decode(output);
-    const scan = this.#scan(added, finish !== null);
-    if (scan.stop !== null) return this.#delta(scan.text, output, 'stop', scan.stop);
-    return this.#delta(scan.text, output, finish?.reason ?? null, finish?.stopTokenId ?? null);
+    return this.#delta(text, output, tokenIds.length, finish?.reason ?? null, finish?.stopTokenId ?? null);
+  }
+
+  #brokenLogits(): ModelOutputError {
+    return new ModelOutputError(
+      `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
+        `${this.#numPromptTokens} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
+        'help where it computes in bfloat16), or its weights are damaged',
+    );
   }
 
   /** An end token is no text, nor is a stop token unless it was asked for. */
-  #decode({ tokenId, finish }: TokenOutput): string {
+  #decode(tokenId: number, finish: TokenOutput['finish']): string {
     if (this.#decoder === null) return '';
     const isWanted = finish?.stopTokenId != null && this.#params.include_stop_str_in_output;
     const isText = finish?.reason !== 'stop' || isWanted;
@@ -101,7 +107,7 @@ export class OutputProcessor {
   #scan(added: string, isLast: boolean): Scan {
     const text = this.#heldBack + added;
     const { stop: stops, include_stop_str_in_output: isIncluded, min_tokens } = this.#params;
-    // One token may complete several: the one that is complete first counts, however the text is cut into tokens.
+    // One token may complete several. The one that ends first counts, however the text is cut into tokens.
     let first: { readonly stop: string; readonly start: number; readonly end: number } | null = null;
     for (const stop of this.#numTokens < min_tokens ? [] : stops) {
       const start = text.indexOf(stop, Math.max(0, this.#heldBack.length - stop.length + 1));
@@ -119,17 +125,18 @@ export class OutputProcessor {
   #delta(
     text: string,
     output: TokenOutput,
+    numTokens: number,
     finish_reason: FinishReason | null,
     stop_reason: number | string | null,
   ): OutputDelta {
-    const { tokenId, numCachedTokens, logprobs, promptLogprobs: prompt } = output;
+    const { numCachedTokens, logprobs, promptLogprobs: prompt } = output;
     const describe = (rows: Logprobs): PositionLogprobs[] => describeLogprobs(rows, this.#tokenizer);
     return {
       index: this.#index,
       text,
-      tokenIds: [tokenId],
+      tokenIds: output.tokenIds.slice(0, numTokens),
       numCachedTokens,
-      logprobs: logprobs === null ? null : describe(logprobs),
+      logprobs: logprobs === null ? null : describe(logprobs).slice(0, numTokens),
       promptLogprobs: prompt === null ? null : [null, ...prompt.flatMap(describe)],
       finish_reason,
       stop_reason,

@@ -1,8 +1,8 @@
-// What the engine has produced for one request and its reader has not taken yet.
+// Deltas of one request that its reader has not taken yet.
 
 import type { OutputDelta } from './output-processor.ts';
 
-/** Unbounded in form, bounded in fact: a request can add no more deltas than n * max_tokens. */
+/** Bounded by the request: it adds at most n * max_tokens deltas. */
 export class OutputQueue {
   #deltas: OutputDelta[] = [];
   #failure: { readonly reason: unknown } | null = null;
@@ -13,13 +13,13 @@ export class OutputQueue {
     this.#wake?.();
   }
 
-  /** The reader is thrown `reason`, as it is, once it has taken what came before. */
+  /** Makes `take` throw `reason` once all earlier deltas are taken. */
   fail(reason: unknown): void {
     this.#failure ??= { reason };
     this.#wake?.();
   }
 
-  /** Waits until something is there, then takes all of it. */
+  /** Waits until there is at least one delta, then takes all. */
   async take(): Promise<OutputDelta[]> {
     while (this.#deltas.length === 0) {
       if (this.#failure !== null) throw this.#failure.reason;

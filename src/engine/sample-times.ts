@@ -1,22 +1,22 @@
-// How long a sample of a request has waited, been computed and been answered: intervals for whoever observes the engine.
-// Times of the engine thread and of this one are read from different clocks; an interval never mixes the two.
+// Measures how long a sample of a request waits, is computed and is answered. The engine thread and this one have
+// different clocks; an interval never mixes the two.
 
+import type { FinishReason } from '../sampling/finish-reason.ts';
 import type { AdmissionTimes } from '../scheduler/request.ts';
-import type { FinishReason } from './output-processor.ts';
 
-/** Hears what becomes of requests; what is not known in it is null. */
+/** Is told what becomes of requests; unknown values are null. */
 export interface EngineObserver {
   /** A step has computed so many tokens. */
   step(numTokens: number): void;
   /** A prompt with so many samples has come in. */
   prompt(numSamples: number): void;
   firstToken(seconds: number): void;
-  /** Since the token before it. */
+  /** Since the output before it; tokens that come together are one. */
   nextToken(seconds: number): void;
   sampleEnded(sample: EndedSample): void;
 }
 
-/** Seconds are null where a sample ended before it came so far. */
+/** Seconds are null where the sample ended before that phase. */
 export interface EndedSample {
   readonly reason: FinishReason | 'abort' | 'error';
   readonly promptTokens: number;
@@ -52,23 +52,23 @@ export class SampleTimes {
     this.#facts = facts;
   }
 
-  /** It goes to the engine thread: until now it waited for a place. */
+  /** Sent to the engine thread: until now it waited for a place. */
   sent(): void {
     this.#heldMs = performance.now() - this.#heldFrom;
   }
 
   /**
-   * @param at when the engine thread had the token, by its clock.
+   * @param at when the engine thread had the tokens, by its clock.
    * @param admission not null with the first one.
    */
-  token(at: number, admission: AdmissionTimes | null): void {
-    this.#numTokens += 1;
+  output(at: number, numTokens: number, admission: AdmissionTimes | null): void {
+    this.#numTokens += numTokens;
     if (admission !== null) {
       this.#admission = admission;
       this.#firstTokenAt = at;
       this.#observer.firstToken((performance.now() - this.#facts.arrivedAt) / 1000);
     } else if (at > this.#lastTokenAt) {
-      // Tokens of an answer that is resumed come together: there is nothing between them.
+      // Outputs of an answer that is resumed come together: there is nothing between them.
       this.#observer.nextToken((at - this.#lastTokenAt) / 1000);
     }
     this.#lastTokenAt = at;

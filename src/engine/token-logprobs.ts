@@ -1,6 +1,6 @@
-// Log-probabilities as the engine thread sends them, with the tokens' texts. The output processor is their only maker.
+// Log-probabilities of tokens together with the tokens' texts.
 
-import type { Logprobs } from '../ops/ops.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 import type { TokenDescription, Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export interface TokenLogprob {
@@ -13,7 +13,7 @@ export interface TokenLogprob {
   readonly token: TokenDescription | null;
 }
 
-/** The token that stands at one place, and those that were most probable there. */
+/** The token at one position, and those that were most probable there. */
 export interface PositionLogprobs extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }

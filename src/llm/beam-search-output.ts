@@ -2,6 +2,7 @@
 
 import type { Beam } from '../engine/beam-search.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { FinishReason } from '../sampling/finish-reason.ts';
 import { type TokenLogprobs, toTokenLogprobs } from './request-output.ts';
 
 export interface BeamSearchSequence {
@@ -12,7 +13,7 @@ export interface BeamSearchSequence {
   /** Of all tokens, the prompt's included; empty without a tokenizer. */
   readonly text: string;
   readonly cum_logprob: number;
-  readonly finish_reason: 'stop' | 'length';
+  readonly finish_reason: FinishReason;
   /** Always null: only end tokens stop a beam. */
   readonly stop_reason: null;
 }

@@ -1,7 +1,8 @@
 // The results of `LLM` for one prompt, in the protocol's spelling.
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
-import type { FinishReason, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+import type { OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+import type { FinishReason } from '../sampling/finish-reason.ts';
 
 /** How probable a token was. */
 export interface Logprob {

@@ -8,6 +8,7 @@
 // Law of every op (batch invariance): an output row is a function of its own input row, its own sequence's KV
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
+import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType } from './dtype.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -142,19 +143,6 @@ export interface LogitEdits extends IdLists {
   readonly frequency: Float32Array;
   /** [n] Taken off once where the count is above 0. */
   readonly presence: Float32Array;
-}
-
-/** Natural log-probabilities of chosen tokens and of the most probable ones, a row each. */
-export interface Logprobs {
-  /** [rows] The chosen tokens. */
-  readonly tokenIds: ArrayLike<number>;
-  readonly logprobs: ArrayLike<number>;
-  /** 1 is the most probable: one more than there are tokens with a larger logit. */
-  readonly ranks: ArrayLike<number>;
-  readonly numTop: number;
-  /** [rows, numTop] The most probable first, the lower id first among equals. */
-  readonly topIds: ArrayLike<number>;
-  readonly topLogprobs: ArrayLike<number>;
 }
 
 /** Owns the tensors that are made while it is the innermost open scope. */

@@ -1,31 +1,20 @@
-// A scheduled step as the flat arrays that the ops want: the rows of all sequences, one after the other.
-// The model runner is its only caller.
+// Flattens a scheduled step into the arrays that ops take: the rows of all sequences, one after the other.
 
 import type { ForwardInputs } from '../models/model.ts';
-import type { IdLists, LogitEdits, SampledTokens, SamplingRows } from '../ops/ops.ts';
+import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
-import type { ScheduledSequence, ScheduledStep } from '../scheduler/scheduled-step.ts';
+import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
+import type { RequestStates } from './request-states.ts';
 
-/** The step before, as far as its tokens go. */
-export interface StepBefore {
-  /** Null where it samples none. */
-  readonly sampledTokens: SampledTokens | null;
-  /** Which row of `sampledTokens` is that of the sequence at `place`. */
-  rowOf(place: number): number;
-}
-
-/**
- * Flattens `step`; sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. Tokens may come from the step
- * `before`.
- */
+/** `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
 export function buildForwardInputs(
-  step: ScheduledStep,
+  { sequences, numTokens }: ScheduledStep,
   blockSize: number,
-  before: StepBefore | null,
+  requests: RequestStates,
 ): ForwardInputs {
-  const { sequences, numTokens } = step;
-  const maxBlocks = Math.max(1, ...sequences.map((sequence) => sequence.blocks.length));
+  const tables = sequences.map(({ requestId }) => requests.blocksOf(requestId));
+  const maxBlocks = Math.max(1, ...tables.map(({ length }) => length));
   const ids = new Int32Array(numTokens);
   const positions = new Int32Array(numTokens);
   const slotMapping = new Int32Array(numTokens);
@@ -33,13 +22,13 @@ export function buildForwardInputs(
   const contextLengths = new Int32Array(sequences.length);
   const blockTables = new Int32Array(sequences.length * maxBlocks);
   let row = 0;
-  for (const [index, sequence] of sequences.entries()) {
-    const { tokenIds, firstPosition, blocks } = sequence;
+  for (const [index, { requestId, tokenIds, firstPosition }] of sequences.entries()) {
+    const blocks = tables[index]!;
     blockTables.set(blocks, index * maxBlocks);
     contextLengths[index] = firstPosition + tokenIds.length;
     for (const [offset, id] of tokenIds.entries()) {
       const position = firstPosition + offset;
-      ids[row] = id < 0 ? -1 - before!.rowOf(-1 - id) : id;
+      ids[row] = id === PENDING_TOKEN ? requests.pendingToken(requestId) : id;
       positions[row] = position;
       slotMapping[row] = blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
       row += 1;
@@ -47,7 +36,7 @@ export function buildForwardInputs(
     queryStarts[index + 1] = row;
   }
   const batch = { numSequences: sequences.length, queryStarts, contextLengths, blockTables, maxBlocks };
-  return { tokens: { ids, sampled: before?.sampledTokens ?? null }, positions, slotMapping, batch };
+  return { tokens: { ids, sampled: requests.latestSampled }, positions, slotMapping, batch };
 }
 
 /** The blocks that `step` completes for other instances, as `KvSaveNotifier.onStep` takes them; null where there are none. */
@@ -76,7 +65,7 @@ function drawUniform(sequence: ScheduledSequence): number {
   return temperature === 0 ? 0 : uniform(seed, sample, sequence.firstPosition + sequence.tokenIds.length);
 }
 
-/** `edits[row]` of all rows that are changed, as the op wants them; null where no row is. */
+/** The edits of all rows that are changed, in the form of the op; null where no row is. */
 export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits | null {
   const changed = entriesOf(edits, (one) => one.ids.length > 0);
   if (changed.length === 0) return null;

@@ -1,20 +1,30 @@
-// Hands a scheduled step to the backend: inputs, forward pass, log-probabilities, sampling. The engine core is its only
-// caller; it owns the KV memory.
+// Hands a step to the backend: forward pass, log-probabilities of known tokens, sampling. Owns the KV memory.
 
 import type { ForwardInputs, Model } from '../models/model.ts';
-import type { KvCache, KvSaveNotifier, Ops, Pending, Tensor } from '../ops/ops.ts';
+import type { KvCache, KvSaveNotifier, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
-import { buildForwardInputs, buildSends } from './batch-inputs.ts';
-import { RunningStep } from './running-step.ts';
-import { type SampledRows, sampleRows } from './token-sampling.ts';
-import { scoreTokens } from './token-scoring.ts';
+import { buildSends } from './batch-inputs.ts';
+import { InFlightStep } from './in-flight-step.ts';
+import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
+import { type SampledRows, sampleRows } from './sample-rows.ts';
 
 export interface RunnerOptions {
   readonly numBlocks: number;
   readonly blockSize: number;
   /** Whether other instances may be given the KV memory to read. */
   readonly isShared: boolean;
+}
+
+/** A forward pass that has been started and not sampled yet. */
+export interface ForwardPass {
+  readonly step: ScheduledStep;
+  /** Owns `hidden`; `sample` closes it. */
+  readonly scope: Scope;
+  readonly hidden: Tensor;
+  readonly queryStarts: Int32Array;
+  readonly planPoint: Pending<void>;
+  readonly knownLogprobs: Pending<KnownLogprobs>;
 }
 
 export class ModelRunner {
@@ -42,42 +52,29 @@ export class ModelRunner {
     return this.#kvSaves?.token ?? null;
   }
 
-  /**
-   * Launches `step` behind the step `before`, whose tokens it may build on without anyone having read them.
-   * @param nearlyAll share of the layers behind which the step counts as nearly done.
-   * @param chooseEdits is called when the forward pass has been launched and says what the logits of each sequence go
-   * through: it may wait for the results of `before`, which the kernels do not.
-   */
-  launch(
-    step: ScheduledStep,
-    before: RunningStep | null,
-    nearlyAll: number,
-    chooseEdits: () => readonly (RowEdits | null)[],
-  ): RunningStep {
-    const inputs = buildForwardInputs(step, this.#cache.shape.blockSize, before);
-    const { queryStarts } = inputs.batch;
-    return this.#ops.scope(() => {
-      const { hidden, nearlyDone } = this.#forward(step, inputs, nearlyAll);
-      const scored = scoreTokens(this.#ops, this.#model, hidden, step, queryStarts);
-      const sampled = this.#sample(step, hidden, queryStarts, chooseEdits());
-      return new RunningStep(step, { nearlyDone, sampled, scored });
-    });
-  }
-
-  #forward(
-    step: ScheduledStep,
-    inputs: ForwardInputs,
-    nearlyAll: number,
-  ): { readonly hidden: Tensor; readonly nearlyDone: Pending<void> } {
-    const numNearlyAll = Math.floor(this.#model.config.numLayers * nearlyAll);
+  /** @param planPoint as in `Executor.forward` */
+  forward(step: ScheduledStep, inputs: ForwardInputs, planPoint: number): ForwardPass {
+    const scope = this.#ops.openScope();
+    const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
     const onLayerSaved = this.#notifyOfStep(step);
-    let nearlyDone = this.#ops.mark();
+    let planMark = this.#ops.mark();
     const onLayer = (layer: number): void => {
       onLayerSaved?.(layer);
-      if (layer + 1 === numNearlyAll) nearlyDone = this.#ops.mark();
+      if (layer + 1 === planLayer) planMark = this.#ops.mark();
     };
     const hidden = this.#model.forward({ ...inputs, onLayer }, this.#cache);
-    return { hidden, nearlyDone };
+    const { queryStarts } = inputs.batch;
+    const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, hidden, step, queryStarts);
+    return { step, scope, hidden, queryStarts, planPoint: planMark, knownLogprobs };
+  }
+
+  /** @param edits as in `Executor.sample` */
+  sample(pass: ForwardPass, edits: readonly (RowEdits | null)[]): InFlightStep {
+    try {
+      return new InFlightStep(pass.step, { ...pass, sampled: this.#sampleLastRows(pass, edits) });
+    } finally {
+      pass.scope.close();
+    }
   }
 
   /** A layer's blocks leave as soon as it is computed. */
@@ -89,20 +86,18 @@ export class ModelRunner {
     return (layer) => kvSaves.onLayerSaved(layer);
   }
 
-  #sample(
-    step: ScheduledStep,
-    hidden: Tensor,
-    queryStarts: Int32Array,
+  /** Each sequence samples from its last row. Null where none samples. */
+  #sampleLastRows(
+    { step, hidden, queryStarts }: ForwardPass,
     edits: readonly (RowEdits | null)[],
   ): SampledRows | null {
-    const sampling = [...step.sequences.entries()].filter(([, sequence]) => sequence.sampling !== null);
-    if (sampling.length === 0) return null;
-    // Each sequence samples from its last row.
-    const rows = Int32Array.from(sampling, ([place]) => queryStarts[place + 1]! - 1);
-    return sampleRows(
-      this.#ops,
-      this.#model.logits(hidden, rows),
-      sampling.map(([place, sequence]) => ({ sequence, edits: edits[place]! })),
+    const sampling = step.sequences.flatMap((sequence, index) =>
+      sequence.sampling === null
+        ? []
+        : [{ sequence, edits: edits[index]!, row: queryStarts[index + 1]! - 1 }],
     );
+    if (sampling.length === 0) return null;
+    const rows = Int32Array.from(sampling, ({ row }) => row);
+    return sampleRows(this.#ops, this.#model.logits(hidden, rows), sampling);
   }
 }

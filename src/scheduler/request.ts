@@ -4,8 +4,8 @@
 import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
-import type { Logprobs } from '../ops/ops.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 
 /** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
 export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preempted' | 'finished';
@@ -41,11 +41,11 @@ export interface StopRule {
   readonly maxTokens: number;
 }
 
-/** What the engine thread is given. */
+/** A request as the engine thread gets it. */
 export interface NewRequest {
   readonly id: number;
   readonly promptTokenIds: readonly number[];
-  /** The beginning of the answer, where it is known: given out again as if it had just been sampled. */
+  /** The beginning of the answer, where it is known: emitted again as if it had just been sampled. */
   readonly resumedTokenIds: readonly number[];
   readonly sampling: SequenceSampling;
   /** Null leaves the logits as they are. */
@@ -67,7 +67,7 @@ export interface NewRequest {
   readonly transfer: SequenceTransfer | null;
 }
 
-/** When a sequence came and when it got its seat: milliseconds by the engine thread's clock. */
+/** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
 export interface AdmissionTimes {
   readonly queuedAt: number;
   /** The last time before its first token. */
@@ -84,17 +84,17 @@ export class Request implements BlockTable {
   readonly promptLength: number;
   /** Tokens of the answer that were known from the beginning. */
   readonly numResumed: number;
-  /** Tokens of the answer that have been given out. */
-  numGivenTokens = 0;
+  /** Tokens of the answer that have been emitted. */
+  numOutputTokens = 0;
   readonly sampling: SequenceSampling;
   readonly stop: StopRule;
   readonly numPromptLogprobs: number | null;
-  /** Tokens of the prompt that are planned to be or have been compared with their logits. */
-  numPromptTokensScored = 1;
-  /** What came of that, in order, until it is given away. */
+  /** Index of the next prompt token whose log-probability is to be computed; nothing predicts the first one. */
+  nextPromptTarget = 1;
+  /** Those that are computed, in order, until they are emitted. */
   readonly promptLogprobs: Logprobs[] = [];
-  /** The same of the resumed tokens: how many, and one row each. */
-  numResumedScored = 0;
+  /** The same for the resumed tokens, one row each. */
+  nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
   readonly transfer: SequenceTransfer | null;
   /** Blocks that have been handed over to be sent; what is recomputed later is the same. */
@@ -104,13 +104,14 @@ export class Request implements BlockTable {
   readonly tokens: number[];
   /** Tokens whose keys and values are in the cache or will be once the planned steps have run. */
   numComputedTokens = 0;
-  /** Planned steps that have not been answered, and those among them that sample a token of this request. */
-  numStepsAhead = 0;
-  numTokensAhead = 0;
+  /** Steps in flight that compute this request. */
+  numInFlightSteps = 0;
+  /** Tokens of this request that steps in flight sample. */
+  numPendingTokens = 0;
   numPreemptions = 0;
-  /** Where it stands in the last step that computes it. */
-  place = 0;
   readonly blocks: number[] = [];
+  /** How many of `blocks` the executor knows from earlier steps. */
+  numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
   readonly extraKeys: readonly ExtraKey[];
   readonly mayReadCache: boolean;
@@ -147,7 +148,7 @@ export class Request implements BlockTable {
   }
 
   get numCacheableTokens(): number {
-    const isScored = this.sampling.numLogprobs !== null && this.numResumedScored < this.numResumed;
+    const isScored = this.sampling.numLogprobs !== null && this.nextResumedTarget < this.numResumed;
     return (isScored ? this.promptLength : this.tokens.length) - 1;
   }
 
@@ -156,21 +157,25 @@ export class Request implements BlockTable {
     return this.#numCachedTokens ?? 0;
   }
 
-  /** The first `numComputedTokens` tokens need no computing; `ofPrompt` of them are told as cached, the first time. */
+  /** The first `numComputedTokens` tokens need no computing; the first time, `ofPrompt` of them are reported as cached. */
   startFrom(numComputedTokens: number, ofPrompt: number): void {
     this.numComputedTokens = numComputedTokens;
     this.#numCachedTokens ??= ofPrompt;
   }
 
-  /** Tokens that are known or being sampled and that no step computes yet. */
+  /** Tokens, known or pending, that no step computes yet; none after a pending token that ends the request by its length. */
   get numTokensToCompute(): number {
-    return this.#isLastTokenAhead ? 0 : this.tokens.length + this.numTokensAhead - this.numComputedTokens;
+    return this.#isLastTokenPending ? 0 : this.tokens.length + this.numPendingTokens - this.numComputedTokens;
   }
 
-  /** Whether the token that is being sampled ends the request by its length. */
-  get #isLastTokenAhead(): boolean {
-    const numAnswered = this.tokens.length - this.promptLength + this.numTokensAhead;
-    return this.numTokensAhead > 0 && numAnswered >= this.stop.maxTokens;
+  get #isLastTokenPending(): boolean {
+    const numAnswerTokens = this.tokens.length - this.promptLength + this.numPendingTokens;
+    return this.numPendingTokens > 0 && numAnswerTokens >= this.stop.maxTokens;
+  }
+
+  /** Whether the logits of its next token depend on the tokens before. */
+  get hasLogitRules(): boolean {
+    return this.#history !== null;
   }
 
   get isNew(): boolean {
@@ -182,7 +187,7 @@ export class Request implements BlockTable {
     this.#history?.append(tokenId);
   }
 
-  /** What the logits of the next token go through; null leaves them as they are. */
+  /** How the logits of the next token are changed; null leaves them as they are. */
   logitEdits(): RowEdits | null {
     return this.#history?.edits(this.tokens, this.promptLength) ?? null;
   }
@@ -191,7 +196,7 @@ export class Request implements BlockTable {
     if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
       throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
     }
-    if (state === 'running' && this.numGivenTokens === 0) this.#scheduledAt = performance.now();
+    if (state === 'running' && this.numOutputTokens === 0) this.#scheduledAt = performance.now();
     this.#state = state;
   }
 }

@@ -1,33 +1,34 @@
-// What one engine step computes and what comes of it: plain data between the scheduler and the runner, which can be
-// logged and replayed.
+// What one engine step computes and what comes of it: plain data between the scheduler and the executor. Nothing in it
+// changes later, and everything in it can be logged, replayed or sent to another thread.
 
-import type { Logprobs } from '../ops/ops.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
 import type { SequenceSampling } from './request.ts';
 
-/** The part of one sequence that this step computes. */
+/** In `tokenIds`: the newest token of the same request, which an earlier step samples and nobody has read yet. */
+export const PENDING_TOKEN = -1;
+
+/** The part of one request that this step computes. */
 export interface ScheduledSequence {
   readonly requestId: number;
-  /**
-   * New tokens, in order; the first one stands at `firstPosition` of the sequence. An id of -1 - i is the token that
-   * sequence i of the step before samples: it was not known when this step was planned.
-   */
+  /** Tokens to compute, in order; the first one is at `firstPosition` of the request. */
   readonly tokenIds: readonly number[];
   readonly firstPosition: number;
-  readonly blocks: readonly number[];
+  /** Blocks that the request has got since the step that had it last: they extend its block table. */
+  readonly newBlocks: readonly number[];
   /** Null while the step ends inside the prompt: nothing is sampled then. */
   readonly sampling: SequenceSampling | null;
-  /** Null where no tokens of the prompt are to be compared with their logits. */
-  readonly promptScoring: TokenScoring | null;
+  /** Null where no log-probabilities of prompt tokens are wanted from this step. */
+  readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */
-  readonly resumedScoring: TokenScoring | null;
+  readonly resumedLogprobs: LogprobTargets | null;
   /** Null where this step completes no blocks that are to be sent. */
   readonly send: BlockSend | null;
 }
 
 /** Known tokens whose log-probabilities are wanted. */
-export interface TokenScoring {
-  /** Which of the step's tokens of this sequence stands before the first of them. */
-  readonly firstToken: number;
+export interface LogprobTargets {
+  /** Index in the sequence's `tokenIds` of the token before the first target: its logits predict the target. */
+  readonly firstRow: number;
   readonly tokenIds: readonly number[];
   readonly numTop: number;
 }
@@ -35,24 +36,40 @@ export interface TokenScoring {
 /** Blocks that other instances are to get, complete once this step is computed. */
 export interface BlockSend {
   readonly transferId: number;
-  /** Place of the first one among the blocks of the transfer. */
+  /** Index of the first one among the blocks of the transfer. */
   readonly firstIndex: number;
   readonly blocks: readonly number[];
 }
 
 export interface ScheduledStep {
+  /**
+   * Requests that have given their blocks back since the step before. Their block tables are forgotten before those of
+   * `sequences` are extended: a request that was preempted may be in both.
+   */
+  readonly releasedRequestIds: readonly number[];
   readonly sequences: readonly ScheduledSequence[];
   readonly numTokens: number;
 }
 
-/** What a step computed, one entry a sequence of the step in each list. */
+/** What a step gave one sequence. */
+export type SequenceOutput =
+  | TokensOutput
+  /** The model's logits were NaN or infinite: no token could be sampled. */
+  | { readonly kind: 'brokenLogits' };
+
+export interface TokensOutput {
+  readonly kind: 'tokens';
+  readonly tokenIds: readonly number[];
+  /** One row a token; null where none were asked for. */
+  readonly logprobs: Logprobs | null;
+}
+
+/** What a step computed: one entry a sequence of the step in each list. */
 export interface StepResult {
   /** Null where nothing was sampled. */
-  readonly tokenIds: readonly (number | null)[];
-  /** One row for the sampled token; null where nobody asked. */
-  readonly logprobs: readonly (Logprobs | null)[];
-  /** Rows for the tokens of `promptScoring`, in pieces. */
+  readonly outputs: readonly (SequenceOutput | null)[];
+  /** Rows for the targets of `promptLogprobs`, in pieces. */
   readonly promptLogprobs: readonly (readonly Logprobs[])[];
-  /** One row for each token of `resumedScoring`. */
+  /** One row for each target of `resumedLogprobs`. */
   readonly resumedLogprobs: readonly (readonly Logprobs[])[];
 }

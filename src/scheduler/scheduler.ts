@@ -1,21 +1,28 @@
 // Decides which tokens of which request are computed in the next step, and what a sampled token changes.
 // There is no prefill phase and no decode phase: each request has tokens, some of them computed, and every step
-// lets the computed ones catch up under one token budget. The engine core is its only caller.
+// lets the computed ones catch up under one token budget.
 //
-// A step may be planned while the one before it runs: a token that is being sampled is planned like a known one. What
-// that token ends has then a step too many ahead, whose result is dropped and whose blocks stay taken until it has run.
+// Steps may be planned while earlier ones are in flight: a token that is being sampled is planned like a known one. If
+// that token finishes its request, the later steps in flight compute it for nothing: their results are discarded, and
+// its blocks are freed after the last of them.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
-import { type Logprobs, NO_TOKEN } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
+import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import { BlockTransfers } from './block-transfers.ts';
+import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
 import { RequestQueue } from './request-queue.ts';
-import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
+import {
+  PENDING_TOKEN,
+  type ScheduledSequence,
+  type ScheduledStep,
+  type StepResult,
+  type TokensOutput,
+} from './scheduled-step.ts';
 import { SlotCounts } from './slot-counts.ts';
-import { checkStop, type Finish } from './stop-check.ts';
-import { scorePrompt, scoreResumed } from './token-scoring.ts';
+import { type Finish, type KeptTokens, keepUntilStop } from './stop-check.ts';
 import { chooseVictim, chooseVictimsFor } from './victim.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
@@ -26,11 +33,11 @@ export interface SchedulerConfig extends KvCacheConfig {
 /** What a step added to one request. */
 export interface TokenOutput {
   readonly requestId: number;
-  /** NO_TOKEN where the request ends with an error. */
-  readonly tokenId: number;
-  /** One row; null where nobody asked. */
+  /** In order; the last one is what `finish` is about. Empty where the request ends with an error. */
+  readonly tokenIds: readonly number[];
+  /** One row a token; null where none were asked for. */
   readonly logprobs: Logprobs | null;
-  /** With the first token: the tokens of the prompt from the second on, in pieces; null where nobody asked. */
+  /** With the first token: the tokens of the prompt from the second on, in pieces; null where none were asked for. */
   readonly promptLogprobs: readonly Logprobs[] | null;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
@@ -59,17 +66,22 @@ export interface SchedulerStats {
   readonly generationTokens: number;
 }
 
+const NO_BLOCKS: readonly number[] = [];
+const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
+
 export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
   readonly #transfers: BlockTransfers;
-  /** All that have blocks or wait for some: also those that are over and that a step ahead still computes. */
+  /** All that have blocks or wait for some: also those that are over and that a step in flight still computes. */
   readonly #requests = new Map<number, Request>();
   readonly #slots = new SlotCounts();
   readonly #waiting = new RequestQueue(this.#slots);
   /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
-  #numStepsAhead = 0;
+  /** Requests that the executor has block tables of and that have none any more. */
+  #releasedRequestIds: number[] = [];
+  #numInFlightSteps = 0;
   #numLoading = 0;
   #numAdded = 0;
   readonly #totals = {
@@ -127,25 +139,38 @@ export class Scheduler {
   }
 
   /**
-   * Running requests first, then waiting ones as far as budget, slots and blocks go. At most one step may be ahead, its
-   * results unknown. An empty step stays empty until that step is answered, or where there is none, until a request or
-   * an order comes: all there is waits for blocks.
+   * Plans running requests first, then waiting ones as far as budget, slots and blocks go. Any number of steps may be in
+   * flight. A step without tokens means that nothing can be computed until one in flight is finished, or where there is
+   * none, until a request or a command comes; it is not to be computed.
    */
   schedule(): ScheduledStep {
-    if (!this.#admitNewcomers()) return { sequences: [], numTokens: 0 };
+    if (!this.#admitNewcomers()) return EMPTY_STEP;
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#totals;
     const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
-    if (budget === null) return { sequences: [], numTokens: 0 };
+    if (budget === null) return EMPTY_STEP;
     const sequences: ScheduledSequence[] = [];
-    for (const [request, numTokens] of scheduled) this.#take(request, numTokens, sequences);
+    for (const [request, numTokens] of scheduled) this.#scheduleTokens(request, numTokens, sequences);
     const hasRoom = this.#totals.preemptions === preemptions || sequences.length === 0;
     if (hasRoom) this.#admitWaiting(budget, sequences);
-    if (sequences.length > 0) this.#numStepsAhead += 1;
-    return { sequences, numTokens: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0) };
+    if (sequences.length === 0) return EMPTY_STEP;
+    this.#numInFlightSteps += 1;
+    const releasedRequestIds = this.#releasedRequestIds;
+    this.#releasedRequestIds = [];
+    const numTokens = sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0);
+    return { releasedRequestIds, sequences, numTokens };
   }
 
-  /** What the logits of each sequence of `step` go through, once the steps before it are answered. */
+  /** Whether `logitEdits` of `step`, which was planned last, depends on tokens that steps before it still sample. */
+  needsPendingTokens(step: ScheduledStep): boolean {
+    return step.sequences.some(({ requestId, sampling }) => {
+      const request = this.#requests.get(requestId)!;
+      // One of the pending tokens is the step's own.
+      return sampling !== null && request.hasLogitRules && request.numPendingTokens > 1;
+    });
+  }
+
+  /** How the logits of each sequence of `step` are changed, once no pending tokens are needed. */
   logitEdits(step: ScheduledStep): (RowEdits | null)[] {
     return step.sequences.map(({ requestId, sampling }) => {
       const request = this.#requests.get(requestId)!;
@@ -153,55 +178,66 @@ export class Scheduler {
     });
   }
 
-  /** Appends the sampled tokens of `step`, the oldest that is ahead; gives each request that got one its token. */
+  /** Takes the results of `step`, the oldest in flight. @returns the new tokens of each request that got some. */
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
-    this.#numStepsAhead -= 1;
+    this.#numInFlightSteps -= 1;
     for (const [index, { requestId }] of step.sequences.entries()) {
       const request = this.#requests.get(requestId)!;
-      request.numStepsAhead -= 1;
+      request.numInFlightSteps -= 1;
       if (request.state === 'finished') {
-        this.#leave(request);
+        this.#releaseIfIdle(request);
         continue;
       }
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
-      const tokenId = result.tokenIds[index]!;
-      if (tokenId === null) continue;
-      request.numTokensAhead -= 1;
-      if (tokenId === NO_TOKEN) outputs.push(this.#fail(request));
-      else outputs.push(...this.#append(request, tokenId, result.logprobs[index]!));
+      const output = result.outputs[index]!;
+      if (output === null) continue;
+      request.numPendingTokens -= 1;
+      if (output.kind === 'brokenLogits') outputs.push(this.#fail(request));
+      else this.#takeTokens(request, output, outputs);
     }
     return outputs;
   }
 
-  /** Before its first new token a request gives out those that it resumes; one of them may end it. */
-  #append(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput[] {
-    const outputs: TokenOutput[] = [];
-    const { promptLength, numResumed, resumedLogprobs } = request;
-    while (request.numGivenTokens < numResumed && request.state !== 'finished') {
-      const known = request.tokens[promptLength + request.numGivenTokens]!;
-      outputs.push(this.#give(request, known, resumedLogprobs[request.numGivenTokens] ?? null));
+  /** Before its first new token a request emits those that it resumes; one of them may end it. */
+  #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
+    const { promptLength, numResumed, resumedLogprobs, stop } = request;
+    // One by one, as when they were sampled: the events of a resumed stream are those of the first one.
+    while (request.numOutputTokens < numResumed && request.state !== 'finished') {
+      const index = request.numOutputTokens;
+      const kept = keepUntilStop(stop, [request.tokens[promptLength + index]!], index);
+      outputs.push(this.#emit(request, kept, resumedLogprobs[index] ?? null));
     }
-    if (request.state === 'finished') return outputs;
-    request.append(tokenId);
-    // Where the step behind computes this very token, the block that it completes can be named now.
-    this.#publish(request, request.tokens.length - 1);
-    return [...outputs, this.#give(request, tokenId, logprobs)];
+    if (request.state === 'finished') return;
+    const kept = keepUntilStop(stop, output.tokenIds, request.numOutputTokens);
+    for (const tokenId of kept.tokenIds) {
+      request.append(tokenId);
+      // Where a step in flight computes this very token, the block that it completes can be named now.
+      this.#publish(request, request.tokens.length - 1);
+    }
+    outputs.push(this.#emit(request, kept, output.logprobs));
   }
 
-  #give(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput {
-    const isFirst = request.numGivenTokens === 0;
-    request.numGivenTokens += 1;
-    if (isFirst) this.#totals.promptTokens += request.promptLength;
-    this.#totals.generationTokens += 1;
-    const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
-    const promptLogprobs = wantsPrompt ? request.promptLogprobs.splice(0) : null;
-    const finish = checkStop(request.stop, tokenId, request.numGivenTokens);
-    if (finish !== null) this.#finish(request);
+  /** @param logprobs at least as many rows as there are kept tokens */
+  #emit(request: Request, { tokenIds, finish }: KeptTokens, logprobs: Logprobs | null): TokenOutput {
     const { id: requestId, numCachedTokens } = request;
-    const admission = isFirst ? request.admissionTimes : null;
-    return { requestId, tokenId, logprobs, promptLogprobs, numCachedTokens, admission, finish };
+    const isFirst = request.numOutputTokens === 0;
+    request.numOutputTokens += tokenIds.length;
+    if (isFirst) this.#totals.promptTokens += request.promptLength;
+    this.#totals.generationTokens += tokenIds.length;
+    const isCut = logprobs !== null && logprobs.tokenIds.length > tokenIds.length;
+    const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
+    if (finish !== null) this.#finish(request);
+    return {
+      requestId,
+      tokenIds,
+      logprobs: isCut ? sliceRows(logprobs, 0, tokenIds.length) : logprobs,
+      promptLogprobs: wantsPrompt ? request.promptLogprobs.splice(0) : null,
+      numCachedTokens,
+      admission: isFirst ? request.admissionTimes : null,
+      finish,
+    };
   }
 
   /** Others go on: what is wrong with this request's logits is in its own row. */
@@ -209,8 +245,8 @@ export class Scheduler {
     this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     const finish = { reason: 'error', stopTokenId: null } as const;
-    const none = { logprobs: null, promptLogprobs: null, admission: null };
-    return { requestId, tokenId: NO_TOKEN, ...none, numCachedTokens, finish };
+    const none = { tokenIds: [], logprobs: null, promptLogprobs: null, admission: null };
+    return { requestId, ...none, numCachedTokens, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
@@ -222,8 +258,8 @@ export class Scheduler {
 
   /**
    * Plans tokens of the running requests into `scheduled`.
-   * @returns what is left of the budget; null where blocks are short and a step is ahead: what that step ends gives
-   * blocks back, and nothing gives up its blocks while it is being computed.
+   * @returns what is left of the budget; null where blocks are short and steps are in flight: the requests that they
+   * finish give blocks back, and nothing gives up its blocks while it is being computed.
    */
   #scheduleRunning(budget: number, scheduled: Map<Request, number>): number | null {
     let left = budget;
@@ -233,7 +269,7 @@ export class Scheduler {
       // It may have given up its blocks to one before it.
       if (request.state !== 'running' || numTokens === 0) continue;
       const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
-      if (!hasBlocks && this.#numStepsAhead > 0) return null;
+      if (!hasBlocks && this.#numInFlightSteps > 0) return null;
       if (!hasBlocks) left += this.#makeRoom(request, numTokens, scheduled);
       if (request.state !== 'running') continue;
       scheduled.set(request, numTokens);
@@ -261,11 +297,11 @@ export class Scheduler {
   /**
    * Lets in each request that has no slot, that free slots and blocks are not enough for, and that another one, or
    * another caller, has at least two more slots than: those whose place it takes are preempted.
-   * @returns false, with nothing changed, where a step is ahead: nothing gives up its blocks while it is being computed.
+   * @returns false, with nothing changed, where steps are in flight: nothing gives up its blocks while it is being computed.
    */
   #admitNewcomers(): boolean {
     for (let found = this.#findNewcomer(); found !== null; found = this.#findNewcomer()) {
-      if (this.#numStepsAhead > 0) return false;
+      if (this.#numInFlightSteps > 0) return false;
       for (const victim of found.victims) this.#preempt(victim);
       this.#admit(found.newcomer, Number.POSITIVE_INFINITY);
     }
@@ -306,7 +342,7 @@ export class Scheduler {
       if (!this.#admit(request, left)) return;
       if (request.state !== 'running') continue;
       const numTokens = Math.min(left, request.numTokensToCompute);
-      if (numTokens > 0) this.#take(request, numTokens, sequences);
+      if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
       left -= numTokens;
     }
   }
@@ -349,7 +385,7 @@ export class Scheduler {
     const request = this.#transfers.endLoad(transferId);
     if (request === null) return;
     if (request.state === 'finished') {
-      this.#kvCache.free(request);
+      this.#freeBlocks(request);
       return;
     }
     const { numComputedTokens: numCached, promptLength } = request;
@@ -362,26 +398,26 @@ export class Scheduler {
   }
 
   /**
-   * Plans the next `numTokens` tokens and counts them as computed, so that the step after can be planned, and so
-   * that requests admitted behind it can share its blocks: a layer stores all keys before it reads any.
+   * Plans the next `numTokens` tokens and counts them as computed, so that the next step can be planned, and so that
+   * requests admitted later can share its blocks: a layer stores all keys before it reads any.
    */
-  #take(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
-    const { tokens, numTokensAhead, numComputedTokens: firstPosition, place } = request;
-    const isAhead = firstPosition === tokens.length;
-    const reachesEnd = firstPosition + numTokens === tokens.length + numTokensAhead;
+  #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
+    const { tokens, blocks, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const isPending = firstPosition >= tokens.length;
+    const reachesEnd = firstPosition + numTokens === tokens.length + request.numPendingTokens;
     request.numComputedTokens += numTokens;
-    request.numStepsAhead += 1;
-    if (reachesEnd) request.numTokensAhead += 1;
-    request.place = sequences.length;
+    request.numInFlightSteps += 1;
+    if (reachesEnd) request.numPendingTokens += 1;
+    request.numScheduledBlocks = blocks.length;
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
-      tokenIds: isAhead ? [-1 - place] : tokens.slice(firstPosition, firstPosition + numTokens),
+      tokenIds: isPending ? [PENDING_TOKEN] : tokens.slice(firstPosition, firstPosition + numTokens),
       firstPosition,
-      blocks: request.blocks,
+      newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
       sampling: reachesEnd ? request.sampling : null,
-      promptScoring: scorePrompt(request, firstPosition),
-      resumedScoring: scoreResumed(request, firstPosition),
+      promptLogprobs: takePromptTargets(request, firstPosition),
+      resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request),
     });
   }
@@ -396,7 +432,7 @@ export class Scheduler {
   #preempt(request: Request): void {
     this.#running.splice(this.#running.indexOf(request), 1);
     this.#slots.giveBack(request);
-    this.#kvCache.free(request);
+    this.#freeBlocks(request);
     request.numComputedTokens = 0;
     request.numPreemptions += 1;
     request.moveTo('preempted');
@@ -414,14 +450,20 @@ export class Scheduler {
     request.moveTo('finished');
     // What is being written into stays taken: here until the one answer to the load comes.
     if (isLoading) this.#requests.delete(request.id);
-    else this.#leave(request);
+    else this.#releaseIfIdle(request);
   }
 
-  /** Frees the blocks of a request that is over, once no step ahead writes into them. */
-  #leave(request: Request): void {
-    if (request.numStepsAhead > 0) return;
+  /** Frees the blocks of a request that is over, once no step in flight writes into them. */
+  #releaseIfIdle(request: Request): void {
+    if (request.numInFlightSteps > 0) return;
     this.#requests.delete(request.id);
+    this.#freeBlocks(request);
+  }
+
+  #freeBlocks(request: Request): void {
     this.#kvCache.free(request);
+    if (request.numScheduledBlocks > 0) this.#releasedRequestIds.push(request.id);
+    request.numScheduledBlocks = 0;
   }
 }
 

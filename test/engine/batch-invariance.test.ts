@@ -10,8 +10,8 @@ import type { CpuIsa } from '../../src/config/cpu-isa.ts';
 import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
-import type { Logprobs } from '../../src/ops/ops.ts';
 import { groupBadWords } from '../../src/sampling/logit-rules.ts';
+import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -64,14 +64,14 @@ function generate(
   for (let step = 0; numLeft > 0 || core.hasUnfinished; step += 1) {
     for (const [index, one] of requests.entries()) {
       if ((arrivals[index] ?? 0) !== step) continue;
-      core.add(one);
+      core.scheduler.add(one);
       numLeft -= 1;
     }
     if (!core.hasUnfinished) continue;
-    for (const output of core.step()?.outputs ?? []) {
+    for (const output of (core.step() ?? []).flatMap((finished) => finished.outputs)) {
       const answer = answers.get(output.requestId)!;
       numCachedTokens += output.numCachedTokens;
-      answer.tokenIds.push(output.tokenId);
+      answer.tokenIds.push(...output.tokenIds);
       answer.numbers.push(...numbersOf(output.logprobs));
       answer.promptNumbers.push(...(output.promptLogprobs ?? []).flatMap(numbersOf));
     }
@@ -175,10 +175,10 @@ describe.each(PATHS)('on %s', (path) => {
     const core = await start(path, {});
     const one = requestOf(1, { ...PLAIN, numPromptLogprobs: null });
     const first = generate(core, [one]).get(1);
-    core.add({ ...one, id: 2 });
-    expect(core.step()).toBeNull();
-    expect(core.step()!.outputs[0]!.numCachedTokens).toBe(32);
-    core.abort(2);
+    core.scheduler.add({ ...one, id: 2 });
+    expect(core.step()).toEqual([]);
+    expect(core.step()).toMatchObject([{ outputs: [{ numCachedTokens: 32 }] }]);
+    core.scheduler.abort(2);
     expect(generate(core, [{ ...one, id: 3 }]).get(3)).toEqual(first);
     core.close();
   });

@@ -1,4 +1,4 @@
-// The loop body by itself: what a step launches, and when the one before it is answered.
+// The loop body by itself: what a step launches, and when the one before it is finished.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -28,14 +28,14 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
     afterEach(() => core.close());
 
     /** One step, as the engine thread makes it. */
-    function step(): [requestId: number, tokenId: number][] {
-      core.awaitPlanning();
-      const outputs = core.step()?.outputs ?? [];
-      return outputs.map(({ requestId, tokenId }) => [requestId, tokenId]);
+    function step(): (readonly [requestId: number, tokenId: number])[] {
+      core.awaitPlanPoint();
+      const outputs = (core.step() ?? []).flatMap((finished) => finished.outputs);
+      return outputs.flatMap(({ requestId, tokenIds }) => tokenIds.map((id) => [requestId, id] as const));
     }
 
-    it('answers a step when the next one has been launched', () => {
-      core.add(newRequest({ id: 1, stop: { maxTokens: 2 } }));
+    it('finishes a step when the next one has been launched', () => {
+      core.scheduler.add(newRequest({ id: 1, stop: { maxTokens: 2 } }));
       expect(step()).toEqual([]);
       expect(step()).toMatchObject([[1, expect.any(Number)]]);
       expect(core.hasUnfinished).toBe(true);
@@ -44,9 +44,9 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
     });
 
     it('takes a request that comes while a step runs into the next one', () => {
-      core.add(newRequest({ id: 1 }));
+      core.scheduler.add(newRequest({ id: 1 }));
       step();
-      core.add(newRequest({ id: 2 }));
+      core.scheduler.add(newRequest({ id: 2 }));
       expect(step()).toMatchObject([[1, expect.any(Number)]]);
       expect(step()).toMatchObject([
         [1, expect.any(Number)],
@@ -54,11 +54,11 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
       ]);
     });
 
-    it('says nothing more of a request that an end token ended, and frees its blocks with the step behind it', () => {
-      core.add(newRequest({ id: 1, stop: { maxTokens: 1 } }));
+    it('says nothing more of a request that an end token ended, and frees its blocks with the step after it', () => {
+      core.scheduler.add(newRequest({ id: 1, stop: { maxTokens: 1 } }));
       step();
       const first = step()[0]![1];
-      core.add(newRequest({ id: 2, stop: { eosTokenId: first } }));
+      core.scheduler.add(newRequest({ id: 2, stop: { eosTokenId: first } }));
       step();
       expect(step()).toEqual([[2, first]]);
       expect(core.stats.freeBlocks).toBe(core.stats.numBlocks - 1);
@@ -68,15 +68,15 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
       expect(core.hasUnfinished).toBe(false);
     });
 
-    it('frees the blocks of an aborted request behind the steps that compute it', () => {
-      core.add(newRequest({ id: 1 }));
+    it('frees the blocks of an aborted request after the steps that compute it', () => {
+      core.scheduler.add(newRequest({ id: 1 }));
       step();
       step();
-      core.abort(1);
+      core.scheduler.abort(1);
       expect(core.stats.freeBlocks).toBeLessThan(core.stats.numBlocks);
       expect(step()).toEqual([]);
       expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
-      expect(core.canStep).toBe(false);
+      expect(core.step()).toBeNull();
     });
   },
 );

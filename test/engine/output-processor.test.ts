@@ -22,9 +22,12 @@ const codePoints: Tokenizer = {
 
 const requestOf = (input: SamplingInput) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
 
-const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput => ({
+const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput =>
+  tokens([tokenId], finish);
+
+const tokens = (tokenIds: readonly number[], finish: TokenOutput['finish'] = null): TokenOutput => ({
   requestId: 0,
-  tokenId,
+  tokenIds,
   logprobs: null,
   promptLogprobs: null,
   numCachedTokens: 0,
@@ -142,6 +145,28 @@ describe('OutputProcessor', () => {
   it('searches for stop strings only from min_tokens on, and never in text from before', () => {
     expect(textOf(run('abab!', { stop: ['ab'], min_tokens: 3, max_tokens: 9 }))).toBe('ab');
     expect(textOf(run('xxabxx', { stop: ['ab', 'long one'], min_tokens: 5, max_tokens: 9 }))).toBe('xxabxx');
+  });
+
+  it('makes one delta of several tokens, and drops those after a stop string', () => {
+    const processor = new OutputProcessor(0, requestOf({ stop: ['bc'] }), codePoints);
+    const ids = (text: string): number[] => [...text].map((character) => character.codePointAt(0)!);
+    expect(processor.process(tokens(ids('xab')))).toMatchObject({ text: 'xa', tokenIds: ids('xab') });
+    const row = { numTop: 0, topIds: [], topLogprobs: [] };
+    const zeros = [0, 0, 0];
+    const logprobs = { ...row, tokenIds: ids('cde'), logprobs: zeros, ranks: zeros };
+    const delta = processor.process({ ...tokens(ids('cde')), logprobs });
+    expect(delta).toMatchObject({ text: '', tokenIds: ids('c'), finish_reason: 'stop', stop_reason: 'bc' });
+    expect(delta.logprobs).toHaveLength(1);
+  });
+
+  it('lets only the last of several tokens end the text', () => {
+    const processor = new OutputProcessor(0, requestOf({}), codePoints);
+    const finish = { reason: 'stop', stopTokenId: null } as const;
+    expect(processor.process(tokens([65, 66, 67], finish))).toMatchObject({
+      text: 'AB',
+      tokenIds: [65, 66, 67],
+      finish_reason: 'stop',
+    });
   });
 
   it('makes no text where detokenize is false', () => {

@@ -4,8 +4,9 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import type { LogitEdits, Logprobs, Ops } from '../../src/ops/ops.ts';
+import type { LogitEdits, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import { isas, openCpu } from './native-backends.ts';
 
 const reference = new ReferenceOps();

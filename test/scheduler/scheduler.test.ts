@@ -1,9 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
-import type { Logprobs } from '../../src/ops/ops.ts';
+import { RequestStates } from '../../src/runner/request-states.ts';
+import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
-import type { ScheduledSequence, ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import {
+  PENDING_TOKEN,
+  type ScheduledSequence,
+  type ScheduledStep,
+  type StepResult,
+} from '../../src/scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig, type TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
@@ -34,19 +40,28 @@ function request(id: number, promptLength: number, maxTokens: number): NewReques
   return newRequest({ id, promptTokenIds, stop: { maxTokens } });
 }
 
-/** The token that stands for "the model's answer": a function of what the step computes, as logits are. */
-function sampleStep(step: ScheduledStep, before: StepResult | null = null): StepResult {
-  return resultOf(step, ({ tokenIds, firstPosition }) => {
-    const last = tokenIds.at(-1)!;
-    const known = last < 0 ? before!.tokenIds[-1 - last]! : last;
-    return known * 7 + firstPosition + tokenIds.length;
-  });
+/** An executor without a model: the token that it samples is a function of what the step computes, as logits are. */
+class FakeModel {
+  readonly requests = new RequestStates();
+  readonly #newest = new Map<number, number>();
+
+  run(step: ScheduledStep): StepResult {
+    this.requests.apply(step);
+    return resultOf(step, ({ requestId, tokenIds, firstPosition }) => {
+      const last = tokenIds.at(-1)!;
+      const known = last === PENDING_TOKEN ? this.#newest.get(requestId)! : last;
+      const sampled = (known * 7 + firstPosition + tokenIds.length) % 97;
+      this.#newest.set(requestId, sampled);
+      return sampled;
+    });
+  }
 }
 
 function resultOf(step: ScheduledStep, tokenOf: (sequence: ScheduledSequence) => number): StepResult {
   return {
-    tokenIds: step.sequences.map((one) => (one.sampling === null ? null : tokenOf(one) % 97)),
-    logprobs: step.sequences.map(() => null),
+    outputs: step.sequences.map((one) =>
+      one.sampling === null ? null : { kind: 'tokens', tokenIds: [tokenOf(one)], logprobs: null },
+    ),
     promptLogprobs: step.sequences.map(() => []),
     resumedLogprobs: step.sequences.map(() => []),
   };
@@ -63,19 +78,21 @@ function stepWithFive(scheduler: Scheduler): TokenOutput[] {
 
 /** Steps until nothing is left; gives each request's output tokens. */
 function runToEnd(scheduler: Scheduler, config: SchedulerConfig): Map<number, number[]> {
+  const model = new FakeModel();
   const outputs = new Map<number, number[]>();
   for (let numSteps = 0; scheduler.hasUnfinished; numSteps += 1) {
     expect(numSteps).toBeLessThan(10_000);
     const step = scheduler.schedule();
-    checkStep(step, scheduler, config);
-    for (const output of scheduler.update(step, sampleStep(step))) {
-      outputs.set(output.requestId, [...(outputs.get(output.requestId) ?? []), output.tokenId]);
+    const result = model.run(step);
+    checkStep(step, model, scheduler, config);
+    for (const output of scheduler.update(step, result)) {
+      outputs.set(output.requestId, [...(outputs.get(output.requestId) ?? []), ...output.tokenIds]);
     }
   }
   return outputs;
 }
 
-interface RunningStep {
+interface InFlightStep {
   readonly step: ScheduledStep;
   readonly result: StepResult;
   /** By block: which requests it is in the tables of. */
@@ -85,62 +102,78 @@ interface RunningStep {
 interface Hooks {
   /** Called before each step is planned. @returns whether something comes later. */
   readonly before: (numSteps: number) => boolean;
-  /** Gets each step that was planned, the one that runs meanwhile, and the outputs so far. */
+  /** Gets each step that was planned, those in flight meanwhile, and the outputs so far. */
   readonly planned?: (
     step: ScheduledStep,
-    running: ScheduledStep | null,
+    inFlight: readonly InFlightStep[],
     outputs: ReadonlyMap<number, readonly number[]>,
   ) => void;
 }
 
-/** The same, each step planned while the one before it runs. */
-function runAhead(
+/** The same with up to `maxInFlight` steps in flight while one is planned. */
+function runPipelined(
   scheduler: Scheduler,
   config: SchedulerConfig,
+  maxInFlight: number,
   { before, planned }: Hooks,
 ): Map<number, number[]> {
+  const model = new FakeModel();
   const outputs = new Map<number, number[]>();
-  let running: RunningStep | null = null;
+  const inFlight: InFlightStep[] = [];
   let comesMore = true;
-  for (let numSteps = 0; scheduler.hasUnfinished || running !== null || comesMore; numSteps += 1) {
+  for (let numSteps = 0; scheduler.hasUnfinished || inFlight.length > 0 || comesMore; numSteps += 1) {
     expect(numSteps).toBeLessThan(10_000);
     comesMore = before(numSteps);
     const step = scheduler.schedule();
-    planned?.(step, running?.step ?? null, outputs);
-    const next: RunningStep | null = step.sequences.length === 0 ? null : launch(step, running);
-    if (next !== null) checkStep(step, scheduler, config);
-    const given = running === null ? [] : scheduler.update(running.step, running.result);
-    for (const { requestId, tokenId } of given) {
-      outputs.set(requestId, [...(outputs.get(requestId) ?? []), tokenId]);
+    planned?.(step, inFlight, outputs);
+    const isEmpty = step.sequences.length === 0;
+    if (!isEmpty) {
+      inFlight.push(launch(step, model, inFlight));
+      checkStep(step, model, scheduler, config);
     }
-    running = next;
+    if (!isEmpty && inFlight.length <= maxInFlight) continue;
+    const finished = inFlight.shift();
+    const given = finished === undefined ? [] : scheduler.update(finished.step, finished.result);
+    for (const { requestId, tokenIds } of given) {
+      outputs.set(requestId, [...(outputs.get(requestId) ?? []), ...tokenIds]);
+    }
   }
   return outputs;
 }
 
-function launch(step: ScheduledStep, before: RunningStep | null): RunningStep {
+function launch(step: ScheduledStep, model: FakeModel, inFlight: readonly InFlightStep[]): InFlightStep {
+  const result = model.run(step);
   const owners = new Map<number, number[]>();
-  for (const { requestId, blocks, firstPosition } of step.sequences) {
+  for (const { requestId, firstPosition } of step.sequences) {
+    const blocks = model.requests.blocksOf(requestId);
     for (const block of blocks) owners.set(block, [...(owners.get(block) ?? []), requestId]);
-    // Nobody else writes into what the running step uses.
+    // Nobody else writes into what a step in flight uses.
     for (const block of blocks.slice(Math.floor(firstPosition / CONFIG.blockSize))) {
-      expect(before?.owners.get(block) ?? [requestId]).toEqual([requestId]);
+      for (const earlier of inFlight) {
+        expect(earlier.owners.get(block) ?? [requestId]).toEqual([requestId]);
+      }
     }
   }
-  return { step, result: sampleStep(step, before?.result), owners };
+  return { step, result, owners };
 }
 
-function checkStep(step: ScheduledStep, scheduler: Scheduler, config: SchedulerConfig): void {
+function checkStep(
+  step: ScheduledStep,
+  { requests }: FakeModel,
+  scheduler: Scheduler,
+  config: SchedulerConfig,
+): void {
   expect(step.numTokens).toBeGreaterThan(0);
   expect(step.numTokens).toBeLessThanOrEqual(config.maxNumBatchedTokens);
   expect(step.sequences.length).toBeLessThanOrEqual(config.maxNumSeqs);
   // A block may be shared where it is read; where this step writes it has one owner.
-  const written = step.sequences.flatMap(({ blocks, firstPosition }) =>
-    blocks.slice(Math.floor(firstPosition / config.blockSize)),
+  const written = step.sequences.flatMap(({ requestId, firstPosition }) =>
+    requests.blocksOf(requestId).slice(Math.floor(firstPosition / config.blockSize)),
   );
   expect(new Set(written).size).toBe(written.length);
-  for (const { blocks: table, firstPosition, tokenIds } of step.sequences) {
-    expect(table.length * config.blockSize).toBeGreaterThanOrEqual(firstPosition + tokenIds.length);
+  for (const { requestId, firstPosition, tokenIds } of step.sequences) {
+    const numSlots = requests.blocksOf(requestId).length * config.blockSize;
+    expect(numSlots).toBeGreaterThanOrEqual(firstPosition + tokenIds.length);
   }
   expect(scheduler.stats.running).toBeLessThanOrEqual(config.maxNumSeqs);
 }
@@ -148,12 +181,13 @@ function checkStep(step: ScheduledStep, scheduler: Scheduler, config: SchedulerC
 describe('Scheduler', () => {
   it('splits a prompt that is longer than the budget and samples only at its end', () => {
     const scheduler = new Scheduler(CONFIG);
+    const model = new FakeModel();
     scheduler.add(request(1, 70, 1));
     const chunks = [];
     for (let index = 0; index < 3; index += 1) {
       const step = scheduler.schedule();
       chunks.push([step.numTokens, step.sequences[0]!.sampling !== null]);
-      scheduler.update(step, sampleStep(step));
+      scheduler.update(step, model.run(step));
     }
     expect(chunks).toEqual([
       [32, false],
@@ -212,6 +246,7 @@ describe('Scheduler', () => {
       { caller: 1, group: 2 },
     ]) {
       const scheduler = new Scheduler(config);
+      const model = new FakeModel();
       const heavy = { caller: 1, group: 1 };
       for (const id of [1, 2, 3, 4, 5])
         scheduler.add({ ...request(id, 8, 40), ...heavy, extraKeys: saltKeys(`${id}`) });
@@ -219,7 +254,7 @@ describe('Scheduler', () => {
       const ends: number[] = [];
       while (!ends.includes(6)) {
         const step = scheduler.schedule();
-        const outputs = scheduler.update(step, sampleStep(step));
+        const outputs = scheduler.update(step, model.run(step));
         expect(step.sequences.some(({ requestId }) => requestId === 6)).toBe(true);
         for (const { requestId, finish } of outputs) if (finish !== null) ends.push(requestId);
       }
@@ -239,15 +274,18 @@ describe('Scheduler', () => {
   it('serves a more urgent request before those that wait, and preempts the least urgent', () => {
     const config = { ...CONFIG, maxNumSeqs: 2, numBlocks: 3 };
     const scheduler = new Scheduler(config);
+    const model = new FakeModel();
     scheduler.add({ ...request(1, 16, 30), priority: 5 });
-    stepWithFive(scheduler);
+    const first = scheduler.schedule();
+    scheduler.update(first, model.run(first));
     scheduler.add({ ...request(2, 16, 12), priority: 1 });
     scheduler.add({ ...request(3, 16, 12), priority: 0 });
     const order: number[] = [];
     while (scheduler.hasUnfinished) {
       const step = scheduler.schedule();
-      checkStep(step, scheduler, config);
-      for (const { requestId, finish } of scheduler.update(step, sampleStep(step))) {
+      const result = model.run(step);
+      checkStep(step, model, scheduler, config);
+      for (const { requestId, finish } of scheduler.update(step, result)) {
         if (finish !== null) order.push(requestId);
       }
     }
@@ -275,7 +313,7 @@ describe('Scheduler', () => {
     const scheduler = new Scheduler(CONFIG);
     scheduler.add({ ...request(1, 3, 9), stop });
     const outputs = stepWithFive(scheduler);
-    expect(outputs).toMatchObject([{ requestId: 1, tokenId: 5, numCachedTokens: 0, finish }]);
+    expect(outputs).toMatchObject([{ requestId: 1, tokenIds: [5], numCachedTokens: 0, finish }]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
   });
 
@@ -315,22 +353,22 @@ describe('Scheduler', () => {
     );
   });
 
-  it('plans a token that is being sampled like a known one, and not behind the last token allowed', () => {
+  it('plans a token that is being sampled like a known one, and nothing after the last token allowed', () => {
     const scheduler = new Scheduler(CONFIG);
     scheduler.add(request(1, 3, 3));
     scheduler.add(request(2, 5, 2));
     const first = scheduler.schedule();
     const second = scheduler.schedule();
     expect(second.sequences).toMatchObject([
-      { requestId: 1, tokenIds: [-1], firstPosition: 3 },
-      { requestId: 2, tokenIds: [-2], firstPosition: 5 },
+      { requestId: 1, tokenIds: [PENDING_TOKEN], firstPosition: 3 },
+      { requestId: 2, tokenIds: [PENDING_TOKEN], firstPosition: 5 },
     ]);
     scheduler.update(
       first,
       resultOf(first, () => 5),
     );
     const third = scheduler.schedule();
-    expect(third.sequences).toMatchObject([{ requestId: 1, tokenIds: [-1], firstPosition: 4 }]);
+    expect(third.sequences).toMatchObject([{ requestId: 1, tokenIds: [PENDING_TOKEN], firstPosition: 4 }]);
     scheduler.update(
       second,
       resultOf(second, () => 6),
@@ -340,7 +378,7 @@ describe('Scheduler', () => {
       third,
       resultOf(third, () => 7),
     );
-    expect(last).toMatchObject({ requestId: 1, tokenId: 7, finish: { reason: 'length' } });
+    expect(last).toMatchObject({ requestId: 1, tokenIds: [7], finish: { reason: 'length' } });
     expect(scheduler.stats).toMatchObject({ running: 0, freeBlocks: CONFIG.numBlocks });
   });
 
@@ -353,7 +391,7 @@ describe('Scheduler', () => {
       first,
       resultOf(first, () => 5),
     );
-    expect(ended).toMatchObject([{ tokenId: 5, finish: { reason: 'stop' } }]);
+    expect(ended).toMatchObject([{ tokenIds: [5], finish: { reason: 'stop' } }]);
     expect(scheduler.logitEdits(second)).toEqual([null]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks - 1);
     expect(
@@ -374,52 +412,139 @@ describe('Scheduler', () => {
     // The second needs a third block for its next token.
     expect(scheduler.schedule().sequences).toEqual([]);
     expect(scheduler.stats.preemptions).toBe(0);
-    scheduler.update(first, sampleStep(first));
+    scheduler.update(first, new FakeModel().run(first));
     expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 1 }]);
     expect(scheduler.stats.preemptions).toBe(1);
   });
 
-  it('planned ahead, gives every request the same tokens as alone, whatever ends or leaves meanwhile', () => {
-    fc.assert(
-      fc.property(
-        fc.array(
-          fc.record({
-            ...anyLengths,
-            stopTokenIds: fc.constantFrom([], [3, 40], [3, 40, 51, 62, 73]),
-            abortedAt: fc.option(fc.nat(40)),
-          }),
-          { minLength: 1, maxLength: 12 },
+  it.each([1, 2, 3])(
+    'gives every request the same tokens as alone with %i steps in flight, whatever ends or leaves meanwhile',
+    (maxInFlight) => {
+      fc.assert(
+        fc.property(
+          fc.array(
+            fc.record({
+              ...anyLengths,
+              stopTokenIds: fc.constantFrom([], [3, 40], [3, 40, 51, 62, 73]),
+              abortedAt: fc.option(fc.nat(40)),
+            }),
+            { minLength: 1, maxLength: 12 },
+          ),
+          anyConfig,
+          (shapes, config) => {
+            const requests = shapes.map(({ promptLength, maxTokens, stopTokenIds }, id) => {
+              const one = request(id, promptLength, maxTokens);
+              return { ...one, stop: { ...one.stop, stopTokenIds } };
+            });
+            const pipelined = new Scheduler(config);
+            for (const one of requests) pipelined.add(one);
+            const abortions = new Map(
+              shapes.flatMap(({ abortedAt }, id) => (abortedAt === null ? [] : [[abortedAt, id]])),
+            );
+            const before = (at: number): boolean => {
+              const id = abortions.get(at);
+              if (id !== undefined) pipelined.abort(id);
+              return false;
+            };
+            const outputs = runPipelined(pipelined, config, maxInFlight, { before });
+            expect(pipelined.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
+            const aborted = new Set(abortions.values());
+            for (const one of requests) {
+              const alone = new Scheduler(CONFIG);
+              alone.add(one);
+              const expected = runToEnd(alone, CONFIG).get(one.id)!;
+              const given = outputs.get(one.id) ?? [];
+              expect(given).toEqual(aborted.has(one.id) ? expected.slice(0, given.length) : expected);
+            }
+          },
         ),
-        anyConfig,
-        (shapes, config) => {
-          const requests = shapes.map(({ promptLength, maxTokens, stopTokenIds }, id) => {
-            const one = request(id, promptLength, maxTokens);
-            return { ...one, stop: { ...one.stop, stopTokenIds } };
-          });
-          const ahead = new Scheduler(config);
-          for (const one of requests) ahead.add(one);
-          const abortions = new Map(
-            shapes.flatMap(({ abortedAt }, id) => (abortedAt === null ? [] : [[abortedAt, id]])),
-          );
-          const before = (at: number): boolean => {
-            const id = abortions.get(at);
-            if (id !== undefined) ahead.abort(id);
-            return false;
-          };
-          const outputs = runAhead(ahead, config, { before });
-          expect(ahead.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
-          const aborted = new Set(abortions.values());
-          for (const one of requests) {
-            const alone = new Scheduler(CONFIG);
-            alone.add(one);
-            const expected = runToEnd(alone, CONFIG).get(one.id)!;
-            const given = outputs.get(one.id) ?? [];
-            expect(given).toEqual(aborted.has(one.id) ? expected.slice(0, given.length) : expected);
-          }
-        },
-      ),
-      { numRuns: 100 },
+        { numRuns: 100 },
+      );
+    },
+  );
+
+  it('plans up to three steps ahead of a token that nobody has read', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(request(1, 3, 9));
+    const steps = [scheduler.schedule(), scheduler.schedule(), scheduler.schedule()];
+    expect(steps.map(({ sequences }) => sequences)).toMatchObject([
+      [{ firstPosition: 0, tokenIds: [1 * 31, 32, 33] }],
+      [{ firstPosition: 3, tokenIds: [PENDING_TOKEN] }],
+      [{ firstPosition: 4, tokenIds: [PENDING_TOKEN] }],
+    ]);
+  });
+
+  it('says that logit edits need pending tokens only of requests with rules, and only while there are some', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, rules: { repetitionPenalty: 2 } }));
+    scheduler.add(newRequest({ id: 2 }));
+    const first = scheduler.schedule();
+    expect(scheduler.needsPendingTokens(first)).toBe(false);
+    const second = scheduler.schedule();
+    expect(scheduler.needsPendingTokens(second)).toBe(true);
+    scheduler.update(
+      first,
+      resultOf(first, () => 5),
     );
+    expect(scheduler.needsPendingTokens(second)).toBe(false);
+    expect(scheduler.logitEdits(second)).toMatchObject([{ ids: [1, 5] }, null]);
+    scheduler.abort(1);
+    scheduler.update(
+      second,
+      resultOf(second, () => 5),
+    );
+    scheduler.schedule();
+    expect(scheduler.needsPendingTokens(scheduler.schedule())).toBe(false);
+  });
+
+  it('tells each block of a request once, and which requests have given theirs back', () => {
+    const scheduler = new Scheduler({ ...CONFIG, numBlocks: 3, enablePrefixCaching: false });
+    scheduler.add(request(1, 16, 30));
+    scheduler.add(request(2, 15, 30));
+    const steps: ScheduledStep[] = [];
+    const model = new FakeModel();
+    for (let count = 0; count < 4; count += 1) {
+      const step = scheduler.schedule();
+      steps.push(step);
+      scheduler.update(step, model.run(step));
+    }
+    expect(
+      steps.map(({ releasedRequestIds, sequences }) => [
+        releasedRequestIds,
+        ...sequences.map(({ requestId, newBlocks }) => [requestId, newBlocks.length]),
+      ]),
+    ).toEqual([
+      [[], [1, 1], [2, 1]],
+      [[], [1, 1], [2, 0]],
+      // The second request needs another block, finds none, and gives up its own.
+      [[2], [1, 0]],
+      [[], [1, 0]],
+    ]);
+    scheduler.abort(1);
+    expect(scheduler.schedule()).toMatchObject({
+      releasedRequestIds: [1],
+      sequences: [{ requestId: 2, newBlocks: [expect.any(Number), expect.any(Number)] }],
+    });
+  });
+
+  it('takes several tokens of one step, up to the one that ends the request', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, promptTokenIds: [1, 2], stop: { eosTokenId: 9, maxTokens: 5 } }));
+    const give = (...tokenIds: number[]): TokenOutput[] => {
+      const step = scheduler.schedule();
+      const logprobs = rowsOf(tokenIds);
+      return scheduler.update(step, {
+        outputs: [{ kind: 'tokens', tokenIds, logprobs }],
+        promptLogprobs: [[]],
+        resumedLogprobs: [[]],
+      });
+    };
+    expect(give(3, 4)).toMatchObject([{ tokenIds: [3, 4], finish: null, logprobs: { tokenIds: [3, 4] } }]);
+    expect(give(5)).toMatchObject([{ tokenIds: [5], finish: null }]);
+    const last = give(6, 9, 7);
+    expect(last).toMatchObject([{ tokenIds: [6, 9], finish: { reason: 'stop', stopTokenId: null } }]);
+    expect(last[0]!.logprobs!.tokenIds).toEqual([6, 9]);
+    expect(scheduler.stats).toMatchObject({ generationTokens: 5, running: 0, freeBlocks: CONFIG.numBlocks });
   });
 
   it('lets no end or stop token end an answer that is shorter than min_tokens', () => {
@@ -438,22 +563,23 @@ describe('Scheduler', () => {
   it('scores every prompt token but the first exactly once, in chunks and after preemptions', () => {
     const config = { ...CONFIG, maxNumBatchedTokens: 10, numBlocks: 6 };
     const scheduler = new Scheduler(config);
+    const model = new FakeModel();
     for (const id of [0, 1, 2]) {
       scheduler.add({ ...request(id, 37, 25), numPromptLogprobs: 2, mayReadCache: false });
     }
     const scored = new Map<number, number[]>();
     while (scheduler.hasUnfinished) {
       const step = scheduler.schedule();
-      for (const { requestId, promptScoring, tokenIds, firstPosition } of step.sequences) {
-        if (promptScoring === null) continue;
+      for (const { requestId, promptLogprobs, tokenIds, firstPosition } of step.sequences) {
+        if (promptLogprobs === null) continue;
         const soFar = scored.get(requestId) ?? [];
         // The row that is read stands directly before the next token to be scored.
-        expect(firstPosition + promptScoring.firstToken).toBe(soFar.length);
-        expect(promptScoring.firstToken).toBeGreaterThanOrEqual(0);
-        expect(promptScoring.firstToken + promptScoring.tokenIds.length).toBeLessThanOrEqual(tokenIds.length);
-        scored.set(requestId, [...soFar, ...promptScoring.tokenIds]);
+        expect(firstPosition + promptLogprobs.firstRow).toBe(soFar.length);
+        expect(promptLogprobs.firstRow).toBeGreaterThanOrEqual(0);
+        expect(promptLogprobs.firstRow + promptLogprobs.tokenIds.length).toBeLessThanOrEqual(tokenIds.length);
+        scored.set(requestId, [...soFar, ...promptLogprobs.tokenIds]);
       }
-      scheduler.update(step, sampleStep(step));
+      scheduler.update(step, model.run(step));
     }
     expect(scheduler.stats.preemptions).toBeGreaterThan(0);
     for (const id of [0, 1, 2]) expect(scored.get(id)).toEqual(request(id, 37, 25).promptTokenIds.slice(1));
@@ -461,14 +587,15 @@ describe('Scheduler', () => {
 
   it('hands the log-probabilities of the prompt over with the first token, all pieces in order', () => {
     const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens: 4 });
+    const model = new FakeModel();
     scheduler.add({ ...request(1, 10, 2), numPromptLogprobs: 0 });
     const given: (readonly Logprobs[] | null)[] = [];
     while (scheduler.hasUnfinished) {
       const step = scheduler.schedule();
-      const pieces = step.sequences.map(({ promptScoring }) =>
-        promptScoring === null ? [] : [rowsOf(promptScoring.tokenIds)],
+      const pieces = step.sequences.map(({ promptLogprobs }) =>
+        promptLogprobs === null ? [] : [rowsOf(promptLogprobs.tokenIds)],
       );
-      const outputs = scheduler.update(step, { ...sampleStep(step), promptLogprobs: pieces });
+      const outputs = scheduler.update(step, { ...model.run(step), promptLogprobs: pieces });
       given.push(...outputs.map(({ promptLogprobs }) => promptLogprobs));
     }
     expect(given).toHaveLength(2);
@@ -512,17 +639,16 @@ type SeeSlots = (holding: readonly NewRequest[], waiting: readonly NewRequest[])
 function runArrivals(arrivals: Arrivals, config: SchedulerConfig, see: SeeSlots): Map<number, number[]> {
   const scheduler = new Scheduler(config);
   const arrived: NewRequest[] = [];
-  const outputs = runAhead(scheduler, config, {
+  const outputs = runPipelined(scheduler, config, 1, {
     before: (numSteps) => {
       const now = arrivals.filter(({ at }) => at === numSteps).flatMap(({ samples }) => samples);
       for (const sample of now) scheduler.add(sample);
       arrived.push(...now);
       return arrivals.some(({ at }) => at > numSteps);
     },
-    planned: (step, running, soFar) => {
-      const ids = new Set(
-        [step, running].flatMap((one) => one?.sequences ?? []).map(({ requestId }) => requestId),
-      );
+    planned: (planned, inFlight, soFar) => {
+      const steps = [planned, ...inFlight.map(({ step }) => step)];
+      const ids = new Set(steps.flatMap(({ sequences }) => sequences.map(({ requestId }) => requestId)));
       const unfinished = arrived.filter(({ id, stop }) => (soFar.get(id)?.length ?? 0) < stop.maxTokens);
       see(
         unfinished.filter(({ id }) => ids.has(id)),
@@ -567,8 +693,9 @@ describe('Scheduler, where slots are short', () => {
       const second = scheduler.schedule();
       // Nothing gives up its blocks while the first step computes it.
       expect(second.sequences.length).toBe(isEntitled ? 0 : 4);
-      scheduler.update(first, sampleStep(first));
-      if (!isEntitled) scheduler.update(second, sampleStep(second, sampleStep(first)));
+      const model = new FakeModel();
+      scheduler.update(first, model.run(first));
+      if (!isEntitled) scheduler.update(second, model.run(second));
       const ids = scheduler.schedule().sequences.map(({ requestId }) => requestId);
       expect(ids.includes(9)).toBe(isEntitled);
       expect(scheduler.stats.preemptions).toBe(isEntitled ? 1 : 0);

@@ -2,6 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
+import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
@@ -11,7 +12,6 @@ import type {
   KvCacheShape,
   KvSaveNotifier,
   LogitEdits,
-  Logprobs,
   Ops,
   Pending,
   SampledTokens,

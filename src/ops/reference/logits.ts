@@ -1,8 +1,9 @@
 // What happens to logits beside sampling: restriction to a list, biases and penalties, log-probabilities.
 
 import { ShapeError } from '../../errors.ts';
+import type { Logprobs } from '../../sampling/logprobs.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
-import type { IdLists, LogitEdits, Logprobs, Tensor } from '../ops.ts';
+import type { IdLists, LogitEdits, Tensor } from '../ops.ts';
 import { expectTensor } from './host-tensor.ts';
 
 const LARGEST = 3.4028234663852886e38;

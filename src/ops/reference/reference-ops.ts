@@ -2,6 +2,7 @@
 // it, and it serves where no native addon could be built. Ops run when they are called.
 
 import { ConfigError, ShapeError } from '../../errors.ts';
+import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType } from '../dtype.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
@@ -10,7 +11,6 @@ import type {
   KvCache,
   KvCacheShape,
   LogitEdits,
-  Logprobs,
   Ops,
   Pending,
   SampledTokens,

@@ -1,11 +1,12 @@
 // POST /v1/chat/completions on the wire: the schema of requests, the types of answers.
 
 import { z } from 'zod';
+import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
-import type { FinishReason, Usage } from './usage.ts';
+import type { Usage } from './usage.ts';
 
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;

@@ -1,10 +1,11 @@
 // POST /v1/completions on the wire: the schema of requests, the types of answers.
 
 import { z } from 'zod';
+import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import type { PromptLogprobs } from './logprobs.ts';
 import { promptSchema } from './prompt.ts';
-import type { FinishReason, Usage } from './usage.ts';
+import type { Usage } from './usage.ts';
 
 export const completionSchema = z.looseObject({
   ...commonFields,

@@ -1,7 +1,5 @@
 // Usage on the wire: the tokens that a request cost.
 
-export type FinishReason = 'stop' | 'length';
-
 export interface Usage {
   readonly prompt_tokens: number;
   readonly total_tokens: number;

@@ -1,12 +1,12 @@
-// Logits to tokens: raw log-probabilities aside, restrictions and penalties, the draw. The model runner calls it.
+// Logits to tokens: restrictions and penalties, then the draw; log-probabilities are those of the untouched logits.
 
-import type { Logprobs, Ops, Pending, SampledTokens, Tensor } from '../ops/ops.ts';
+import type { Ops, Pending, SampledTokens, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
+import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import type { ScheduledSequence } from '../scheduler/scheduled-step.ts';
 import { buildAllowedIds, buildLogitEdits, buildSamplingRows } from './batch-inputs.ts';
-import { oneRow } from './logprob-rows.ts';
 
-/** A sequence that samples, and what its logits go through before; null leaves them as they are. */
+/** A sequence that samples, and how its logits are changed before; null leaves them as they are. */
 export interface SamplingSequence {
   readonly sequence: ScheduledSequence;
   readonly edits: RowEdits | null;
@@ -14,7 +14,7 @@ export interface SamplingSequence {
 
 export interface SampledRows {
   readonly tokens: SampledTokens;
-  /** One entry a row, null where nobody asked. */
+  /** One entry a row, null where none were asked for. */
   readonly logprobs: Pending<readonly (Logprobs | null)[]>;
 }
 
@@ -33,15 +33,15 @@ export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingS
   if (changes !== null) ops.editLogits(logits, changes);
   const sequences = sampled.map(({ sequence }) => sequence);
   const tokens = ops.sample(logits, buildSamplingRows(sequences));
-  const places = asking.map((row, index) => ({
+  const rows = asking.map((row, index) => ({
     row,
     rawRow: areEdited ? index : row,
     numTop: sequences[row]!.sampling!.numLogprobs!,
   }));
-  return { tokens, logprobs: computeLogprobs(ops, raw, places, tokens, sampled.length) };
+  return { tokens, logprobs: computeLogprobs(ops, raw, rows, tokens, sampled.length) };
 }
 
-interface Place {
+interface LogprobRow {
   readonly row: number;
   /** The same row of the unchanged logits. */
   readonly rawRow: number;
@@ -52,12 +52,12 @@ interface Place {
 function computeLogprobs(
   ops: Ops,
   raw: Tensor,
-  places: readonly Place[],
+  asking: readonly LogprobRow[],
   sampled: SampledTokens,
   numRows: number,
 ): Pending<(Logprobs | null)[]> {
-  const calls = [...new Set(places.map((place) => place.numTop))].map((numTop) => {
-    const alike = places.filter((place) => place.numTop === numTop);
+  const calls = [...new Set(asking.map((one) => one.numTop))].map((numTop) => {
+    const alike = asking.filter((one) => one.numTop === numTop);
     const rawRows = Int32Array.from(alike, ({ rawRow }) => rawRow);
     const ids = Int32Array.from(alike, ({ row }) => -1 - row);
     return { alike, all: ops.logprobs(raw, rawRows, { ids, sampled }, numTop) };
@@ -66,7 +66,7 @@ function computeLogprobs(
     const result = new Array<Logprobs | null>(numRows).fill(null);
     for (const { alike, all } of calls) {
       const rows = all.read();
-      for (const [index, { row }] of alike.entries()) result[row] = oneRow(rows, index);
+      for (const [index, { row }] of alike.entries()) result[row] = sliceRows(rows, index, index + 1);
     }
     return result;
   };

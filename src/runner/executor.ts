@@ -1,0 +1,56 @@
+// What the engine core needs of whatever runs the model: steps in, results out. Only plain data crosses this border, so
+// that the model may run in this thread (`InProcessExecutor`), or in several others that each hold a part of it.
+
+import type { KvGeometry } from '../kv-transfer/connector.ts';
+import type { RowEdits } from '../sampling/logit-rules.ts';
+import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+
+/** What was loaded and chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
+export interface EngineInfo {
+  readonly model: string;
+  readonly architecture: string;
+  readonly dtype: string;
+  readonly backend: string;
+  /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
+  readonly isa: string;
+  /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
+  readonly modelFingerprint: string;
+  /** Instruction set and threads: `avx512-bf16, 2 threads`. */
+  readonly compute: string;
+  /** Why this backend serves. */
+  readonly backendReason: string;
+  readonly weightBytes: number;
+  readonly numBlocks: number;
+  readonly blockSize: number;
+  readonly maxModelLen: number;
+  readonly vocabSize: number;
+  /** Requests of maxModelLen tokens that fit into the KV cache together. */
+  readonly maxConcurrency: number;
+  /** What an instance must have in common with this one to exchange KV blocks; null where none are exchanged. */
+  readonly kvGeometry: KvGeometry | null;
+}
+
+/** Computes steps in the order in which they come. For each of them `forward` is called, then `sample`, then `read`. */
+export interface Executor {
+  readonly info: EngineInfo;
+  /** Names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
+  readonly memoryToken: bigint | null;
+  /** Seconds spent in forward passes and sampling since the start; null where a backend does not measure it. */
+  readonly busySeconds: number | null;
+  /**
+   * Starts the forward pass of `step` after the steps before it, which need not have been read.
+   * @param planPoint share of the layers, from 0 to 1, after which `awaitPlanPoint` returns
+   */
+  forward(step: ScheduledStep, planPoint: number): void;
+  /**
+   * Starts the sampling of the step whose forward pass was started last.
+   * @param edits how its logits are changed before: one entry a sequence, null leaves them as they are
+   */
+  sample(edits: readonly (RowEdits | null)[]): void;
+  /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */
+  awaitPlanPoint(): void;
+  /** Waits for the oldest step that has not been read. */
+  read(): StepResult;
+  /** Frees the model, its KV memory and its threads. */
+  close(): void;
+}

@@ -1,0 +1,145 @@
+// The border between the engine core and the executor: only plain data crosses it, and however many steps are in
+// flight, every request gets the same.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
+import { InProcessExecutor } from '../../src/runner/in-process-executor.ts';
+import type { RowEdits } from '../../src/sampling/logit-rules.ts';
+import type { NewRequest } from '../../src/scheduler/request.ts';
+import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { availableBackends } from '../helpers/backends.ts';
+import { newRequest } from '../helpers/new-request.ts';
+
+/** Copies all that passes, as a message to another thread would be, and keeps nothing of the original. */
+class CloningExecutor implements Executor {
+  readonly info: EngineInfo;
+  readonly memoryToken: bigint | null;
+  readonly steps: ScheduledStep[] = [];
+  readonly #inner: Executor;
+
+  constructor(inner: Executor) {
+    this.#inner = inner;
+    this.info = structuredClone(inner.info);
+    this.memoryToken = inner.memoryToken;
+  }
+
+  get busySeconds(): number | null {
+    return this.#inner.busySeconds;
+  }
+
+  forward(step: ScheduledStep, planPoint: number): void {
+    this.steps.push(structuredClone(step));
+    this.#inner.forward(structuredClone(step), planPoint);
+  }
+
+  sample(edits: readonly (RowEdits | null)[]): void {
+    this.#inner.sample(structuredClone(edits));
+  }
+
+  awaitPlanPoint(): void {
+    this.#inner.awaitPlanPoint();
+  }
+
+  read(): StepResult {
+    return structuredClone(this.#inner.read());
+  }
+
+  close(): void {
+    this.#inner.close();
+  }
+}
+
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(os.tmpdir(), 'svc-executor-'));
+  await writeTinyModel(folder, { seed: 1 });
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Prompts that are computed in chunks and share a beginning, rules that look back, and more than fits at once. */
+const REQUESTS: readonly NewRequest[] = Array.from({ length: 7 }, (_, id) =>
+  newRequest({
+    id,
+    promptTokenIds: Array.from({ length: 20 + 9 * id }, (_, index) => (index * 7) % 251),
+    sampling: { temperature: id % 2, seed: id, numLogprobs: id % 3 === 0 ? 2 : null },
+    rules: id % 2 === 0 ? { repetitionPenalty: 1.7 } : null,
+    numPromptLogprobs: id === 3 ? 1 : null,
+    mayReadCache: id !== 3,
+    stop: { maxTokens: 24, stopTokenIds: [3 * id, 50 + id] },
+  }),
+);
+
+function answers(core: EngineCore): Map<number, readonly TokenOutput[]> {
+  for (const request of REQUESTS) core.scheduler.add(request);
+  const outputs: TokenOutput[] = [];
+  while (core.hasUnfinished) {
+    core.awaitPlanPoint();
+    for (const finished of core.step() ?? []) outputs.push(...finished.outputs);
+  }
+  const { freeBlocks, numBlocks } = core.stats;
+  expect(freeBlocks).toBe(numBlocks);
+  // What depends on the time and on the neighbours is left out.
+  const plain = outputs.map((output) => ({ ...output, admission: null, numCachedTokens: 0 }));
+  return new Map(REQUESTS.map(({ id }) => [id, plain.filter(({ requestId }) => requestId === id)]));
+}
+
+describe.each(availableBackends)('the executor on %s', (device) => {
+  async function start(options: Partial<EngineConfig> = {}): Promise<[EngineConfig, InProcessExecutor]> {
+    const memory = { kvCacheMemoryBytes: 110_000, maxModelLen: 112 };
+    const config = {
+      ...ENGINE_DEFAULTS,
+      modelPath: folder,
+      device,
+      ...memory,
+      maxNumBatchedTokens: 32,
+      ...options,
+    };
+    return [config, await InProcessExecutor.start(config)];
+  }
+
+  it('gives the same where every step, edit and result is a copy, and is told each block once', async () => {
+    const [config, plain] = await start();
+    const expected = answers(new EngineCore(plain, config));
+    plain.close();
+    const cloning = new CloningExecutor((await start())[1]);
+    const core = new EngineCore(cloning, config);
+    expect(answers(core)).toEqual(expected);
+    expect(core.stats.preemptions).toBeGreaterThan(0);
+    core.close();
+    const known = new Map<number, Set<number>>();
+    for (const { releasedRequestIds, sequences } of cloning.steps) {
+      for (const id of releasedRequestIds) known.delete(id);
+      for (const { requestId, newBlocks } of sequences) {
+        const blocks = known.get(requestId) ?? new Set();
+        for (const block of newBlocks) {
+          expect(blocks.has(block)).toBe(false);
+          blocks.add(block);
+        }
+        known.set(requestId, blocks);
+      }
+    }
+  });
+
+  it.each([2, 3])('gives the same with %i steps in flight', async (maxInFlight) => {
+    const [config, plain] = await start();
+    const expected = answers(new EngineCore(plain, config));
+    plain.close();
+    const core = new EngineCore((await start())[1], config, undefined, maxInFlight);
+    expect(answers(core)).toEqual(expected);
+    core.close();
+  });
+
+  it('refuses to sample or to read what was never started', async () => {
+    const [, executor] = await start();
+    expect(() => executor.sample([])).toThrow('no forward pass has been started');
+    expect(() => executor.read()).toThrow('no step is in flight');
+    executor.close();
+  });
+});
