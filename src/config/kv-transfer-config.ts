@@ -47,7 +47,7 @@ const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
 const DEFAULT_POOL_GIB = 32;
 const GIB = 2 ** 30;
-/** The smallest region that the pool can divide. */
+/** The smallest pool that is not none. */
 const MIN_POOL_BYTES = 512;
 const MIN_SECRET_LENGTH = 16;
 

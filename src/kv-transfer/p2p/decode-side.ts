@@ -11,17 +11,17 @@ import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
 import { Pulls } from './pulls.ts';
 import { ReceiveAreas } from './receive-areas.ts';
-import type { ReceiveMemory } from './receive-memory.ts';
 import { ReceiveStats } from './receive-stats.ts';
 import { ReceiveTransfer, ticketText } from './receive-transfer.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { SampleLoads } from './sample-loads.ts';
+import type { SlotPool } from './slot-pool.ts';
 import { idOfKey, isKeyOf } from './transfer-key.ts';
 
 export interface DecodeSideOptions {
   readonly mover: BlockMover;
   readonly peers: Peers;
-  readonly memory: ReceiveMemory;
+  readonly memory: SlotPool;
   readonly deadlines: Deadlines;
   readonly order: (order: TransferOrder) => void;
   readonly blockSize: number;
@@ -149,7 +149,7 @@ export class DecodeSide {
     transfer.state.go('received');
     transfer.lastActivity = Date.now();
     const isPushed = transfer.isPushed && transfer.retries === 0;
-    this.stats.received(isPushed, transfer.open.area.place);
+    this.stats.received(isPushed, transfer.open.area.location);
     transfer.peer?.tell({ type: 'received', key: transfer.key });
     transfer.detach();
     this.#loads.received(transfer);

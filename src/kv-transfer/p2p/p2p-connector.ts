@@ -24,7 +24,7 @@ import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
 import { PrefillSide } from './prefill-side.ts';
-import { ReceiveMemory } from './receive-memory.ts';
+import { SlotPool } from './slot-pool.ts';
 import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
 
 /** Transfers that are open at once, in both directions; requests beyond are ordinary ones. */
@@ -36,7 +36,7 @@ const MAX_TRANSFER_ID = 2 ** 31 - 1;
 interface Parts {
   readonly address: string;
   readonly mover: BlockMover;
-  readonly memory: ReceiveMemory;
+  readonly memory: SlotPool;
   readonly peers: Peers;
   readonly links: Links;
   readonly prefill: PrefillSide;
@@ -68,8 +68,8 @@ export class P2pConnector implements KvConnector {
     const slotBytes = geometry.layers * geometry.pieceBytes;
     const listens = config.role !== 'kv_producer';
     const memory = listens
-      ? new ReceiveMemory(config.bufferBytes, config.poolBytes, slotBytes)
-      : new ReceiveMemory(0, 0, slotBytes);
+      ? new SlotPool(config.bufferBytes, config.poolBytes, slotBytes)
+      : new SlotPool(0, 0, slotBytes);
     const late: { parts: Parts | null } = { parts: null };
     const { ip, port, transport } = config;
     const receiveBytes = memory.bytes;

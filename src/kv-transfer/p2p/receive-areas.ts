@@ -3,17 +3,17 @@
 
 import { randomBytes } from 'node:crypto';
 import type { BlockMover } from './block-mover.ts';
-import type { Area, ReceiveMemory } from './receive-memory.ts';
 import type { ReceiveTransfer } from './receive-transfer.ts';
+import type { SlotPool, Slots } from './slot-pool.ts';
 
 export class ReceiveAreas {
   readonly #mover: BlockMover;
-  readonly #memory: ReceiveMemory;
+  readonly #memory: SlotPool;
   readonly #byTicket = new Map<bigint, ReceiveTransfer>();
   readonly #onRoom: () => void;
 
   /** @param onRoom called when an area has become free. */
-  constructor(mover: BlockMover, memory: ReceiveMemory, onRoom: () => void) {
+  constructor(mover: BlockMover, memory: SlotPool, onRoom: () => void) {
     this.#mover = mover;
     this.#memory = memory;
     this.#onRoom = onRoom;
@@ -61,7 +61,7 @@ export class ReceiveAreas {
     return hasProgressed;
   }
 
-  #openAt(transfer: ReceiveTransfer, area: Area, firstBlock: number): void {
+  #openAt(transfer: ReceiveTransfer, area: Slots, firstBlock: number): void {
     const ticket = randomBytes(8).readBigUInt64LE();
     transfer.open = { area, ticket, firstBlock };
     transfer.pieces = 0;
@@ -75,7 +75,7 @@ export class ReceiveAreas {
     this.#byTicket.delete(ticket);
   }
 
-  #giveBack(area: Area): void {
+  #giveBack(area: Slots): void {
     this.#memory.give(area);
     this.#onRoom();
   }

@@ -1,7 +1,7 @@
 // Counts at D which way each transfer went; decode-side.ts keeps it.
 
 import type { KvTransferStats, RecomputeReason } from '../connector.ts';
-import type { ReceiveMemory } from './receive-memory.ts';
+import type { SlotPool } from './slot-pool.ts';
 
 export class ReceiveStats {
   pushed = 0;
@@ -20,21 +20,21 @@ export class ReceiveStats {
   };
 
   /** All blocks of one transfer have come. */
-  received(isPushed: boolean, place: 'buffer' | 'pool'): void {
+  received(isPushed: boolean, location: 'buffer' | 'pool'): void {
     if (isPushed) this.pushed += 1;
     else this.pulled += 1;
-    if (place === 'buffer') this.viaBuffer += 1;
+    if (location === 'buffer') this.viaBuffer += 1;
     else this.viaPool += 1;
   }
 
-  snapshot(memory: ReceiveMemory, bytes: number): KvTransferStats['receive'] {
+  snapshot(memory: SlotPool, bytes: number): KvTransferStats['receive'] {
     const { pushed, pulled, viaBuffer, viaPool, loadedTokens, corruptPieces } = this;
     return {
       ...{ pushed, pulled, viaBuffer, viaPool, loadedTokens, corruptPieces, bytes },
       recomputed: { ...this.recomputed },
-      areas: memory.areas,
+      areas: memory.numTaken,
       bufferUsedBytes: memory.bufferUsedBytes,
-      poolUsedBytes: memory.pool.usedBytes,
+      poolUsedBytes: memory.poolUsedBytes,
     };
   }
 }

@@ -3,7 +3,7 @@
 
 import type { RecomputeReason } from '../connector.ts';
 import type { Peer } from './peer.ts';
-import type { Area } from './receive-memory.ts';
+import type { Slots } from './slot-pool.ts';
 import { State, type Transitions } from './state.ts';
 
 /**
@@ -22,7 +22,7 @@ const TRANSITIONS: Transitions<ReceiveState> = {
 
 /** An area that native threads may write into. */
 export interface OpenArea {
-  readonly area: Area;
+  readonly area: Slots;
   readonly ticket: bigint;
   /** The block of the transfer that comes to the first offset. */
   readonly firstBlock: number;
