@@ -1,4 +1,4 @@
-// Why a server could not take its address, in words that name the option to change. Server and proxy use it.
+// Why a server could not bind its address, in words that name the option to change.
 
 import { ConfigError } from '../errors.ts';
 

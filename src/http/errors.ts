@@ -1,5 +1,4 @@
-// What an error looks like on the wire: status, body and headers of every failure. The app, the routes and the
-// event streams of server and proxy use it.
+// Errors on the wire: status, body and headers of every failure.
 
 import { STATUS_CODES } from 'node:http';
 import {
@@ -18,7 +17,7 @@ import { shortened } from '../util/preview.ts';
 const MAX_MESSAGE = 4096;
 
 /** The protocol's one shape for every failure; `code` is the HTTP status. */
-export interface ErrorBody {
+interface ErrorBody {
   readonly error: {
     readonly message: string;
     readonly type: string;

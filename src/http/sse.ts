@@ -1,18 +1,17 @@
-// Writes one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck, comments that
-// keep silent connections open. The streaming routes of server and proxy use it.
+// Writes the frames of one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck,
+// comments that keep silent connections open. The caller decides the frames.
 
 import type { FastifyReply } from 'fastify';
-import { errorBody, toSvcError } from './errors.ts';
 import { whileHalfClosed } from './half-closed.ts';
 
 /** Silence after which proxies and clients begin to doubt the connection. */
 const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
-/** A reader that takes nothing for this long is taken for gone. */
-export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+/** A reader that takes nothing for this long counts as gone. */
+const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
-export interface SseOptions {
+interface SseOptions {
   readonly writeTimeoutMs?: number | undefined;
 }
 
@@ -23,7 +22,7 @@ export class SseStream {
   #hasWritten = false;
   #catchingUp: Promise<void> | null = null;
 
-  /** Sends the headers at once: what fails from here on is an event of the stream. */
+  /** Sends the headers at once: a failure from here on can only be an event of the stream. */
   constructor(reply: FastifyReply, options: SseOptions = {}) {
     this.#response = reply.raw;
     this.#writeTimeoutMs = options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS;
@@ -46,10 +45,10 @@ export class SseStream {
   }
 
   /** `frames` are whole events, each ended by a blank line. False: wait for `drained` before the next ones. */
-  write(frames: string): boolean {
-    if (!this.#isOpen()) return true;
+  write(frames: readonly string[]): boolean {
+    if (frames.length === 0 || !this.#isOpen()) return true;
     this.#hasWritten = true;
-    return this.#response.write(frames);
+    return this.#response.write(frames.length === 1 ? frames[0] : frames.join(''));
   }
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */
@@ -62,18 +61,12 @@ export class SseStream {
     return this.#catchingUp;
   }
 
-  /** The last event of every stream. */
-  end(): void {
+  /** Writes the last frames; a reader that does not take them in time is cut off. */
+  end(frames: readonly string[]): void {
     if (!this.#isOpen()) return;
-    this.#response.end('data: [DONE]\n\n');
+    this.#response.end(frames.join(''));
     const timer = this.#cutOffLater();
     this.#response.once('close', () => clearTimeout(timer));
-  }
-
-  /** The status is long sent: the reader finds the error among the events. */
-  fail(thrown: unknown): void {
-    this.write(`data: ${JSON.stringify(errorBody(toSvcError(thrown)))}\n\n`);
-    this.end();
   }
 
   #waitForReader(): Promise<void> {

@@ -1,15 +1,14 @@
-// Which generation requests are being answered now, so that a client that leaves aborts its own and a shutdown waits
-// for all. The server context owns it; each generation route opens one entry a request.
+// The generation requests in flight: a client that disconnects aborts its own, a shutdown waits for all.
 
 import type { FastifyReply } from 'fastify';
 import { sharedAbortController } from '../util/shared-abort.ts';
 import { within } from '../util/within.ts';
 
-/** The reason of an abort that nobody is left to hear of. */
+/** Aborts a request whose client has gone: nobody is left to read an error. */
 export class ClientGoneError extends Error {}
 
 export class InFlight {
-  /** With the id of their request. */
+  /** By controller: the id of its request. */
   readonly #controllers = new Map<AbortController, string>();
   readonly #waiting: (() => void)[] = [];
 
@@ -38,7 +37,7 @@ export class InFlight {
     for (const controller of this.#controllers.keys()) controller.abort(reason);
   }
 
-  /** The requests that came with this id. */
+  /** Aborts the requests with this id: a client may have sent several. */
   abort(requestId: string, reason: Error): void {
     for (const [controller, id] of this.#controllers) if (id === requestId) controller.abort(reason);
   }
