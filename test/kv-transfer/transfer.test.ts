@@ -133,6 +133,18 @@ describe('a prompt', needsNative, () => {
     });
   });
 
+  it('that P still holds is what P waits for before it says that everything is delivered', async () => {
+    const { p, d } = await startPair({ sendType: 'GET' });
+    await p.connector.delivered();
+    const [prompt, id] = [promptOf(20), makeRequestId(p.address, d.address)];
+    await prefill(p, id, prompt);
+    const holding = p.connector.delivered().then(() => p.stats.send.holding);
+    expect(p.stats.send.holding).toBe(1);
+    expect(await decode(d, id, prompt)).toBe(19);
+    expect(await holding).toBe(0);
+    await untilIdle(p, d);
+  });
+
   it('goes either way between two that are both', async () => {
     const [a, b] = [await startInstance({ role: 'kv_both' }), await startInstance({ role: 'kv_both' })];
     for (const [p, d] of [

@@ -126,6 +126,10 @@ export class P2pConnector implements KvConnector {
     this.#parts.consumer.notice(notice);
   }
 
+  delivered(): Promise<void> {
+    return this.#parts.prefill.delivered();
+  }
+
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
