@@ -31,7 +31,7 @@ const EXCEPTIONS = new Set(['runner -> scheduler/scheduled-step.ts']);
 // Only these may import these: implementations are chosen in one place each.
 const GUARDED = [
   { target: /^ops\/(native|reference)\//, importers: /^ops\/(select\.ts|native\/|reference\/)/ },
-  { target: /^native\//, importers: /^(ops\/native\/|ops\/select\.ts|kv-transfer\/transports\/|native\/)/ },
+  { target: /^native\//, importers: /^(ops\/native\/|ops\/select\.ts|kv-transfer\/p2p\/native-mover\.ts|native\/)/ },
 ];
 // What is on the wire: zod, its own files, and the schemas that a program's requests share with those of HTTP.
 const PROTOCOL = /^server\/protocol\//;

@@ -10,7 +10,6 @@ import type {
   TransferNotice,
   TransferOrder,
 } from '../connector.ts';
-import type { BlockMover } from './block-mover.ts';
 import { reduceConsumer } from './consumer.ts';
 import {
   type ConsumerEffect,
@@ -24,6 +23,7 @@ import {
 import type { Deadlines } from './deadlines.ts';
 import { EventQueue } from './event-queue.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import type { NativeMover } from './native-mover.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
 import { RecentKeys } from './recent-keys.ts';
@@ -31,7 +31,7 @@ import type { SlotPool } from './slot-pool.ts';
 import { idOfKey, isKeyOf } from './transfer-key.ts';
 
 export interface KvConsumerOptions {
-  readonly mover: BlockMover;
+  readonly mover: NativeMover;
   readonly peers: Peers;
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;

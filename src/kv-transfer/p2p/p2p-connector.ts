@@ -14,13 +14,12 @@ import type {
   TransferNotice,
   TransferRequest,
 } from '../connector.ts';
-import { NativeBlockMover } from '../transports/native-block-mover.ts';
-import type { BlockMover } from './block-mover.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
 import { identityOf } from './identity.ts';
 import { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import { NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
 import { PrefillSide } from './prefill-side.ts';
@@ -35,7 +34,7 @@ const MAX_TRANSFER_ID = 2 ** 31 - 1;
 /** The parts of a connector, those that come later null until they are there. */
 interface Parts {
   readonly address: string;
-  readonly mover: BlockMover;
+  readonly mover: NativeMover;
   readonly peers: Peers;
   readonly links: Links;
   readonly prefill: PrefillSide;
@@ -74,7 +73,7 @@ export class P2pConnector implements KvConnector {
     const receiveBytes = slots.bytes;
     const listenIp = listens ? ip : null;
     const connectTimeoutMs = deadlines.answer;
-    const mover = new NativeBlockMover(
+    const mover = new NativeMover(
       { memoryToken, receiveBytes, transport, listenIp, connectTimeoutMs },
       {
         sent: (transferId) => late.parts?.prefill.sent(transferId),

@@ -5,10 +5,10 @@ import type { TransferId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
 import { within } from '../../util/within.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
-import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import type { NativeMover } from './native-mover.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
 import { RecentKeys } from './recent-keys.ts';
@@ -16,7 +16,7 @@ import { type Grant, type SendDescription, type SendOutcome, SendTransfer } from
 import { isKeyOf } from './transfer-key.ts';
 
 export interface PrefillSideOptions {
-  readonly mover: BlockMover;
+  readonly mover: NativeMover;
   readonly peers: Peers;
   readonly links: Links;
   readonly deadlines: Deadlines;
