@@ -1,6 +1,5 @@
 // What --kv-transfer-config asks for, checked: the roles, addresses and sizes of an instance that exchanges KV blocks.
 
-import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { totalmem } from 'node:os';
 import { constrainedMemory } from 'node:process';
@@ -12,9 +11,7 @@ export type SendType = 'PUT' | 'GET' | 'PUT_ASYNC';
 export type TransportChoice = 'auto' | 'shm' | 'tcp';
 
 export interface KvTransferConfig {
-  readonly connector: 'P2pNcclConnector';
   readonly role: KvRole;
-  readonly engineId: string;
   /** Address that control channel and data listener bind to and that peers are told. */
   readonly ip: string;
   readonly port: number;
@@ -47,7 +44,7 @@ const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
 const DEFAULT_POOL_GIB = 32;
 const GIB = 2 ** 30;
-/** The smallest region that the pool can divide. */
+/** The smallest pool that is not none. */
 const MIN_POOL_BYTES = 512;
 const MIN_SECRET_LENGTH = 16;
 
@@ -64,9 +61,7 @@ export function parseKvTransferConfig(
   if (fields === null) return null;
   const memoryBytes = surroundings.memoryBytes ?? Math.min(totalmem(), constrainedMemory() || Infinity);
   return {
-    connector: 'P2pNcclConnector',
     role: fields.kv_role,
-    engineId: fields.engine_id ?? randomUUID(),
     ip: ownIp(fields, surroundings.env ?? process.env),
     port: ownPort(fields, surroundings.port),
     bufferBytes: bufferBytes(fields, memoryBytes),

@@ -3,11 +3,9 @@
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { KvConnector, KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import { within } from '../util/within.ts';
 import type { EngineClient } from './engine-client.ts';
 import { type ModelLimits, type PreparedRequest, stopRule } from './input-processor.ts';
-
-/** How often it is asked whether everything has been delivered. */
-const POLL_MS = 20;
 
 export type OnTransferError = (error: unknown) => void;
 
@@ -92,10 +90,7 @@ export class KvTransfers {
 
   /** Resolves when nothing is held for other instances any more, or after `deadlineMs`. */
   async delivered(deadlineMs: number): Promise<void> {
-    const deadline = performance.now() + deadlineMs;
-    while (this.stats.send.holding > 0 && performance.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    }
+    await within(deadlineMs, this.#connector.delivered());
   }
 
   async close(): Promise<void> {

@@ -59,6 +59,8 @@ export interface KvConnector {
   notice(notice: TransferNotice): void;
   /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
   cancel(requestId: string): void;
+  /** Resolves when no blocks are held for other instances. */
+  delivered(): Promise<void>;
   readonly stats: KvTransferStats;
   /** Says goodbye to the peers and frees everything. */
   close(): Promise<void>;

@@ -45,9 +45,7 @@ function fault(
 describe('--kv-transfer-config', () => {
   it('has defaults for all but connector and role', () => {
     expect(parse(PLAIN)).toEqual({
-      connector: 'P2pNcclConnector',
       role: 'kv_consumer',
-      engineId: expect.any(String),
       ip: '127.0.0.1',
       port: 14579,
       bufferBytes: 1e9,
@@ -83,9 +81,7 @@ describe('--kv-transfer-config', () => {
       },
     };
     expect(parse(all, { secret: '0123456789abcdef' })).toEqual({
-      connector: 'P2pNcclConnector',
       role: 'kv_both',
-      engineId: 'seven',
       ip: '10.0.1.3',
       port: 22001,
       bufferBytes: 8e9,

@@ -17,9 +17,7 @@ import { freePort } from './svc-process.ts';
 
 export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferConfig {
   return {
-    connector: 'P2pNcclConnector',
     role: 'kv_consumer',
-    engineId: 'test',
     ip: '127.0.0.1',
     port: 14579,
     bufferBytes: 1e6,
@@ -45,7 +43,7 @@ export const GEOMETRY: KvGeometry = {
 };
 export const SLOT_BYTES = GEOMETRY.layers * GEOMETRY.pieceBytes;
 
-export interface KvInstanceOptions extends Partial<Omit<KvTransferConfig, 'connector'>> {
+export interface KvInstanceOptions extends Partial<KvTransferConfig> {
   readonly geometry?: Partial<KvGeometry>;
   readonly deadlines?: Partial<Deadlines>;
 }

@@ -3,7 +3,7 @@
 import { ControlChannel, type Route } from '../../src/kv-transfer/p2p/control-channel.ts';
 import { type Identity, identityOf } from '../../src/kv-transfer/p2p/identity.ts';
 import type { Answer, Message, Request } from '../../src/kv-transfer/p2p/messages.ts';
-import { NativeBlockMover } from '../../src/kv-transfer/transports/native-block-mover.ts';
+import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
 import { GEOMETRY, type KvInstance } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
@@ -12,12 +12,12 @@ export class Stranger {
   readonly identity: Identity;
   readonly heard: Message[] = [];
   readonly memory: NativeKvMemory;
-  readonly mover: NativeBlockMover;
+  readonly mover: NativeMover;
   /** What it answers to requests of the other; null is silence. */
   reply: (message: Message) => Message | null = () => null;
   readonly #channel: { it: ControlChannel | null } = { it: null };
 
-  private constructor(identity: Identity, memory: NativeKvMemory, mover: NativeBlockMover) {
+  private constructor(identity: Identity, memory: NativeKvMemory, mover: NativeMover) {
     this.identity = identity;
     this.memory = memory;
     this.mover = mover;
@@ -28,7 +28,7 @@ export class Stranger {
     const { KvMemory } = loadNative();
     const memory = new KvMemory(GEOMETRY.layers, GEOMETRY.numBlocks, GEOMETRY.pieceBytes);
     const nothing = () => {};
-    const mover = new NativeBlockMover(
+    const mover = new NativeMover(
       {
         memoryToken: memory.openKvSaveNotifier(),
         receiveBytes: 0,

@@ -133,6 +133,18 @@ describe('a prompt', needsNative, () => {
     });
   });
 
+  it('that P still holds is what P waits for before it says that everything is delivered', async () => {
+    const { p, d } = await startPair({ sendType: 'GET' });
+    await p.connector.delivered();
+    const [prompt, id] = [promptOf(20), makeRequestId(p.address, d.address)];
+    await prefill(p, id, prompt);
+    const holding = p.connector.delivered().then(() => p.stats.send.holding);
+    expect(p.stats.send.holding).toBe(1);
+    expect(await decode(d, id, prompt)).toBe(19);
+    expect(await holding).toBe(0);
+    await untilIdle(p, d);
+  });
+
   it('goes either way between two that are both', async () => {
     const [a, b] = [await startInstance({ role: 'kv_both' }), await startInstance({ role: 'kv_both' })];
     for (const [p, d] of [
@@ -182,13 +194,13 @@ describe('without room at D', needsNative, () => {
   it('the buffer comes first, then the pool, then P holds until there is room', async () => {
     const { p, d } = await startPair({
       bufferBytes: 10 * SLOT_BYTES,
-      poolBytes: 2 ** 15,
+      poolBytes: 2 ** 14,
     });
     const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
     for (const id of ids) await prefill(p, id, PROMPT);
     await expect.poll(() => d.stats.receive.areas).toBe(2);
     expect(d.stats.receive.bufferUsedBytes).toBe(10 * SLOT_BYTES);
-    expect(d.stats.receive.poolUsedBytes).toBe(10 * 2048);
+    expect(d.stats.receive.poolUsedBytes).toBe(10 * SLOT_BYTES);
     await expect.poll(() => p.stats.send).toMatchObject({ delivered: 2, holding: 1 });
     // The third is pulled when its request comes and the first has left its place.
     const third = startLoad(d, ids[2]!, PROMPT);
@@ -202,7 +214,7 @@ describe('without room at D', needsNative, () => {
   });
 
   it('for this request ever, D computes it at once and P is told', async () => {
-    const { p, d } = await startPair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 14 });
+    const { p, d } = await startPair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 13 });
     const id = makeRequestId(p.address, d.address);
     await prefill(p, id, PROMPT);
     expect(p.stats.send.holding).toBe(1);

@@ -1,7 +1,7 @@
 // The data link to each D: made when the first blocks leave, shared by all transfers, closed when the D is no longer a
 // peer. prefill-side.ts asks for it.
 
-import type { BlockMover } from './block-mover.ts';
+import type { NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 
 interface Link {
@@ -12,10 +12,10 @@ interface Link {
 }
 
 export class Links {
-  readonly #mover: BlockMover;
+  readonly #mover: NativeMover;
   readonly #byAddress = new Map<string, Link>();
 
-  constructor(mover: BlockMover) {
+  constructor(mover: NativeMover) {
     this.#mover = mover;
   }
 

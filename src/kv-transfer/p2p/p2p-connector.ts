@@ -14,17 +14,16 @@ import type {
   TransferNotice,
   TransferRequest,
 } from '../connector.ts';
-import { NativeBlockMover } from '../transports/native-block-mover.ts';
-import type { BlockMover } from './block-mover.ts';
+import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
-import { DecodeSide } from './decode-side.ts';
 import { identityOf } from './identity.ts';
 import { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import { NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
 import { PrefillSide } from './prefill-side.ts';
-import { ReceiveMemory } from './receive-memory.ts';
+import { SlotPool } from './slot-pool.ts';
 import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
 
 /** Transfers that are open at once, in both directions; requests beyond are ordinary ones. */
@@ -35,12 +34,11 @@ const MAX_TRANSFER_ID = 2 ** 31 - 1;
 /** The parts of a connector, those that come later null until they are there. */
 interface Parts {
   readonly address: string;
-  readonly mover: BlockMover;
-  readonly memory: ReceiveMemory;
+  readonly mover: NativeMover;
   readonly peers: Peers;
   readonly links: Links;
   readonly prefill: PrefillSide;
-  readonly decode: DecodeSide;
+  readonly consumer: KvConsumer;
 }
 
 export class P2pConnector implements KvConnector {
@@ -67,20 +65,20 @@ export class P2pConnector implements KvConnector {
     const { geometry, memoryToken, order, warn = () => {} } = context;
     const slotBytes = geometry.layers * geometry.pieceBytes;
     const listens = config.role !== 'kv_producer';
-    const memory = listens
-      ? new ReceiveMemory(config.bufferBytes, config.poolBytes, slotBytes)
-      : new ReceiveMemory(0, 0, slotBytes);
+    const slots = listens
+      ? new SlotPool(config.bufferBytes, config.poolBytes, slotBytes)
+      : new SlotPool(0, 0, slotBytes);
     const late: { parts: Parts | null } = { parts: null };
     const { ip, port, transport } = config;
-    const receiveBytes = memory.bytes;
+    const receiveBytes = slots.bytes;
     const listenIp = listens ? ip : null;
     const connectTimeoutMs = deadlines.answer;
-    const mover = new NativeBlockMover(
+    const mover = new NativeMover(
       { memoryToken, receiveBytes, transport, listenIp, connectTimeoutMs },
       {
         sent: (transferId) => late.parts?.prefill.sent(transferId),
-        received: (ticket) => late.parts?.decode.received(ticket),
-        corrupt: (ticket) => late.parts?.decode.corrupt(ticket),
+        received: (ticket) => late.parts?.consumer.received(ticket),
+        corrupt: (ticket) => late.parts?.consumer.corrupt(ticket),
         linkDown: (link) => {
           late.parts?.links.down(link);
           late.parts?.prefill.linkDown(link);
@@ -97,8 +95,8 @@ export class P2pConnector implements KvConnector {
       const shared = { mover, peers, deadlines, order };
       const { sendType, bufferBytes: holdBytes } = config;
       const prefill = new PrefillSide({ ...shared, links, sendType, holdBytes, slotBytes });
-      const decode = new DecodeSide({ ...shared, memory, blockSize: geometry.blockSize });
-      late.parts = { address, mover, memory, peers, links, prefill, decode };
+      const consumer = new KvConsumer({ ...shared, slots, blockSize: geometry.blockSize });
+      late.parts = { address, mover, peers, links, prefill, consumer };
       return new P2pConnector(config, context, deadlines.sweep, late.parts);
     } catch (error) {
       mover.close();
@@ -107,10 +105,10 @@ export class P2pConnector implements KvConnector {
   }
 
   get stats(): KvTransferStats {
-    const { mover, memory, peers, prefill, decode } = this.#parts;
+    const { mover, peers, prefill, consumer } = this.#parts;
     return {
       send: { ...prefill.ended, bytes: mover.bytesSent, holding: prefill.size },
-      receive: decode.stats.snapshot(memory, mover.bytesReceived),
+      receive: consumer.stats,
       peers: peers.size,
     };
   }
@@ -124,22 +122,26 @@ export class P2pConnector implements KvConnector {
   }
 
   notice(notice: TransferNotice): void {
-    this.#parts.decode.notice(notice);
+    this.#parts.consumer.notice(notice);
+  }
+
+  delivered(): Promise<void> {
+    return this.#parts.prefill.delivered();
   }
 
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
     this.#parts.prefill.cancel(id);
-    this.#parts.decode.cancel(id);
+    this.#parts.consumer.cancel(id);
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
-    const { prefill, decode, peers, mover } = this.#parts;
+    const { prefill, consumer, peers, mover } = this.#parts;
     clearInterval(this.#timer);
     prefill.close();
-    decode.close();
+    consumer.close();
     const unbound = peers.close();
     this.#isClosed = true;
     mover.close();
@@ -181,16 +183,12 @@ export class P2pConnector implements KvConnector {
     const { promptTokenIds, promptIndex, numSamples, mayLoad } = request;
     const key = transferKey(id, promptIndex);
     if (!mayLoad || this.#isFull()) {
-      this.#parts.decode.discard(key, id.prefill);
+      this.#parts.consumer.discard(key, id.prefill);
       return null;
     }
-    return this.#parts.decode.open({
-      key,
-      hash: promptHash(promptTokenIds),
-      address: id.prefill,
-      numTokens: promptTokenIds.length - 1,
-      transferIds: Array.from({ length: numSamples }, () => this.#nextTransferId()),
-    });
+    const about = { key, hash: promptHash(promptTokenIds), address: id.prefill };
+    const transferIds = Array.from({ length: numSamples }, () => this.#nextTransferId());
+    return this.#parts.consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
   }
 
   #isFull(): boolean {
@@ -203,16 +201,16 @@ export class P2pConnector implements KvConnector {
   }
 
   #sweep(): void {
-    const { prefill, decode, peers } = this.#parts;
+    const { prefill, consumer, peers } = this.#parts;
     const now = Date.now();
     prefill.sweep(now);
-    decode.sweep(now);
+    consumer.sweep();
     peers.sweep(now);
   }
 }
 
-function isFull({ prefill, decode }: Parts): boolean {
-  return prefill.size + decode.size >= MAX_OPEN;
+function isFull({ prefill, consumer }: Parts): boolean {
+  return prefill.size + consumer.size >= MAX_OPEN;
 }
 
 /** What peers say, to the side that it is for. */
@@ -228,16 +226,16 @@ function handlers(
         : answerOf(late.parts, role, peer, message),
     told: (peer, { type, key }) => {
       late.parts?.prefill.told(peer, { type, key });
-      if (type === 'cancel') late.parts?.decode.cancelled(peer, key);
+      if (type === 'cancel') late.parts?.consumer.cancelled(peer, key);
     },
     gone: (address) => {
       late.parts?.prefill.gone(address);
-      late.parts?.decode.gone(address);
+      late.parts?.consumer.gone(address);
     },
     restarted: (address) => {
       late.parts?.links.close(address);
       late.parts?.prefill.restarted(address);
-      late.parts?.decode.restarted(address);
+      late.parts?.consumer.restarted(address);
     },
     closed: (address) => late.parts?.links.close(address),
     warn,
@@ -255,5 +253,5 @@ function answerOf(
   if (role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
     return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
   }
-  return isFull(parts) ? { type: 'full' } : parts.decode.reserved(peer, message);
+  return isFull(parts) ? { type: 'full' } : parts.consumer.reserved(peer, message);
 }

@@ -5,10 +5,10 @@ import type { TransferId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
 import { within } from '../../util/within.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
-import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import type { NativeMover } from './native-mover.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
 import { RecentKeys } from './recent-keys.ts';
@@ -16,7 +16,7 @@ import { type Grant, type SendDescription, type SendOutcome, SendTransfer } from
 import { isKeyOf } from './transfer-key.ts';
 
 export interface PrefillSideOptions {
-  readonly mover: BlockMover;
+  readonly mover: NativeMover;
   readonly peers: Peers;
   readonly links: Links;
   readonly deadlines: Deadlines;
@@ -33,6 +33,8 @@ export class PrefillSide {
   readonly #byId = new Map<number, SendTransfer>();
   readonly #byKey = new Map<string, SendTransfer>();
   readonly #over = new RecentKeys();
+  /** Called when the last transfer has closed. */
+  readonly #onIdle: (() => void)[] = [];
   readonly #ended: Record<SendOutcome, number> = { delivered: 0, expired: 0, cancelled: 0, failed: 0 };
 
   constructor(options: PrefillSideOptions) {
@@ -46,6 +48,12 @@ export class PrefillSide {
 
   get ended(): Readonly<Record<SendOutcome, number>> {
     return this.#ended;
+  }
+
+  /** Resolves when all blocks can be reused. */
+  delivered(): Promise<void> {
+    if (this.#byId.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
   /** Null where the blocks of this request are not sent: another one has its key, or they are too many to be held. */
@@ -263,6 +271,7 @@ export class PrefillSide {
     transfer.state.go('closed');
     this.#byId.delete(transferId);
     this.#options.order({ kind: 'release', transferId });
+    if (this.#byId.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
   #attach(transfer: SendTransfer, peer: Peer): void {

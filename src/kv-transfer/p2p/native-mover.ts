@@ -4,8 +4,7 @@
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
-import type { BlockMover, MoverEvents } from '../p2p/block-mover.ts';
-import type { Endpoints } from '../p2p/identity.ts';
+import type { Endpoints } from './identity.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
@@ -21,13 +20,21 @@ export interface MoverOptions {
   readonly connectTimeoutMs: number;
 }
 
+export interface MoverEvents {
+  readonly sent: (transferId: number) => void;
+  readonly received: (ticket: bigint) => void;
+  readonly corrupt: (ticket: bigint) => void;
+  readonly linkDown: (link: number, reason: string) => void;
+}
+
 /** A connection that is being made. */
 interface Opening {
   readonly resolve: (link: number | null) => void;
   readonly timer: NodeJS.Timeout;
 }
 
-export class NativeBlockMover implements BlockMover {
+export class NativeMover {
+  /** What peers connect to. */
   readonly endpoints: Endpoints;
   readonly #engine: NativeTransferEngine;
   readonly #options: MoverOptions;
@@ -68,7 +75,9 @@ export class NativeBlockMover implements BlockMover {
     return this.#isClosed ? 0 : this.#engine.bytesReceived;
   }
 
-  /** A peer of another host has a shared-memory endpoint too, which does not answer here. */
+  /**
+   * Null where no link comes about. A peer of another host has a shared-memory endpoint too, which does not answer here.
+   */
   async connect({ shm, tcp }: Endpoints): Promise<number | null> {
     const { transport } = this.#options;
     const local = shm !== null && transport !== 'tcp' ? await this.#connect('shm', shm) : null;
@@ -80,18 +89,22 @@ export class NativeBlockMover implements BlockMover {
     if (!this.#isClosed) this.#engine.disconnect(link);
   }
 
+  /** False as soon as a link is known to be down, before its event is heard. */
   isUp(link: number): boolean {
     return this.#up.has(link);
   }
 
+  /** A transfer of `numBlocks` blocks, which the engine thread feeds under the same number. */
   openSend(transferId: number, numBlocks: number): void {
     if (!this.#isClosed) this.#engine.openSend(transferId, numBlocks);
   }
 
+  /** Sends blocks from `firstBlock` on over `link`: those that are computed, and the others when they are. */
   grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
     if (!this.#isClosed) this.#engine.grant(transferId, link, ticket, firstBlock);
   }
 
+  /** Resolves when nothing reads the blocks any more. */
   closeSend(transferId: number): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     return new Promise((resolve) => {
@@ -100,14 +113,17 @@ export class NativeBlockMover implements BlockMover {
     });
   }
 
+  /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory. */
   openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
     if (!this.#isClosed) this.#engine.openReceive(ticket, firstBlock, offsets);
   }
 
+  /** How many blocks of layers have come so far. */
   progress(ticket: bigint): number {
     return this.#isClosed ? 0 : this.#engine.progress(ticket);
   }
 
+  /** Resolves when nothing is written into the receive memory any more. */
   closeReceive(ticket: bigint): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     return new Promise((resolve) => {
@@ -116,6 +132,7 @@ export class NativeBlockMover implements BlockMover {
     });
   }
 
+  /** Copies blocks from `firstBlock` on into `blocks`; resolves to whether they are what was sent. */
   load(ticket: bigint, firstBlock: number, blocks: Int32Array): Promise<boolean> {
     if (this.#isClosed) return Promise.resolve(false);
     return new Promise((resolve) => {
@@ -125,6 +142,7 @@ export class NativeBlockMover implements BlockMover {
     });
   }
 
+  /** Ends all threads; every promise that is open resolves. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -1,0 +1,403 @@
+// What a transfer at the consumer (D) does when: a pure state machine. It begins with P's reservation or with the request
+// at D, whichever comes first. Whatever goes wrong, the sequences that wait are answered with 0 tokens, so that D
+// computes the prompt itself.
+
+import type { RecomputeReason } from '../connector.ts';
+import {
+  type ConsumerEffect,
+  type ConsumerEvent,
+  type ConsumerTransfer,
+  isExpected,
+  type ReceiveBuffer,
+  type SampleLoad,
+} from './consumer-state.ts';
+import type { Deadlines } from './deadlines.ts';
+import type { Answer } from './messages.ts';
+
+export interface ConsumerRules {
+  readonly deadlines: Deadlines;
+  readonly blockSize: number;
+}
+
+/** A transfer that went wrong is pulled once more. */
+const MAX_RETRIES = 1;
+
+/** @param now in milliseconds. */
+export function reduceConsumer(
+  transfer: ConsumerTransfer,
+  event: ConsumerEvent,
+  now: number,
+  rules: ConsumerRules,
+): [ConsumerTransfer, readonly ConsumerEffect[]] {
+  const draft = new Draft(transfer, now, rules);
+  draft.apply(event);
+  return [draft.transfer, draft.effects];
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** The next state and the effects of one event, while they are being worked out. */
+class Draft {
+  readonly transfer: Mutable<ConsumerTransfer>;
+  readonly effects: ConsumerEffect[] = [];
+  readonly #now: number;
+  readonly #rules: ConsumerRules;
+
+  constructor(transfer: ConsumerTransfer, now: number, rules: ConsumerRules) {
+    this.transfer = { ...transfer };
+    this.#now = now;
+    this.#rules = rules;
+  }
+
+  apply(event: ConsumerEvent): void {
+    const { isClaimed, phase } = this.transfer;
+    switch (event.kind) {
+      case 'claimed':
+        if (!isClaimed && phase !== 'over') this.#claim(event.transferIds);
+        break;
+      case 'wanted':
+        this.#want(event.transferId, event);
+        break;
+      case 'unwanted':
+        this.#endSample(event.transferId);
+        break;
+      case 'ended':
+        if (isClaimed) this.#endSamples();
+        else this.#forget(true);
+        break;
+      case 'discarded':
+        if (!isClaimed) this.#forget(false);
+        break;
+      case 'cancelledByPeer':
+        if (isClaimed) this.#lose();
+        else this.#forget(false);
+        break;
+      case 'peerGone':
+        this.#lose();
+        break;
+      case 'peerRestarted':
+        if (phase === 'arriving') this.#lose();
+        break;
+      case 'slotsTaken':
+        this.#useSlots(event);
+        break;
+      case 'noSlots':
+        this.#awaitSlots(event.mayWait);
+        break;
+      case 'slotsFreed':
+        if (phase === 'waiting') this.#begin();
+        break;
+      case 'bufferClosed':
+        this.#bufferClosed(event.nextTicket);
+        break;
+      case 'answered':
+        if (this.#isPulling(event.ticket)) this.#answered(event.answer);
+        break;
+      case 'pullFailed':
+        if (this.#isPulling(event.ticket)) this.#pullFailed(event.code);
+        break;
+      case 'pullAgain':
+        if (this.#isPulling(event.ticket)) this.#pull();
+        break;
+      case 'received':
+        if (this.#isFilling(event.ticket)) this.#received();
+        break;
+      case 'corrupt':
+        if (this.#isFilling(event.ticket)) this.#retry('corrupt');
+        break;
+      case 'copied':
+        this.#copied(event.transferId, event.isIntact);
+        break;
+      case 'tick':
+        this.#tick(event.progress);
+        break;
+    }
+  }
+
+  #claim(transferIds: readonly number[]): void {
+    const { transfer } = this;
+    transfer.isClaimed = true;
+    transfer.claimedAt = this.#now;
+    transfer.lastActivity = this.#now;
+    const idle = { state: 'idle', firstBlock: 0, blocks: [] } as const;
+    transfer.samples = transferIds.map((transferId) => ({ transferId, ...idle }));
+    if (!transfer.isPushed) this.#begin();
+  }
+
+  /** Takes slots for the blocks that are missing, to pull them into. */
+  #begin(): void {
+    const firstBlock = firstMissing(this.transfer);
+    const count = this.#numBlocks - firstBlock;
+    if (count <= 0) this.#endSamples();
+    else this.effects.push({ kind: 'takeSlots', firstBlock, count });
+  }
+
+  #useSlots({ slots, firstBlock, ticket }: Extract<ConsumerEvent, { kind: 'slotsTaken' }>): void {
+    const { transfer } = this;
+    const isOfUse =
+      (transfer.phase === 'pulling' || transfer.phase === 'waiting') && transfer.buffer === null;
+    if (!isOfUse) {
+      this.effects.push({ kind: 'giveSlots', slots });
+      return;
+    }
+    transfer.phase = 'pulling';
+    this.#open({ slots, ticket, firstBlock, isClosing: false });
+    this.#pull();
+  }
+
+  #awaitSlots(mayWait: boolean): void {
+    const { transfer } = this;
+    if (transfer.phase !== 'pulling' || transfer.buffer !== null) return;
+    if (!mayWait) {
+      this.#fail('no_room', true);
+      return;
+    }
+    transfer.phase = 'waiting';
+    transfer.waitingSince = this.#now;
+  }
+
+  #open(buffer: ReceiveBuffer): void {
+    this.transfer.buffer = buffer;
+    this.transfer.progress = 0;
+    this.transfer.lastActivity = this.#now;
+    this.effects.push({ kind: 'openBuffer', buffer });
+  }
+
+  #close(): void {
+    const { buffer } = this.transfer;
+    if (buffer === null || buffer.isClosing) return;
+    this.transfer.buffer = { ...buffer, isClosing: true };
+    this.effects.push({ kind: 'closeBuffer', ticket: buffer.ticket });
+  }
+
+  /** What is pulled again comes into the same slots, where as many are needed as before; else they are free. */
+  #bufferClosed(ticket: bigint): void {
+    const { transfer } = this;
+    if (!transfer.buffer?.isClosing) return;
+    const { slots, firstBlock } = transfer.buffer;
+    const isPulling = transfer.phase === 'pulling';
+    if (isPulling && slots.offsets.length === this.#numBlocks - firstBlock) {
+      this.#open({ slots, ticket, firstBlock, isClosing: false });
+      this.#pull();
+    } else {
+      transfer.buffer = null;
+      this.effects.push({ kind: 'giveSlots', slots });
+      if (isPulling) this.#begin();
+    }
+  }
+
+  #pull(): void {
+    const { buffer } = this.transfer;
+    if (buffer === null) return;
+    const { ticket, firstBlock } = buffer;
+    this.effects.push({ kind: 'pull', ticket, firstBlock, numBlocks: this.#numBlocks });
+  }
+
+  #answered(answer: Answer): void {
+    const { transfer } = this;
+    if (answer.type !== 'pulled' || answer.state === 'mismatch') this.#fail('mismatch', true);
+    else if (answer.state === 'gone') this.#fail(transfer.retryReason ?? 'unknown', false);
+    else if (answer.state === 'unknown') this.#unknown();
+    else if (answer.state === 'resized') this.#resized(answer.num_tokens);
+    else {
+      transfer.isComputing = answer.state === 'computing';
+      transfer.phase = 'arriving';
+      transfer.lastActivity = this.#now;
+    }
+  }
+
+  #pullFailed(code: 'gone' | 'refused'): void {
+    this.#fail(code === 'gone' ? 'peer_gone' : 'mismatch', false);
+  }
+
+  /** Another proxy may call D before P: P is asked again for a while. */
+  #unknown(): void {
+    const { retries, retryReason, claimedAt, buffer } = this.transfer;
+    const isLate = this.#now - claimedAt >= this.#rules.deadlines.unknown;
+    if (retries > 0 || isLate || buffer === null) this.#fail(retryReason ?? 'unknown', false);
+    else this.effects.push({ kind: 'pullLater', ticket: buffer.ticket });
+  }
+
+  /** P has fewer blocks than this prompt has: those are pulled. */
+  #resized(numTokens: number): void {
+    if (numTokens < 1 || numTokens >= this.transfer.numTokens) {
+      this.#fail('mismatch', true);
+      return;
+    }
+    this.transfer.numTokens = numTokens;
+    this.#close();
+  }
+
+  #received(): void {
+    const { transfer } = this;
+    const { buffer } = transfer;
+    if (buffer === null) return;
+    transfer.phase = 'received';
+    transfer.lastActivity = this.#now;
+    const isPushed = transfer.isPushed && transfer.retries === 0;
+    this.effects.push({ kind: 'tellReceived', isPushed, location: buffer.slots.location });
+    for (const sample of transfer.samples) if (sample.state === 'wanted') this.#load(sample);
+  }
+
+  /** Something went wrong on the way: everything is pulled once more, under a new ticket. */
+  #retry(reason: RecomputeReason): void {
+    const { transfer } = this;
+    const mayRetry = transfer.retries < MAX_RETRIES || (reason === 'late' && transfer.isComputing);
+    if (!transfer.isClaimed) {
+      // P has the blocks still, and is asked when the request comes.
+      this.#forget(false);
+    } else if (!mayRetry) {
+      this.#fail(reason, true);
+    } else {
+      transfer.retries += 1;
+      transfer.retryReason = reason;
+      transfer.phase = 'pulling';
+      this.#close();
+    }
+  }
+
+  #want(transferId: number, { firstBlock, blocks }: Pick<SampleLoad, 'firstBlock' | 'blocks'>): void {
+    const { transfer } = this;
+    const known = this.#sample(transferId);
+    // The request ended before the engine knew.
+    if (known?.state !== 'idle') {
+      this.effects.push({ kind: 'loaded', transferId, numTokens: 0, numCopied: 0 });
+      return;
+    }
+    const sample = this.#change(known, { state: 'wanted', firstBlock, blocks });
+    if (transfer.failure !== null) this.#answer(sample, 0);
+    else if (transfer.phase === 'received') this.#load(sample);
+  }
+
+  /** Copies what the sequence lacks out of the buffer, which holds all blocks now. */
+  #load(sample: SampleLoad): void {
+    const { buffer, numTokens } = this.transfer;
+    const { transferId, firstBlock } = sample;
+    if (firstBlock >= this.#numBlocks) {
+      this.#answer(sample, numTokens);
+    } else if (buffer === null || firstBlock < buffer.firstBlock || sample.blocks.length < this.#numBlocks) {
+      this.#answer(sample, 0);
+    } else {
+      this.#change(sample, { state: 'loading' });
+      const blocks = sample.blocks.slice(firstBlock, this.#numBlocks);
+      this.effects.push({ kind: 'load', transferId, ticket: buffer.ticket, firstBlock, blocks });
+    }
+  }
+
+  #copied(transferId: number, isIntact: boolean): void {
+    const { transfer } = this;
+    const sample = this.#sample(transferId);
+    if (sample?.state !== 'loading') return;
+    const numCopied = isIntact ? transfer.numTokens - sample.firstBlock * this.#rules.blockSize : 0;
+    // P has let go of the blocks when they had arrived intact: it cannot be asked again.
+    if (!isIntact && transfer.failure === null) this.#fail('corrupt', false);
+    this.#answer(sample, isIntact ? transfer.numTokens : 0, numCopied);
+    if (transfer.phase === 'over') this.#closeUnread();
+  }
+
+  /** The request is over; a sequence whose blocks are being copied is answered when they are. */
+  #endSamples(): void {
+    for (const { transferId } of this.transfer.samples) this.#endSample(transferId);
+  }
+
+  #endSample(transferId: number): void {
+    const sample = this.#sample(transferId);
+    if (sample?.state === 'wanted') this.#answer(sample, 0);
+    else if (sample?.state === 'idle') this.#finish(sample);
+  }
+
+  #answer(sample: SampleLoad, numTokens: number, numCopied = 0): void {
+    this.effects.push({ kind: 'loaded', transferId: sample.transferId, numTokens, numCopied });
+    this.#finish(sample);
+  }
+
+  #finish(sample: SampleLoad): void {
+    this.#change(sample, { state: 'done' });
+    const { samples, failure } = this.transfer;
+    if (samples.every(({ state }) => state === 'done')) this.#forget(failure === null);
+  }
+
+  #lose(): void {
+    if (!isExpected(this.transfer)) return;
+    if (this.transfer.isClaimed) this.#fail('peer_gone', false);
+    else this.#forget(false);
+  }
+
+  /** The prompt is computed here. @param tells whether P has to hear of it. */
+  #fail(reason: RecomputeReason, tells: boolean): void {
+    this.transfer.failure = reason;
+    this.effects.push({ kind: 'recompute', reason });
+    this.#end(tells);
+    for (const sample of this.transfer.samples) if (sample.state === 'wanted') this.#answer(sample, 0);
+  }
+
+  /** Drops what no request has claimed, or what all sequences have had. */
+  #forget(tells: boolean): void {
+    if (this.transfer.isForgotten) return;
+    this.#end(tells);
+    this.transfer.isForgotten = true;
+    this.effects.push({ kind: 'forget' });
+  }
+
+  /** Nothing more comes. */
+  #end(tells: boolean): void {
+    if (isExpected(this.transfer) && tells) this.effects.push({ kind: 'tellCancel' });
+    this.transfer.phase = 'over';
+    this.#closeUnread();
+  }
+
+  /** What is being copied out of the buffer must not be overwritten. */
+  #closeUnread(): void {
+    if (this.transfer.samples.every(({ state }) => state !== 'loading')) this.#close();
+  }
+
+  #tick(progress: number): void {
+    const { transfer } = this;
+    if (transfer.phase === 'arriving' && progress !== transfer.progress) transfer.lastActivity = this.#now;
+    transfer.progress = progress;
+    const { unclaimed, room, load, stall } = this.#rules.deadlines;
+    const idleMs = this.#now - transfer.lastActivity;
+    if (!transfer.isClaimed) {
+      if (idleMs >= unclaimed) this.#forget(false);
+    } else if (transfer.phase === 'waiting' && this.#now - transfer.waitingSince >= room) {
+      this.#fail('no_room', true);
+    } else if (isExpected(transfer) && this.#now - transfer.claimedAt >= load) {
+      this.#fail('late', true);
+    } else if (transfer.phase === 'arriving' && idleMs >= stall) {
+      this.#retry('late');
+    }
+  }
+
+  get #numBlocks(): number {
+    return Math.ceil(this.transfer.numTokens / this.#rules.blockSize);
+  }
+
+  /** Whether blocks may come under this ticket. */
+  #isFilling(ticket: bigint): boolean {
+    const { buffer } = this.transfer;
+    return isExpected(this.transfer) && buffer?.ticket === ticket && !buffer.isClosing;
+  }
+
+  /** Whether an answer to what was asked under this ticket still matters. */
+  #isPulling(ticket: bigint): boolean {
+    return this.transfer.phase === 'pulling' && this.#isFilling(ticket);
+  }
+
+  #sample(transferId: number): SampleLoad | undefined {
+    return this.transfer.samples.find((sample) => sample.transferId === transferId);
+  }
+
+  #change(sample: SampleLoad, change: Partial<SampleLoad>): SampleLoad {
+    const changed = { ...sample, ...change };
+    const { samples } = this.transfer;
+    this.transfer.samples = samples.map((each) => (each.transferId === sample.transferId ? changed : each));
+    return changed;
+  }
+}
+
+/** The first block that some sequence lacks; the very first where not all have said so yet. */
+function firstMissing({ samples }: ConsumerTransfer): number {
+  const isKnown = samples.every(({ state }) => state === 'wanted' || state === 'done');
+  const wanted = samples.filter(({ state }) => state === 'wanted');
+  return isKnown && wanted.length > 0 ? Math.min(...wanted.map(({ firstBlock }) => firstBlock)) : 0;
+}

@@ -1,0 +1,548 @@
+// Every transition of a transfer at the consumer, without a socket: events in, state and effects out.
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { reduceConsumer } from '../../../src/kv-transfer/p2p/consumer.ts';
+import {
+  type ConsumerEffect,
+  type ConsumerEvent,
+  type ConsumerPhase,
+  type ConsumerTransfer,
+  pulledTransfer,
+  pushedTransfer,
+} from '../../../src/kv-transfer/p2p/consumer-state.ts';
+import { DEADLINES } from '../../../src/kv-transfer/p2p/deadlines.ts';
+import type { Answer } from '../../../src/kv-transfer/p2p/messages.ts';
+import type { Slots } from '../../../src/kv-transfer/p2p/slot-pool.ts';
+
+const ABOUT = { key: 'k#0', hash: 'h', address: '127.0.0.1:1', numTokens: 40 };
+const RULES = { deadlines: DEADLINES, blockSize: 4 };
+const NUM_BLOCKS = 10;
+const BLOCKS = Array.from({ length: 11 }, (_, index) => 100 + index);
+const TICKET = 7n;
+
+function slotsOf(count: number): Slots {
+  return { location: 'buffer', offsets: new Float64Array(count) };
+}
+
+/** A transfer, and the effects of the last event. */
+class Subject {
+  state: ConsumerTransfer;
+  effects: readonly ConsumerEffect[] = [];
+  now = 1000;
+
+  constructor(state: ConsumerTransfer) {
+    this.state = state;
+  }
+
+  on(...events: readonly ConsumerEvent[]): this {
+    for (const event of events) {
+      [this.state, this.effects] = reduceConsumer(this.state, event, this.now, RULES);
+    }
+    return this;
+  }
+
+  after(ms: number): this {
+    this.now += ms;
+    return this;
+  }
+
+  get kinds(): string[] {
+    return this.effects.map(({ kind }) => kind);
+  }
+}
+
+const claimed: ConsumerEvent = { kind: 'claimed', transferIds: [1] };
+const wanted: ConsumerEvent = { kind: 'wanted', transferId: 1, firstBlock: 0, blocks: BLOCKS };
+const slotsTaken: ConsumerEvent = {
+  ...{ kind: 'slotsTaken', slots: slotsOf(NUM_BLOCKS), firstBlock: 0, ticket: TICKET },
+};
+const received: ConsumerEvent = { kind: 'received', ticket: TICKET };
+const corrupt: ConsumerEvent = { kind: 'corrupt', ticket: TICKET };
+const closed: ConsumerEvent = { kind: 'bufferClosed', nextTicket: 8n };
+const tick: ConsumerEvent = { kind: 'tick', progress: 0 };
+const copied = (isIntact: boolean): ConsumerEvent => ({ kind: 'copied', transferId: 1, isIntact });
+
+type PullState = Extract<Answer, { type: 'pulled' }>['state'];
+function answered(state: PullState, num_tokens = 40, ticket = TICKET): ConsumerEvent {
+  const answer = { type: 'pulled', seq: 1, state, num_tokens, num_blocks: 10 } as const;
+  return { kind: 'answered', ticket, answer };
+}
+
+const pushed = () =>
+  new Subject(
+    pushedTransfer(
+      ABOUT,
+      { slots: slotsOf(NUM_BLOCKS), ticket: TICKET, firstBlock: 0, isClosing: false },
+      1000,
+    ),
+  );
+const pulled = () => new Subject(pulledTransfer(ABOUT, 1000)).on(claimed);
+
+/** Every state that a transfer can be in for longer than an event. */
+const STATES = {
+  pushed,
+  'pushed and claimed': () => pushed().on(claimed),
+  'pushed and wanted': () => pushed().on(claimed, wanted),
+  'received, not claimed': () => pushed().on(received),
+  waiting: () => pulled().on({ kind: 'noSlots', mayWait: true }, wanted),
+  pulling: () => pulled().on(slotsTaken, wanted),
+  arriving: () => pulled().on(slotsTaken, wanted, answered('sending')),
+  computing: () => pulled().on(slotsTaken, wanted, answered('computing')),
+  closing: () => pulled().on(slotsTaken, wanted, answered('sending'), corrupt),
+  'pulling again': () => pulled().on(slotsTaken, wanted, answered('sending'), corrupt, closed),
+  received: () => pushed().on(claimed, received),
+  loading: () => pushed().on(claimed, received, wanted),
+  failed: () => pushed().on(claimed, { kind: 'peerGone' }),
+  over: () => pushed().on(claimed, received, wanted, copied(true)),
+} as const satisfies Record<string, () => Subject>;
+
+type StateName = keyof typeof STATES;
+
+function expectEach(
+  event: ConsumerEvent,
+  outcomes: Readonly<Partial<Record<StateName, readonly [ConsumerPhase, ...ConsumerEffect['kind'][]]>>>,
+): void {
+  for (const name of Object.keys(STATES) as StateName[]) {
+    const subject = STATES[name]();
+    const before = subject.state;
+    subject.on(event);
+    const outcome = outcomes[name];
+    const found = [subject.state.phase, ...subject.kinds];
+    expect(found, `${name} x ${event.kind}`).toEqual(outcome ?? [before.phase]);
+  }
+}
+
+describe('a transfer at the consumer', () => {
+  it('is untouched by reduceConsumer, which makes another', () => {
+    const { state } = STATES.arriving();
+    const copy = structuredClone(state);
+    reduceConsumer(state, { kind: 'ended' }, 1000, RULES);
+    expect(state).toEqual(copy);
+  });
+
+  it('that was pushed is claimed by its request', () => {
+    expectEach(claimed, {
+      pushed: ['arriving'],
+      'received, not claimed': ['received'],
+    });
+    expect(pushed().on(claimed).state.samples).toHaveLength(1);
+  });
+
+  it('takes slots for its whole prompt and pulls into them', () => {
+    expect(pulled().effects).toEqual([{ kind: 'takeSlots', firstBlock: 0, count: 10 }]);
+    expect(pulled().on(slotsTaken).effects).toMatchObject([
+      { kind: 'openBuffer', buffer: { ticket: TICKET } },
+      { kind: 'pull', ticket: TICKET, firstBlock: 0, numBlocks: 10 },
+    ]);
+  });
+
+  it('that waited takes slots only for the blocks that its sequences lack', () => {
+    const waiting = pulled().on(
+      { kind: 'noSlots', mayWait: true },
+      { kind: 'wanted', transferId: 1, firstBlock: 3, blocks: BLOCKS },
+      { kind: 'slotsFreed' },
+    );
+    expect(waiting.effects).toEqual([{ kind: 'takeSlots', firstBlock: 3, count: 7 }]);
+  });
+
+  it('gives back slots that it has no use for', () => {
+    const givesBack = (phase: ConsumerPhase) => [phase, 'giveSlots'] as const;
+    expectEach(slotsTaken, {
+      pushed: givesBack('arriving'),
+      'pushed and claimed': givesBack('arriving'),
+      'pushed and wanted': givesBack('arriving'),
+      'received, not claimed': givesBack('received'),
+      waiting: ['pulling', 'openBuffer', 'pull'],
+      pulling: givesBack('pulling'),
+      arriving: givesBack('arriving'),
+      computing: givesBack('arriving'),
+      closing: givesBack('pulling'),
+      'pulling again': givesBack('pulling'),
+      received: givesBack('received'),
+      loading: givesBack('received'),
+      failed: givesBack('over'),
+      over: givesBack('over'),
+    });
+  });
+
+  it('waits where there are no slots, and computes here where too many wait', () => {
+    expect(pulled().on({ kind: 'noSlots', mayWait: true }).state.phase).toBe('waiting');
+    const refused = pulled().on({ kind: 'noSlots', mayWait: false });
+    expect(refused.effects).toEqual([{ kind: 'recompute', reason: 'no_room' }, { kind: 'tellCancel' }]);
+    expectEach({ kind: 'noSlots', mayWait: false }, {});
+  });
+
+  it('tries again when slots are free only while it waits', () => {
+    expectEach({ kind: 'slotsFreed' }, { waiting: ['waiting', 'takeSlots'] });
+  });
+
+  it('tells P when all blocks are here, and copies them for sequences that want them', () => {
+    expectEach(received, {
+      pushed: ['received', 'tellReceived'],
+      'pushed and claimed': ['received', 'tellReceived'],
+      'pushed and wanted': ['received', 'tellReceived', 'load'],
+      pulling: ['received', 'tellReceived', 'load'],
+      arriving: ['received', 'tellReceived', 'load'],
+      computing: ['received', 'tellReceived', 'load'],
+    });
+    expect(pushed().on(received).effects).toMatchObject([{ isPushed: true, location: 'buffer' }]);
+    expect(STATES.arriving().on(received).effects).toMatchObject([{ isPushed: false }, { kind: 'load' }]);
+  });
+
+  it('is pulled again after a damaged block, or forgotten where no request has come', () => {
+    expectEach(corrupt, {
+      pushed: ['over', 'closeBuffer', 'forget'],
+      'pushed and claimed': ['pulling', 'closeBuffer'],
+      'pushed and wanted': ['pulling', 'closeBuffer'],
+      pulling: ['pulling', 'closeBuffer'],
+      arriving: ['pulling', 'closeBuffer'],
+      computing: ['pulling', 'closeBuffer'],
+    });
+  });
+
+  it('is pulled again under a new ticket into the same slots, once', () => {
+    const again = STATES.closing().on(closed);
+    expect(again.effects).toMatchObject([
+      { kind: 'openBuffer', buffer: { ticket: 8n } },
+      { kind: 'pull', ticket: 8n },
+    ]);
+    expect(again.on(corrupt).effects).toEqual([]);
+    again.on({ kind: 'corrupt', ticket: 8n });
+    expect(again.kinds).toEqual(['recompute', 'tellCancel', 'closeBuffer', 'loaded', 'forget']);
+    expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+  });
+
+  it('frees the slots of a closed buffer where it is over', () => {
+    expectEach(closed, {
+      closing: ['pulling', 'openBuffer', 'pull'],
+      failed: ['over', 'giveSlots'],
+      over: ['over', 'giveSlots'],
+    });
+  });
+
+  it('believes answers to its pull, and no others', () => {
+    expectEach(answered('sending'), { pulling: ['arriving'] });
+    expectEach(answered('sending', 40, 8n), { 'pulling again': ['arriving'] });
+    expectEach(answered('unknown'), { pulling: ['pulling', 'pullLater'] });
+    expectEach({ kind: 'pullAgain', ticket: TICKET }, { pulling: ['pulling', 'pull'] });
+    expectEach(answered('resized', 20), { pulling: ['pulling', 'closeBuffer'] });
+  });
+
+  it.each([
+    ['that it is another prompt', answered('mismatch'), 'mismatch', true],
+    ['that it is over', answered('gone'), 'unknown', false],
+    ['that it has no tokens', answered('resized', 0), 'mismatch', true],
+    ['that it has as many tokens', answered('resized', 40), 'mismatch', true],
+    [
+      'to something else',
+      { kind: 'answered', ticket: TICKET, answer: { type: 'full', seq: 1 } },
+      'mismatch',
+      true,
+    ],
+    ['that never came', { kind: 'pullFailed', ticket: TICKET, code: 'gone' }, 'peer_gone', false],
+    ['that was a refusal', { kind: 'pullFailed', ticket: TICKET, code: 'refused' }, 'mismatch', false],
+  ] as const)('is computed here after an answer %s', (_, event, reason, tells) => {
+    const subject = STATES.pulling().on(event);
+    expect(subject.effects[0]).toEqual({ kind: 'recompute', reason });
+    expect(subject.kinds.includes('tellCancel')).toBe(tells);
+    expect(subject.effects).toContainEqual({ kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 });
+    expect(subject.state.phase).toBe('over');
+  });
+
+  it('asks P, which does not know it yet, until the deadline', () => {
+    const late = STATES.pulling().after(DEADLINES.unknown).on(answered('unknown'));
+    expect(late.effects[0]).toEqual({ kind: 'recompute', reason: 'unknown' });
+    const again = STATES['pulling again']().on(answered('unknown', 40, 8n));
+    expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+  });
+
+  it('takes as many blocks as P has', () => {
+    const resized = STATES.pulling().on(answered('resized', 20), closed);
+    expect(resized.effects).toMatchObject([
+      { kind: 'giveSlots' },
+      { kind: 'takeSlots', firstBlock: 0, count: 5 },
+    ]);
+    resized.on({ ...slotsTaken, slots: slotsOf(5), ticket: 9n }, { kind: 'received', ticket: 9n });
+    expect(resized.effects).toContainEqual({
+      ...{ kind: 'load', transferId: 1, ticket: 9n, firstBlock: 0 },
+      blocks: BLOCKS.slice(0, 5),
+    });
+  });
+
+  it('copies blocks once all are here, and counts what was copied', () => {
+    const wants = { ...wanted, firstBlock: 3 };
+    expect(STATES.received().on(wants).effects).toMatchObject([
+      { kind: 'load', firstBlock: 3, blocks: BLOCKS.slice(3, 10) },
+    ]);
+    expect(STATES.received().on(wants, copied(true)).effects).toEqual([
+      { kind: 'loaded', transferId: 1, numTokens: 40, numCopied: 28 },
+      { kind: 'closeBuffer', ticket: TICKET },
+      { kind: 'forget' },
+    ]);
+  });
+
+  it('copies nothing for a sequence that has all blocks, nor for one that has too few', () => {
+    expect(STATES.received().on({ ...wanted, firstBlock: 10 }).effects[0]).toMatchObject({ numTokens: 40 });
+    expect(STATES.received().on({ ...wanted, blocks: [1] }).effects[0]).toMatchObject({ numTokens: 0 });
+  });
+
+  it('answers a sequence that asks after its request has ended, or twice', () => {
+    const zero = { kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 };
+    expect(STATES.failed().on(wanted).effects).toContainEqual(zero);
+    expect(STATES.over().on(wanted).effects).toEqual([zero]);
+    expect(STATES.loading().on(wanted).effects).toEqual([zero]);
+  });
+
+  it('that was damaged in the buffer is computed here', () => {
+    const subject = STATES.loading().on(copied(false));
+    expect(subject.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+    expect(subject.kinds).not.toContain('tellCancel');
+    expect(subject.effects).toContainEqual({ kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 });
+  });
+
+  it('that several sequences read keeps its slots until the last copy has ended', () => {
+    const two = pushed().on({ kind: 'claimed', transferIds: [1, 2] }, received, wanted);
+    two.on({ ...wanted, transferId: 2 }, copied(false));
+    expect(two.kinds).toEqual(['recompute', 'loaded']);
+    two.on({ kind: 'copied', transferId: 2, isIntact: true });
+    expect(two.kinds).toEqual(['loaded', 'closeBuffer', 'forget']);
+  });
+
+  it('ends with its request, and P hears of it where it still sends', () => {
+    const waits = ['over', 'loaded', 'tellCancel', 'closeBuffer', 'forget'] as const;
+    const unasked = ['over', 'tellCancel', 'closeBuffer', 'forget'] as const;
+    expectEach(
+      { kind: 'ended' },
+      {
+        pushed: unasked,
+        'pushed and claimed': unasked,
+        'pushed and wanted': waits,
+        'received, not claimed': ['over', 'closeBuffer', 'forget'],
+        waiting: ['over', 'loaded', 'tellCancel', 'forget'],
+        pulling: waits,
+        arriving: waits,
+        computing: waits,
+        closing: ['over', 'loaded', 'tellCancel', 'forget'],
+        'pulling again': waits,
+        received: ['over', 'closeBuffer', 'forget'],
+        failed: ['over', 'forget'],
+      },
+    );
+    expectEach(
+      { kind: 'unwanted', transferId: 1 },
+      {
+        'pushed and claimed': unasked,
+        'pushed and wanted': waits,
+        waiting: ['over', 'loaded', 'tellCancel', 'forget'],
+        pulling: waits,
+        arriving: waits,
+        computing: waits,
+        closing: ['over', 'loaded', 'tellCancel', 'forget'],
+        'pulling again': waits,
+        received: ['over', 'closeBuffer', 'forget'],
+        failed: ['over', 'forget'],
+      },
+    );
+  });
+
+  it('that nobody will use is forgotten', () => {
+    expectEach(
+      { kind: 'discarded' },
+      {
+        pushed: ['over', 'closeBuffer', 'forget'],
+        'received, not claimed': ['over', 'closeBuffer', 'forget'],
+      },
+    );
+  });
+
+  it('is computed here where P is gone, unless its blocks are here', () => {
+    const lost = ['over', 'recompute', 'closeBuffer', 'loaded', 'forget'] as const;
+    const outcomes = {
+      pushed: ['over', 'closeBuffer', 'forget'],
+      'pushed and claimed': ['over', 'recompute', 'closeBuffer'],
+      'pushed and wanted': lost,
+      waiting: ['over', 'recompute', 'loaded', 'forget'],
+      pulling: lost,
+      arriving: lost,
+      computing: lost,
+      closing: ['over', 'recompute', 'loaded', 'forget'],
+      'pulling again': lost,
+    } as const;
+    expectEach({ kind: 'peerGone' }, outcomes);
+    expectEach(
+      { kind: 'cancelledByPeer' },
+      { ...outcomes, 'received, not claimed': ['over', 'closeBuffer', 'forget'] },
+    );
+    // What P is being asked for, its new run is asked for.
+    const { waiting: _w, pulling: _p, closing: _c, 'pulling again': _a, ...arriving } = outcomes;
+    expectEach({ kind: 'peerRestarted' }, arriving);
+  });
+
+  it('ends by its deadlines', () => {
+    const { unclaimed, room, load, stall } = DEADLINES;
+    const reasonOf = (subject: Subject) =>
+      subject.effects.flatMap((effect) => (effect.kind === 'recompute' ? [effect.reason] : []));
+    expect(STATES.pushed().after(unclaimed).on(tick).kinds).toEqual(['closeBuffer', 'forget']);
+    expect(reasonOf(STATES.waiting().after(room).on(tick))).toEqual(['no_room']);
+    expect(reasonOf(STATES.pulling().after(load).on(tick))).toEqual(['late']);
+    expect(STATES.arriving().after(stall).on(tick).kinds).toEqual(['closeBuffer']);
+    expect(
+      STATES.arriving()
+        .after(stall)
+        .on({ ...tick, progress: 1 }).kinds,
+    ).toEqual([]);
+    expect(STATES.received().after(load).on(tick).kinds).toEqual([]);
+    for (const name of Object.keys(STATES) as StateName[]) expect(STATES[name]().on(tick).kinds).toEqual([]);
+  });
+
+  it('that P is still computing is pulled again as often as it stalls, others once', () => {
+    const stalls = (subject: Subject): number => {
+      let ticket = TICKET;
+      for (let round = 1; round < 5; round += 1) {
+        subject.after(DEADLINES.stall).on(tick);
+        if (subject.state.phase === 'over') return round;
+        ticket += 1n;
+        subject.on({ kind: 'bufferClosed', nextTicket: ticket });
+        subject.on(answered(subject.state.isComputing ? 'computing' : 'sending', 40, ticket));
+      }
+      return 5;
+    };
+    expect(stalls(STATES.arriving())).toBe(2);
+    expect(stalls(STATES.computing())).toBe(5);
+  });
+});
+
+/** What the driver does, with every answer in the hands of the test. */
+class World {
+  readonly subject: Subject;
+  readonly taken = new Set<Slots>();
+  readonly open = new Set<bigint>();
+  readonly todo: ConsumerEffect[] = [];
+  readonly wanted: number[] = [];
+  readonly loaded: number[] = [];
+  numForgotten = 0;
+  #lastTicket = 100n;
+
+  constructor(isPushed: boolean) {
+    const slots = slotsOf(NUM_BLOCKS);
+    if (isPushed) {
+      const buffer = { slots, ticket: TICKET, firstBlock: 0, isClosing: false };
+      this.subject = new Subject(pushedTransfer(ABOUT, buffer, 0));
+      this.taken.add(slots);
+      this.open.add(TICKET);
+    } else {
+      this.subject = new Subject(pulledTransfer(ABOUT, 0));
+      this.on({ kind: 'claimed', transferIds: [1, 2] });
+    }
+  }
+
+  on(event: ConsumerEvent): void {
+    if (event.kind === 'wanted') this.wanted.push(event.transferId);
+    this.subject.on(event);
+    for (const effect of this.subject.effects) this.#run(effect);
+    const { buffer } = this.subject.state;
+    for (const slots of this.taken) expect(slots).toBe(buffer?.slots);
+    if (this.numForgotten > 0) expect(this.subject.state.phase).toBe('over');
+  }
+
+  /** Answers one of the effects that have an answer. */
+  answer(which: number, isGood: boolean, state: PullState): void {
+    const [effect] = this.todo.splice(which % this.todo.length, 1);
+    if (effect === undefined) return;
+    this.#lastTicket += 1n;
+    const ticket = this.#lastTicket;
+    switch (effect.kind) {
+      case 'takeSlots':
+        if (isGood) this.#give(effect.count, effect.firstBlock, ticket);
+        else this.on({ kind: 'noSlots', mayWait: which % 2 === 0 });
+        break;
+      case 'closeBuffer':
+        this.open.delete(effect.ticket);
+        this.on({ kind: 'bufferClosed', nextTicket: ticket });
+        break;
+      case 'pull':
+        if (isGood) this.on(answered(state, 8 + (which % 32), effect.ticket));
+        else this.on({ kind: 'pullFailed', ticket: effect.ticket, code: 'gone' });
+        break;
+      case 'pullLater':
+        this.on({ kind: 'pullAgain', ticket: effect.ticket });
+        break;
+      case 'load':
+        this.on({ kind: 'copied', transferId: effect.transferId, isIntact: isGood });
+        break;
+    }
+  }
+
+  #give(count: number, firstBlock: number, ticket: bigint): void {
+    const slots = slotsOf(count);
+    this.taken.add(slots);
+    this.on({ kind: 'slotsTaken', slots, firstBlock, ticket });
+  }
+
+  #run(effect: ConsumerEffect): void {
+    if (effect.kind === 'giveSlots') expect(this.taken.delete(effect.slots)).toBe(true);
+    else if (effect.kind === 'openBuffer') this.open.add(effect.buffer.ticket);
+    else if (effect.kind === 'forget') this.numForgotten += 1;
+    else if (effect.kind === 'loaded') this.loaded.push(effect.transferId);
+    else if (['takeSlots', 'closeBuffer', 'pull', 'pullLater', 'load'].includes(effect.kind)) {
+      this.todo.push(effect);
+    }
+  }
+}
+
+const WHATEVER: readonly ConsumerEvent[] = [
+  { kind: 'claimed', transferIds: [1, 2] },
+  { kind: 'unwanted', transferId: 1 },
+  { kind: 'unwanted', transferId: 2 },
+  { kind: 'ended' },
+  { kind: 'discarded' },
+  { kind: 'cancelledByPeer' },
+  { kind: 'peerGone' },
+  { kind: 'peerRestarted' },
+  { kind: 'slotsFreed' },
+  tick,
+];
+
+describe('any sequence of events at the consumer', () => {
+  const step = fc.oneof(
+    { arbitrary: fc.constantFrom(...WHATEVER), weight: 2 },
+    {
+      arbitrary: fc.record({
+        answer: fc.nat(),
+        isGood: fc.boolean(),
+        state: fc.constantFrom<PullState>('sending', 'computing', 'unknown', 'gone', 'resized', 'mismatch'),
+      }),
+      weight: 4,
+    },
+    { arbitrary: fc.record({ want: fc.constantFrom(1, 2), firstBlock: fc.nat(10) }), weight: 1 },
+    { arbitrary: fc.record({ bytes: fc.constantFrom('received', 'corrupt') }), weight: 2 },
+    { arbitrary: fc.record({ ms: fc.nat(150_000) }), weight: 1 },
+  );
+
+  it('leaks no slots, ends exactly once, and answers each sequence as often as it has asked', () => {
+    fc.assert(
+      fc.property(fc.boolean(), fc.array(step, { maxLength: 60 }), (isPushed, steps) => {
+        const world = new World(isPushed);
+        for (const next of steps) {
+          if ('kind' in next) world.on(next);
+          else if ('answer' in next) world.answer(next.answer, next.isGood, next.state);
+          else if ('want' in next) {
+            const { want: transferId, firstBlock } = next;
+            world.on({ kind: 'wanted', transferId, firstBlock, blocks: BLOCKS });
+          } else if ('ms' in next) world.subject.after(next.ms);
+          else for (const ticket of world.open) world.on({ kind: next.bytes as 'received', ticket });
+        }
+        for (let round = 0; round < 2; round += 1) {
+          world.on({ kind: 'ended' });
+          while (world.todo.length > 0) world.answer(0, true, 'gone');
+        }
+        expect(world.taken.size).toBe(0);
+        expect(world.open.size).toBe(0);
+        expect(world.numForgotten).toBe(1);
+        expect(world.loaded.toSorted()).toEqual(world.wanted.toSorted());
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
