@@ -29,6 +29,8 @@ const schema = z.object({
   /** The name under which it serves its model. */
   model: z.string().max(512).optional(),
   load: z.object({ running: count, waiting: count, free_blocks: count, num_blocks: count }).optional(),
+  /** The proxy shows it to be believed whose request it passes on. */
+  proxy_token: z.string().max(64).optional(),
   role: z.enum(['kv_producer', 'kv_consumer', 'kv_both']).optional(),
   send_type: z.enum(['PUT', 'GET', 'PUT_ASYNC']).optional(),
 });

@@ -21,6 +21,8 @@ export interface OpenTransfer {
 export interface CallOptions {
   /** What the client sees: the id of the answer. */
   readonly id: string;
+  /** The client, as instances count its requests. */
+  readonly caller: string;
   /** What instances are shown. */
   readonly authorization: string | undefined;
   /** 0 is no limit. */
@@ -31,6 +33,7 @@ export class Call {
   readonly job: Job;
   readonly client: ClientReply;
   readonly id: string;
+  readonly caller: string;
   readonly authorization: string | undefined;
   readonly startedAt = performance.now();
   readonly journal = new Journal();
@@ -47,10 +50,11 @@ export class Call {
   readonly #deadline: NodeJS.Timeout | null;
   #stopped: SvcError | null = null;
 
-  constructor(job: Job, client: ClientReply, { id, authorization, timeoutMs }: CallOptions) {
+  constructor(job: Job, client: ClientReply, { id, caller, authorization, timeoutMs }: CallOptions) {
     this.job = job;
     this.client = client;
     this.id = id;
+    this.caller = caller;
     this.authorization = authorization;
     this.#deadline = timeoutMs === 0 ? null : setTimeout(() => this.stop(tooLate(timeoutMs)), timeoutMs);
   }

@@ -219,6 +219,10 @@ export class Forwarder {
       'x-svc-answer-id': call.id,
     };
     if (call.authorization !== undefined) headers.authorization = call.authorization;
+    if (instance.proxyToken !== null) {
+      headers['x-svc-proxy-token'] = instance.proxyToken;
+      headers['x-svc-caller'] = call.caller;
+    }
     if (role === 'decode' && isStream) headers['x-svc-journal'] = '1';
     this.#parts.metrics.asked(instance, role);
     call.leg = new Leg(instance, { method: 'POST', path, headers, body });

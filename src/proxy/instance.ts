@@ -22,6 +22,8 @@ export class Instance {
   readonly zmqAddress: string;
   readonly epoch: string | null;
   readonly model: string | null;
+  /** Proves to it that this proxy speaks; null where it does not ask. */
+  readonly proxyToken: string | null;
   readonly role: string | null;
   readonly sendType: string | null;
   /** Its place among all, kept when it comes back. */
@@ -52,6 +54,7 @@ export class Instance {
     this.zmqAddress = message.zmq_address;
     this.epoch = message.epoch ?? null;
     this.model = message.model ?? null;
+    this.proxyToken = message.proxy_token ?? null;
     this.role = message.role ?? null;
     this.sendType = message.send_type ?? null;
     this.ordinal = place.ordinal;

@@ -2,6 +2,7 @@
 
 import type { FastifyRequest } from 'fastify';
 import type { PolicyName } from '../config/proxy-options.ts';
+import type { ApiKeys } from '../http/auth.ts';
 import type { Calls } from './calls.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Forwarder } from './forwarder.ts';
@@ -24,8 +25,14 @@ export interface ProxyContext {
   readonly version: string;
   /** 0 is no limit. */
   readonly requestTimeoutMs: number;
+  readonly apiKeys: ApiKeys;
   /** What instances are shown in place of the client's key; undefined: the client's key. */
   readonly instanceKey: string | undefined;
+}
+
+/** The name under which instances count the request of a client. */
+export function callerOf({ apiKeys }: ProxyContext, { headers, ip }: FastifyRequest): string {
+  return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
 }
 
 /** What instances are shown for the request of a client. */

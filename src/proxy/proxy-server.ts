@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
+import { ApiKeys } from '../http/auth.ts';
 import { bindError } from '../http/bind-error.ts';
 import { Calls } from './calls.ts';
 import { Cancels } from './cancels.ts';
@@ -154,6 +155,7 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
     policy: config.policy,
     version: options.version ?? '',
     requestTimeoutMs: config.requestTimeoutSeconds * 1000,
+    apiKeys: new ApiKeys(config.apiKeys),
     instanceKey: hasOwnKeys && options.instanceKey !== '' ? options.instanceKey : undefined,
   };
 }

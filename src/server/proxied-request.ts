@@ -5,12 +5,17 @@ import type { FastifyRequest } from 'fastify';
 import type { GenerationRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { REQUEST_ID } from '../http/app.ts';
+import { CALLER_NAME, isSameSecret } from '../http/auth.ts';
 import type { StreamResume } from './protocol/stream-resume.ts';
 
 /** Asks for a comment in front of each event: `: <choice> <token ids>`. */
 const JOURNAL_HEADER = 'x-svc-journal';
 /** What the client is to see in place of X-Request-Id, which may carry the addresses of two instances. */
 const ANSWER_ID_HEADER = 'x-svc-answer-id';
+/** Whose request it is, by the name that `ApiKeys.callerOf` gives. */
+const CALLER_HEADER = 'x-svc-caller';
+/** Proves that the proxy speaks, to which alone this instance has told the token. */
+const PROXY_TOKEN_HEADER = 'x-svc-proxy-token';
 
 export interface ProxiedRequest {
   readonly keepsJournal: boolean;
@@ -46,6 +51,14 @@ export function readProxied(
 export function proxiedAnswerId({ headers }: FastifyRequest): string | null {
   const given = headers[ANSWER_ID_HEADER];
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : null;
+}
+
+/** The caller as the proxy names it; null where it is not the proxy that speaks: a client could pose as many callers. */
+export function proxiedCaller({ headers }: FastifyRequest, proxyToken: string | undefined): string | null {
+  const caller = headers[CALLER_HEADER];
+  const token = headers[PROXY_TOKEN_HEADER];
+  if (proxyToken === undefined || typeof token !== 'string' || !isSameSecret(token, proxyToken)) return null;
+  return typeof caller === 'string' && CALLER_NAME.test(caller) ? caller : null;
 }
 
 /** Fields of the engine's request for prompt number `promptIndex`, of which `n` samples are made. */

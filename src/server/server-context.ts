@@ -1,12 +1,13 @@
 // What every route needs to know: which phase the server is in, the engine once it is there, the names that the
 // model is served under. `Server` changes it, the routes read it.
 
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { ApiKeys } from '../http/auth.ts';
 import { shortened } from '../util/preview.ts';
 import { InFlight } from './in-flight.ts';
+import { proxiedCaller } from './proxied-request.ts';
 import { serverMetrics } from './server-metrics.ts';
 
 const RETRY_AFTER_SECONDS = 2;
@@ -21,6 +22,7 @@ export interface ContextOptions {
   readonly servedModelNames: readonly string[];
   readonly version: string;
   readonly apiKeys: ApiKeys;
+  readonly proxyToken: string | undefined;
   readonly logRequests: boolean;
   readonly writeTimeoutMs: number | undefined;
   /** 0 is no limit. */
@@ -91,6 +93,14 @@ export class ServerContext {
   /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
   async deliverTransfers(deadlineMs: number): Promise<void> {
     await this.#served?.engine.transfersDelivered(deadlineMs);
+  }
+
+  /** The name under which the engine counts a request. */
+  callerOf(request: FastifyRequest): string {
+    const { apiKeys, proxyToken } = this.options;
+    const { headers, ip } = request;
+    const proxied = proxiedCaller(request, proxyToken);
+    return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied });
   }
 
   /** The names that requests may give, the one that answers carry first. */

@@ -37,6 +37,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
   readonly showsCachedTokens?: boolean | undefined;
+  /** By which a proxy proves who it is: what it says of whose request it passes on is believed. */
+  readonly proxyToken?: string | undefined;
   /** Adds the route by which a proxy cancels transfers. */
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
@@ -73,6 +75,7 @@ export class Server {
       servedModelNames: options.servedModelNames ?? [],
       version: options.version,
       apiKeys: new ApiKeys(options.apiKeys ?? []),
+      proxyToken: options.proxyToken,
       logRequests: options.logRequests ?? false,
       writeTimeoutMs: options.writeTimeoutMs,
       requestTimeoutMs: options.requestTimeoutMs ?? 0,

@@ -8,7 +8,7 @@ import { Call, ClientGoneError } from '../call.ts';
 import { ClientReply } from '../client-reply.ts';
 import type { Job } from '../job.ts';
 import type { JobPath } from '../prompt.ts';
-import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
+import { authorizationFor, callerOf, type ProxyContext } from '../proxy-context.ts';
 
 const PATHS: readonly JobPath[] = ['/v1/completions', '/v1/chat/completions'];
 
@@ -30,6 +30,7 @@ async function answer(
   const client = new ClientReply(reply, id, context.deadlines.slowClient);
   const call = new Call(job, client, {
     id,
+    caller: callerOf(context, request),
     authorization: authorizationFor(context, request),
     timeoutMs: context.requestTimeoutMs,
   });

@@ -30,7 +30,7 @@ export async function answerGeneration(
   read: (engine: InferenceEngine) => Promise<GenerationJob>,
 ): Promise<unknown> {
   const { engine } = context;
-  const caller = context.options.apiKeys.callerOf(request.headers.authorization, request.ip);
+  const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
   engine.checkRoom(caller);
   const controller = context.inFlight.open(reply, request.id);
