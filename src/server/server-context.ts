@@ -5,8 +5,8 @@ import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { ApiKeys } from '../http/auth.ts';
+import { InFlightRequests } from '../http/in-flight.ts';
 import { shortened } from '../util/preview.ts';
-import { InFlight } from './in-flight.ts';
 import { proxiedCaller } from './proxied-request.ts';
 import { serverMetrics } from './server-metrics.ts';
 
@@ -38,11 +38,10 @@ interface Served {
 
 export class ServerContext {
   readonly options: ContextOptions;
-  readonly inFlight = new InFlight();
+  readonly inFlight = new InFlightRequests();
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
   #served: Served | null = null;
-  #isDraining = false;
   readonly #reported = new Set<string>();
 
   constructor(options: ContextOptions) {
@@ -53,16 +52,12 @@ export class ServerContext {
     this.#served = { engine, readMetrics: serverMetrics(engine, this.modelNames(engine)[0]) };
   }
 
-  startDraining(): void {
-    this.#isDraining = true;
-  }
-
   /**
    * The engine that answers requests now.
    * @throws NotReadyError while it loads, ShuttingDownError while the server drains, EngineDeadError afterwards.
    */
   get engine(): InferenceEngine {
-    if (this.#isDraining)
+    if (this.inFlight.isDraining)
       throw new ShuttingDownError('The server is shutting down: send the request elsewhere');
     return this.#living.engine;
   }

@@ -5,13 +5,13 @@ import OpenAI from 'openai';
 import { afterEach } from 'vitest';
 import { z } from 'zod';
 import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts';
-import { DEADLINES, type Deadlines } from '../../src/proxy/deadlines.ts';
+import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { LightInstance, type LightInstanceOptions } from '../helpers/light-instance.ts';
 
 export interface TestProxyOptions {
   readonly config?: Partial<ProxyConfig>;
-  readonly deadlines?: Partial<Deadlines>;
+  readonly deadlines?: Partial<ProxyDeadlines>;
   readonly instanceKey?: string;
 }
 
@@ -31,7 +31,7 @@ const InstanceList = z.object({
 export type InstanceInfo = z.output<typeof InstanceList>['instances'][number];
 
 /** Heartbeats of light instances come every 50 ms. */
-const SHORT: Partial<Deadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
+const SHORT: Partial<ProxyDeadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
 const open: { close(): Promise<void> }[] = [];
 
 /** To be called at the top of a test file. */
@@ -55,7 +55,7 @@ export class TestProxy {
   static async start({ config, deadlines, instanceKey }: TestProxyOptions = {}): Promise<TestProxy> {
     const server = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
-      { instanceKey, version: '9.9.9', deadlines: { ...DEADLINES, ...SHORT, ...deadlines } },
+      { instanceKey, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
     );
     const proxy = new TestProxy(server, config?.apiKeys?.[0] ?? 'none');
     open.push(server);

@@ -5,13 +5,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
 import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
+import { ClientGoneError } from '../../http/in-flight.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
 import { generateBody, generateEvents } from '../answer.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
 import { type Generation, type GenerationRun, numSequences } from '../generation.ts';
-import { ClientGoneError } from '../in-flight.ts';
 import { proxiedAnswerId } from '../proxied-request.ts';
 import type { ServerContext } from '../server-context.ts';
 

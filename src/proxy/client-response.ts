@@ -1,14 +1,15 @@
-// The answer to one client: head, bytes, end or error, with back-pressure and an eye on whether the client is still there.
-// It writes past fastify, whose reply it takes over: bytes of instances go out as they came.
+// The answer to one client: head, bytes, end or error, with back-pressure. It takes the reply over from fastify and writes to
+// the socket itself, so that the bytes of instances leave as they came.
 
 import type { FastifyReply } from 'fastify';
 import type { SvcError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/errors.ts';
 import { whileHalfClosed } from '../http/half-closed.ts';
 import { WAITING } from '../http/sse.ts';
-import type { LegHead } from './leg.ts';
+import type { EndpointAdapter } from './endpoints/endpoint.ts';
+import type { ResponseHead } from './upstream-request.ts';
 
-/** They belong to one connection, not to the answer. */
+/** Headers of one connection, which are no part of the answer. */
 const HOP_BY_HOP = new Set([
   'connection',
   'keep-alive',
@@ -22,9 +23,9 @@ const HOP_BY_HOP = new Set([
 
 type Headers = Record<string, string | string[]>;
 
-export class ClientReply {
+export class ClientResponse {
   readonly #response: FastifyReply['raw'];
-  /** Headers of every answer, whoever gives it. */
+  /** Headers of every answer: the id and what CORS needs. */
   readonly #own: Headers;
   readonly #slowMs: number;
   #hasBegun = false;
@@ -47,24 +48,8 @@ export class ClientReply {
     return this.#response.destroyed;
   }
 
-  get status(): number {
-    return this.#response.statusCode;
-  }
-
-  /** Calls once: `onEnd(true)` when the whole answer was taken, `onEnd(false)` when the client has left before. */
-  onceClosed(onEnd: (isComplete: boolean) => void): void {
-    const response = this.#response;
-    const close = (): void => {
-      if (this.#catchingUp !== null) clearTimeout(this.#catchingUp);
-      onEnd(response.writableFinished);
-    };
-    // A client may have left while its body was being read.
-    if (response.destroyed) close();
-    else response.once('close', close);
-  }
-
-  /** @param hasWholeEvents nothing that is written ends within an event: comments may come in between */
-  begin({ status, headers }: LegHead, hasWholeEvents: boolean): void {
+  /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
+  begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
     this.#hasBegun = true;
     this.#response.socket?.setNoDelay(true);
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
@@ -76,7 +61,7 @@ export class ClientReply {
     if (!this.#response.writableEnded) this.#response.write(WAITING);
   }
 
-  /** False: the client is behind; `onceCaughtUp` tells when it is not. */
+  /** False: wait for `onceCaughtUp` before the next bytes. */
   write(bytes: Buffer): boolean {
     return this.#response.write(bytes);
   }
@@ -96,28 +81,29 @@ export class ClientReply {
   }
 
   /** A whole answer. */
-  send({ status, headers }: LegHead, body: Buffer): void {
+  send({ status, headers }: ResponseHead, body: Buffer): void {
     this.#hasBegun = true;
     const length = { 'content-length': body.length };
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
     this.#response.end(body);
   }
 
-  /** In front of the first byte a status, behind it an event of the stream. */
-  fail(error: SvcError): void {
+  /** Before the first byte an error is a status, after it an event of the stream. */
+  fail(error: SvcError, endpoint: EndpointAdapter): void {
     if (this.isGone || this.#response.writableEnded) return;
-    const body = JSON.stringify(errorBody(error));
+    const body = errorBody(error);
     if (this.#hasBegun) {
-      this.#response.end(`data: ${body}\n\ndata: [DONE]\n\n`);
+      this.#response.end(endpoint.failure(body));
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };
-    this.send({ status: error.status, headers: { ...errorHeaders(error), ...type } }, Buffer.from(body));
+    const head = { status: error.status, headers: { ...errorHeaders(error), ...type } };
+    this.send(head, Buffer.from(JSON.stringify(body)));
   }
 }
 
-/** Whether a page may read the answer is the proxy's to say, whatever the instance says. */
-function passedOn(headers: LegHead['headers']): Headers {
+/** Without what belongs to the connection, and without CORS headers: those of the proxy hold. */
+function passedOn(headers: ResponseHead['headers']): Headers {
   const isPassedOn = ([name]: [string, unknown]): boolean =>
     !HOP_BY_HOP.has(name) && !name.startsWith('access-control-');
   return Object.fromEntries(Object.entries(texts(headers)).filter(isPassedOn));

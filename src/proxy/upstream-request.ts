@@ -1,29 +1,28 @@
-// One HTTP exchange with one instance: a leg of a request. Its head, its bytes as they come, and the one way in which it
-// can fail. forwarder.ts opens legs; instances.ts ends those of an instance that has vanished.
+// One HTTP request to one instance: its head, its bytes as they come, and the one way in which it can fail.
 
 import type { Dispatcher } from 'undici';
-import type { Instance, OpenLeg } from './instance.ts';
-import { LegFailure } from './leg-failure.ts';
+import type { Instance, OpenRequest } from './instance.ts';
+import { UpstreamFailure } from './upstream-failure.ts';
 
-export interface LegRequest {
+export interface UpstreamRequestInit {
   readonly method: 'GET' | 'POST';
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
 }
 
-export interface LegHead {
+export interface ResponseHead {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** An answer that is held back until it is complete is at most this long. */
+/** Of an answer that is held back until it is complete. */
 const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
 
-export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
+export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest {
   readonly instance: Instance;
-  /** Rejects with a LegFailure. */
-  readonly head: Promise<LegHead>;
+  /** Rejects with a UpstreamFailure. */
+  readonly head: Promise<ResponseHead>;
   /** By performance.now(). */
   readonly openedAt = performance.now();
   /** When bytes last came, by Date.now(). */
@@ -31,27 +30,23 @@ export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
   /** Milliseconds without a byte after which it is given up. */
   maxSilence = Number.POSITIVE_INFINITY;
   #isPaused = false;
-  #resolveHead: (head: LegHead) => void = () => {};
-  #rejectHead: (failure: LegFailure) => void = () => {};
+  #resolveHead: (head: ResponseHead) => void = () => {};
+  #rejectHead: (failure: UpstreamFailure) => void = () => {};
   #controller: Dispatcher.DispatchController | null = null;
-  /** What came before somebody listened. */
+  /** What came before `pipe`. */
   #early: Buffer[] = [];
   #sink: ((chunk: Buffer) => void) | null = null;
-  #finish: ((failure: LegFailure | null) => void) | null = null;
-  #result: { readonly failure: LegFailure | null } | null = null;
+  #finish: ((failure: UpstreamFailure | null) => void) | null = null;
+  #result: { readonly failure: UpstreamFailure | null } | null = null;
 
-  constructor(instance: Instance, request: LegRequest) {
+  constructor(instance: Instance, request: UpstreamRequestInit) {
     this.instance = instance;
     this.head = new Promise((resolve, reject) => {
       this.#resolveHead = resolve;
       this.#rejectHead = reject;
     });
-    instance.legs.add(this);
+    instance.openRequests.add(this);
     instance.pool.dispatch({ ...request, bodyTimeout: 0, headersTimeout: 0 }, this);
-  }
-
-  get isOver(): boolean {
-    return this.#result !== null;
   }
 
   /** Resolves with all bytes of the answer. */
@@ -61,12 +56,12 @@ export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
     await this.pipe((chunk) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > MAX_WHOLE_BYTES) this.fail(new LegFailure('too long', 'the answer is too long'));
+      if (length > MAX_WHOLE_BYTES) this.fail(new UpstreamFailure('too long', 'the answer is too long'));
     });
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   }
 
-  /** Resolves at the end of the answer, rejects with a LegFailure; `sink` may pause it. */
+  /** Resolves at the end of the answer, rejects with a UpstreamFailure; `sink` may pause it. */
   pipe(sink: (chunk: Buffer) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#finish = (failure) => (failure === null ? resolve() : reject(failure));
@@ -88,18 +83,18 @@ export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
     this.#controller?.resume();
   }
 
-  /** The answer is not wanted any more: the connection is closed, and with it the request at the instance ends. */
+  /** Closes the connection, which ends the request at the instance. */
   cancel(): void {
-    this.fail(new LegFailure('cancelled', 'not wanted any more'));
+    this.fail(new UpstreamFailure('cancelled', 'not wanted any more'));
   }
 
-  /** Gives up where nothing has come for too long; while the client is slow, nothing can come. */
+  /** Fails where nothing has come for too long; while the client is slow, nothing can come. */
   checkSilence(now: number): void {
     if (this.#isPaused || now - this.movedAt <= this.maxSilence) return;
-    this.fail(new LegFailure('silent', 'the instance has sent nothing for too long'));
+    this.fail(new UpstreamFailure('silent', 'the instance has sent nothing for too long'));
   }
 
-  fail(failure: LegFailure): void {
+  fail(failure: UpstreamFailure): void {
     if (this.#result !== null) return;
     this.#end(failure);
     this.#controller?.abort(failure);
@@ -110,7 +105,7 @@ export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
     if (this.#result?.failure) controller.abort(this.#result.failure);
   }
 
-  onResponseStart(_: unknown, status: number, headers: LegHead['headers']): void {
+  onResponseStart(_: unknown, status: number, headers: ResponseHead['headers']): void {
     if (status < 200) return;
     this.movedAt = Date.now();
     this.#resolveHead({ status, headers });
@@ -128,14 +123,14 @@ export class Leg implements Dispatcher.DispatchHandler, OpenLeg {
 
   onResponseError(_: unknown, error: Error): void {
     if (this.#result !== null) return;
-    this.#end(new LegFailure('connection', error.message));
+    this.#end(new UpstreamFailure('connection', error.message));
   }
 
-  #end(failure: LegFailure | null): void {
+  #end(failure: UpstreamFailure | null): void {
     if (this.#result !== null) return;
     this.#result = { failure };
     const { instance } = this;
-    instance.legs.delete(this);
+    instance.openRequests.delete(this);
     if (failure !== null) {
       if (failure.fault !== 'cancelled') instance.noteFailure();
       this.#rejectHead(failure);

@@ -1,0 +1,76 @@
+// The requests that are being answered: a client that leaves aborts its own, and a shutdown waits for all.
+
+import type { FastifyReply } from 'fastify';
+import { sharedAbortController } from '../util/shared-abort.ts';
+import { within } from '../util/within.ts';
+
+/** Time that aborted requests have to tell their clients why. */
+const LAST_WORDS_MS = 2000;
+
+/** The reason of an abort that no client is left to hear of. */
+export class ClientGoneError extends Error {}
+
+export class InFlightRequests {
+  /** With the id of their request. */
+  readonly #controllers = new Map<AbortController, string>();
+  readonly #waiting: (() => void)[] = [];
+  #isDraining = false;
+
+  get size(): number {
+    return this.#controllers.size;
+  }
+
+  /** New requests are to be refused. */
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  startDraining(): void {
+    this.#isDraining = true;
+  }
+
+  /**
+   * Aborts when the connection of `reply` ends early; the entry lasts until the reply is over.
+   * @param onClosed called then; `isComplete` where the client has the whole answer.
+   */
+  open(reply: FastifyReply, requestId: string, onClosed?: (isComplete: boolean) => void): AbortController {
+    const controller = sharedAbortController();
+    const response = reply.raw;
+    this.#controllers.set(controller, requestId);
+    const close = (): void => {
+      const isComplete = response.writableFinished;
+      if (!isComplete) controller.abort(new ClientGoneError('the client has closed the connection'));
+      this.#controllers.delete(controller);
+      if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+      onClosed?.(isComplete);
+    };
+    // A client may have left while its body was being parsed.
+    if (response.destroyed) close();
+    else response.once('close', close);
+    return controller;
+  }
+
+  /** Aborts the requests that came with this id. */
+  abort(requestId: string, reason: Error): void {
+    for (const [controller, id] of this.#controllers) if (id === requestId) controller.abort(reason);
+  }
+
+  /**
+   * Lets requests finish for `deadlineMs`, then aborts the others with `reason`.
+   * @returns how many were aborted.
+   */
+  async drain(deadlineMs: number, reason: Error): Promise<number> {
+    this.startDraining();
+    if (await this.#idle(deadlineMs)) return 0;
+    const numAborted = this.size;
+    for (const controller of this.#controllers.keys()) controller.abort(reason);
+    await this.#idle(LAST_WORDS_MS);
+    return numAborted;
+  }
+
+  /** Resolves true when nothing is in flight, false when that takes longer than `deadlineMs`. */
+  async #idle(deadlineMs: number): Promise<boolean> {
+    if (this.size === 0) return true;
+    return within(deadlineMs, new Promise((resolve) => this.#waiting.push(resolve)));
+  }
+}
