@@ -1,9 +1,9 @@
-// Writes one event stream over a hijacked reply: back-pressure, a deadline for a reader that is stuck, comments that
-// keep silent connections open. The streaming routes of server and proxy use it.
+// Writes one event stream over a hijacked reply, with comments that keep silent connections open.
 
 import type { FastifyReply } from 'fastify';
 import { errorBody, toSvcError } from './errors.ts';
 import { whileHalfClosed } from './half-closed.ts';
+import { PacedWriter } from './paced-writer.ts';
 
 /** Silence after which proxies and clients begin to doubt the connection. */
 const KEEP_ALIVE_MS = 15_000;
@@ -18,15 +18,14 @@ export interface SseOptions {
 
 export class SseStream {
   readonly #response: FastifyReply['raw'];
-  readonly #writeTimeoutMs: number;
+  readonly #writer: PacedWriter;
   readonly #keepAlive: NodeJS.Timeout;
   #hasWritten = false;
-  #catchingUp: Promise<void> | null = null;
 
   /** Sends the headers at once: what fails from here on is an event of the stream. */
   constructor(reply: FastifyReply, options: SseOptions = {}) {
     this.#response = reply.raw;
-    this.#writeTimeoutMs = options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS;
+    this.#writer = new PacedWriter(reply.raw, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
     for (const [name, value] of Object.entries(reply.getHeaders())) {
       if (value !== undefined) this.#response.setHeader(name, value);
     }
@@ -47,27 +46,18 @@ export class SseStream {
 
   /** `frames` are whole events, each ended by a blank line. False: wait for `drained` before the next ones. */
   write(frames: string): boolean {
-    if (!this.#isOpen()) return true;
     this.#hasWritten = true;
-    return this.#response.write(frames);
+    return this.#writer.write(frames);
   }
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */
   drained(): Promise<void> {
-    if (!this.#isOpen() || !this.#response.writableNeedDrain) return Promise.resolve();
-    // Several writers may wait for one reader.
-    this.#catchingUp ??= this.#waitForReader().finally(() => {
-      this.#catchingUp = null;
-    });
-    return this.#catchingUp;
+    return this.#writer.drained();
   }
 
   /** The last event of every stream. */
   end(): void {
-    if (!this.#isOpen()) return;
-    this.#response.end('data: [DONE]\n\n');
-    const timer = this.#cutOffLater();
-    this.#response.once('close', () => clearTimeout(timer));
+    this.#writer.end('data: [DONE]\n\n');
   }
 
   /** The status is long sent: the reader finds the error among the events. */
@@ -76,33 +66,12 @@ export class SseStream {
     this.end();
   }
 
-  #waitForReader(): Promise<void> {
-    const response = this.#response;
-    return new Promise((resolve) => {
-      const timer = this.#cutOffLater();
-      const done = (): void => {
-        clearTimeout(timer);
-        response.off('drain', done).off('close', done);
-        resolve();
-      };
-      response.on('drain', done).on('close', done);
-    });
-  }
-
-  #isOpen(): boolean {
-    return !this.#response.destroyed && !this.#response.writableEnded;
-  }
-
   #breakSilence(): void {
     if (!this.#hasWritten) this.#comment();
     this.#hasWritten = false;
   }
 
   #comment(): void {
-    if (this.#isOpen()) this.#response.write(WAITING);
-  }
-
-  #cutOffLater(): NodeJS.Timeout {
-    return setTimeout(() => this.#response.destroy(), this.#writeTimeoutMs).unref();
+    this.#writer.write(WAITING);
   }
 }

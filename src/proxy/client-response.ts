@@ -5,6 +5,7 @@ import type { FastifyReply } from 'fastify';
 import type { SvcError } from '../errors.ts';
 import { errorBody, errorHeaders } from '../http/errors.ts';
 import { whileHalfClosed } from '../http/half-closed.ts';
+import { PacedWriter } from '../http/paced-writer.ts';
 import { WAITING } from '../http/sse.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
 import type { ResponseHead } from './upstream-request.ts';
@@ -27,25 +28,23 @@ export class ClientResponse {
   readonly #response: FastifyReply['raw'];
   /** Headers of every answer: the id and what CORS needs. */
   readonly #own: Headers;
-  readonly #slowMs: number;
+  readonly #writer: PacedWriter;
   #hasBegun = false;
-  #catchingUp: NodeJS.Timeout | null = null;
 
-  /** @param id by which the client knows its request */
+  /**
+   * @param id by which the client knows its request.
+   * @param slowMs a client that takes nothing for so long is cut off.
+   */
   constructor(reply: FastifyReply, id: string, slowMs: number) {
     reply.header('x-request-id', id).hijack();
     this.#response = reply.raw;
     this.#own = texts(reply.getHeaders());
-    this.#slowMs = slowMs;
+    this.#writer = new PacedWriter(reply.raw, slowMs);
   }
 
   /** Some part of the answer has left: its status cannot change any more. */
   get hasBegun(): boolean {
     return this.#hasBegun;
-  }
-
-  get isGone(): boolean {
-    return this.#response.destroyed;
   }
 
   /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
@@ -54,30 +53,20 @@ export class ClientResponse {
     this.#response.socket?.setNoDelay(true);
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
     this.#response.flushHeaders();
-    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#comment());
+    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#writer.write(WAITING));
   }
 
-  #comment(): void {
-    if (!this.#response.writableEnded) this.#response.write(WAITING);
-  }
-
-  /** False: wait for `onceCaughtUp` before the next bytes. */
+  /** False: wait for `drained` before the next bytes. */
   write(bytes: Buffer): boolean {
-    return this.#response.write(bytes);
+    return this.#writer.write(bytes);
   }
 
-  onceCaughtUp(resume: () => void): void {
-    if (this.#catchingUp !== null) return;
-    this.#catchingUp = setTimeout(() => this.#response.destroy(), this.#slowMs).unref();
-    this.#response.once('drain', () => {
-      if (this.#catchingUp !== null) clearTimeout(this.#catchingUp);
-      this.#catchingUp = null;
-      resume();
-    });
+  drained(): Promise<void> {
+    return this.#writer.drained();
   }
 
   end(): void {
-    this.#response.end();
+    this.#writer.end();
   }
 
   /** A whole answer. */
@@ -90,10 +79,10 @@ export class ClientResponse {
 
   /** Before the first byte an error is a status, after it an event of the stream. */
   fail(error: SvcError, endpoint: EndpointAdapter): void {
-    if (this.isGone || this.#response.writableEnded) return;
+    if (!this.#writer.isOpen) return;
     const body = errorBody(error);
     if (this.#hasBegun) {
-      this.#response.end(endpoint.failure(body));
+      this.#writer.end(endpoint.failure(body));
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };

@@ -48,5 +48,5 @@ export async function relayBytes(
 function pass(bytes: Buffer, upstream: UpstreamRequest, response: ClientResponse): void {
   if (response.write(bytes)) return;
   upstream.pause();
-  response.onceCaughtUp(() => upstream.resume());
+  void response.drained().then(() => upstream.resume());
 }

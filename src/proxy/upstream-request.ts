@@ -77,7 +77,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   }
 
   resume(): void {
-    if (!this.#isPaused) return;
+    if (!this.#isPaused || this.#result !== null) return;
     this.#isPaused = false;
     this.movedAt = Date.now();
     this.#controller?.resume();

@@ -2,7 +2,7 @@
 // at once, so that D computes the prompt itself. p2p-connector.ts hands it requests, notices, messages and events;
 // receive-areas.ts has the room, pulls.ts asks P, sample-loads.ts has the sequences that want the blocks.
 
-import type { TransferId } from '../../cluster/request-id.ts';
+import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { RecomputeReason, RequestTransfer, TransferNotice, TransferOrder } from '../connector.ts';
 import type { BlockMover } from './block-mover.ts';
 import type { Deadlines } from './deadlines.ts';
@@ -176,7 +176,7 @@ export class DecodeSide {
   }
 
   /** Also of what P, which may be behind, will still announce. */
-  cancel(id: TransferId): void {
+  cancel(id: PairedRequestId): void {
     this.#ended.add(id.id);
     for (const transfer of [...this.#byKey.values()]) {
       if (isKeyOf(transfer.key, id)) this.#end(transfer);
