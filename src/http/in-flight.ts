@@ -1,6 +1,8 @@
-// The requests that are being answered: a client that leaves aborts its own, and a shutdown waits for all.
+// The requests that are being answered: a client that leaves or a deadline that passes aborts one, and a shutdown waits for
+// all.
 
 import type { FastifyReply } from 'fastify';
+import { RequestTimeoutError } from '../errors.ts';
 import { sharedAbortController } from '../util/shared-abort.ts';
 import { within } from '../util/within.ts';
 
@@ -9,6 +11,13 @@ const LAST_WORDS_MS = 2000;
 
 /** The reason of an abort that no client is left to hear of. */
 export class ClientGoneError extends Error {}
+
+export interface InFlightOptions {
+  /** The request is aborted when it takes longer; 0 is no limit. */
+  readonly timeoutMs: number;
+  /** Called when the reply is over; `isComplete` where the client has the whole answer. */
+  readonly onClosed?: (isComplete: boolean) => void;
+}
 
 export class InFlightRequests {
   /** With the id of their request. */
@@ -29,16 +38,16 @@ export class InFlightRequests {
     this.#isDraining = true;
   }
 
-  /**
-   * Aborts when the connection of `reply` ends early; the entry lasts until the reply is over.
-   * @param onClosed called then; `isComplete` where the client has the whole answer.
-   */
-  open(reply: FastifyReply, requestId: string, onClosed?: (isComplete: boolean) => void): AbortController {
+  /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
+  open(reply: FastifyReply, requestId: string, { timeoutMs, onClosed }: InFlightOptions): AbortController {
     const controller = sharedAbortController();
+    const deadline =
+      timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late(timeoutMs)), timeoutMs);
     const response = reply.raw;
     this.#controllers.set(controller, requestId);
     const close = (): void => {
       const isComplete = response.writableFinished;
+      clearTimeout(deadline);
       if (!isComplete) controller.abort(new ClientGoneError('the client has closed the connection'));
       this.#controllers.delete(controller);
       if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
@@ -73,4 +82,10 @@ export class InFlightRequests {
     if (this.size === 0) return true;
     return within(deadlineMs, new Promise((resolve) => this.#waiting.push(resolve)));
   }
+}
+
+function late(timeoutMs: number): RequestTimeoutError {
+  return new RequestTimeoutError(
+    `The request took longer than the ${timeoutMs / 1000} seconds that one may take (--request-timeout)`,
+  );
 }

@@ -46,6 +46,7 @@ export class ClientRequest {
 
   constructor(options: ClientRequestOptions) {
     this.options = options;
-    options.signal.addEventListener('abort', () => this.upstream?.cancel(), { once: true });
+    const { signal } = options;
+    signal.addEventListener('abort', () => this.upstream?.cancel(signal.reason), { once: true });
   }
 }

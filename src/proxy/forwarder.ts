@@ -14,13 +14,12 @@ import { Attempts } from './attempts.ts';
 import type { CancelNotifier } from './cancel-notifier.ts';
 import type { ClientRequest } from './client-request.ts';
 import { BrokenStreamError } from './event-filter.ts';
-import type { Instance } from './instance.ts';
+import { type Instance, UpstreamFailure } from './instance.ts';
 import type { InstancePicker } from './instance-picker.ts';
 import type { Phase, ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
 import { withFields } from './request-body.ts';
 import { relayBytes, relayEvents } from './stream-relay.ts';
-import { UpstreamFailure } from './upstream-failure.ts';
 import { type ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
 export interface ForwarderParts {
@@ -70,7 +69,7 @@ export class Forwarder {
 
   /** One attempt with one D; false where another one makes sense. */
   async #attempt(request: ClientRequest): Promise<boolean> {
-    const { body, response, signal } = request.options;
+    const { body, response } = request.options;
     const decode = this.#pickDecode(request);
     if (decode === null) return this.#giveUp(request);
     const { id, prefill } = await this.#prefill(request, decode);
@@ -84,7 +83,6 @@ export class Forwarder {
       else this.#sendWhole(request, head, await upstream.whole());
       return true;
     } catch (error) {
-      signal.throwIfAborted();
       if (!(error instanceof UpstreamFailure) || response.hasBegun) throw error;
       request.attempts.add(decode);
       this.#cancelTransfer(request);
@@ -130,7 +128,7 @@ export class Forwarder {
 
   /** The status of P, null where it gave none. */
   async #computePrompt(request: ClientRequest, prefill: Instance, id: string): Promise<number | null> {
-    const { body, signal } = request.options;
+    const { body } = request.options;
     const bytes = withFields(body.bytes, body.prefillFields ?? {});
     const upstream = this.#send(request, prefill, 'prefill', bytes, id);
     try {
@@ -140,7 +138,6 @@ export class Forwarder {
       this.#parts.metrics.phaseTook('prefill', performance.now() - upstream.openedAt);
       return status;
     } catch (error) {
-      signal.throwIfAborted();
       if (error instanceof UpstreamFailure) return null;
       throw error;
     }
@@ -171,7 +168,7 @@ export class Forwarder {
     head: ResponseHead,
     id: string,
   ): Promise<void> {
-    const { body, response, signal } = request.options;
+    const { body, response } = request.options;
     response.begin(head, first.instance.supportsResume);
     for (let upstream = first; ; upstream = await this.#resume(request, upstream, id)) {
       try {
@@ -180,7 +177,6 @@ export class Forwarder {
         response.end();
         return;
       } catch (error) {
-        signal.throwIfAborted();
         if (!(error instanceof UpstreamFailure || error instanceof BrokenStreamError)) throw error;
         upstream.instance.noteFailure();
         if (request.progress.isBroken || !body.isRepeatable) throw cutOff();
@@ -202,7 +198,7 @@ export class Forwarder {
   /** Another D writes the stream from its beginning; the events that the client has are dropped on the way. */
   async #resume(request: ClientRequest, broken: UpstreamRequest, id: string): Promise<UpstreamRequest> {
     const { progress, attempts } = request;
-    const { endpoint, body, signal } = request.options;
+    const { endpoint, body } = request.options;
     if (progress.numEvents > request.resumedAt) attempts.clear();
     request.resumedAt = progress.numEvents;
     attempts.add(broken.instance);
@@ -217,9 +213,8 @@ export class Forwarder {
       try {
         const head = await upstream.head;
         if (head.status === 200 && isEventStream(head)) return upstream;
-        upstream.cancel();
+        upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
       } catch (error) {
-        signal.throwIfAborted();
         if (!(error instanceof UpstreamFailure)) throw error;
       }
       attempts.exclude(decode);

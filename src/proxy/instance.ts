@@ -3,9 +3,11 @@
 import { Pool } from 'undici';
 import type { InstanceLoad, RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_CONNECTIONS } from './deadlines.ts';
-import type { UpstreamFailure } from './upstream-failure.ts';
 
 export type InstanceState = 'ready' | 'draining' | 'gone';
+
+/** An instance did not answer a request: the connection was refused or broke, or nothing came for too long. */
+export class UpstreamFailure extends Error {}
 
 /** A request to an instance that is under way, as the instance sees it. */
 export interface OpenRequest {

@@ -2,8 +2,7 @@
 
 import type { RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_INSTANCES, type ProxyDeadlines } from './deadlines.ts';
-import { Instance, type InstanceState } from './instance.ts';
-import { UpstreamFailure } from './upstream-failure.ts';
+import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
 
 export interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
@@ -70,7 +69,7 @@ export class Instances {
   /** An earlier run is dead: requests to it will not be answered. */
   #replace(earlier: Instance): void {
     if (earlier.state !== 'gone') this.#leave(earlier);
-    earlier.failSilent(Number.POSITIVE_INFINITY, new UpstreamFailure('silent', 'the instance was restarted'));
+    earlier.failSilent(Number.POSITIVE_INFINITY, new UpstreamFailure('the instance was restarted'));
     earlier.close();
   }
 
@@ -107,7 +106,7 @@ export class Instances {
       if (silence > late) instance.isSuspect = true;
       if (silence > expiry && instance.state !== 'gone') this.#leave(instance);
       if (instance.state !== 'gone' || silence <= expiry) continue;
-      instance.failSilent(now - late, new UpstreamFailure('silent', 'the instance has fallen silent'));
+      instance.failSilent(now - late, new UpstreamFailure('the instance has fallen silent'));
       if (silence > remember && instance.openRequests.size === 0) {
         this.#forget(address);
       }

@@ -8,7 +8,7 @@ import type { UpstreamRequest } from './upstream-request.ts';
 /**
  * Resolves when the last event has been written; what the client has is in the progress of the request.
  * @param onEvents called before events go to the client.
- * @throws UpstreamFailure or BrokenStreamError where the stream ends too early.
+ * @throws UpstreamFailure or BrokenStreamError where the stream ends too early, or the reason for which it was cancelled.
  */
 export async function relayEvents(
   upstream: UpstreamRequest,
@@ -23,12 +23,10 @@ export async function relayEvents(
         onEvents();
         pass(parts.length === 1 ? parts[0]! : Buffer.concat(parts), upstream, response);
       }
-      // Nothing that follows a failure can be used.
-      if (filter.failure !== null) upstream.cancel();
+      if (filter.failure !== null) upstream.cancel(filter.failure);
     })
-    .catch((failure: unknown) => {
-      if (filter.failure !== null) throw filter.failure;
-      if (!progress.isDone) throw failure;
+    .catch((error: unknown) => {
+      if (!progress.isDone) throw error;
     });
   if (!progress.isDone) throw new BrokenStreamError('the stream ended without its last event');
 }

@@ -1,8 +1,7 @@
 // One HTTP request to one instance: its head, its bytes as they come, and the one way in which it can fail.
 
 import type { Dispatcher } from 'undici';
-import type { Instance, OpenRequest } from './instance.ts';
-import { UpstreamFailure } from './upstream-failure.ts';
+import { type Instance, type OpenRequest, UpstreamFailure } from './instance.ts';
 
 export interface UpstreamRequestInit {
   readonly method: 'GET' | 'POST';
@@ -21,7 +20,7 @@ const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
 
 export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest {
   readonly instance: Instance;
-  /** Rejects with a UpstreamFailure. */
+  /** Rejects with an UpstreamFailure, or the reason of `cancel`. */
   readonly head: Promise<ResponseHead>;
   /** By performance.now(). */
   readonly openedAt = performance.now();
@@ -31,13 +30,13 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   maxSilence = Number.POSITIVE_INFINITY;
   #isPaused = false;
   #resolveHead: (head: ResponseHead) => void = () => {};
-  #rejectHead: (failure: UpstreamFailure) => void = () => {};
+  #rejectHead: (error: Error) => void = () => {};
   #controller: Dispatcher.DispatchController | null = null;
   /** What came before `pipe`. */
   #early: Buffer[] = [];
   #sink: ((chunk: Buffer) => void) | null = null;
-  #finish: ((failure: UpstreamFailure | null) => void) | null = null;
-  #result: { readonly failure: UpstreamFailure | null } | null = null;
+  #finish: ((error: Error | null) => void) | null = null;
+  #result: { readonly error: Error | null } | null = null;
 
   constructor(instance: Instance, request: UpstreamRequestInit) {
     this.instance = instance;
@@ -56,18 +55,18 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
     await this.pipe((chunk) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > MAX_WHOLE_BYTES) this.fail(new UpstreamFailure('too long', 'the answer is too long'));
+      if (length > MAX_WHOLE_BYTES) this.fail(new UpstreamFailure('the answer is too long'));
     });
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   }
 
-  /** Resolves at the end of the answer, rejects with a UpstreamFailure; `sink` may pause it. */
+  /** Resolves at the end of the answer, rejects as `head`; `sink` may pause it. */
   pipe(sink: (chunk: Buffer) => void): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#finish = (failure) => (failure === null ? resolve() : reject(failure));
+      this.#finish = (error) => (error === null ? resolve() : reject(error));
       this.#sink = sink;
       for (const chunk of this.#early.splice(0)) sink(chunk);
-      if (this.#result !== null) this.#finish(this.#result.failure);
+      if (this.#result !== null) this.#finish(this.#result.error);
     });
   }
 
@@ -84,25 +83,27 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   }
 
   /** Closes the connection, which ends the request at the instance. */
-  cancel(): void {
-    this.fail(new UpstreamFailure('cancelled', 'not wanted any more'));
+  cancel(reason: Error): void {
+    if (this.#result !== null) return;
+    this.#end(reason);
+    this.#controller?.abort(reason);
+  }
+
+  /** Closes the connection: the instance is at fault. */
+  fail(failure: UpstreamFailure): void {
+    if (this.#result === null) this.instance.noteFailure();
+    this.cancel(failure);
   }
 
   /** Fails where nothing has come for too long; while the client is slow, nothing can come. */
   checkSilence(now: number): void {
     if (this.#isPaused || now - this.movedAt <= this.maxSilence) return;
-    this.fail(new UpstreamFailure('silent', 'the instance has sent nothing for too long'));
-  }
-
-  fail(failure: UpstreamFailure): void {
-    if (this.#result !== null) return;
-    this.#end(failure);
-    this.#controller?.abort(failure);
+    this.fail(new UpstreamFailure('the instance has sent nothing for too long'));
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#result?.failure) controller.abort(this.#result.failure);
+    if (this.#result?.error) controller.abort(this.#result.error);
   }
 
   onResponseStart(_: unknown, status: number, headers: ResponseHead['headers']): void {
@@ -123,18 +124,15 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   onResponseError(_: unknown, error: Error): void {
     if (this.#result !== null) return;
-    this.#end(new UpstreamFailure('connection', error.message));
+    this.instance.noteFailure();
+    this.#end(new UpstreamFailure(error.message));
   }
 
-  #end(failure: UpstreamFailure | null): void {
+  #end(error: Error | null): void {
     if (this.#result !== null) return;
-    this.#result = { failure };
-    const { instance } = this;
-    instance.openRequests.delete(this);
-    if (failure !== null) {
-      if (failure.fault !== 'cancelled') instance.noteFailure();
-      this.#rejectHead(failure);
-    }
-    this.#finish?.(failure);
+    this.#result = { error };
+    this.instance.openRequests.delete(this);
+    if (error !== null) this.#rejectHead(error);
+    this.#finish?.(error);
   }
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { EndpointAdapter } from '../../src/proxy/endpoints/endpoint.ts';
 import { ENDPOINTS } from '../../src/proxy/endpoints/endpoints.ts';
 import { EventFilter } from '../../src/proxy/event-filter.ts';
 import { StreamProgress } from '../../src/proxy/stream-progress.ts';
@@ -110,5 +111,32 @@ describe.each(ENDPOINTS)('the filter of a stream of $path', (endpoint) => {
     '\n\n',
   ])('passes what only looks like a journal (%j) as it is', (text) => {
     expect(feed(filterOf(new StreamProgress()), text, 1)).toBe(text);
+  });
+});
+
+describe('the filter of a stream of an endpoint with named events and an end of its own', () => {
+  const endpoint: EndpointAdapter = {
+    ...ENDPOINTS[0]!,
+    path: '/v1/responses',
+    isLastEvent: (event) => event.includes('event: response.completed'),
+    createdAt: () => 1700,
+  };
+  const events = [
+    ': 0 11\nevent: response.output_text.delta\ndata: {"delta":"a"}\n\n',
+    ': 0 12\nevent: response.output_text.delta\ndata: {"delta":"b"}\n\n',
+    'event: response.completed\ndata: {"usage":{}}\n\n',
+  ];
+  const expected = events.join('').replaceAll(/^: .*\n/gm, '');
+
+  it('passes whole events, knows the end, and drops what another instance has sent', () => {
+    for (let cut = 0; cut < events.length; cut += 1) {
+      const progress = new StreamProgress();
+      const first = feed(new EventFilter(endpoint, progress), events.slice(0, cut).join(''), cut);
+      expect(progress.isDone).toBe(false);
+      const second = feed(new EventFilter(endpoint, progress), events.join(''), cut + 50);
+      expect(first + second).toBe(expected);
+      expect(progress).toMatchObject({ isDone: true, created: 1700 });
+      expect(progress.tokenIds(1)).toEqual([[11, 12]]);
+    }
   });
 });

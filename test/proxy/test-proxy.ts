@@ -1,6 +1,5 @@
 // A proxy on free ports with light instances behind it, and the official client: what every test of this folder talks to.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { afterEach } from 'vitest';
 import { z } from 'zod';
@@ -8,6 +7,7 @@ import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts
 import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { LightInstance, type LightInstanceOptions } from '../helpers/light-instance.ts';
+import { until } from '../helpers/until.ts';
 
 export interface TestProxyOptions {
   readonly config?: Partial<ProxyConfig>;
@@ -91,7 +91,7 @@ export class TestProxy {
   }
 
   async untilState(instance: { readonly httpAddress: string }, state: string): Promise<void> {
-    await eventually(async () => (await this.stateOf(instance)) === state);
+    await until(async () => (await this.stateOf(instance)) === state);
   }
 
   /** POSTs JSON, or the text itself. */
@@ -110,14 +110,5 @@ export class TestProxy {
     return lines
       .filter((line) => line.includes(labels))
       .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-  }
-}
-
-/** @throws where it does not become true within `patienceMs`. */
-export async function eventually(isTrue: () => Promise<boolean> | boolean, patienceMs = 5000): Promise<void> {
-  const deadline = Date.now() + patienceMs;
-  while (!(await isTrue())) {
-    if (Date.now() > deadline) throw new Error(`waited ${patienceMs} ms in vain for: ${isTrue}`);
-    await sleep(5);
   }
 }

@@ -3,7 +3,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { parseRequestId } from '../../cluster/request-id.ts';
-import { RequestTimeoutError } from '../../errors.ts';
 import { REQUEST_ID } from '../../http/app.ts';
 import { ClientRequest } from '../client-request.ts';
 import { ClientResponse } from '../client-response.ts';
@@ -32,30 +31,15 @@ async function answer(
   checkRoom(context);
   const id = answerId(request, body.requestId);
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
-  const controller = context.inFlight.open(reply, id, (isComplete) =>
-    context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
-  );
-  const deadline = startDeadline(context, controller);
-  const { signal } = controller;
+  const { signal } = context.inFlight.open(reply, id, {
+    timeoutMs: context.requestTimeoutMs,
+    onClosed: (isComplete) => context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
+  });
   const caller = callerOf(context, request);
   const authorization = authorizationFor(context, request);
   await context.forwarder.answer(
     new ClientRequest({ endpoint, body, response, signal, id, caller, authorization }),
   );
-  clearTimeout(deadline);
-}
-
-/** Ends a request that takes too long. */
-function startDeadline(
-  { requestTimeoutMs }: ProxyContext,
-  controller: AbortController,
-): NodeJS.Timeout | undefined {
-  if (requestTimeoutMs === 0) return undefined;
-  const seconds = requestTimeoutMs / 1000;
-  const late = new RequestTimeoutError(
-    `The request took longer than the ${seconds} seconds that this proxy gives to one (--request-timeout)`,
-  );
-  return setTimeout(() => controller.abort(late), requestTimeoutMs);
 }
 
 /** The client's own id, from the header or else from the body, or a random one. Only the proxy makes ids that name instances. */

@@ -3,8 +3,8 @@
 import type { FastifyInstance } from 'fastify';
 import { NotReadyError } from '../../errors.ts';
 import { ClientResponse } from '../client-response.ts';
+import { UpstreamFailure } from '../instance.ts';
 import { authorizationFor, checkOpen, type ProxyContext } from '../proxy-context.ts';
-import { UpstreamFailure } from '../upstream-failure.ts';
 import { UpstreamRequest } from '../upstream-request.ts';
 
 const MAX_INSTANCES_ASKED = 3;

@@ -3,7 +3,6 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
-import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { SseStream } from '../../http/sse.ts';
@@ -33,9 +32,10 @@ export async function answerGeneration(
   const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
   engine.checkRoom(caller);
-  const controller = context.inFlight.open(reply, request.id);
+  const controller = context.inFlight.open(reply, request.id, {
+    timeoutMs: context.options.requestTimeoutMs,
+  });
   const { signal } = controller;
-  const deadline = startDeadline(context, controller);
   let ticket: Ticket | null = null;
   try {
     const job = await read(engine);
@@ -51,22 +51,9 @@ export async function answerGeneration(
     if (!(error instanceof ClientGoneError)) throw error;
     reply.hijack();
   } finally {
-    clearTimeout(deadline);
     ticket?.close();
   }
   return undefined;
-}
-
-/** Ends the request with an error when it has taken too long. */
-function startDeadline({ options }: ServerContext, controller: AbortController): NodeJS.Timeout | undefined {
-  const { requestTimeoutMs } = options;
-  if (requestTimeoutMs === 0) return undefined;
-  return setTimeout(() => {
-    const error = new RequestTimeoutError(
-      `The request took longer than the ${requestTimeoutMs / 1000} seconds that this server gives to one (--request-timeout)`,
-    );
-    controller.abort(error);
-  }, requestTimeoutMs);
 }
 
 /** Nothing thrown in here can become a status any more: it becomes an event. */
