@@ -1,4 +1,4 @@
-// Tells instances to forget a transfer. Nobody waits for their answers, and no more than a few hundred are under way.
+// Tells instances to forget a transfer. No request waits for that, and no more than a few hundred notices are under way.
 
 import type { Instance } from './instance.ts';
 import type { ProxyMetrics } from './metrics.ts';

@@ -19,7 +19,7 @@ export interface ClientRequestOptions {
   readonly endpoint: EndpointAdapter;
   readonly body: RequestBody;
   readonly response: ClientResponse;
-  /** Aborted when nobody wants the answer any more, or it takes too long. */
+  /** Aborted when the client has left, the request takes too long, or the proxy stops. */
   readonly signal: AbortSignal;
   /** What the client sees: the id of the answer. */
   readonly id: string;

@@ -20,7 +20,7 @@ export interface DiscoveryOptions {
   readonly port: number;
   readonly secret: string | null;
   readonly registered: (message: RegistrationMessage) => void;
-  /** A message was no valid registration. */
+  /** Called for a message that is no valid registration. */
   readonly refused: (why: string) => void;
 }
 

@@ -230,8 +230,9 @@ export class Forwarder {
       'x-svc-answer-id': options.id,
     };
     if (options.authorization !== undefined) headers.authorization = options.authorization;
-    if (instance.proxyToken !== null) {
-      headers['x-svc-proxy-token'] = instance.proxyToken;
+    const { proxy_token } = instance.registration;
+    if (proxy_token !== undefined) {
+      headers['x-svc-proxy-token'] = proxy_token;
       headers['x-svc-caller'] = options.caller;
     }
     if (phase === 'decode' && options.body.isStream) headers['x-svc-journal'] = '1';

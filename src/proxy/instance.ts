@@ -18,15 +18,12 @@ export interface OpenRequest {
 }
 
 export class Instance {
+  /** What it said when it came; the heartbeats of this run differ in state and load only. */
+  readonly registration: RegistrationMessage;
   readonly type: 'P' | 'D';
   readonly httpAddress: string;
   readonly zmqAddress: string;
-  readonly epoch: string | null;
   readonly model: string | null;
-  /** Proves to it that this proxy speaks; null where it does not ask. */
-  readonly proxyToken: string | null;
-  readonly role: string | null;
-  readonly sendType: string | null;
   /** Its number among all, kept when it comes back. */
   readonly ordinal: number;
   /** Another one after each restart: what was known of an earlier run is void. */
@@ -49,14 +46,11 @@ export class Instance {
     connectMs: number,
     failed: (instance: Instance) => void,
   ) {
+    this.registration = message;
     this.type = message.type;
     this.httpAddress = message.http_address;
     this.zmqAddress = message.zmq_address;
-    this.epoch = message.epoch ?? null;
     this.model = message.model ?? null;
-    this.proxyToken = message.proxy_token ?? null;
-    this.role = message.role ?? null;
-    this.sendType = message.send_type ?? null;
     this.ordinal = identity.ordinal;
     this.run = identity.run;
     this.state = message.state ?? 'ready';
@@ -74,21 +68,18 @@ export class Instance {
 
   /** It writes the journal of streams, from which another instance continues them. */
   get supportsResume(): boolean {
-    return this.epoch !== null;
+    return this.registration.epoch !== undefined;
   }
 
   /** It can also answer a request alone. */
   get mayDecode(): boolean {
-    return this.type === 'D' || this.role === 'kv_both';
+    return this.type === 'D' || this.registration.role === 'kv_both';
   }
 
   /** Whether the same run of the same instance says this. */
   isSameRun(message: RegistrationMessage): boolean {
-    return (
-      this.type === message.type &&
-      this.zmqAddress === message.zmq_address &&
-      this.epoch === (message.epoch ?? null)
-    );
+    const { type, zmq_address, epoch } = this.registration;
+    return type === message.type && zmq_address === message.zmq_address && epoch === message.epoch;
   }
 
   heartbeat(message: RegistrationMessage): void {

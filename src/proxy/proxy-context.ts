@@ -1,4 +1,4 @@
-// What the routes of the proxy share, and who may come in.
+// What the routes of the proxy share, and which requests they may take.
 
 import type { FastifyRequest } from 'fastify';
 import type { PolicyName } from '../config/proxy-options.ts';

@@ -5,8 +5,11 @@ import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/cluster/address.ts';
 import { Registration } from '../../src/cluster/registration.ts';
+import { modelFolder } from '../../src/models/model-folder.ts';
 import type { ServerOptions } from '../../src/server/server.ts';
+import { Cluster } from '../helpers/cluster.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { until } from '../helpers/until.ts';
 import { MODEL, startTestServer, type TestServer } from '../server/test-server.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
@@ -64,17 +67,14 @@ async function statusOf(url: string, headers: Record<string, string>, max_tokens
 }
 
 /** The status of a request whose client has the address `localAddress`. */
-async function statusFrom(localAddress: string, { server }: TestProxy, max_tokens = 1, signal?: AbortSignal) {
-  const sent = request({
-    host: '127.0.0.1',
-    port: server.port,
+async function statusFrom(localAddress: string, url: string, max_tokens = 1, signal?: AbortSignal) {
+  const sent = request(`${url}/v1/completions`, {
     localAddress,
     method: 'POST',
-    path: '/v1/completions',
     headers: { 'content-type': 'application/json' },
     ...(signal && { signal }),
   });
-  sent.end(JSON.stringify({ ...BODY, max_tokens }));
+  sent.end(JSON.stringify({ ...BODY, max_tokens, stream: max_tokens > 1 }));
   const [answered] = await once(sent, 'response');
   answered.resume();
   return answered.statusCode;
@@ -103,9 +103,9 @@ describe('clients of a proxy without keys', () => {
   it('share an instance by their addresses', async () => {
     const proxy = await TestProxy.start({ deadlines });
     const svc = await joinedInstance(proxy);
-    await flood(svc, (maxTokens, signal) => statusFrom('127.0.0.2', proxy, maxTokens, signal));
-    expect(await statusFrom('127.0.0.2', proxy)).toBe(429);
-    const other = statusFrom('127.0.0.3', proxy);
+    await flood(svc, (maxTokens, signal) => statusFrom('127.0.0.2', proxy.url, maxTokens, signal));
+    expect(await statusFrom('127.0.0.2', proxy.url)).toBe(429);
+    const other = statusFrom('127.0.0.3', proxy.url);
     await until(async () => (await svc.engine.stats()).waiting === PLACES);
     for (const close of closing.splice(-1)) await close();
     expect(await other).toBe(200);
@@ -122,5 +122,24 @@ describe('a client that talks to an instance directly', () => {
     const pose = (name: string) => ({ 'x-svc-caller': `key:${name.repeat(43)}`, ...token });
     await flood(svc, (maxTokens, signal) => statusOf(svc.url, pose('a'), maxTokens, signal));
     expect(await statusOf(svc.url, pose('b'))).toBe(429);
+  });
+});
+
+describe('svc serve', needsNative, () => {
+  it('tells svc proxy its token: clients of the two commands share an instance', async () => {
+    const serveArgs = ['--max-num-seqs', '1', '--max-queued-requests', '1', '--served-model-name', MODEL];
+    const group = await Cluster.start({
+      model: await modelFolder(''),
+      producers: 0,
+      consumers: 1,
+      serveArgs,
+    });
+    closing.push(() => group.stop());
+    const controller = new AbortController();
+    const ask = (address: string, maxTokens: number) =>
+      statusFrom(address, group.url, maxTokens, controller.signal);
+    expect([await ask('127.0.0.2', 1000), await ask('127.0.0.2', 1000)]).toEqual([200, 200]);
+    expect([await ask('127.0.0.2', 1000), await ask('127.0.0.3', 1000)]).toEqual([429, 200]);
+    controller.abort();
   });
 });
