@@ -55,11 +55,16 @@ async function flood(svc: TestServer, ask: (maxTokens: number, signal: AbortSign
   });
 }
 
+/** One token, or a stream of many samples one after the other, which nobody reads to its end. */
+function bodyOf(max_tokens: number): string {
+  return JSON.stringify({ ...BODY, max_tokens, ...(max_tokens > 1 && { stream: true, n: 16 }) });
+}
+
 async function statusOf(url: string, headers: Record<string, string>, max_tokens = 1, signal?: AbortSignal) {
   const answered = await fetch(`${url}/v1/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', ...headers },
-    body: JSON.stringify({ ...BODY, max_tokens, stream: max_tokens > 1 }),
+    body: bodyOf(max_tokens),
     ...(signal && { signal }),
   });
   if (max_tokens === 1) await answered.text();
@@ -74,7 +79,7 @@ async function statusFrom(localAddress: string, url: string, max_tokens = 1, sig
     headers: { 'content-type': 'application/json' },
     ...(signal && { signal }),
   });
-  sent.end(JSON.stringify({ ...BODY, max_tokens, stream: max_tokens > 1 }));
+  sent.end(bodyOf(max_tokens));
   const [answered] = await once(sent, 'response');
   answered.resume();
   return answered.statusCode;
