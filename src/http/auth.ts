@@ -6,8 +6,8 @@ import { UnauthorizedError } from '../errors.ts';
 /** What machines ask needs no key; every other path does, even one that has no route. */
 const OPEN_ROUTES = new Set(['/health', '/ping', '/load', '/metrics', '/version']);
 const SCHEME = /^bearer /i;
-/** A caller's name: a digest of its key, or of its address. */
-export const CALLER_NAME = /^(key|address):[\w-]{43}$/;
+/** A caller's name: a digest of its key, or its IP address. */
+export const CALLER_NAME = /^(key:[\w-]{43}|address:[\w.:%-]{2,64})$/;
 
 export interface GuardedRequest {
   readonly method: string;
@@ -27,10 +27,13 @@ export interface Credentials {
 export class ApiKeys {
   /** Hashes are of one length, whatever the keys are. */
   readonly #hashes: readonly Buffer[];
+  /** By key. */
+  readonly #names: ReadonlyMap<string, string>;
 
   /** No keys: everybody may call. */
   constructor(keys: readonly string[]) {
     this.#hashes = keys.map(sha256);
+    this.#names = new Map(keys.map((key) => [key, `key:${sha256(key).toString('base64url')}`]));
   }
 
   /** @throws UnauthorizedError unless the request shows one of the keys or needs none. */
@@ -49,12 +52,12 @@ export class ApiKeys {
 
   /**
    * The name under which a request is counted: of its key where keys are asked for, else of its address. A key that a
-   * proxy has checked comes first, since the proxy may show one of its own in place of it.
+   * proxy has checked comes first, since the proxy may show one of its own in place of it. To be called after `check`.
    */
   callerOf({ authorization, address, proxied }: Credentials): string {
     if (proxied?.startsWith('key:')) return proxied;
-    if (this.#hashes.length > 0) return `key:${sha256(bearerOf(authorization ?? '')).toString('base64url')}`;
-    return proxied ?? `address:${sha256(address).toString('base64url')}`;
+    const ownKey = this.#names.get(bearerOf(authorization ?? ''));
+    return ownKey ?? proxied ?? `address:${address}`;
   }
 
   /** Looks at every key, so that the time does not tell which one was near. */

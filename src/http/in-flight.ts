@@ -3,7 +3,6 @@
 
 import type { FastifyReply } from 'fastify';
 import { RequestTimeoutError } from '../errors.ts';
-import { sharedAbortController } from '../util/shared-abort.ts';
 import { within } from '../util/within.ts';
 
 /** Time that aborted requests have to tell their clients why. */
@@ -13,6 +12,7 @@ const LAST_WORDS_MS = 2000;
 export class ClientGoneError extends Error {}
 
 export interface InFlightOptions {
+  readonly requestId: string;
   /** The request is aborted when it takes longer; 0 is no limit. */
   readonly timeoutMs: number;
   /** Called when the reply is over; `isComplete` where the client has the whole answer. */
@@ -38,9 +38,9 @@ export class InFlightRequests {
     this.#isDraining = true;
   }
 
-  /** Aborts when the connection of `reply` ends early; the entry lasts until the reply is over. */
-  open(reply: FastifyReply, requestId: string, { timeoutMs, onClosed }: InFlightOptions): AbortController {
-    const controller = sharedAbortController();
+  /** Aborts `controller` when the connection of `reply` ends early; the entry lasts until the reply is over. */
+  add(controller: AbortController, reply: FastifyReply, options: InFlightOptions): void {
+    const { requestId, timeoutMs, onClosed } = options;
     const deadline =
       timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late(timeoutMs)), timeoutMs);
     const response = reply.raw;
@@ -56,7 +56,6 @@ export class InFlightRequests {
     // A client may have left while its body was being parsed.
     if (response.destroyed) close();
     else response.once('close', close);
-    return controller;
   }
 
   /** Aborts the requests that came with this id. */

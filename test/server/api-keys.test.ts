@@ -27,7 +27,7 @@ describe('ApiKeys', () => {
     expect(() => keys.check({ ...guarded, authorization: 'Bearer x' })).toThrow(UnauthorizedError);
   });
 
-  it('names a caller by its key where keys are asked for, else by its address, and shows neither', () => {
+  it('names a caller by its key where keys are asked for, without showing it, else by its address', () => {
     const from = { authorization: 'Bearer key', address: '10.0.0.1', proxied: null };
     const withKeys = new ApiKeys(['key', 'other']);
     const name = withKeys.callerOf(from);

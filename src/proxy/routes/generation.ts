@@ -31,14 +31,16 @@ async function answer(
   checkRoom(context);
   const id = answerId(request, body.requestId);
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
-  const { signal } = context.inFlight.open(reply, id, {
+  const controller = new AbortController();
+  context.inFlight.add(controller, reply, {
+    requestId: id,
     timeoutMs: context.requestTimeoutMs,
     onClosed: (isComplete) => context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
   });
   const caller = callerOf(context, request);
   const authorization = authorizationFor(context, request);
   await context.forwarder.answer(
-    new ClientRequest({ endpoint, body, response, signal, id, caller, authorization }),
+    new ClientRequest({ endpoint, body, response, signal: controller.signal, id, caller, authorization }),
   );
 }
 

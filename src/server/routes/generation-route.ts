@@ -7,6 +7,7 @@ import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
+import { sharedAbortController } from '../../util/shared-abort.ts';
 import { generateBody, generateEvents } from '../answer.ts';
 import type { AnswerFormat, AnswerHead } from '../answer-format.ts';
 import type { CommonBody } from '../field-checks.ts';
@@ -32,9 +33,9 @@ export async function answerGeneration(
   const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
   engine.checkRoom(caller);
-  const controller = context.inFlight.open(reply, request.id, {
-    timeoutMs: context.options.requestTimeoutMs,
-  });
+  const controller = sharedAbortController();
+  const { requestTimeoutMs } = context.options;
+  context.inFlight.add(controller, reply, { requestId: request.id, timeoutMs: requestTimeoutMs });
   const { signal } = controller;
   let ticket: Ticket | null = null;
   try {
