@@ -57,6 +57,10 @@ export class BlockPool {
     return this.#byHash.get(hash) ?? null;
   }
 
+  numUsers(block: number): number {
+    return this.#refCounts[block]!;
+  }
+
   isFree(block: number): boolean {
     return this.#refCounts[block] === 0;
   }

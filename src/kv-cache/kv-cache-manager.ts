@@ -50,14 +50,26 @@ export class KvCacheManager {
    */
   admit(table: BlockTable, maxNewTokens: number): number | null {
     const cached = this.#findPrefix(table);
-    const numCachedTokens = cached.length * this.#blockSize;
-    const numTokens = Math.min(table.tokens.length, numCachedTokens + maxNewTokens);
-    const numNew = Math.ceil(numTokens / this.#blockSize) - cached.length;
+    const numNew = this.#numNewBlocks(table, cached.length, maxNewTokens);
     const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
     if (numNew > this.#pool.numFree - numFreeCached) return null;
     for (const block of cached) this.#pool.share(block);
     table.blocks.push(...cached, ...this.#pool.allocate(numNew)!);
-    return numCachedTokens;
+    return cached.length * this.#blockSize;
+  }
+
+  /** Whether `admit` would find enough blocks after the sequences `leaving` have been freed. */
+  canAdmit(table: BlockTable, maxNewTokens: number, leaving: readonly BlockTable[]): boolean {
+    const cached = this.#findPrefix(table);
+    const numUses = new Map<number, number>();
+    for (const block of leaving.flatMap(({ blocks }) => blocks)) {
+      numUses.set(block, (numUses.get(block) ?? 0) + 1);
+    }
+    const isFreeThen = (block: number): boolean => this.#pool.numUsers(block) === (numUses.get(block) ?? 0);
+    const numFreed = [...numUses.keys()].filter(isFreeThen).length;
+    const numFreeCached = cached.filter(isFreeThen).length;
+    const numNew = this.#numNewBlocks(table, cached.length, maxNewTokens);
+    return numNew <= this.#pool.numFree + numFreed - numFreeCached;
   }
 
   /**
@@ -101,6 +113,11 @@ export class KvCacheManager {
   /** Forgets every prefix. */
   reset(): void {
     this.#pool.forgetAll();
+  }
+
+  #numNewBlocks({ tokens }: BlockTable, numCachedBlocks: number, maxNewTokens: number): number {
+    const numTokens = Math.min(tokens.length, numCachedBlocks * this.#blockSize + maxNewTokens);
+    return Math.ceil(numTokens / this.#blockSize) - numCachedBlocks;
   }
 
   #findPrefix(table: BlockTable): number[] {

@@ -106,6 +106,7 @@ export class Request implements BlockTable {
   /** Planned steps that have not been answered, and those among them that sample a token of this request. */
   numStepsAhead = 0;
   numTokensAhead = 0;
+  numPreemptions = 0;
   /** Where it stands in the last step that computes it. */
   place = 0;
   readonly blocks: number[] = [];

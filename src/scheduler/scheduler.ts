@@ -13,9 +13,10 @@ import { BlockTransfers } from './block-transfers.ts';
 import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
 import { RequestQueue } from './request-queue.ts';
 import type { ScheduledSequence, ScheduledStep, StepResult } from './scheduled-step.ts';
+import { SlotCounts } from './slot-counts.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 import { scorePrompt, scoreResumed } from './token-scoring.ts';
-import { chooseVictim } from './victim.ts';
+import { chooseVictim, chooseVictimsFor } from './victim.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
@@ -64,7 +65,8 @@ export class Scheduler {
   readonly #transfers: BlockTransfers;
   /** All that have blocks or wait for some: also those that are over and that a step ahead still computes. */
   readonly #requests = new Map<number, Request>();
-  readonly #waiting = new RequestQueue();
+  readonly #slots = new SlotCounts();
+  readonly #waiting = new RequestQueue(this.#slots);
   /** In the order in which they were admitted. */
   readonly #running: Request[] = [];
   #numStepsAhead = 0;
@@ -125,11 +127,12 @@ export class Scheduler {
   }
 
   /**
-   * Running requests first, then waiting ones as far as budget, seats and blocks go. At most one step may be ahead, its
+   * Running requests first, then waiting ones as far as budget, slots and blocks go. At most one step may be ahead, its
    * results unknown. An empty step stays empty until that step is answered, or where there is none, until a request or
    * an order comes: all there is waits for blocks.
    */
   schedule(): ScheduledStep {
+    if (!this.#admitNewcomers()) return { sequences: [], numTokens: 0 };
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#totals;
     const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
@@ -246,7 +249,7 @@ export class Scheduler {
   #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
     let returned = 0;
     while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
-      const victim = chooseVictim(this.#running);
+      const victim = chooseVictim(this.#running, this.#slots);
       returned += scheduled.get(victim) ?? 0;
       scheduled.delete(victim);
       this.#preempt(victim);
@@ -255,30 +258,78 @@ export class Scheduler {
     return returned;
   }
 
-  /** A running request is never preempted for a waiting one: the first that finds no blocks ends the round. */
+  /**
+   * Lets in each request that has no slot, that free slots and blocks are not enough for, and that another one, or
+   * another caller, has at least two more slots than: those whose place it takes are preempted.
+   * @returns false, with nothing changed, where a step is ahead: nothing gives up its blocks while it is being computed.
+   */
+  #admitNewcomers(): boolean {
+    for (let found = this.#findNewcomer(); found !== null; found = this.#findNewcomer()) {
+      if (this.#numStepsAhead > 0) return false;
+      for (const victim of found.victims) this.#preempt(victim);
+      this.#admit(found.newcomer, Number.POSITIVE_INFINITY);
+    }
+    return true;
+  }
+
+  #findNewcomer(): { readonly newcomer: Request; readonly victims: readonly Request[] } | null {
+    for (const newcomer of this.#waiting.firstWithoutSlot()) {
+      if (this.#isWithinReach(newcomer)) continue;
+      // Room for its whole prompt, so that it need not give way again before its first token.
+      const victims = chooseVictimsFor(newcomer, this.#running, this.#slots, (leaving) =>
+        this.#kvCache.canAdmit(newcomer, Number.POSITIVE_INFINITY, leaving),
+      );
+      if (victims !== null) return { newcomer, victims };
+    }
+    return null;
+  }
+
+  /** Whether free slots go as far as to this request, and blocks to the next one and to this. */
+  #isWithinReach(request: Request): boolean {
+    const { maxNumBatchedTokens } = this.#config;
+    if (this.#numFreeSlots === 0 || this.#waiting.numAheadOf(request) >= this.#numFreeSlots) return false;
+    return [this.#waiting.first!, request].every((one) =>
+      this.#kvCache.canAdmit(one, wantsLoad(one) ? Number.POSITIVE_INFINITY : maxNumBatchedTokens, []),
+    );
+  }
+
+  get #numFreeSlots(): number {
+    return this.#config.maxNumSeqs - this.#running.length - this.#numLoading;
+  }
+
+  /** In the order of the queue: the first that finds no blocks ends the round. */
   #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
     let left = budget;
-    while (this.#running.length + this.#numLoading < this.#config.maxNumSeqs) {
+    while (this.#numFreeSlots > 0) {
       const request = this.#waiting.first;
-      if (request === null) return;
-      // What was preempted is computed again: nobody sends it twice.
-      const isLoad = request.state === 'waiting' && request.transfer?.kind === 'load';
-      if (left === 0 && !isLoad) return;
-      const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : left);
-      if (numCachedTokens === null) return;
-      this.#waiting.serve(request);
-      this.#countPrefix(request, numCachedTokens);
-      if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
-        request.moveTo('waitingForRemoteKv');
-        this.#numLoading += 1;
-        continue;
-      }
-      request.moveTo('running');
-      this.#running.push(request);
-      const numTokens = Math.min(left, request.tokens.length - numCachedTokens);
+      if (request === null || (left === 0 && !wantsLoad(request))) return;
+      if (!this.#admit(request, left)) return;
+      if (request.state !== 'running') continue;
+      const numTokens = Math.min(left, request.numTokensToCompute);
       if (numTokens > 0) this.#take(request, numTokens, sequences);
       left -= numTokens;
     }
+  }
+
+  /**
+   * Gives a waiting request its slot, and blocks for as many of its tokens as are cached and up to `maxNewTokens` more.
+   * @returns false, with nothing changed, where there are too few blocks.
+   */
+  #admit(request: Request, maxNewTokens: number): boolean {
+    const isLoad = wantsLoad(request);
+    const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : maxNewTokens);
+    if (numCachedTokens === null) return false;
+    this.#waiting.admit(request);
+    this.#slots.take(request);
+    this.#countPrefix(request, numCachedTokens);
+    if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
+      request.moveTo('waitingForRemoteKv');
+      this.#numLoading += 1;
+    } else {
+      request.moveTo('running');
+      this.#running.push(request);
+    }
+    return true;
   }
 
   #countPrefix(request: Request, numCachedTokens: number): void {
@@ -344,8 +395,10 @@ export class Scheduler {
   /** Recompute later: all blocks go back, the tokens stay. */
   #preempt(request: Request): void {
     this.#running.splice(this.#running.indexOf(request), 1);
+    this.#slots.giveBack(request);
     this.#kvCache.free(request);
     request.numComputedTokens = 0;
+    request.numPreemptions += 1;
     request.moveTo('preempted');
     this.#waiting.add(request);
     this.#totals.preemptions += 1;
@@ -354,6 +407,8 @@ export class Scheduler {
   #finish(request: Request): void {
     if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
     else if (request.state === 'waitingForRemoteKv') this.#numLoading -= 1;
+    const hasSlot = request.state === 'running' || request.state === 'waitingForRemoteKv';
+    if (hasSlot) this.#slots.giveBack(request);
     else this.#waiting.remove(request);
     const isLoading = !this.#transfers.end(request);
     request.moveTo('finished');
@@ -368,4 +423,9 @@ export class Scheduler {
     this.#requests.delete(request.id);
     this.#kvCache.free(request);
   }
+}
+
+/** What was preempted is computed again: nobody sends it twice. */
+function wantsLoad({ state, transfer }: Request): boolean {
+  return state === 'waiting' && transfer?.kind === 'load';
 }

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Request } from '../../src/scheduler/request.ts';
 import { RequestQueue } from '../../src/scheduler/request-queue.ts';
+import { SlotCounts } from '../../src/scheduler/slot-counts.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Few of each, so that they meet. */
@@ -32,8 +33,8 @@ function requestOf({ caller = 0, group = 0, priority = 0, isPreempted = false }:
   return request;
 }
 
-function queueOf(requests: readonly Request[]): RequestQueue {
-  const queue = new RequestQueue();
+function queueOf(requests: readonly Request[], slots = new SlotCounts()): RequestQueue {
+  const queue = new RequestQueue(slots);
   for (const request of requests) queue.add(request);
   return queue;
 }
@@ -41,7 +42,7 @@ function queueOf(requests: readonly Request[]): RequestQueue {
 function serveAll(queue: RequestQueue): Request[] {
   const served: Request[] = [];
   for (let next = queue.first; next !== null; next = queue.first) {
-    queue.serve(next);
+    queue.admit(next);
     served.push(next);
   }
   return served;
@@ -90,7 +91,7 @@ describe('RequestQueue', () => {
     const served: number[] = [];
     for (let id = 4; served.length < 6; id += 1) {
       const next = queue.first!;
-      queue.serve(next);
+      queue.admit(next);
       served.push(next.caller);
       if (next.caller === 2) queue.add(requestOf({ caller: 2 }, id));
     }
@@ -124,6 +125,65 @@ describe('RequestQueue', () => {
             if (isSame && later.priority === request.priority) expect(request.id).toBeLessThan(later.id);
           }
         }
+      }),
+    );
+  });
+
+  it('serves the caller with the fewest slots, and of its requests the one with the fewest, whatever was served before', () => {
+    const anySlots = fc.array(fc.record({ caller: fc.nat(3), group: fc.nat(3) }), { maxLength: 30 });
+    fc.assert(
+      fc.property(anyWaiting, anySlots, (parts, held) => {
+        const slots = new SlotCounts();
+        for (const { caller, group } of held) slots.take({ caller, group: caller * 10 + group });
+        const waiting = new Set(parts.map((part, id) => requestOf({ ...part, priority: 0 }, id)));
+        const queue = queueOf([...waiting], slots);
+        for (let next = queue.first; next !== null; next = queue.first) {
+          for (const other of waiting) {
+            expect(slots.ofCaller(next.caller)).toBeLessThanOrEqual(slots.ofCaller(other.caller));
+            if (other.caller !== next.caller) continue;
+            expect(slots.ofGroup(next.group)).toBeLessThanOrEqual(slots.ofGroup(other.group));
+          }
+          queue.admit(next);
+          slots.take(next);
+          waiting.delete(next);
+        }
+        expect(waiting.size).toBe(0);
+      }),
+    );
+  });
+
+  it('names of each caller the next request that has no slot', () => {
+    const slots = new SlotCounts();
+    slots.take({ caller: 1, group: 10 });
+    slots.take({ caller: 2, group: 20 });
+    slots.take({ caller: 2, group: 21 });
+    const of = (caller: number, group: number, id: number): Request => requestOf({ caller, group }, id);
+    // In this order: all samples of requests with slots, then two of callers with some, then one of a new caller.
+    const queue = queueOf(
+      [of(2, 0, 0), of(1, 0, 1), of(2, 2, 2), of(2, 3, 3), of(1, 1, 4), of(3, 0, 5)],
+      slots,
+    );
+    expect(idsOf(queue.firstWithoutSlot())).toEqual([5, 4, 2]);
+  });
+
+  it('tells how many requests of its priority are admitted before the next one of a caller', () => {
+    const anySlots = fc.array(fc.nat(3), { maxLength: 12 });
+    fc.assert(
+      fc.property(anyWaiting, anySlots, fc.nat(39), (parts, held, at) => {
+        const slots = new SlotCounts();
+        for (const caller of held) slots.take({ caller, group: caller * 10 });
+        const requests = parts.map((part, id) => requestOf({ ...part, priority: 0 }, id));
+        const queue = queueOf(requests, slots);
+        const { caller } = requests[at % requests.length]!;
+        const isOfCaller = (request: Request): boolean => request.caller === caller;
+        const told = queue.numAheadOf(requests.find(isOfCaller)!);
+        let numAhead = 0;
+        for (let next = queue.first!; !isOfCaller(next); next = queue.first!) {
+          queue.admit(next);
+          slots.take(next);
+          numAhead += 1;
+        }
+        expect(told).toBe(numAhead);
       }),
     );
   });

@@ -19,7 +19,7 @@ const anyLengths = {
   maxTokens: fc.integer({ min: 1, max: 30 }),
 };
 
-/** Small enough that seats, budget and blocks run out. */
+/** Small enough that slots, budget and blocks run out. */
 const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
   maxNumSeqs: fc.integer({ min: 1, max: 6 }),
   maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
@@ -81,19 +81,31 @@ interface RunningStep {
   readonly owners: ReadonlyMap<number, readonly number[]>;
 }
 
-/** The same, each step planned while the one before it runs; `abortions` names requests by step. */
+interface Hooks {
+  /** Called before each step is planned. @returns whether something comes later. */
+  readonly before: (numSteps: number) => boolean;
+  /** Gets each step that was planned, the one that runs meanwhile, and the outputs so far. */
+  readonly planned?: (
+    step: ScheduledStep,
+    running: ScheduledStep | null,
+    outputs: ReadonlyMap<number, readonly number[]>,
+  ) => void;
+}
+
+/** The same, each step planned while the one before it runs. */
 function runAhead(
   scheduler: Scheduler,
   config: SchedulerConfig,
-  abortions: ReadonlyMap<number, number> = new Map(),
+  { before, planned }: Hooks,
 ): Map<number, number[]> {
   const outputs = new Map<number, number[]>();
   let running: RunningStep | null = null;
-  for (let numSteps = 0; scheduler.hasUnfinished || running !== null; numSteps += 1) {
+  let comesMore = true;
+  for (let numSteps = 0; scheduler.hasUnfinished || running !== null || comesMore; numSteps += 1) {
     expect(numSteps).toBeLessThan(10_000);
-    const abortion = abortions.get(numSteps);
-    if (abortion !== undefined) scheduler.abort(abortion);
+    comesMore = before(numSteps);
     const step = scheduler.schedule();
+    planned?.(step, running?.step ?? null, outputs);
     const next: RunningStep | null = step.sequences.length === 0 ? null : launch(step, running);
     if (next !== null) checkStep(step, scheduler, config);
     const given = running === null ? [] : scheduler.update(running.step, running.result);
@@ -162,7 +174,7 @@ describe('Scheduler', () => {
     ]);
   });
 
-  it('admits no more requests than there are seats', () => {
+  it('admits no more requests than there are slots', () => {
     const scheduler = new Scheduler(CONFIG);
     for (let id = 0; id < 6; id += 1) scheduler.add(request(id, 2, 4));
     scheduler.schedule();
@@ -214,7 +226,7 @@ describe('Scheduler', () => {
     }
   });
 
-  it('gives a caller who comes late the next seat, however many another one waits for', () => {
+  it('gives a caller who comes late the next slot, however many another one waits for', () => {
     const scheduler = new Scheduler({ ...CONFIG, maxNumSeqs: 2 });
     for (let id = 0; id < 20; id += 1) scheduler.add({ ...request(id, 2, 2), caller: 1, group: id });
     stepWithFive(scheduler);
@@ -388,7 +400,12 @@ describe('Scheduler', () => {
           const abortions = new Map(
             shapes.flatMap(({ abortedAt }, id) => (abortedAt === null ? [] : [[abortedAt, id]])),
           );
-          const outputs = runAhead(ahead, config, abortions);
+          const before = (at: number): boolean => {
+            const id = abortions.get(at);
+            if (id !== undefined) ahead.abort(id);
+            return false;
+          };
+          const outputs = runAhead(ahead, config, { before });
           expect(ahead.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
           const aborted = new Set(abortions.values());
           for (const one of requests) {
@@ -458,6 +475,244 @@ describe('Scheduler', () => {
       request(1, 10, 2).promptTokenIds.slice(1),
     );
     expect(given[1]).toBeNull();
+  });
+});
+
+/** Slots are short, and nothing else. */
+const ROOMY: SchedulerConfig = { ...CONFIG, maxNumBatchedTokens: 512, numBlocks: 100 };
+
+/** What comes to a server over time: the samples of each are one group. */
+const anyArrivals = fc
+  .array(
+    fc.record({
+      ...anyLengths,
+      at: fc.nat(30),
+      caller: fc.nat(2),
+      numSamples: fc.integer({ min: 1, max: 8 }),
+    }),
+    { minLength: 1, maxLength: 8 },
+  )
+  .map((arrivals) =>
+    arrivals.map(({ at, caller, numSamples, promptLength, maxTokens }, group) => ({
+      at,
+      samples: Array.from({ length: numSamples }, (_, sample) => ({
+        ...request(group * 10 + sample, promptLength, maxTokens),
+        caller,
+        group,
+      })),
+    })),
+  );
+
+type Arrivals = typeof anyArrivals extends fc.Arbitrary<infer T> ? T : never;
+
+/** Which requests have a slot and which wait, after each planning. */
+type SeeSlots = (holding: readonly NewRequest[], waiting: readonly NewRequest[]) => void;
+
+function runArrivals(arrivals: Arrivals, config: SchedulerConfig, see: SeeSlots): Map<number, number[]> {
+  const scheduler = new Scheduler(config);
+  const arrived: NewRequest[] = [];
+  const outputs = runAhead(scheduler, config, {
+    before: (numSteps) => {
+      const now = arrivals.filter(({ at }) => at === numSteps).flatMap(({ samples }) => samples);
+      for (const sample of now) scheduler.add(sample);
+      arrived.push(...now);
+      return arrivals.some(({ at }) => at > numSteps);
+    },
+    planned: (step, running, soFar) => {
+      const ids = new Set(
+        [step, running].flatMap((one) => one?.sequences ?? []).map(({ requestId }) => requestId),
+      );
+      const unfinished = arrived.filter(({ id, stop }) => (soFar.get(id)?.length ?? 0) < stop.maxTokens);
+      see(
+        unfinished.filter(({ id }) => ids.has(id)),
+        unfinished.filter(({ id }) => !ids.has(id)),
+      );
+    },
+  });
+  expect(scheduler.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
+  expect(outputs.size).toBe(arrived.length);
+  return outputs;
+}
+
+function countBy<T>(values: readonly T[], keyOf: (value: T) => number): (key: number) => number {
+  const counts = new Map<number, number>();
+  for (const value of values) counts.set(keyOf(value), (counts.get(keyOf(value)) ?? 0) + 1);
+  return (key) => counts.get(key) ?? 0;
+}
+
+/** Requests that wait, none of whose samples has a slot, while another one or another caller has two more than it. */
+function deprived(waiting: readonly NewRequest[], holding: readonly NewRequest[]): readonly NewRequest[] {
+  const ofCaller = countBy(holding, ({ caller }) => caller);
+  const ofGroup = countBy(holding, ({ group }) => group);
+  const hasTwoMore = ({ caller }: NewRequest, other: NewRequest): boolean =>
+    other.caller === caller ? ofGroup(other.group) >= 2 : ofCaller(other.caller) >= ofCaller(caller) + 2;
+  const without = waiting.filter(({ group }) => ofGroup(group) === 0);
+  return without.filter((one) => holding.some((other) => hasTwoMore(one, other)));
+}
+
+describe('Scheduler, where slots are short', () => {
+  it('gives a request that has none the slot of one that has several, in the second step after it comes', () => {
+    for (const heavyGroups of [
+      [1, 1, 1, 1],
+      [1, 1, 2, 2],
+      [1, 2, 3, 4],
+    ]) {
+      const scheduler = new Scheduler(ROOMY);
+      for (const [id, group] of heavyGroups.entries())
+        scheduler.add({ ...request(id, 20, 99), caller: 1, group });
+      const first = scheduler.schedule();
+      scheduler.add({ ...request(9, 20, 99), caller: 1, group: 9 });
+      const isEntitled = new Set(heavyGroups).size < heavyGroups.length;
+      const second = scheduler.schedule();
+      // Nothing gives up its blocks while the first step computes it.
+      expect(second.sequences.length).toBe(isEntitled ? 0 : 4);
+      scheduler.update(first, sampleStep(first));
+      if (!isEntitled) scheduler.update(second, sampleStep(second, sampleStep(first)));
+      const ids = scheduler.schedule().sequences.map(({ requestId }) => requestId);
+      expect(ids.includes(9)).toBe(isEntitled);
+      expect(scheduler.stats.preemptions).toBe(isEntitled ? 1 : 0);
+    }
+  });
+
+  it('takes it from the caller with the most, even where each of its requests has one', () => {
+    const scheduler = new Scheduler(ROOMY);
+    for (const id of [0, 1, 2]) scheduler.add({ ...request(id, 20, 99), caller: 1, group: id });
+    scheduler.add({ ...request(3, 20, 99), caller: 2, group: 3 });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(4, 20, 99), caller: 2, group: 4 });
+    scheduler.add({ ...request(5, 20, 99), caller: 3, group: 5 });
+    for (let steps = 0; steps < 2; steps += 1) {
+      expect(new Set(stepWithFive(scheduler).map(({ requestId }) => requestId))).toEqual(
+        new Set([0, 1, 3, 5]),
+      );
+    }
+    expect(scheduler.stats).toMatchObject({ preemptions: 1, waiting: 2 });
+  });
+
+  it('preempts whoever loses the fewest computed tokens, and nobody twice before the others of its request', () => {
+    const scheduler = new Scheduler(ROOMY);
+    for (const [id, length] of [30, 10, 20, 40].entries())
+      scheduler.add({ ...request(id, length, 99), group: 1 });
+    for (let steps = 0; steps < 5; steps += 1) stepWithFive(scheduler);
+    const preempted: number[] = [];
+    for (let group = 10; group < 14; group += 1) {
+      scheduler.add({ ...request(group, 2, 2), group });
+      const given = stepWithFive(scheduler).map(({ requestId }) => requestId);
+      expect(given).toContain(group);
+      preempted.push(...[0, 1, 2, 3].filter((id) => !given.includes(id)));
+      // It ends, and its slot goes back.
+      stepWithFive(scheduler);
+      expect(stepWithFive(scheduler)).toHaveLength(4);
+    }
+    expect(preempted).toEqual([1, 2, 0, 3]);
+  });
+
+  it('leaves a more urgent request its slots', () => {
+    const scheduler = new Scheduler(ROOMY);
+    for (const id of [0, 1, 2, 3]) scheduler.add({ ...request(id, 20, 99), group: 1, priority: -1 });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(9, 20, 99), group: 9 });
+    expect(stepWithFive(scheduler).map(({ requestId }) => requestId)).toEqual([0, 1, 2, 3]);
+    expect(scheduler.stats.preemptions).toBe(0);
+  });
+
+  it('makes room for the whole prompt of a request that has no slot, where it is blocks that are short', () => {
+    const scheduler = new Scheduler({ ...ROOMY, maxNumSeqs: 16, numBlocks: 10 });
+    for (let id = 0; id < 9; id += 1) scheduler.add({ ...request(id, 2, 99), group: 1, cacheSalt: `${id}` });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(9, 70, 9), group: 2 });
+    const given = stepWithFive(scheduler).map(({ requestId }) => requestId);
+    expect(given).toEqual([0, 1, 2, 3, 4, 9]);
+    expect(scheduler.stats).toMatchObject({ preemptions: 4, freeBlocks: 0 });
+  });
+
+  it('preempts nobody for a prompt that would not find enough blocks even so', () => {
+    const scheduler = new Scheduler({ ...ROOMY, numBlocks: 10 });
+    for (let id = 0; id < 3; id += 1) scheduler.add({ ...request(id, 40, 99), group: 1, cacheSalt: `${id}` });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(9, 120, 9), group: 2 });
+    expect(stepWithFive(scheduler)).toHaveLength(3);
+    expect(scheduler.stats).toMatchObject({ preemptions: 0, waiting: 1 });
+  });
+
+  it('counts the slot of a request that waits for the KV of another instance, and never preempts it', () => {
+    const scheduler = new Scheduler(ROOMY);
+    const loading = (id: number): NewRequest => ({
+      ...request(id, 40, 99),
+      group: 1,
+      transfer: { kind: 'load', transferId: id },
+    });
+    for (const id of [0, 1, 2, 3]) scheduler.add(loading(id));
+    expect(scheduler.schedule().sequences).toEqual([]);
+    scheduler.add({ ...request(9, 20, 99), group: 9 });
+    expect(scheduler.schedule().sequences).toEqual([]);
+    expect(scheduler.stats).toMatchObject({ loading: 4, waiting: 1, preemptions: 0 });
+    scheduler.follow({ kind: 'loaded', transferId: 2, numTokens: 39 });
+    // The one that has its blocks gives way: it is computed here later.
+    expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 9 }]);
+    expect(scheduler.stats).toMatchObject({ loading: 3, running: 1, waiting: 1, preemptions: 1 });
+  });
+
+  it('makes room for a request whose KV is to come from another instance', () => {
+    const scheduler = new Scheduler(ROOMY);
+    for (const id of [0, 1, 2, 3]) scheduler.add({ ...request(id, 20, 99), group: 1 });
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(9, 40, 99), group: 9, transfer: { kind: 'load', transferId: 9 } });
+    expect(scheduler.schedule().sequences).toHaveLength(3);
+    expect(scheduler.takeNotices()).toMatchObject([{ kind: 'load', transferId: 9 }]);
+    expect(scheduler.stats).toMatchObject({ loading: 1, running: 3, waiting: 1 });
+  });
+
+  it('admits at least in every third step a request without a slot, while another one has two more', () => {
+    fc.assert(
+      fc.property(anyArrivals, fc.integer({ min: 1, max: 6 }), (arrivals, maxNumSeqs) => {
+        let numIdle = 0;
+        let hadSlot = new Set<number>();
+        runArrivals(arrivals, { ...ROOMY, maxNumSeqs }, (holding, waiting) => {
+          const groups = holding.map(({ group }) => group);
+          const isAdmitted = groups.some((group) => !hadSlot.has(group));
+          hadSlot = new Set(groups);
+          numIdle = isAdmitted || deprived(waiting, holding).length === 0 ? 0 : numIdle + 1;
+          expect(numIdle).toBeLessThanOrEqual(2);
+        });
+      }),
+    );
+  });
+
+  it('preempts one sequence at most for each request that gets its first slot, and of a request each once before any twice', () => {
+    fc.assert(
+      fc.property(anyArrivals, fc.integer({ min: 1, max: 6 }), (arrivals, maxNumSeqs) => {
+        const preemptions = new Map<number, number>();
+        const timesOf = ({ id }: NewRequest): number => preemptions.get(id) ?? 0;
+        let before: readonly NewRequest[] = [];
+        runArrivals(arrivals, { ...ROOMY, maxNumSeqs }, (holding, waiting) => {
+          const victims = before.filter((one) => waiting.includes(one));
+          const hadSlot = new Set(before.map(({ group }) => group));
+          const entered = new Set(holding.map(({ group }) => group).filter((group) => !hadSlot.has(group)));
+          expect(victims.length).toBeLessThanOrEqual(entered.size);
+          for (const victim of victims) {
+            const spared = before.filter((one) => one.group === victim.group && holding.includes(one));
+            for (const one of spared) expect(timesOf(victim)).toBeLessThanOrEqual(timesOf(one));
+          }
+          for (const victim of victims) preemptions.set(victim.id, timesOf(victim) + 1);
+          before = holding;
+        });
+      }),
+    );
+  });
+
+  it('gives every request the same tokens as alone, whenever they come and however short blocks are', () => {
+    fc.assert(
+      fc.property(anyArrivals, anyConfig, (arrivals, config) => {
+        const outputs = runArrivals(arrivals, config, () => {});
+        for (const one of arrivals.flatMap(({ samples }) => samples)) {
+          const alone = new Scheduler(CONFIG);
+          alone.add(one);
+          expect(outputs.get(one.id)).toEqual(runToEnd(alone, CONFIG).get(one.id));
+        }
+      }),
+      { numRuns: 40 },
+    );
   });
 });
 

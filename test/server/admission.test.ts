@@ -94,7 +94,7 @@ describe('a bounded waiting queue', () => {
 });
 
 describe('a request of many samples', () => {
-  it('leaves seats and places of the queue to others, and is answered whole', async () => {
+  it('leaves slots and places of the queue to others, and is answered whole', async () => {
     const svc = await startTestServer({
       model: LONG_CONTEXT,
       engine: { maxNumSeqs: 4, maxQueuedRequests: 2 },
@@ -131,6 +131,39 @@ describe('a request of many samples', () => {
     await eventually(() => isIdle(svc.engine));
     await eventually(() => svc.server.numInFlight === 0);
     expect(await isIdle(svc.engine)).toBe(true);
+    await svc.close();
+  });
+});
+
+describe('requests that fill all slots together', () => {
+  it('give one up to a request of the same key that comes later, and are answered as if alone', async () => {
+    const svc = await startTestServer({ model: LONG_CONTEXT, engine: { maxNumSeqs: 4 } });
+    const controllers = [new AbortController(), new AbortController()];
+    for (const { signal } of controllers) {
+      svc.client.completions.create({ ...ENDLESS, n: 3 }, { signal }).catch(() => {});
+    }
+    const numRunning = async (): Promise<number> => (await svc.engine.stats()).running;
+    await eventually(async () => (await numRunning()) === 4);
+    const seeded = { ...ENDLESS, n: 2, max_tokens: 200, temperature: 1, seed: 4 };
+    const many = await svc.client.completions.create(seeded);
+    expect(await numRunning()).toBe(4);
+    expect((await svc.engine.stats()).preemptions).toBeGreaterThan(0);
+    for (const controller of controllers) controller.abort();
+    await eventually(() => isIdle(svc.engine));
+    const alone = await svc.client.completions.create(seeded);
+    expect(many.choices).toEqual(alone.choices);
+    await svc.close();
+  });
+
+  it('keep their own answers when they give up slots', async () => {
+    const svc = await startTestServer({ model: LONG_CONTEXT, engine: { maxNumSeqs: 4 } });
+    const heavy = { ...ENDLESS, n: 3, max_tokens: 400, temperature: 1 };
+    const [together] = await Promise.all(
+      [1, 2, 3].map((seed) => svc.client.completions.create({ ...heavy, seed })),
+    );
+    expect((await svc.engine.stats()).preemptions).toBeGreaterThan(0);
+    const alone = await svc.client.completions.create({ ...heavy, seed: 1 });
+    expect(together!.choices).toEqual(alone.choices);
     await svc.close();
   });
 });
