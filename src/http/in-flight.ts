@@ -19,14 +19,19 @@ export interface InFlightOptions {
   readonly onClosed?: (isComplete: boolean) => void;
 }
 
+/** An AbortController, or a request that can be stopped at less cost. */
+export interface Abortable {
+  abort(reason: Error): void;
+}
+
 export class InFlightRequests {
   /** With the id of their request. */
-  readonly #controllers = new Map<AbortController, string>();
+  readonly #requests = new Map<Abortable, string>();
   readonly #waiting: (() => void)[] = [];
   #isDraining = false;
 
   get size(): number {
-    return this.#controllers.size;
+    return this.#requests.size;
   }
 
   /** New requests are to be refused. */
@@ -38,19 +43,19 @@ export class InFlightRequests {
     this.#isDraining = true;
   }
 
-  /** Aborts `controller` when the connection of `reply` ends early; the entry lasts until the reply is over. */
-  add(controller: AbortController, reply: FastifyReply, options: InFlightOptions): void {
+  /** Aborts `request` when the connection of `reply` ends early; the entry lasts until the reply is over. */
+  add(request: Abortable, reply: FastifyReply, options: InFlightOptions): void {
     const { requestId, timeoutMs, onClosed } = options;
     const deadline =
-      timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late(timeoutMs)), timeoutMs);
+      timeoutMs === 0 ? undefined : setTimeout(() => request.abort(late(timeoutMs)), timeoutMs);
     const response = reply.raw;
-    this.#controllers.set(controller, requestId);
+    this.#requests.set(request, requestId);
     const close = (): void => {
       const isComplete = response.writableFinished;
       clearTimeout(deadline);
-      if (!isComplete) controller.abort(new ClientGoneError('the client has closed the connection'));
-      this.#controllers.delete(controller);
-      if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+      if (!isComplete) request.abort(new ClientGoneError('the client has closed the connection'));
+      this.#requests.delete(request);
+      if (this.#requests.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
       onClosed?.(isComplete);
     };
     // A client may have left while its body was being parsed.
@@ -60,7 +65,7 @@ export class InFlightRequests {
 
   /** Aborts the requests that came with this id. */
   abort(requestId: string, reason: Error): void {
-    for (const [controller, id] of this.#controllers) if (id === requestId) controller.abort(reason);
+    for (const [request, id] of this.#requests) if (id === requestId) request.abort(reason);
   }
 
   /**
@@ -71,7 +76,7 @@ export class InFlightRequests {
     this.startDraining();
     if (await this.#idle(deadlineMs)) return 0;
     const numAborted = this.size;
-    for (const controller of this.#controllers.keys()) controller.abort(reason);
+    for (const request of this.#requests.keys()) request.abort(reason);
     await this.#idle(LAST_WORDS_MS);
     return numAborted;
   }

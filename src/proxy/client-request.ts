@@ -1,5 +1,6 @@
 // One client request on its way through the proxy: what it asks, what has been tried, and what instances hold for it.
 
+import type { Abortable } from '../http/in-flight.ts';
 import { Attempts } from './attempts.ts';
 import type { ClientResponse } from './client-response.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
@@ -19,8 +20,6 @@ export interface ClientRequestOptions {
   readonly endpoint: EndpointAdapter;
   readonly body: RequestBody;
   readonly response: ClientResponse;
-  /** Aborted when the client has left, the request takes too long, or the proxy stops. */
-  readonly signal: AbortSignal;
   /** What the client sees: the id of the answer. */
   readonly id: string;
   /** The name under which instances count the client's requests. */
@@ -29,7 +28,7 @@ export interface ClientRequestOptions {
   readonly authorization: string | undefined;
 }
 
-export class ClientRequest {
+export class ClientRequest implements Abortable {
   readonly options: ClientRequestOptions;
   readonly startedAt = performance.now();
   readonly progress = new StreamProgress();
@@ -44,9 +43,19 @@ export class ClientRequest {
   /** The request to an instance that is under way. */
   upstream: UpstreamRequest | null = null;
 
+  #abortReason: Error | null = null;
+
   constructor(options: ClientRequestOptions) {
     this.options = options;
-    const { signal } = options;
-    signal.addEventListener('abort', () => this.upstream?.cancel(signal.reason), { once: true });
+  }
+
+  /** Ends what instances do for it. */
+  abort(reason: Error): void {
+    this.#abortReason ??= reason;
+    this.upstream?.cancel(reason);
+  }
+
+  throwIfAborted(): void {
+    if (this.#abortReason !== null) throw this.#abortReason;
   }
 }

@@ -223,7 +223,7 @@ export class Forwarder {
 
   #send(request: ClientRequest, instance: Instance, phase: Phase, body: Buffer, id: string): UpstreamRequest {
     const { options } = request;
-    options.signal.throwIfAborted();
+    request.throwIfAborted();
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       'x-request-id': id,

@@ -31,17 +31,15 @@ async function answer(
   checkRoom(context);
   const id = answerId(request, body.requestId);
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
-  const controller = new AbortController();
-  context.inFlight.add(controller, reply, {
+  const caller = callerOf(context, request);
+  const authorization = authorizationFor(context, request);
+  const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization });
+  context.inFlight.add(forwarded, reply, {
     requestId: id,
     timeoutMs: context.requestTimeoutMs,
     onClosed: (isComplete) => context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
   });
-  const caller = callerOf(context, request);
-  const authorization = authorizationFor(context, request);
-  await context.forwarder.answer(
-    new ClientRequest({ endpoint, body, response, signal: controller.signal, id, caller, authorization }),
-  );
+  await context.forwarder.answer(forwarded);
 }
 
 /** The client's own id, from the header or else from the body, or a random one. Only the proxy makes ids that name instances. */
