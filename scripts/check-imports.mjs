@@ -35,6 +35,10 @@ const GUARDED = [
   // The proxy finds instances by cluster/; how they exchange KV blocks is theirs.
   { target: /^kv-transfer\//, importers: /^(?!proxy\/)/ },
 ];
+// What is on the wire: zod, its own files, and the schemas that a program's requests share with those of HTTP.
+const PROTOCOL = /^server\/protocol\//;
+const PROTOCOL_MAY_IMPORT =
+  /^(server\/protocol\/|util\/bounded-schemas\.ts|sampling\/(sampling-fields|finish-reason)\.ts|tokenizer\/chat-messages\.ts)/;
 
 const files = readdirSync('src', { recursive: true }).filter((name) => name.endsWith('.ts'));
 const faults = [];
@@ -56,6 +60,8 @@ if (faults.length > 0) {
 }
 
 function check(file, target) {
+  if (PROTOCOL.test(file) && !PROTOCOL_MAY_IMPORT.test(target))
+    faults.push(`${file} -> ${target} (protocol)`);
   const [from] = file.split('/');
   const [to] = target.split('/');
   if (ROWS[from] === undefined) faults.push(`${file}: its folder has no row in scripts/check-imports.mjs`);

@@ -17,4 +17,4 @@ export type {
 } from './llm/request-output.ts';
 export type { SamplingParamsInput } from './llm/sampling-sets.ts';
 export type { BeamSearchInput } from './sampling/beam-search-params.ts';
-export type { SamplingInput } from './sampling/sampling-params.ts';
+export type { SamplingInput } from './sampling/sampling-fields.ts';

@@ -3,6 +3,7 @@
 
 import { decode } from '@msgpack/msgpack';
 import type { z } from 'zod';
+import { zodMessage } from '../util/zod-message.ts';
 
 export type Read<T> =
   | { readonly isValid: true; readonly message: T }
@@ -30,6 +31,6 @@ export function readMessage<T>(bytes: Uint8Array, maxBytes: number, schema: z.Zo
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return { isValid: true, message: parsed.data };
-  const issue = parsed.error.issues[0];
-  return { isValid: false, why: `${issue?.path.join('.') || 'message'}: ${issue?.message ?? 'invalid'}` };
+  // Without the value: it may be a secret, and the reason is logged.
+  return { isValid: false, why: zodMessage(parsed.error, undefined, 'message') };
 }

@@ -4,6 +4,7 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { ConfigError, NotAvailableError } from '../errors.ts';
+import { zodMessage } from '../util/zod-message.ts';
 import { didYouMean } from './suggest.ts';
 
 const OPTION = 'kv-transfer-config';
@@ -34,7 +35,7 @@ function field<T>(schema: z.ZodType<T>, expected: string): z.ZodType<T | null> {
     if (raw === undefined || raw === null) return null;
     const parsed = schema.safeParse(raw);
     if (parsed.success) return parsed.data;
-    context.addIssue({ code: 'custom', message: `expected ${expected}, got ${JSON.stringify(raw)}` });
+    context.addIssue({ code: 'custom', message: `expected ${expected}` });
     return z.NEVER;
   });
 }
@@ -142,8 +143,7 @@ function parse<S extends z.ZodObject>(
   }
   const parsed = schema.safeParse(Object.fromEntries(known.map((name) => [name, value[name]])));
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  throw configFault(`${at}${issue?.path.join('.') ?? ''}`, issue?.message ?? 'invalid');
+  throw new ConfigError(`--${OPTION}: ${at}${zodMessage(parsed.error, value, '')}`, { param: OPTION });
 }
 
 /** A field of the other level is a common slip. */

@@ -1,4 +1,4 @@
-// One line a request in the log, when it is over. Fastify calls it.
+// One line in the log for each request, when it is over.
 
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import { shortened } from '../util/preview.ts';

@@ -1,5 +1,4 @@
-// The HTTP application that server and proxy put their routes into: body limit, JSON, keys, request ids, and one
-// shape for every error.
+// The HTTP application below all routes: body limit, JSON, keys, request ids, and one shape for every error.
 
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, ServerResponse } from 'node:http';
@@ -29,7 +28,7 @@ import { allowHalfClosed, askForAnswer, whileHalfClosed } from './half-closed.ts
 import { JsonParser } from './json-parser.ts';
 
 /** 8 MB. */
-export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
+const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
 /** Requests may take so much longer than they may. */
@@ -41,11 +40,11 @@ const KEEP_ALIVE_TIMEOUT_MS = 72_000;
 const MAX_SHOWN_PATH = 200;
 /** Characters of the reason of a refusal that the log repeats. */
 const MAX_REASON = 500;
-/** What an X-Request-Id may be: it goes into ids, headers and logs. */
+/** A usable X-Request-Id: it becomes part of ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
 export interface HttpAppOptions {
-  /** Any of these opens what is guarded; none leaves all of it open to everybody. */
+  /** Guarded routes need one of these; without any key all routes are open. */
   readonly apiKeys?: readonly string[] | undefined;
   /** Pages that may call; without it all may. */
   readonly cors?: CorsConfig | undefined;
@@ -53,7 +52,7 @@ export interface HttpAppOptions {
   readonly bodyLimit?: number | undefined;
   /** A client that has not sent its whole request by then is stuck: 408. */
   readonly receiveTimeoutMs?: number | undefined;
-  /** Routes get bodies as bytes: whoever passes them on wants them as they came. */
+  /** Routes get bodies as bytes, unparsed, to pass them on as they came. */
   readonly keepsBodyBytes?: boolean | undefined;
   /** Gets one line a request, the reason of every refusal, and every internal error; nothing is logged without it. */
   readonly logger?: FastifyBaseLogger | undefined;
@@ -77,7 +76,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     bodyLimit,
     requestTimeout: receiveTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    // What comes in while the server drains is answered by the server's own words.
+    // Requests that arrive while the server drains get the server's own error.
     return503OnClosing: false,
     genReqId: requestId,
     clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
@@ -96,7 +95,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   useJsonBodies(app, options.keepsBodyBytes ?? false);
   useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);
-  // Behind the plugin's own hook, so that a browser may show its page what a 401 says.
+  // After the hook of the CORS plugin, so that a browser lets its page read a 401.
   app.after(() => {
     app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
       reply.header('x-request-id', id);
@@ -113,7 +112,7 @@ function requestId(message: IncomingMessage): string {
   return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID().replaceAll('-', '');
 }
 
-/** `/api/v1/models?x` is `/v1/models?x` behind the root path `/api`. */
+/** `/api/v1/models?x` is `/v1/models?x` with the root path `/api`. */
 function withoutRoot(url: string, rootPath: string): string {
   return url.startsWith(`${rootPath}/`) ? url.slice(rootPath.length) : url;
 }
@@ -138,7 +137,7 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
   });
 }
 
-/** 404 for a path that is nobody's, 405 with the methods that would do for one that is. */
+/** 404 for an unknown path, 405 with the allowed methods for a known one. */
 function answerUnknownPaths(app: FastifyInstance): void {
   const methods = new Map<string, string[]>();
   app.addHook('onRoute', (route) => {
@@ -190,7 +189,7 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
   reply.code(error.status).headers(errorHeaders(error)).send(errorBody(error));
 }
 
-/** Bytes that are no HTTP request, or none that ends in time. */
+/** Answers bytes that are not an HTTP request, or not a complete one in time. */
 function refuseBytes(
   error: Error & { code?: string },
   socket: Socket,
@@ -210,7 +209,7 @@ const BYTES_REFUSALS: ReadonlyMap<string, [status: 408 | 431, reason: string]> =
   ['ERR_HTTP_REQUEST_TIMEOUT', [408, 'The request was not complete in time']],
 ]);
 
-/** Node keeps an answer ready for each request from its headers on: what is refused is often the rest of that request. */
+/** Node has a response object from the headers of a request on: the refused bytes are often the rest of that request. */
 function isAnswering(socket: Socket): boolean {
   const answer: unknown = Reflect.get(socket, '_httpMessage');
   return answer instanceof ServerResponse && (answer.headersSent || answer.req.complete);

@@ -1,5 +1,4 @@
-// What an error looks like on the wire: status, body and headers of every failure. The app, the routes and the
-// event streams of server and proxy use it.
+// Errors on the wire: status, body and headers of every failure.
 
 import { STATUS_CODES } from 'node:http';
 import {

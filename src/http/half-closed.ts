@@ -1,17 +1,17 @@
-// A client may shut its side of the connection down behind its request and wait for the answer. One that is gone looks the
-// same until something is sent to it: then its machine resets the connection. So such a client is asked, again and again,
-// by bytes that mean nothing.
+// A client may shut down its side of the connection after its request and wait for the answer. A client that is gone looks
+// the same until something is sent to it: then its machine resets the connection. So such a client is probed with bytes that
+// mean nothing.
 
 import type { Server, ServerResponse } from 'node:http';
 
-/** The first question brings the reset and the second finds it: who is gone is noticed after twice this time. */
+/** The first probe causes the reset and the second finds it: a client that is gone is noticed after twice this time. */
 const ASK_EVERY_MS = 100;
 
-/** Whoever answers on `server` from now on has to ask. */
+/** From now on every response of `server` needs `whileHalfClosed`. */
 export function allowHalfClosed(server: Server): void {
   // Known to node and not documented: without it the connection ends when the client shuts its side down.
   Reflect.set(server, 'httpAllowHalfOpen', true);
-  // Each of the requests that a client sends one behind the other listens.
+  // Each pipelined request of a client listens.
   server.on('connection', (socket) => socket.setMaxListeners(0));
 }
 
@@ -30,7 +30,7 @@ export function whileHalfClosed(response: ServerResponse, ask: () => void): void
   });
 }
 
-/** Asks in front of the answer, where HTTP/1.1 has a word that every client skips; HTTP/1.0 has none. */
+/** Probes before the answer, by an interim response that every client of HTTP/1.1 skips; HTTP/1.0 has none. */
 export function askForAnswer(response: ServerResponse): void {
   const isOthersTurn = response.socket === null;
   if (response.headersSent || isOthersTurn) return;

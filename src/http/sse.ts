@@ -1,7 +1,6 @@
 // Writes one event stream over a hijacked reply, with comments that keep silent connections open.
 
 import type { FastifyReply } from 'fastify';
-import { errorBody, toSvcError } from './errors.ts';
 import { whileHalfClosed } from './half-closed.ts';
 import { PacedWriter } from './paced-writer.ts';
 
@@ -9,10 +8,10 @@ import { PacedWriter } from './paced-writer.ts';
 const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
-/** A reader that takes nothing for this long is taken for gone. */
-export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+/** A reader that takes nothing for this long counts as gone. */
+const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
-export interface SseOptions {
+interface SseOptions {
   readonly writeTimeoutMs?: number | undefined;
 }
 
@@ -22,7 +21,7 @@ export class SseStream {
   readonly #keepAlive: NodeJS.Timeout;
   #hasWritten = false;
 
-  /** Sends the headers at once: what fails from here on is an event of the stream. */
+  /** Sends the headers at once: a failure from here on can only be an event of the stream. */
   constructor(reply: FastifyReply, options: SseOptions = {}) {
     this.#response = reply.raw;
     this.#writer = new PacedWriter(reply.raw, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
@@ -45,9 +44,10 @@ export class SseStream {
   }
 
   /** `frames` are whole events, each ended by a blank line. False: wait for `drained` before the next ones. */
-  write(frames: string): boolean {
+  write(frames: readonly string[]): boolean {
+    if (frames.length === 0) return true;
     this.#hasWritten = true;
-    return this.#writer.write(frames);
+    return this.#writer.write(frames.join(''));
   }
 
   /** Resolves when the reader has caught up or is gone; one that is stuck is cut off. */
@@ -55,15 +55,9 @@ export class SseStream {
     return this.#writer.drained();
   }
 
-  /** The last event of every stream. */
-  end(): void {
-    this.#writer.end('data: [DONE]\n\n');
-  }
-
-  /** The status is long sent: the reader finds the error among the events. */
-  fail(thrown: unknown): void {
-    this.write(`data: ${JSON.stringify(errorBody(toSvcError(thrown)))}\n\n`);
-    this.end();
+  /** Writes the last frames; a reader that does not take them in time is cut off. */
+  end(frames: readonly string[]): void {
+    this.#writer.end(frames.join(''));
   }
 
   #breakSilence(): void {

@@ -1,4 +1,4 @@
-// The files of HTTPS, read and tried before the port is bound, so that a wrong one is told by its option.
+// Reads and tries the files of HTTPS before the port is bound, so that the error can name the wrong option.
 
 import { readFile } from 'node:fs/promises';
 import type { ServerOptions } from 'node:https';

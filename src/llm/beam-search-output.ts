@@ -1,11 +1,11 @@
-// What `LLM.beamSearch` gives back.
+// The results of `LLM.beamSearch`.
 
 import type { Beam } from '../engine/beam-search.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { type TokenLogprobs, toTokenLogprobs } from './request-output.ts';
 
 export interface BeamSearchSequence {
-  /** The prompt, then what was found; with the end token where one ended it. */
+  /** The prompt, then the tokens that were found, with the end token where one ended the sequence. */
   readonly tokens: readonly number[];
   /** One entry a found token. */
   readonly logprobs: readonly TokenLogprobs[];

@@ -1,13 +1,13 @@
-// What the methods of `LLM` take beside prompts and sampling parameters.
+// The options of the methods of `LLM`, after prompts and sampling parameters.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
-import { SAMPLING_FIELD_NAMES } from '../sampling/sampling-params.ts';
-import { describeIssue } from '../util/describe-issue.ts';
+import { SAMPLING_FIELD_NAMES } from '../sampling/sampling-fields.ts';
+import { zodMessage } from '../util/zod-message.ts';
 import { checkNames } from './check-names.ts';
 
 export interface CallOptions {
-  /** Aborting it ends the call with its reason, and frees at once what the engine holds for it. */
+  /** Aborting it rejects the call with its reason, and frees the call's KV blocks at once. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -55,8 +55,7 @@ export function readOptions<S extends z.ZodObject>(method: string, schema: S, gi
   });
   const parsed = schema.safeParse(given);
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0]!;
-  throw new InvalidRequestError(`${method}(): ${describeIssue(issue, given)}`, {
-    param: String(issue.path[0]),
+  throw new InvalidRequestError(`${method}(): ${zodMessage(parsed.error, given, 'the options')}`, {
+    param: String(parsed.error.issues[0]!.path[0]),
   });
 }

@@ -1,10 +1,10 @@
-// A program has no log to look for a mistyped name in: it is told at once.
+// Refuses unknown names: a program has no log in which to find a mistyped one.
 
 import { didYouMean } from '../config/suggest.ts';
 import { InvalidRequestError } from '../errors.ts';
 
 /** One of the objects that the methods of `LLM` take. */
-export interface NamedFields {
+interface NamedFields {
   /** `sampling parameters` */
   readonly subject: string;
   /** `{ temperature: 0 }` */
@@ -16,7 +16,7 @@ export interface NamedFields {
   readonly elsewhere?: { readonly names: readonly string[]; readonly hint: string };
 }
 
-/** @throws InvalidRequestError for what is no object, and for the first name that is not known. */
+/** @throws InvalidRequestError where `given` is not an object, and for the first unknown name. */
 export function checkNames(given: unknown, fields: NamedFields): void {
   const { subject, example, known, refusal, elsewhere } = fields;
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {

@@ -1,10 +1,10 @@
-// The conversations that a program gives to `LLM`, made a list of those that templates render.
+// Checks the conversations that a program gives to `LLM`, and turns them into messages for the chat template.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import { chatMessageSchema, toChatMessages } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
-import { describeIssue } from '../util/describe-issue.ts';
+import { zodMessage } from '../util/zod-message.ts';
 
 export interface ContentPart {
   readonly type: 'text';
@@ -33,8 +33,8 @@ export function readConversations(input: ConversationsInput): ChatMessage[][] {
 export function readConversation(messages: readonly ChatMessageInput[], path = 'messages'): ChatMessage[] {
   const parsed = schema.safeParse({ messages });
   if (parsed.success) return toChatMessages(parsed.data.messages, path);
-  const described = describeIssue(parsed.error.issues[0]!, { messages });
-  throw new InvalidRequestError(described.replace('messages', path), { param: 'messages' });
+  const message = zodMessage(parsed.error, { messages }, 'messages');
+  throw new InvalidRequestError(message.replace('messages', path), { param: 'messages' });
 }
 
 function isList(input: ConversationsInput): input is readonly (readonly ChatMessageInput[])[] {

@@ -2,6 +2,7 @@
 
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
+import { collectSamples } from '../engine/completed-sample.ts';
 import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { withFolders } from '../models/model-folder.ts';
@@ -9,9 +10,11 @@ import {
   BEAM_SEARCH_FIELD_NAMES,
   type BeamSearchInput,
   type BeamSearchParams,
+  parseBeamSearchFields,
   resolveBeamSearchParams,
 } from '../sampling/beam-search-params.ts';
-import type { SamplingInput, SamplingParams } from '../sampling/sampling-params.ts';
+import type { SamplingInput } from '../sampling/sampling-fields.ts';
+import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
 import { abortable } from '../util/abortable.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
@@ -35,16 +38,10 @@ import {
   readConversations,
 } from './conversations.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
-import {
-  type NormalisedPrompt,
-  normalisePrompt,
-  normalisePrompts,
-  type PromptInput,
-  type PromptsInput,
-} from './prompts.ts';
+import { type PromptInput, type PromptsInput, readPrompt, readPrompts } from './prompts.ts';
 import {
   type CompletionDelta,
-  OutputCollector,
+  outputFields,
   type RequestOutput,
   toCompletionDelta,
 } from './request-output.ts';
@@ -86,16 +83,16 @@ export class LLM {
     const { signal, useProgressBar } = readOptions('generate', generateOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
-      const normalised = normalisePrompts(prompts);
-      const params = resolveSets(samplingParams, normalised.length, engine.samplingDefaults);
-      const preparing = normalised.map((prompt, index) => this.#prepare(engine, prompt, params[index]!));
+      const list = readPrompts(prompts);
+      const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
+      const preparing = list.map((prompt, index) => this.#prepare(engine, prompt, params[index]!));
       return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
     });
   }
 
   /**
    * Answers conversations: one list of messages, or a list of such lists. Tool calls are not parsed.
-   * @returns one output a conversation, in their order; `prompt` is what the chat template made.
+   * @returns one output a conversation, in their order; `prompt` is the text that the chat template made.
    */
   async chat(
     conversations: ConversationsInput,
@@ -129,7 +126,7 @@ export class LLM {
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal } = readOptions('stream', callOptions, options);
     yield* this.#stream(signal, samplingParams, (engine, params) =>
-      this.#prepare(engine, normalisePrompt(prompt, 'prompt'), params),
+      this.#prepare(engine, readPrompt(prompt, 'prompt'), params),
     );
   }
 
@@ -159,9 +156,7 @@ export class LLM {
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
-      const preparing = normalisePrompts(prompts).map((prompt) =>
-        prepareBeamSearch(engine, toPrompt(prompt), resolved),
-      );
+      const preparing = readPrompts(prompts).map((prompt) => prepareBeamSearch(engine, prompt, resolved));
       const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
         const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: ended });
         return { sequences: await describeBeams(engine, beams) };
@@ -176,13 +171,10 @@ export class LLM {
     await engine?.close();
   }
 
-  async #prepare(engine: InferenceEngine, prompt: NormalisedPrompt, params: SamplingParams): Promise<Job> {
+  async #prepare(engine: InferenceEngine, prompt: Prompt, params: SamplingParams): Promise<Job> {
     const requestId = String(this.#numRequests++);
-    return {
-      requestId,
-      text: prompt.text,
-      prepared: await engine.prepare({ prompt: toPrompt(prompt), params }),
-    };
+    const text = 'text' in prompt ? prompt.text : null;
+    return { requestId, text, prepared: await engine.prepare({ prompt, params }) };
   }
 
   async #prepareChat(
@@ -193,10 +185,8 @@ export class LLM {
   ): Promise<Job> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
-    const requestId = String(this.#numRequests++);
     const text = await template.render(messages, { addGenerationPrompt, variables });
-    const prepared = await engine.prepare({ prompt: { text, addSpecialTokens: false }, params });
-    return { requestId, text, prepared };
+    return this.#prepare(engine, { text, addSpecialTokens: false }, params);
   }
 
   /** Keeps the engine's seats full without handing it everything at once. */
@@ -243,19 +233,15 @@ async function complete(
   signal: AbortSignal,
   progress: BatchProgress,
 ): Promise<RequestOutput> {
-  const collector = new OutputCollector(prepared.params.n);
-  for await (const delta of engine.generate(prepared, signal)) collector.add(delta);
-  progress.advance(prepared.promptTokenIds.length, collector.numTokens);
+  const samples = await collectSamples(engine.generate(prepared, signal));
+  const numTokens = samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+  progress.advance(prepared.promptTokenIds.length, numTokens);
   return {
     request_id: requestId,
     prompt: text,
     prompt_token_ids: prepared.promptTokenIds,
-    ...collector.finish(),
+    ...outputFields(samples),
   };
-}
-
-function toPrompt({ text, tokenIds }: NormalisedPrompt): Prompt {
-  return tokenIds === null ? { text: text ?? '', addSpecialTokens: true } : { tokenIds };
 }
 
 function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): BeamSearchParams {
@@ -265,7 +251,7 @@ function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): 
     known: BEAM_SEARCH_FIELD_NAMES,
     refusal: (name) => `there is no beam search parameter ${name}`,
   });
-  return resolveBeamSearchParams(given, engine.limits);
+  return resolveBeamSearchParams(parseBeamSearchFields(given), engine.limits);
 }
 
 function refusePromptLogprobs({ prompt_logprobs }: SamplingParams): void {

@@ -1,5 +1,6 @@
-// The forms in which a program may give prompts to `LLM`, made one.
+// Turns the forms in which a program may give prompts to `LLM` into the engine's one form.
 
+import type { Prompt } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 
 /** Text, token ids, or either with its name. */
@@ -12,15 +13,9 @@ export type PromptInput =
 /** One prompt or a list of them; a list of numbers is one prompt. */
 export type PromptsInput = PromptInput | readonly PromptInput[];
 
-export interface NormalisedPrompt {
-  /** Null for a prompt given as token ids. */
-  readonly text: string | null;
-  readonly tokenIds: readonly number[] | null;
-}
-
-/** @throws InvalidRequestError naming the place of a prompt that is none of the forms. */
-export function normalisePrompts(prompts: PromptsInput): NormalisedPrompt[] {
-  return toList(prompts).map((prompt, index) => normalisePrompt(prompt, `prompts[${index}]`));
+/** @throws InvalidRequestError naming the index of a prompt that has none of the forms. */
+export function readPrompts(prompts: PromptsInput): Prompt[] {
+  return toList(prompts).map((prompt, index) => readPrompt(prompt, `prompts[${index}]`));
 }
 
 function toList(prompts: PromptsInput): readonly PromptInput[] {
@@ -34,16 +29,15 @@ function isTokenIds(value: unknown): value is readonly number[] {
 
 /**
  * @param path of the prompt, for errors.
- * @throws InvalidRequestError for what is none of the forms.
+ * @throws InvalidRequestError where it has none of the forms.
  */
-export function normalisePrompt(prompt: PromptInput, path: string): NormalisedPrompt {
-  if (typeof prompt === 'string') return { text: prompt, tokenIds: null };
-  if (isTokenIds(prompt)) return { text: null, tokenIds: prompt };
+export function readPrompt(prompt: PromptInput, path: string): Prompt {
+  if (typeof prompt === 'string') return fromText(prompt);
+  if (isTokenIds(prompt)) return { tokenIds: prompt };
   if (typeof prompt === 'object' && prompt !== null) {
-    if ('prompt' in prompt && typeof prompt.prompt === 'string')
-      return { text: prompt.prompt, tokenIds: null };
+    if ('prompt' in prompt && typeof prompt.prompt === 'string') return fromText(prompt.prompt);
     if ('prompt_token_ids' in prompt && isTokenIds(prompt.prompt_token_ids)) {
-      return { text: null, tokenIds: prompt.prompt_token_ids };
+      return { tokenIds: prompt.prompt_token_ids };
     }
   }
   throw new InvalidRequestError(
@@ -51,4 +45,8 @@ export function normalisePrompt(prompt: PromptInput, path: string): NormalisedPr
       `got ${JSON.stringify(prompt)}`,
     { param: 'prompts' },
   );
+}
+
+function fromText(text: string): Prompt {
+  return { text, addSpecialTokens: true };
 }

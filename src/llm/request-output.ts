@@ -1,5 +1,6 @@
-// What `LLM` gives back for one prompt.
+// The results of `LLM` for one prompt, in the protocol's spelling.
 
+import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { FinishReason, OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
 
 /** How probable a token was. */
@@ -12,7 +13,7 @@ export interface Logprob {
   readonly decoded_token: string | null;
 }
 
-/** By token id: the token that stands at a place first, then the most probable ones. In JSON an object by id. */
+/** By token id: the token itself first, then the most probable ones at its position. In JSON an object by id. */
 export class TokenLogprobs extends Map<number, Logprob> {
   /** `JSON.stringify` would make an empty object of a Map. */
   toJSON(): Record<string, Logprob> {
@@ -74,63 +75,28 @@ export function toCompletionDelta(delta: OutputDelta): CompletionDelta {
   };
 }
 
-/** One sample while it grows. */
-interface Growing {
-  text: string;
-  readonly tokenIds: number[];
-  readonly positions: PositionLogprobs[];
-  last: OutputDelta | null;
+/** Fields of the output that come from the samples of its prompt. */
+export function outputFields(
+  samples: readonly CompletedSample[],
+): Pick<RequestOutput, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
+  const { promptLogprobs = null, numCachedTokens = 0 } = samples[0] ?? {};
+  return {
+    prompt_logprobs: promptLogprobs?.map((one) => one && toTokenLogprobs(one)) ?? null,
+    outputs: samples.map(toCompletionOutput),
+    num_cached_tokens: numCachedTokens,
+  };
 }
 
-/** Collects the deltas of one request, sample by sample. */
-export class OutputCollector {
-  readonly #samples: readonly Growing[];
-  #promptLogprobs: OutputDelta['promptLogprobs'] = null;
-
-  constructor(numSamples: number) {
-    this.#samples = Array.from({ length: numSamples }, () => ({
-      text: '',
-      tokenIds: [],
-      positions: [],
-      last: null,
-    }));
-  }
-
-  add(delta: OutputDelta): void {
-    const sample = this.#samples[delta.index]!;
-    sample.text += delta.text;
-    sample.tokenIds.push(...delta.tokenIds);
-    sample.positions.push(...(delta.logprobs ?? []));
-    sample.last = delta;
-    this.#promptLogprobs ??= delta.promptLogprobs;
-  }
-
-  get numTokens(): number {
-    return this.#samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-  }
-
-  /** Every sample must have got its last delta. */
-  finish(): Pick<RequestOutput, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
-    return {
-      prompt_logprobs:
-        this.#promptLogprobs?.map((one) => (one === null ? null : toTokenLogprobs(one))) ?? null,
-      outputs: this.#samples.map(completionOf),
-      num_cached_tokens: this.#samples[0]?.last?.numCachedTokens ?? 0,
-    };
-  }
-}
-
-function completionOf({ text, tokenIds, positions, last }: Growing, index: number): CompletionOutput {
-  if (last === null || last.finish_reason === null) throw new Error(`sample ${index} has not finished`);
-  const hasLogprobs = last.logprobs !== null;
+function toCompletionOutput(sample: CompletedSample): CompletionOutput {
+  const { index, text, tokenIds, logprobs, finish_reason, stop_reason } = sample;
   return {
     index,
     text,
     token_ids: tokenIds,
-    cumulative_logprob: hasLogprobs ? positions.reduce((sum, { logprob }) => sum + logprob, 0) : null,
-    logprobs: hasLogprobs ? positions.map(toTokenLogprobs) : null,
-    finish_reason: last.finish_reason,
-    stop_reason: last.stop_reason,
+    cumulative_logprob: logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null,
+    logprobs: logprobs?.map(toTokenLogprobs) ?? null,
+    finish_reason,
+    stop_reason,
   };
 }
 

@@ -2,11 +2,14 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import {
+  parseSamplingFields,
+  SAMPLING_FIELD_NAMES,
+  type SamplingInput,
+} from '../sampling/sampling-fields.ts';
+import {
   checkSamplesDiffer,
   resolveSamplingParams,
-  SAMPLING_FIELD_NAMES,
   type SamplingDefaults,
-  type SamplingInput,
   type SamplingParams,
 } from '../sampling/sampling-params.ts';
 import { OPTION_NAMES } from './call-options.ts';
@@ -15,7 +18,7 @@ import { checkNames } from './check-names.ts';
 /** One set of sampling fields for all prompts, or one each; null takes the model's own defaults. */
 export type SamplingParamsInput = SamplingInput | readonly SamplingInput[] | null;
 
-/** What the protocol gives a program that names no max_tokens. */
+/** The protocol's default. */
 const DEFAULT_MAX_TOKENS = 16;
 
 /**
@@ -51,7 +54,7 @@ function resolveOne(given: SamplingInput): SamplingParams {
   });
   // A max_tokens of null asks for all that fits; only one left out gets the default.
   const params = resolveSamplingParams(
-    given,
+    parseSamplingFields(given),
     given.max_tokens === null ? {} : { max_tokens: DEFAULT_MAX_TOKENS },
   );
   checkSamplesDiffer(params);

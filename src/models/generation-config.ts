@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
+import { zodMessage } from '../util/zod-message.ts';
 import { readJsonIfPresent } from './json-file.ts';
 
 export interface GenerationConfig {
@@ -81,10 +82,9 @@ function parseOverride(override: Readonly<Record<string, unknown>>): Fields {
   if (parsed.success) return parsed.data;
   const fields = Object.keys(schema.shape);
   const unknown = Object.keys(override).find((field) => !fields.includes(field));
-  const issue = parsed.error.issues[0];
   const reason =
     unknown === undefined
-      ? `${issue?.path.join('.')}: ${issue?.message}`
+      ? zodMessage(parsed.error, override, 'the object')
       : `unknown field ${unknown}${didYouMean(unknown, fields)}`;
   throw new ConfigError(`--override-generation-config: ${reason}; its fields are ${fields.join(', ')}`, {
     param: 'override-generation-config',

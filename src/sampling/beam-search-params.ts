@@ -1,10 +1,10 @@
-// What a caller may ask of beam search, checked once.
+// The fields of beam search that a program may set, and the complete parameters of one search.
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
-import { preview } from '../util/preview.ts';
+import { zodMessage } from '../util/zod-message.ts';
 
-const schema = z.strictObject({
+const schema = z.object({
   beam_width: z.int().min(1),
   max_tokens: z.int().min(1),
   ignore_eos: z.boolean().nullish(),
@@ -31,23 +31,25 @@ export interface BeamSearchParams {
   readonly include_stop_str_in_output: boolean;
 }
 
-/** What of the model the checks need; `maxLogprobs` -1 is no limit. */
-export interface BeamSearchLimits {
+/** The engine's limit on log-probabilities a token; -1 is no limit. */
+interface BeamSearchLimits {
   readonly maxLogprobs: number;
 }
 
 /** @throws InvalidRequestError naming the field, the rule and the value. */
-export function resolveBeamSearchParams(input: BeamSearchInput, limits: BeamSearchLimits): BeamSearchParams {
+export function parseBeamSearchFields(input: object): BeamSearchInput {
   const parsed = schema.safeParse(input);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const param = String(issue?.path[0] ?? 'beam search parameters');
-    const value: unknown = Object.entries(input).find(([field]) => field === param)?.[1];
-    throw new InvalidRequestError(`${param}: ${issue?.message ?? 'invalid'}, got ${preview(value)}`, {
-      param,
-    });
-  }
-  const given = parsed.data;
+  if (parsed.success) return parsed.data;
+  throw new InvalidRequestError(zodMessage(parsed.error, input, 'beam search parameters'), {
+    param: String(parsed.error.issues[0]!.path[0]),
+  });
+}
+
+/**
+ * Fills in what `given`, whose fields have been checked one by one, leaves out.
+ * @throws InvalidRequestError for more beams than the engine may report log-probabilities for.
+ */
+export function resolveBeamSearchParams(given: BeamSearchInput, limits: BeamSearchLimits): BeamSearchParams {
   if (limits.maxLogprobs !== -1 && 2 * given.beam_width > limits.maxLogprobs) {
     throw new InvalidRequestError(
       `beam_width must be at most half of --max-logprobs (${limits.maxLogprobs}), got ${given.beam_width}`,

@@ -1,9 +1,9 @@
-// What a request changes about its logits before sampling, and the history that penalties count: kept token by token,
-// so that a step costs what it changes. A function of the request's tokens alone. Each request of the scheduler has one.
+// The changes that a request makes to its logits before sampling, and the history that penalties count. Both depend on the
+// request's own tokens alone; the history grows token by token, so that a step costs only what it changes.
 
 /** Numbers only: words have become tokens, defaults are filled in. */
 export interface LogitRules {
-  /** 1 is none. */
+  /** 1 is no penalty. */
   readonly repetitionPenalty: number;
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
@@ -16,7 +16,7 @@ export interface LogitRules {
   readonly badWords: BadWords;
 }
 
-/** Token sequences that must not appear in the answer, so that a step looks only at those that its last token begins to end. */
+/** Token sequences that must not appear in the answer, grouped so that a step looks only at those that its last token may complete. */
 export interface BadWords {
   /** Those of one token. */
   readonly lone: readonly number[];

@@ -1,5 +1,5 @@
 // The random numbers of sampling: a pure function of (seed, sample, position), so that a sequence draws the same
-// numbers at any load, after a preemption and on another instance. The scheduler is its only caller.
+// numbers at any load, after a preemption and on another instance.
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 
 const MULTIPLIER_0 = 0xd2511f53;

@@ -1,46 +1,24 @@
-// Checks of the fields that both generation endpoints have: what is not served, what contradicts something else. The
-// routes call it before they read a body further.
+// Checks of the fields that both generation endpoints share: some are not served, some contradict each other.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
-import { refuseUnavailable } from '../sampling/sampling-params.ts';
+import { refuseUnavailable } from '../sampling/sampling-fields.ts';
 import { preview } from '../util/preview.ts';
-import { ignoredFields } from './protocol/common-fields.ts';
-import type { StreamResume } from './protocol/stream-resume.ts';
+import { type CommonFields, ignoredFields } from './protocol/common-fields.ts';
 import type { ServerContext } from './server-context.ts';
 
-type Maybe<T> = T | null | undefined;
-
-/** What an endpoint knows of fields beyond those that it serves. */
+/** The fields that an endpoint knows. */
 export interface FieldTables {
   readonly served: object;
   readonly unavailable: Readonly<Record<string, readonly unknown[]>>;
   readonly ignored: ReadonlySet<string>;
 }
 
-/** Fields that every generation request may have. */
-export interface CommonBody extends Record<string, unknown> {
-  readonly model?: Maybe<string>;
-  readonly stream?: Maybe<boolean>;
-  readonly stream_options?: Maybe<{
-    readonly include_usage?: Maybe<boolean>;
-    readonly continuous_usage_stats?: Maybe<boolean>;
-  }>;
-  readonly request_id?: Maybe<string>;
-  readonly response_format?: Maybe<{ readonly type: string }>;
-  readonly prompt_logprobs?: Maybe<number>;
-  readonly return_tokens_as_token_ids?: Maybe<boolean>;
-  readonly use_beam_search?: Maybe<boolean>;
-  readonly length_penalty?: Maybe<number>;
-  readonly priority?: Maybe<number>;
-  readonly svc_resume?: Maybe<StreamResume>;
-}
-
-/** @throws NotFoundError, NotAvailableError or InvalidRequestError for what both endpoints refuse alike. */
+/** @throws NotFoundError, NotAvailableError or InvalidRequestError for the first field that is refused. */
 export function checkCommonFields(
   context: ServerContext,
   engine: InferenceEngine,
-  body: CommonBody,
+  body: CommonFields,
   tables: FieldTables,
 ): void {
   context.checkModel(body.model, engine);
@@ -62,7 +40,7 @@ export function checkCommonFields(
   context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
 }
 
-function checkResponseFormat(body: CommonBody): void {
+function checkResponseFormat(body: CommonFields): void {
   const format = body.response_format?.type;
   if (format === undefined || format === 'text') return;
   throw new NotAvailableError(
@@ -71,7 +49,7 @@ function checkResponseFormat(body: CommonBody): void {
   );
 }
 
-function checkStream(body: CommonBody): void {
+function checkStream(body: CommonFields): void {
   if (body.stream_options && !body.stream) {
     throw new InvalidRequestError('stream_options is only for streams: set stream to true or leave it out', {
       param: 'stream_options',
@@ -91,7 +69,7 @@ function checkStream(body: CommonBody): void {
   }
 }
 
-function checkPriority({ priority }: CommonBody, engine: InferenceEngine): void {
+function checkPriority({ priority }: CommonFields, engine: InferenceEngine): void {
   if ((priority ?? 0) === 0 || engine.hasPriorities) return;
   throw new InvalidRequestError(
     `priority must be 0 on this server, which serves requests in the order of their arrival, got ${priority}; ` +

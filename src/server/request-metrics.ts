@@ -1,5 +1,5 @@
-// What becomes of requests, as histograms and counters: fed by the engine while it works. Names, labels and bounds are
-// those that dashboards of such servers ask for.
+// Histograms and counters about requests, fed by the engine while it works. Names, labels and bounds are the ones that
+// existing dashboards query.
 
 import { Counter, Histogram, type Registry } from 'prom-client';
 import type { EndedSample, EngineObserver } from '../engine/inference-engine.ts';
@@ -18,7 +18,7 @@ const STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16
 const NUM_SAMPLES = [1, 2, 5, 10, 20];
 const REASONS: readonly EndedSample['reason'][] = ['stop', 'length', 'abort', 'error'];
 
-/** Where a sample ended before it came so far, there is nothing to observe. */
+/** Null where the sample ended before this could be measured. */
 type Measure = (sample: EndedSample) => number | null;
 
 /** Observed when a sample ends: name, help, buckets (null are those of lengths), value. */

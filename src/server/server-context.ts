@@ -1,5 +1,4 @@
-// What every route needs to know: which phase the server is in, the engine once it is there, the names that the
-// model is served under. `Server` changes it, the routes read it.
+// State that all routes share: the phase of the server, its engine once the model is loaded, the names of the model.
 
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
@@ -18,7 +17,7 @@ const MAX_IN_LINE = 20;
 /** Characters of a model's name that an error repeats: those of real models are shorter. */
 const MAX_MODEL_NAME = 200;
 
-export interface ContextOptions {
+interface ContextOptions {
   readonly servedModelNames: readonly string[];
   readonly version: string;
   readonly apiKeys: ApiKeys;
@@ -68,7 +67,7 @@ export class ServerContext {
   }
 
   /**
-   * What is told to whoever watches the server, also while it drains.
+   * The text of GET /metrics, also while the server drains.
    * @throws NotReadyError while the model loads, EngineDeadError afterwards.
    */
   async readMetrics(): Promise<string> {

@@ -1,5 +1,5 @@
-// All that GET /metrics tells: what the engine counts, read when somebody asks, what becomes of requests, the cache's
-// settings and the process. One registry a server for what carries the name of its model.
+// The content of GET /metrics: the engine's counters, read on each scrape, metrics of requests, cache settings and the
+// process. Metrics with the name of the model have a registry for each server.
 
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { EngineStats, InferenceEngine } from '../engine/inference-engine.ts';

@@ -1,5 +1,5 @@
 // The HTTP server of one model: bound before the model is loaded, ready once it has an engine, drained before it
-// closes. The command line and tests start it.
+// closes.
 
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
@@ -7,9 +7,10 @@ import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
 import { ApiKeys } from '../http/auth.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
-import { chatCompletionsRoute } from './routes/chat-completions.ts';
-import { completionsRoute } from './routes/completions.ts';
+import { chatCompletions } from './routes/chat-completions.ts';
+import { completions } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
+import { generationRoute } from './routes/generation-route.ts';
 import { kvTransferRoutes } from './routes/kv-transfer.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
@@ -23,7 +24,7 @@ export interface ServerOptions extends HttpAppOptions {
   readonly port: number;
   /** Shown by GET /version. */
   readonly version: string;
-  /** Names that requests may give; answers carry the first. None: the name of the engine's model. */
+  /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
   readonly servedModelNames?: readonly string[] | undefined;
   /** One line a generation request with its parameters, never its text. */
   readonly logRequests?: boolean | undefined;
@@ -79,8 +80,7 @@ export class Server {
       logger: options.logger,
     });
     modelsRoute(app, context);
-    completionsRoute(app, context);
-    chatCompletionsRoute(app, context);
+    for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
     statusRoutes(app, context);
     metricsRoute(app, context);
     if (options.exchangesKv) kvTransferRoutes(app, context);
@@ -120,7 +120,7 @@ export class Server {
   }
 
   /**
-   * Takes no more connections, lets what is in flight finish for `deadlineMs`, aborts the rest with an error that says
+   * Takes no more connections, gives requests in flight `deadlineMs` to finish, aborts the rest with an error that says
    * why, and closes.
    * @returns how many requests had to be aborted.
    */

@@ -22,7 +22,7 @@ export function logStats(engine: InferenceEngine, logger: FastifyBaseLogger, int
   return () => clearInterval(timer);
 }
 
-/** What was done since `before`, in so many seconds; null where nothing was and nothing is to be done. */
+/** The work since `before`, which was so many seconds ago; null where there was none and none is waiting. */
 export function statsLine(before: EngineStats | null, stats: EngineStats, seconds: number): string | null {
   const since = (count: (stats: EngineStats) => number): number =>
     count(stats) - (before === null ? 0 : count(before));

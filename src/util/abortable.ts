@@ -4,7 +4,7 @@ import { setMaxListeners } from 'node:events';
 import { sharedAbortController } from './shared-abort.ts';
 
 /**
- * Does `work` with a signal that is aborted when `outer` is, and when a part of the work fails: then none goes on.
+ * Runs `work` with a signal that is aborted when `outer` is, and when a part of the work fails, so that no part goes on.
  * @throws what the work throws, or the reason of `outer` as soon as it is aborted.
  */
 export async function abortable<T>(

@@ -1,9 +1,9 @@
-// Schemas of lists and maps that a client sends. Their length is checked first, and the check ends at the first wrong element: a
-// list of thousands of wrong values is refused at the cost of one.
+// Schemas of lists and maps from clients. Their length is checked first, and the check ends at the first wrong element: a
+// list of thousands of wrong values costs as much as one.
 
 import { z } from 'zod';
 
-/** An array of at most `maxLength` elements, none of which the check changes. */
+/** An array of at most `maxLength` elements; the check does not change them. */
 export function listOf<T extends z.ZodType>(
   element: T,
   maxLength: number,
@@ -22,7 +22,7 @@ function isTokenId(value: unknown): boolean {
   return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
-/** An object of at most `maxFields` fields, counted as `what`; what is in them, a schema behind it is to check. */
+/** An object of at most `maxFields` fields, called `what` in errors; a schema piped after it checks the fields. */
 export function atMost<T extends object>(maxFields: number, what: string): z.ZodCustom<T, T> {
   const countFields = (map: unknown): number =>
     typeof map === 'object' && map !== null ? Object.keys(map).length : 0;
@@ -45,7 +45,7 @@ function lengthFault(list: unknown, maximum: number): Issues | null {
   return [{ code: 'too_big', origin: 'array', maximum, inclusive: true, input: list }];
 }
 
-/** @param isRight says so of right elements without the cost of the schema, or says nothing. */
+/** @param isRight finds most right elements without the cost of the schema. */
 function elementFault(
   list: unknown,
   element: z.ZodType,

@@ -7,7 +7,7 @@ import { startThread } from './start-thread.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-export interface CallThreadOptions {
+interface CallThreadOptions {
   readonly name: string;
   /** What the module finds in `workerData.data`. */
   readonly data?: unknown;

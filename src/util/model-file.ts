@@ -1,11 +1,11 @@
-// Opens the files of a model folder. Only regular files: a pipe would let the reader wait for ever.
+// Opens the files of a model folder. Only regular files: a pipe would block the reader for ever.
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { ModelLoadError } from '../errors.ts';
 
 /**
  * A descriptor to read from.
- * @throws ModelLoadError where there is no file, or none that can be read.
+ * @throws ModelLoadError where the file cannot be read.
  */
 export function openModelFile(path: string): number {
   const file = openIfPresent(path);

@@ -1,4 +1,4 @@
-// What a message, a log line or a memory shows of a value that a client chose: enough to recognise it, however long it is.
+// Shortens values that a client chose for errors and logs: enough to recognise them, however long they are.
 
 import { wholeCharacters } from './whole-characters.ts';
 
@@ -10,7 +10,7 @@ const MAX_LISTED = 32;
 /** `text`, or its beginning and an ellipsis, never half a character. */
 export function shortened(text: string, maxLength = MAX_SHOWN): string {
   if (text.length <= maxLength) return text;
-  // A slice keeps the text that it was cut from in memory: whoever remembers the beginning must have a copy.
+  // A slice keeps the whole text in memory: a copy does not.
   return `${Buffer.from(wholeCharacters(text, maxLength)).toString()}…`;
 }
 
@@ -26,7 +26,7 @@ function previewOfList(list: readonly unknown[] | ArrayBufferView): string {
   return length === 0 ? 'an empty array' : `an array of ${length}`;
 }
 
-/** A value as it is where that is short; what is long in it is shortened, what is many is counted. */
+/** The value itself where it is short; long texts in it are shortened, long lists are counted. */
 export function summary(value: unknown): unknown {
   if (typeof value === 'string') return shortened(value);
   if (typeof value !== 'object' || value === null) return value;

@@ -2,7 +2,7 @@
 
 import { type Transferable, Worker } from 'node:worker_threads';
 
-export interface ThreadOptions {
+interface ThreadOptions {
   /** Shown by tools of the operating system. */
   readonly name: string;
   /** What the module finds in `workerData.data`. */

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
-import { resolveSamplingParams, type SamplingInput } from '../../src/sampling/sampling-params.ts';
+import type { SamplingInput } from '../../src/sampling/sampling-fields.ts';
+import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
 import { EMOJI, hasHalfCharacter } from '../helpers/emoji.ts';

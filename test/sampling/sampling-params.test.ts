@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { InvalidRequestError, NotAvailableError } from '../../src/errors.ts';
+import { parseSamplingFields } from '../../src/sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 
-describe('resolveSamplingParams', () => {
+describe('sampling parameters', () => {
   it('fills in the protocol defaults', () => {
     expect(resolveSamplingParams({})).toEqual({
       n: 1,
@@ -84,21 +85,26 @@ describe('resolveSamplingParams', () => {
     [{ truncate_prompt_tokens: -2 }, 'truncate_prompt_tokens'],
     [{ stop: 'x', detokenize: false }, 'stop'],
   ])('refuses %j and names the field', (input, param) => {
-    const attempt = () => resolveSamplingParams(input);
+    const attempt = () => resolveSamplingParams(parseSamplingFields(input));
     expect(attempt).toThrow(InvalidRequestError);
-    expect(attempt).toThrow(new RegExp(param));
+    expect(attempt).toThrow(new RegExp(`^${param}`));
     expect(attempt).toThrow(expect.objectContaining({ param, status: 400 }));
+  });
+
+  it('says field, rule and value as a request over HTTP does', () => {
+    expect(() => parseSamplingFields({ top_p: 1.1 })).toThrow(/^top_p must be at most 1, got 1\.1$/);
+    expect(() => parseSamplingFields({ stop: ['a', 5] })).toThrow(/^stop\[1\] must be a string, got 5$/);
   });
 
   it('says of a known field whose feature is missing that it is not available yet', () => {
     const input: object = { use_beam_search: true };
-    expect(() => resolveSamplingParams(input)).toThrow(NotAvailableError);
-    expect(() => resolveSamplingParams(input)).toThrow(/use_beam_search is not available yet/);
+    expect(() => parseSamplingFields(input)).toThrow(NotAvailableError);
+    expect(() => parseSamplingFields(input)).toThrow(/use_beam_search is not available yet/);
   });
 
   it('accepts a missing feature set to the value that means off', () => {
     const input: object = { use_beam_search: false, best_of: 1, length_penalty: 1 };
-    expect(resolveSamplingParams(input).n).toBe(1);
+    expect(resolveSamplingParams(parseSamplingFields(input)).n).toBe(1);
   });
 
   it('cuts biases to what the protocol allows', () => {

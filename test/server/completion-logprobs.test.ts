@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { PositionLogprobs, TokenLogprob } from '../../src/engine/inference-engine.ts';
 import { chatLogprobs } from '../../src/server/chat/chat-logprobs.ts';
-import { finiteLogprob, promptLogprobs, tokenText } from '../../src/server/protocol/logprobs.ts';
+import { finiteLogprob, promptLogprobs, tokenText } from '../../src/server/logprobs.ts';
 
 function token(tokenId: number, logprob: number, rank: number, text: string | null): TokenLogprob {
   return { tokenId, logprob, rank, token: text === null ? null : { text, bytes: Buffer.from(text) } };

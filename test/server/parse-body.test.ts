@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError } from '../../src/errors.ts';
-import { parseBody } from '../../src/server/protocol/parse-body.ts';
+import { parseBody } from '../../src/server/parse-body.ts';
 
 const schema = z.looseObject({
   count: z.int().min(1).max(9).nullish(),

@@ -2,6 +2,7 @@
 
 import { didYouMean } from '../../config/suggest.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { parseSamplingFields } from '../../sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../sampling/sampling-params.ts';
 
 /** Those that change one answer of text and nothing of its form. */
@@ -50,7 +51,7 @@ export class Parameters {
         `there is no parameter ${unknown}${didYouMean(unknown, NAMES)} (there are ${names})`,
       );
     }
-    resolveSamplingParams(fields);
+    resolveSamplingParams(parseSamplingFields(fields));
     this.#fields = fields;
   }
 

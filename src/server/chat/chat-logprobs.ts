@@ -1,9 +1,8 @@
-// Log-probabilities of a chat's choice: a list of tokens, each with its bytes and the most probable ones at its place.
-// The chat format calls it.
+// Log-probabilities of a chat's choice: a list of tokens, each with its bytes and the most probable ones at its position.
 
 import type { PositionLogprobs, TokenLogprob } from '../../engine/inference-engine.ts';
+import { finiteLogprob, tokenText } from '../logprobs.ts';
 import type { ChatLogprobs, ChatTokenLogprob } from '../protocol/chat-completion.ts';
-import { finiteLogprob, tokenText } from '../protocol/logprobs.ts';
 
 export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensIds: boolean): ChatLogprobs {
   const describe = (one: TokenLogprob): ChatTokenLogprob => ({

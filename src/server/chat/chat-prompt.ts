@@ -1,13 +1,13 @@
-// A conversation becomes the text that the model continues: through its template, and cut where its last message is
-// to be continued. The chat route calls it.
+// Renders a conversation into the text that the model continues: through its template, and cut at the end of the last
+// message where that is to be continued.
 
 import { InvalidRequestError } from '../../errors.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 
-/** What a template gets from the request itself; extra variables must not replace it. */
+/** Variables that come from fields of the request; chat_template_kwargs must not replace them. */
 const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
-/** Stands behind the last message while it is rendered; private-use characters are in no real text. */
+/** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
 type PromptFields = Pick<
@@ -38,7 +38,7 @@ export async function renderPrompt(
   return renderOpenEnded(template, messages, variables);
 }
 
-/** Everything up to the end of the last message's text, without what the template puts behind it. */
+/** The prompt up to the end of the last message's text, without the end that the template adds. */
 async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],

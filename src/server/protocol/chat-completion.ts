@@ -1,5 +1,4 @@
-// POST /v1/chat/completions on the wire: the request that is accepted and the answers that it gets. The route reads
-// the one and writes the others.
+// POST /v1/chat/completions on the wire: the schema of requests, the types of answers.
 
 import { z } from 'zod';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
@@ -66,7 +65,7 @@ export const ignoredChatFields: ReadonlySet<string> = new Set([
   'verbosity',
 ]);
 
-export interface ChatMessageBody {
+interface ChatMessageBody {
   readonly role: string;
   readonly content: string;
   readonly refusal: null;

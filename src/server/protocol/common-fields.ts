@@ -1,8 +1,7 @@
-// Fields that completions and chat completions share: what is served, what is refused, what is ignored. Both
-// schemas are built on it.
+// Fields that completions and chat completions share: served, refused, ignored.
 
 import { z } from 'zod';
-import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-params.ts';
+import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
 import { streamResume } from './stream-resume.ts';
 
 /** Characters; it is kept as long as the request. */
@@ -43,6 +42,8 @@ export const commonFields = {
   response_format: z.looseObject({ type: z.string() }).nullish(),
 } as const;
 
+export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
+
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableSampling,
@@ -60,7 +61,7 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   stream_interval: [1],
 };
 
-/** Harmless: they say who asks, or how the answer is billed. */
+/** Harmless: they name the user, or say how the answer is billed. */
 export const ignoredFields: ReadonlySet<string> = new Set([
   'user',
   'metadata',

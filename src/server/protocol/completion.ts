@@ -1,5 +1,4 @@
-// POST /v1/completions on the wire: the request that is accepted and the answers that it gets. The route reads the
-// one and writes the others.
+// POST /v1/completions on the wire: the schema of requests, the types of answers.
 
 import { z } from 'zod';
 import { commonFields, unavailableFields } from './common-fields.ts';

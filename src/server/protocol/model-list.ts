@@ -1,4 +1,4 @@
-// GET /v1/models on the wire. The models route builds it.
+// GET /v1/models on the wire.
 
 export interface ModelCard {
   readonly id: string;
@@ -6,14 +6,14 @@ export interface ModelCard {
   /** Unix seconds. */
   readonly created: number;
   readonly owned_by: 'svc';
-  /** What was loaded. */
+  /** Folder or repository of the loaded model. */
   readonly root: string;
   readonly parent: null;
   readonly max_model_len: number;
   readonly permission: readonly ModelPermission[];
 }
 
-export interface ModelPermission {
+interface ModelPermission {
   readonly id: string;
   readonly object: 'model_permission';
   readonly created: number;

@@ -1,5 +1,4 @@
-// The `prompt` of a completion in its four forms: one or several texts, one or several lists of token ids. The
-// completion schema uses it.
+// The `prompt` of a completion in its four forms: one or several texts, one or several lists of token ids.
 
 import { z } from 'zod';
 
@@ -69,7 +68,7 @@ function idListsFault(lists: readonly unknown[] | Int32Array): Fault | null {
 }
 
 function idFault(ids: readonly unknown[] | Int32Array, path: readonly number[]): Fault | null {
-  // What is packed has been found to be right.
+  // Packed lists were checked when they were packed.
   if (ids instanceof Int32Array) return null;
   for (let at = 0; at < ids.length; at++) {
     const id = ids[at];

@@ -1,5 +1,5 @@
-// The beginning of a stream that another instance could not end, as a proxy sends it: the whole stream is written again,
-// with these tokens as if they had just been sampled. A field of both generation endpoints.
+// The beginning of a stream that another instance could not finish, as a proxy sends it: the whole stream is written again,
+// with these tokens as if they had just been sampled.
 
 import { z } from 'zod';
 import { listOf, tokenIdsOf } from '../../util/bounded-schemas.ts';

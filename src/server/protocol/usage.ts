@@ -1,4 +1,4 @@
-// What a request has cost, and why an answer ended: parts of the answers of both endpoints.
+// Usage on the wire: the tokens that a request cost.
 
 export type FinishReason = 'stop' | 'length';
 
@@ -11,7 +11,7 @@ export interface Usage {
   readonly completion_tokens_details: typeof COMPLETION_TOKENS_DETAILS;
 }
 
-/** Kinds of tokens that this server's answers have none of. */
+/** Kinds of tokens that this server never generates. */
 const COMPLETION_TOKENS_DETAILS = {
   reasoning_tokens: 0,
   audio_tokens: 0,

@@ -1,32 +1,27 @@
 // POST /v1/chat/completions: a conversation through the model's template, answered n times.
 
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
-import { ChatFormat } from '../chat/chat-format.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
+import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
-import { checkChoices, type Generation } from '../generation.ts';
+import { parseBody } from '../parse-body.ts';
+import type { ParsedRequest } from '../parsed-request.ts';
 import {
   type ChatCompletionRequest,
   chatCompletionSchema,
   ignoredChatFields,
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
-import { parseBody } from '../protocol/parse-body.ts';
-import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling, renamed } from '../sampling-fields.ts';
+import { readProxied } from '../proxied-request.ts';
+import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
+import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
+import { commonResponseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
-import { checkBudget, checkMaxTokens } from '../token-budget.ts';
-import {
-  answerGeneration,
-  answerHead,
-  type GenerationJob,
-  logRequest,
-  reportFields,
-} from './generation-route.ts';
+import type { GenerationEndpoint } from './generation-route.ts';
 
 const TABLES: FieldTables = {
   served: chatCompletionSchema.shape,
@@ -34,53 +29,54 @@ const TABLES: FieldTables = {
   ignored: ignoredChatFields,
 };
 
-export function chatCompletionsRoute(app: FastifyInstance, context: ServerContext): void {
-  app.post('/v1/chat/completions', (request, reply) =>
-    answerGeneration(context, request, reply, (engine) => readChat(context, engine, request)),
-  );
-}
+export const chatCompletions: GenerationEndpoint = { path: '/v1/chat/completions', parse };
 
-async function readChat(
+async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-): Promise<GenerationJob> {
+): Promise<ParsedRequest> {
   const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
   checkCommonFields(context, engine, body, TABLES);
   const template = templateOf(engine);
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(1, params.n);
-  const proxied = readProxied(request, body);
-  checkResume(proxied, params.n);
+  const proxied = readProxied(request, body, 1, params.n);
   const messages = toChatMessages(body.messages);
   const text = await renderPrompt(template, messages, body);
-  const addSpecialTokens = body.add_special_tokens ?? false;
   const prompt = await engine
     .prepare({
-      prompt: { text, addSpecialTokens },
+      prompt: { text, addSpecialTokens: body.add_special_tokens ?? false },
       params,
       cacheSalt: body.cache_salt ?? null,
       priority: body.priority ?? 0,
-      ...instanceFields(proxied, 0, params.n),
+      ...proxied.prompts[0],
     })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
   const role = answeringRole(body, messages);
   const last = messages.at(-1);
-  const generation: Generation = {
+  const isEchoed = body.echo && last?.role === role;
+  const { answerId, keepsJournal } = proxied;
+  const options = commonResponseOptions(context, engine, request, body, { prefix: 'chatcmpl', answerId });
+  return {
+    id: options.head.id,
     prompts: [prompt],
-    echoes: [
-      body.echo && last?.role === role ? { text: last.content ?? '', skipsSpecialTokens: true } : null,
-    ],
-    isEchoOnly: false,
     beamSearch,
-    returnTokenIds: body.return_token_ids ?? false,
-    keepsJournal: proxied.keepsJournal,
-    ...reportFields(context, body),
+    isEchoOnly: false,
+    isStream: body.stream ?? false,
+    keepsJournal,
+    writer: new ChatWriter(
+      {
+        ...options,
+        prompts: [prompt],
+        echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
+        returnTokenIds: body.return_token_ids ?? false,
+        showsCachedTokens: options.showsCachedTokens && beamSearch === null,
+      },
+      role,
+    ),
   };
-  const head = answerHead(context, engine, request, body, 'chatcmpl');
-  logRequest(context, request, head, generation);
-  return { isStream: body.stream ?? false, generation, format: new ChatFormat(head, generation, role) };
 }
 
 /** Tools that must not be called ask for nothing. */
@@ -125,7 +121,7 @@ function requestedTokens(body: ChatCompletionRequest): number | null {
   return body.max_completion_tokens ?? body.max_tokens ?? null;
 }
 
-/** A chat has no prompt of its own: what is wrong with it is wrong with the messages. */
+/** A chat has no field `prompt`: an error of the prompt is an error of the messages. */
 function blameFields(error: unknown): never {
   if (error instanceof InvalidRequestError && error.param === 'prompt') {
     throw new InvalidRequestError(error.message, { param: 'messages', cause: error });

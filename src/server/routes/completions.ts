@@ -1,31 +1,26 @@
 // POST /v1/completions: one or several prompts, as texts or token ids, each continued n times.
 
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
 import { LongLoop } from '../../util/long-loop.ts';
-import { CompletionFormat } from '../completion-format.ts';
+import { CompletionWriter } from '../completion/completion-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
-import { checkChoices, type Echo, type Generation } from '../generation.ts';
+import { parseBody } from '../parse-body.ts';
+import type { ParsedRequest } from '../parsed-request.ts';
 import {
   type CompletionRequest,
   completionSchema,
   unavailableCompletionFields,
 } from '../protocol/completion.ts';
-import { parseBody } from '../protocol/parse-body.ts';
 import type { PromptInput } from '../protocol/prompt.ts';
-import { checkResume, instanceFields, readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling } from '../sampling-fields.ts';
+import { readProxied } from '../proxied-request.ts';
+import { type ReadSampling, readSampling } from '../read-sampling.ts';
+import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
+import { commonResponseOptions, type Echo } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
-import { checkBudget, checkMaxTokens } from '../token-budget.ts';
-import {
-  answerGeneration,
-  answerHead,
-  type GenerationJob,
-  logRequest,
-  reportFields,
-} from './generation-route.ts';
+import type { GenerationEndpoint } from './generation-route.ts';
 
 const DEFAULT_MAX_TOKENS = 16;
 const TABLES: FieldTables = {
@@ -34,53 +29,48 @@ const TABLES: FieldTables = {
   ignored: new Set(),
 };
 
-export function completionsRoute(app: FastifyInstance, context: ServerContext): void {
-  app.post('/v1/completions', (request, reply) =>
-    answerGeneration(context, request, reply, (engine) => readCompletion(context, engine, request)),
-  );
-}
+export const completions: GenerationEndpoint = { path: '/v1/completions', parse };
 
-async function readCompletion(
+async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-): Promise<GenerationJob> {
+): Promise<ParsedRequest> {
   const body = parseBody(completionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
+  const isEchoOnly = body.max_tokens === 0;
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(body.prompt.length, params.n);
-  const proxied = readProxied(request, body);
-  checkResume(proxied, body.prompt.length * params.n);
+  const proxied = readProxied(request, body, body.prompt.length, params.n);
   const addSpecialTokens = body.add_special_tokens ?? true;
   const shared = { params, cacheSalt: body.cache_salt ?? null, priority: body.priority ?? 0 };
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   const loop = new LongLoop();
-  for (const [index, prompt] of body.prompt.entries()) {
-    const prepared = await engine.prepare({
-      prompt: 'text' in prompt ? { text: prompt.text, addSpecialTokens } : prompt,
-      ...shared,
-      ...instanceFields(proxied, index, params.n),
-    });
+  for (const [index, given] of body.prompt.entries()) {
+    const prompt = 'text' in given ? { text: given.text, addSpecialTokens } : given;
+    const prepared = await engine.prepare({ prompt, ...shared, ...proxied.prompts[index] });
     prompts.push(prepared);
-    echoes.push(await echoOf(body, prompt, prepared, engine));
+    echoes.push(await echoOf(body, given, prepared, engine));
     await loop.pause();
   }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
-  const isEchoOnly = body.max_tokens === 0;
-  const generation: Generation = {
+  const { answerId, keepsJournal } = proxied;
+  const options = commonResponseOptions(context, engine, request, body, { prefix: 'cmpl', answerId });
+  const returnTokenIds = body.return_token_ids ?? engine.tokenizer === null;
+  const showsCachedTokens = options.showsCachedTokens && beamSearch === null;
+  return {
+    id: options.head.id,
     prompts,
-    echoes,
+    beamSearch,
     isEchoOnly,
-    beamSearch: isEchoOnly ? null : beamSearch,
-    returnTokenIds: body.return_token_ids ?? engine.tokenizer === null,
-    keepsJournal: proxied.keepsJournal,
-    ...reportFields(context, body),
+    isStream: body.stream ?? false,
+    keepsJournal,
+    writer: new CompletionWriter(
+      { ...options, prompts, echoes, returnTokenIds, showsCachedTokens },
+      engine.tokenizer,
+    ),
   };
-  const head = answerHead(context, engine, request, body, 'cmpl');
-  logRequest(context, request, head, generation);
-  const format = new CompletionFormat(head, generation, engine.tokenizer);
-  return { isStream: body.stream ?? false, generation, format };
 }
 
 function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampling {
@@ -97,16 +87,16 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampl
   const own = { max_tokens: Math.max(1, max_tokens), logprobs, prompt_logprobs };
   const sampling = readSampling(body, own, engine);
   checkSamplesDiffer(sampling.params);
-  return sampling;
+  return body.max_tokens === 0 ? { ...sampling, beamSearch: null } : sampling;
 }
 
-/** The protocol's own default counts as asked for; one that the model brings is cut to what is left. */
+/** The protocol's own default counts as asked for; a default of the model is cut to the room that is left. */
 function requestedTokens(body: CompletionRequest, engine: InferenceEngine): number {
   const fallback = engine.samplingDefaults.max_tokens === undefined ? DEFAULT_MAX_TOKENS : 0;
   return body.max_tokens ?? fallback;
 }
 
-/** A text as it came; of ids, and of a text that was cut, what the model has seen. */
+/** A text as it came; for ids, and for a text that was cut, the text that the model has seen. */
 async function echoOf(
   body: CompletionRequest,
   prompt: PromptInput,

@@ -1,9 +1,9 @@
-// POST /kv_transfer/cancel: a proxy says that nobody waits for a request any more, on whichever instance its KV blocks are.
+// POST /kv_transfer/cancel: a proxy cancels a request, on every instance that may hold KV blocks for it.
 
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { CancelledError } from '../../errors.ts';
-import { parseBody } from '../protocol/parse-body.ts';
+import { parseBody } from '../parse-body.ts';
 import type { ServerContext } from '../server-context.ts';
 
 const cancelSchema = z.looseObject({ request_id: z.string().min(1).max(512) });

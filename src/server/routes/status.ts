@@ -1,4 +1,4 @@
-// What machines ask: GET /health and /ping (alive?), GET /version (what was chosen at start?), GET /load (how busy?).
+// Routes for monitoring: GET /health and /ping, GET /version with the choices made at start, GET /load.
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { errorBody, errorHeaders, toSvcError } from '../../http/errors.ts';

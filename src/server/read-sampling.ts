@@ -1,14 +1,11 @@
-// What a request asks of sampling, or of beam search in its place. Both generation routes read their bodies with it.
+// The sampling parameters of a request, or those of beam search in their place.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { type BeamSearchParams, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
-import {
-  resolveSamplingParams,
-  type SamplingInput,
-  type SamplingParams,
-  samplingFields,
-} from '../sampling/sampling-params.ts';
+import type { SamplingInput } from '../sampling/sampling-fields.ts';
+import { resolveSamplingParams, type SamplingParams } from '../sampling/sampling-params.ts';
+import type { CommonFields } from './protocol/common-fields.ts';
 
 export interface ReadSampling {
   readonly params: SamplingParams;
@@ -16,14 +13,7 @@ export interface ReadSampling {
   readonly beamSearch: BeamSearchParams | null;
 }
 
-/** Sampling fields of a body, as the endpoint's schema has checked them, and those of beam search. */
-export type SamplingBody = SamplingInput & {
-  readonly stream?: boolean | null | undefined;
-  readonly use_beam_search?: boolean | null | undefined;
-  readonly length_penalty?: number | null | undefined;
-};
-
-/** Of no use to beam search, with the values that ask for nothing. */
+/** Fields that beam search does not use, with the values that ask for nothing. */
 const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
   top_p: [1],
   top_k: [0, -1],
@@ -43,16 +33,16 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
 
 /**
  * @param own fields that the endpoint reads in its own way; they win over those of the body.
- * @throws InvalidRequestError naming the field, the rule and the value.
+ * @throws InvalidRequestError for fields that contradict each other.
  */
 export function readSampling(
-  body: SamplingBody,
+  body: CommonFields,
   own: Pick<SamplingInput, 'max_tokens' | 'logprobs' | 'prompt_logprobs'>,
   engine: InferenceEngine,
 ): ReadSampling {
-  const given: SamplingInput = { ...pickSampling(body), ...own, detokenize: true };
+  const given: SamplingInput = { ...body, ...own, detokenize: true };
   if (body.use_beam_search) return readBeamSearch(body, given, engine);
-  // A stream has no place for the prompt's: 0 asks for next to nothing, and what asks for more is refused.
+  // A stream cannot carry those of the prompt: 0 asks for next to nothing, more has been refused.
   const prompt_logprobs = body.stream && body.prompt_logprobs === 0 ? null : given.prompt_logprobs;
   return {
     params: resolveSamplingParams({ ...given, prompt_logprobs }, engine.samplingDefaults),
@@ -60,7 +50,7 @@ export function readSampling(
   };
 }
 
-function readBeamSearch(body: SamplingBody, given: SamplingInput, engine: InferenceEngine): ReadSampling {
+function readBeamSearch(body: CommonFields, given: SamplingInput, engine: InferenceEngine): ReadSampling {
   for (const [field, neutral] of Object.entries(NOT_FOR_BEAMS)) checkNotForBeams(field, given, neutral);
   const { n, max_tokens, ignore_eos, include_stop_str_in_output } = given;
   const { maxModelLen, maxOutputTokens } = engine.limits;
@@ -93,7 +83,7 @@ function checkNotForBeams(field: string, given: SamplingInput, neutral: readonly
 }
 
 /** Runs `read`; an error about a field that the request has under another name gets that name. */
-export function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T {
+function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T {
   try {
     return read();
   } catch (error) {
@@ -108,10 +98,4 @@ export function renamed(names: Readonly<Record<string, string>>, error: unknown)
   const { message, param: own } = error;
   const told = message.startsWith(own) ? `${param}${message.slice(own.length)}` : message;
   return new InvalidRequestError(told, { param, cause: error });
-}
-
-/** The body holds much that sampling knows nothing of. */
-function pickSampling(body: SamplingBody): SamplingInput {
-  const isSampling = ([field]: [string, unknown]): boolean => Object.hasOwn(samplingFields, field);
-  return Object.fromEntries(Object.entries(body).filter(isSampling));
 }

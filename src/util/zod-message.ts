@@ -1,12 +1,14 @@
-// Puts what zod found into words: the field's path, the rule, the value.
+// Renders zod issues for people: path of the field, rule, value. All errors about outside data share one wording.
 
 import type { z } from 'zod';
 import { preview, shortened } from './preview.ts';
 
 type Issue = z.core.$ZodIssue;
 
-/** Rules that a schema words itself start like this and are taken as they are. */
-const OWN_WORDS = /^must |^has |^is /;
+/** A schema's own message is used as it is when it starts like this. */
+const OWN_RULE = /^(must|has|is) /;
+/** So is the sentence of a table of options. */
+const OWN_SENTENCE = /^expected /;
 const TYPE_NAMES: Readonly<Record<string, string>> = {
   int: 'an integer',
   number: 'a number',
@@ -18,26 +20,35 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
   null: 'null',
 };
 
-/** `max_tokens must be at least 1, got -3`. */
-export function describeIssue(issue: Issue, body: unknown): string {
+/**
+ * The first thing that is wrong with `value`: `max_tokens must be at least 1, got -3`.
+ * @param whole what to call the value where it is wrong as a whole.
+ */
+export function zodMessage(error: z.ZodError, value: unknown, whole: string): string {
+  return describeIssue(error.issues[0]!, value, whole);
+}
+
+/** One thing that is wrong with `value`, worded as in `zodMessage`. */
+export function describeIssue(issue: Issue, value: unknown, whole: string): string {
   const meant = issue.code === 'invalid_union' ? deepestBranch(issue) : undefined;
-  if (meant !== undefined) return describeIssue({ ...meant, path: [...issue.path, ...meant.path] }, body);
-  const value = valueAt(issue.path, body);
-  const got = value === undefined ? '' : `, got ${preview(value)}`;
-  return `${pathOf(issue.path)} ${ruleOf(issue)}${got}`;
+  if (meant !== undefined) {
+    return describeIssue({ ...meant, path: [...issue.path, ...meant.path] }, value, whole);
+  }
+  const wrong = valueAt(issue.path, value);
+  const got = wrong === undefined ? '' : `, got ${preview(wrong)}`;
+  const field = pathOf(issue.path) || whole;
+  const rule = OWN_SENTENCE.test(issue.message) ? `: ${issue.message}` : ` ${ruleOf(issue)}`;
+  return `${field}${rule}${got}`;
 }
 
 /** `messages[0].content` */
 function pathOf(path: readonly PropertyKey[]): string {
-  if (path.length === 0) return 'The body';
-  const joined = path
-    .map((key) => (typeof key === 'number' ? `[${key}]` : `.${shortened(String(key))}`))
-    .join('');
-  return joined.replace(/^\./, '');
+  const joined = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${shortened(String(key))}`));
+  return joined.join('').replace(/^\./, '');
 }
 
-function valueAt(path: readonly PropertyKey[], body: unknown): unknown {
-  let value = body;
+function valueAt(path: readonly PropertyKey[], whole: unknown): unknown {
+  let value = whole;
   for (const key of path) {
     if (typeof value !== 'object' || value === null) return undefined;
     value = Reflect.get(value, key);
@@ -46,7 +57,7 @@ function valueAt(path: readonly PropertyKey[], body: unknown): unknown {
 }
 
 function ruleOf(issue: Issue): string {
-  if (OWN_WORDS.test(issue.message)) return issue.message;
+  if (OWN_RULE.test(issue.message)) return issue.message;
   switch (issue.code) {
     case 'invalid_type':
       return `must be ${typeName(issue.expected)}`;
@@ -69,12 +80,12 @@ function ruleOf(issue: Issue): string {
   }
 }
 
-/** The branch of a union that was meant: the one that looked inside the value. */
+/** The branch of a union that the sender probably meant: the one that looked inside the value. */
 function deepestBranch(issue: Issue & { code: 'invalid_union' }): Issue | undefined {
   return issue.errors.flat().find(({ path }) => path.length > 0);
 }
 
-/** Every branch is a choice. */
+/** All branches as alternatives: `must be a string or an array`. */
 function unionRule(issue: Issue & { code: 'invalid_union' }): string {
   const rules = issue.errors.flatMap((branch) => branch.slice(0, 1)).map((first) => ruleOf(first));
   return `must be ${[...new Set(rules.map((rule) => rule.replace(/^must be /, '')))].join(' or ')}`;

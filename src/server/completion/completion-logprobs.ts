@@ -1,14 +1,14 @@
-// Log-probabilities of a completion's choice in the protocol's four parallel lists. The completion format has one
-// writer a choice, because offsets go on from chunk to chunk.
+// Log-probabilities of a completion's choice in the protocol's four parallel lists. One writer a choice, because offsets
+// go on from chunk to chunk.
 
-import type { PositionLogprobs, PreparedRequest, TokenLogprob } from '../engine/inference-engine.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { Echo } from './generation.ts';
-import type { CompletionLogprobs } from './protocol/completion.ts';
-import { finiteLogprob, tokenText } from './protocol/logprobs.ts';
+import type { PositionLogprobs, PreparedRequest, TokenLogprob } from '../../engine/inference-engine.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { finiteLogprob, tokenText } from '../logprobs.ts';
+import type { CompletionLogprobs } from '../protocol/completion.ts';
+import type { Echo } from '../response-options.ts';
 import { countCharacters, TextOffsets } from './text-offsets.ts';
 
-export interface CompletionLogprobsOptions {
+interface CompletionLogprobsOptions {
   readonly tokenizer: Tokenizer | null;
   readonly prompt: PreparedRequest;
   /** Null where the answer does not repeat the prompt. */
@@ -16,7 +16,7 @@ export interface CompletionLogprobsOptions {
   readonly areTokensIds: boolean;
 }
 
-/** What is known of a token: where it stands, which it is, and the log-probabilities of its place. */
+/** A token, its offset in the text, and the log-probabilities at its position. */
 interface Entry {
   readonly offset: number;
   readonly token: string;
@@ -87,7 +87,7 @@ export class CompletionLogprobsWriter {
   }
 }
 
-/** Two runs of tokens, one behind the other. */
+/** Two runs of tokens, one after the other. */
 export function joinLogprobs(first: CompletionLogprobs, second: CompletionLogprobs): CompletionLogprobs {
   return {
     text_offset: [...first.text_offset, ...second.text_offset],

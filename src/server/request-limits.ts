@@ -1,7 +1,22 @@
-// Whether what a request asks for fits into the model's context. The generation routes ask.
+// How much one request may ask for: samples, and tokens of the model's context.
 
 import type { PreparedRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
+
+/** Samples of one prompt: as many as the protocol's own service makes. */
+const MAX_N = 128;
+/** Samples of one request over all its prompts. */
+const MAX_CHOICES = 1024;
+
+/** @throws InvalidRequestError where the prompts and samples together are too many. */
+export function checkChoices(numPrompts: number, n: number): void {
+  if (n > MAX_N) throw new InvalidRequestError(`n must be at most ${MAX_N}, got ${n}`, { param: 'n' });
+  if (numPrompts * n <= MAX_CHOICES) return;
+  throw new InvalidRequestError(
+    `n times the number of prompts must be at most ${MAX_CHOICES}, got ${n} times ${numPrompts}`,
+    { param: 'n' },
+  );
+}
 
 /** @throws InvalidRequestError for more tokens than any prompt would leave room for; `field` is the one that asked. */
 export function checkMaxTokens(requested: number, field: string, maxModelLen: number): void {

@@ -1,9 +1,9 @@
-// A request body becomes a checked object, or an error that a person can act on. Every POST route calls it first.
+// Checks a request body against a schema; the error lists all faults, so that a person can fix them at once.
 
 import type { z } from 'zod';
-import { InvalidRequestError, MalformedRequestError } from '../../errors.ts';
-import { describeIssue } from '../../util/describe-issue.ts';
-import { preview } from '../../util/preview.ts';
+import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
+import { preview } from '../util/preview.ts';
+import { describeIssue } from '../util/zod-message.ts';
 
 /** Errors shown at once. */
 const MAX_SHOWN = 10;
@@ -25,7 +25,7 @@ export function parseBody<S extends z.ZodObject>(schema: S, body: unknown): z.ou
 }
 
 function toRequestError(issues: readonly z.core.$ZodIssue[], body: object): Error {
-  const described = issues.slice(0, MAX_SHOWN).map((issue) => describeIssue(issue, body));
+  const described = issues.slice(0, MAX_SHOWN).map((issue) => describeIssue(issue, body, 'The body'));
   const more = issues.length > MAX_SHOWN ? `; and ${issues.length - MAX_SHOWN} more` : '';
   const count = issues.length > 1 ? `${issues.length} validation errors: ` : '';
   const message = `${count}${described.join('; ')}${more}`;

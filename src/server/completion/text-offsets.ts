@@ -1,7 +1,7 @@
-// Where each token stands in the text of an answer: tokens may end within a character or be no text at all, so that
-// lengths of tokens say nothing. The completion format has one a choice.
+// The offset of each token in the text of an answer. Tokens may end within a character or add no text at all, so their
+// own lengths cannot be summed.
 
-import type { DecodeStream, DecodeStreamOptions, Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { DecodeStream, DecodeStreamOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 
 export class TextOffsets {
   readonly #tokenizer: Tokenizer | null;

@@ -1,0 +1,125 @@
+// The sampling fields that a caller may set, over HTTP or in a program: one schema, one wording of its errors.
+
+import { z } from 'zod';
+import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
+import { zodMessage } from '../util/zod-message.ts';
+
+/** Largest number of samples of one prompt. */
+const MAX_N = 16384;
+
+/** Bounds of lists that every token of an answer is checked against, at the cost of other requests. */
+const MAX_STOP_TEXTS = 64;
+const MAX_STOP_LENGTH = 1024;
+const MAX_STOP_TOKENS = 1024;
+const MAX_BIASES = 1024;
+const MAX_BAD_WORDS = 1024;
+/** Characters of all bad words together: each is tokenised twice. */
+const MAX_BAD_TEXT = 32_768;
+/** No vocabulary has more. */
+const MAX_ALLOWED_TOKENS = 300_000;
+
+const nonEmptyText = z
+  .string()
+  .min(1, 'must not contain empty strings')
+  .refine((value) => !/\p{Surrogate}/u.test(value), 'must not contain half characters (lone surrogates)');
+const stopText = nonEmptyText.max(MAX_STOP_LENGTH);
+const penalty = z.number().min(-2).max(2);
+const biases = atMost<Record<string, number>>(MAX_BIASES, 'tokens').pipe(
+  z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()),
+);
+const numLogprobs = z.int().min(-1);
+
+/** The fields of sampling that svc serves, in the protocol's spelling; null and absent mean the default. */
+export const samplingFields = {
+  n: z.int().min(1).max(MAX_N).nullish(),
+  temperature: z.number().min(0).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  top_k: z.int().min(-1).nullish(),
+  min_p: z.number().min(0).max(1).nullish(),
+  seed: z.int().nullish(),
+  stop: z.union([stopText, listOf(stopText, MAX_STOP_TEXTS)]).nullish(),
+  stop_token_ids: tokenIdsOf(MAX_STOP_TOKENS).nullish(),
+  include_stop_str_in_output: z.boolean().nullish(),
+  ignore_eos: z.boolean().nullish(),
+  max_tokens: z.int().min(1).nullish(),
+  min_tokens: z.int().min(0).nullish(),
+  presence_penalty: penalty.nullish(),
+  frequency_penalty: penalty.nullish(),
+  repetition_penalty: z.number().gt(0).nullish(),
+  logit_bias: biases.nullish(),
+  allowed_token_ids: tokenIdsOf(MAX_ALLOWED_TOKENS)
+    .refine((ids) => ids.length > 0, 'must not be empty: leave it out to allow all tokens')
+    .nullish(),
+  bad_words: listOf(nonEmptyText, MAX_BAD_WORDS)
+    .refine(
+      (words) => lengthOf(words) <= MAX_BAD_TEXT,
+      `must have at most ${MAX_BAD_TEXT} characters together`,
+    )
+    .nullish(),
+  /** True asks for one; -1 for the whole vocabulary. */
+  logprobs: z.union([z.boolean(), numLogprobs]).nullish(),
+  prompt_logprobs: numLogprobs.nullish(),
+  truncate_prompt_tokens: z
+    .int()
+    .refine((value) => value === -1 || value >= 1, 'must be -1 or at least 1')
+    .nullish(),
+  detokenize: z.boolean().nullish(),
+  skip_special_tokens: z.boolean().nullish(),
+  spaces_between_special_tokens: z.boolean().nullish(),
+} as const;
+
+function lengthOf(texts: readonly string[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** Fields that the protocol defines and this version refuses, with the value that means "not used". */
+export const unavailableSamplingFields: Readonly<Record<string, readonly unknown[]>> = {
+  logprob_token_ids: [],
+  use_beam_search: [false],
+  length_penalty: [1],
+  best_of: [1],
+};
+
+/** Every field of sampling that the protocol knows, served or not. */
+export const SAMPLING_FIELD_NAMES: readonly string[] = [
+  ...Object.keys(samplingFields),
+  ...Object.keys(unavailableSamplingFields),
+];
+
+const schema = z.object(samplingFields);
+
+/** Sampling fields as a caller writes them. */
+export type SamplingInput = z.input<typeof schema>;
+
+/**
+ * Checks the sampling fields of a program; the HTTP server has `samplingFields` in the schemas of its bodies.
+ * @throws InvalidRequestError naming the field, the rule and the value.
+ * @throws NotAvailableError for a field of the protocol whose feature svc does not serve yet.
+ */
+export function parseSamplingFields(input: object): SamplingInput {
+  refuseUnavailable(input, unavailableSamplingFields);
+  const parsed = schema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  throw new InvalidRequestError(zodMessage(parsed.error, input, 'sampling_params'), {
+    param: String(parsed.error.issues[0]?.path[0] ?? 'sampling_params'),
+  });
+}
+
+/** @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter. */
+export function refuseUnavailable(input: object, table: Readonly<Record<string, readonly unknown[]>>): void {
+  for (const [field, value] of Object.entries(input)) {
+    // A field may have the name of something that every object inherits, such as `constructor`.
+    const neutral = Object.hasOwn(table, field) ? table[field] : undefined;
+    if (neutral === undefined || value === null || value === undefined) continue;
+    if (neutral.includes(value) || isEmpty(value)) continue;
+    throw new NotAvailableError(`${field} is not available yet in this version of svc; leave it out`, {
+      param: field,
+    });
+  }
+}
+
+/** An empty list or map asks for nothing. */
+function isEmpty(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}

@@ -1,0 +1,89 @@
+// Writes the answer to a chat completion: one body, or a chunk an event.
+
+import type { CompletedSample } from '../../engine/completed-sample.ts';
+import type { OutputDelta } from '../../engine/inference-engine.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
+import { promptLogprobs } from '../logprobs.ts';
+import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
+import type { Usage } from '../protocol/usage.ts';
+import type { ResponseOptions } from '../response-options.ts';
+import type { Frames } from '../response-writer.ts';
+import { chatLogprobs } from './chat-logprobs.ts';
+
+export class ChatWriter extends ChunkWriter {
+  readonly #role: string;
+
+  /** `role` speaks the answer. */
+  constructor(options: ResponseOptions, role: string) {
+    super('chat.completion.chunk', options);
+    this.#role = role;
+  }
+
+  body(samples: readonly CompletedSample[]): ChatCompletionResponse {
+    const { head, returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+    const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
+    return {
+      id: head.id,
+      object: 'chat.completion',
+      created: head.created,
+      model: head.model,
+      choices: samples.map((sample, choice) => this.#choice(sample, choice)),
+      service_tier: null,
+      system_fingerprint: head.system_fingerprint,
+      usage: this.usageOfAll(samples),
+      prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
+      prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
+      kv_transfer_params: null,
+    };
+  }
+
+  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+    const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
+    const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
+    const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
+    const logprobs = jsonOf(this.#logprobs(delta));
+    const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
+    const chunk = this.#chunk(choice, content, tail, usage);
+    return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];
+  }
+
+  /** The role, then the echo: both before the first token. */
+  #opening(choice: number, usage: Usage | null): Frames {
+    const { prompts, returnTokenIds, echoes } = this.options;
+    const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';
+    const unfinished = '"finish_reason":null';
+    const delta = `{"role":${JSON.stringify(this.#role)},"content":""},"logprobs":null`;
+    const role = this.#chunk(choice, delta, unfinished, usage, extra);
+    const echo = echoes[0]?.text ?? '';
+    if (echo === '') return [role];
+    const content = `{"content":${JSON.stringify(echo)}},"logprobs":null`;
+    return [role, this.#chunk(choice, content, unfinished, usage)];
+  }
+
+  #chunk(choice: number, delta: string, tail: string, usage: Usage | null, extra = ''): string {
+    return this.chunk(`{"index":${choice},"delta":${delta},${tail}}`, usage, extra);
+  }
+
+  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>): ChatLogprobs | null {
+    return logprobs === null ? null : chatLogprobs(logprobs, this.options.areTokensIds);
+  }
+
+  #choice(sample: CompletedSample, choice: number): ChatChoice {
+    return {
+      index: choice,
+      message: {
+        role: this.#role,
+        content: (this.options.echoes[0]?.text ?? '') + sample.text,
+        refusal: null,
+        annotations: [],
+        audio: null,
+        tool_calls: [],
+        reasoning: null,
+      },
+      logprobs: this.#logprobs(sample),
+      finish_reason: sample.finish_reason,
+      stop_reason: sample.stop_reason,
+      token_ids: this.options.returnTokenIds ? sample.tokenIds : null,
+    };
+  }
+}

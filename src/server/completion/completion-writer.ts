@@ -1,0 +1,102 @@
+// Writes the answer to a completion: one body, or a chunk an event.
+
+import type { CompletedSample } from '../../engine/completed-sample.ts';
+import type { OutputDelta } from '../../engine/inference-engine.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
+import { promptLogprobs } from '../logprobs.ts';
+import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '../protocol/completion.ts';
+import type { Usage } from '../protocol/usage.ts';
+import type { ResponseOptions } from '../response-options.ts';
+import type { Frames } from '../response-writer.ts';
+import { CompletionLogprobsWriter, joinLogprobs } from './completion-logprobs.ts';
+
+export class CompletionWriter extends ChunkWriter {
+  readonly #tokenizer: Tokenizer | null;
+  /** By choice: offsets go on from chunk to chunk. */
+  readonly #logprobsWriters = new Map<number, CompletionLogprobsWriter>();
+
+  constructor(options: ResponseOptions, tokenizer: Tokenizer | null) {
+    super('text_completion', options);
+    this.#tokenizer = tokenizer;
+  }
+
+  body(samples: readonly CompletedSample[]): CompletionResponse {
+    const { id, created, model, system_fingerprint } = this.options.head;
+    return {
+      id,
+      object: 'text_completion',
+      created,
+      model,
+      choices: samples.map((sample, choice) => this.#choice(sample, choice)),
+      service_tier: null,
+      system_fingerprint,
+      usage: this.usageOfAll(samples),
+      kv_transfer_params: null,
+    };
+  }
+
+  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+    const echo = isFirst ? this.#echoOf(choice) : '';
+    const logprobs = jsonOf(this.#logprobs(choice, delta, isFirst));
+    const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
+    const fields =
+      `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
+      `"finish_reason":${jsonOf(delta.finish_reason)},"stop_reason":${jsonOf(delta.stop_reason)}${ids}}`;
+    return [this.chunk(fields, usage)];
+  }
+
+  #choice(sample: CompletedSample, choice: number): CompletionChoice {
+    const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+    const ofPrompt = returnPromptLogprobs ? sample.promptLogprobs : null;
+    return {
+      index: choice,
+      text: this.#echoOf(choice) + sample.text,
+      logprobs: this.#logprobs(choice, sample, true),
+      finish_reason: sample.finish_reason,
+      stop_reason: sample.stop_reason,
+      token_ids: returnTokenIds ? sample.tokenIds : null,
+      prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
+      prompt_token_ids: returnTokenIds ? (prompts[this.promptOf(choice)]?.promptTokenIds ?? null) : null,
+    };
+  }
+
+  #echoOf(choice: number): string {
+    return this.options.echoes[this.promptOf(choice)]?.text ?? '';
+  }
+
+  /** Those of an echoed prompt come before the first token. */
+  #logprobs(
+    choice: number,
+    added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>,
+    isFirst: boolean,
+  ): CompletionLogprobs | null {
+    if (added.logprobs === null) return null;
+    const writer = this.#logprobsWriter(choice);
+    const logprobs = writer.next(added.logprobs);
+    const isEchoed = isFirst && this.options.echoes[this.promptOf(choice)] !== null;
+    if (!isEchoed || added.promptLogprobs === null) return logprobs;
+    return joinLogprobs(writer.prompt(added.promptLogprobs), logprobs);
+  }
+
+  #logprobsWriter(choice: number): CompletionLogprobsWriter {
+    const known = this.#logprobsWriters.get(choice);
+    if (known !== undefined) return known;
+    const { prompts, echoes, areTokensIds } = this.options;
+    const prompt = this.promptOf(choice);
+    const writer = new CompletionLogprobsWriter({
+      tokenizer: this.#tokenizer,
+      prompt: prompts[prompt]!,
+      echo: echoes[prompt] ?? null,
+      areTokensIds,
+    });
+    this.#logprobsWriters.set(choice, writer);
+    return writer;
+  }
+
+  #idFields(choice: number, delta: OutputDelta, isFirst: boolean): string {
+    const prompt = this.options.prompts[this.promptOf(choice)];
+    const promptIds = isFirst ? `,"prompt_token_ids":${JSON.stringify(prompt?.promptTokenIds)}` : '';
+    return `${promptIds},"token_ids":${JSON.stringify(delta.tokenIds)}`;
+  }
+}

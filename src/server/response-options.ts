@@ -1,0 +1,68 @@
+// Everything that determines an answer except its samples: ids, times and names, and which fields were asked for.
+
+import type { FastifyRequest } from 'fastify';
+import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
+import type { CommonFields } from './protocol/common-fields.ts';
+import type { ServerContext } from './server-context.ts';
+
+/** Fields of every chunk and of the body. */
+interface ResponseHead {
+  readonly id: string;
+  /** Unix seconds. */
+  readonly created: number;
+  readonly model: string;
+  /** Names all that determines the bytes of an answer beside its request. */
+  readonly system_fingerprint: string;
+}
+
+/** The prompt as the answer repeats it. */
+export interface Echo {
+  readonly text: string;
+  /** Special tokens of the prompt are no part of the text. */
+  readonly skipsSpecialTokens: boolean;
+}
+
+export interface ResponseOptions {
+  readonly head: ResponseHead;
+  readonly prompts: readonly PreparedRequest[];
+  /** One a prompt; null repeats nothing. */
+  readonly echoes: readonly (Echo | null)[];
+  readonly returnTokenIds: boolean;
+  readonly returnPromptLogprobs: boolean;
+  /** Logprobs spell tokens as their ids. */
+  readonly areTokensIds: boolean;
+  /** A stream ends with the usage. */
+  readonly includeUsage: boolean;
+  /** Every chunk has the usage of its choice so far. */
+  readonly continuousUsage: boolean;
+  /** Usage counts the prompt tokens that came from the prefix cache. */
+  readonly showsCachedTokens: boolean;
+}
+
+/**
+ * The options that endpoints read alike.
+ * @param answerId the id that a proxy chose; else it is that of a header, of the body, or of the log, in this order.
+ */
+export function commonResponseOptions(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+  body: CommonFields,
+  { prefix, answerId }: { readonly prefix: string; readonly answerId: string | null },
+): Omit<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds'> {
+  const hasOwnHeader = request.headers['x-request-id'] === request.id;
+  const id = answerId ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
+  return {
+    head: {
+      id: `${prefix}-${id}`,
+      created: body.svc_resume?.created ?? Math.floor(Date.now() / 1000),
+      model: context.modelNames(engine)[0],
+      system_fingerprint: context.systemFingerprint(engine),
+    },
+    returnPromptLogprobs: body.prompt_logprobs != null,
+    areTokensIds: body.return_tokens_as_token_ids ?? false,
+    includeUsage: body.stream_options?.include_usage ?? false,
+    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+    showsCachedTokens: context.options.showsCachedTokens,
+  };
+}

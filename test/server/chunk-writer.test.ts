@@ -1,0 +1,100 @@
+import { describe, expect, it } from 'vitest';
+import type { OutputDelta, PreparedRequest } from '../../src/engine/inference-engine.ts';
+import { InvalidRequestError } from '../../src/errors.ts';
+import { toSvcError } from '../../src/http/errors.ts';
+import { groupBadWords } from '../../src/sampling/logit-rules.ts';
+import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
+import { ChatWriter } from '../../src/server/chat/chat-writer.ts';
+import { CompletionWriter } from '../../src/server/completion/completion-writer.ts';
+import type { ResponseOptions } from '../../src/server/response-options.ts';
+import type { Frames } from '../../src/server/response-writer.ts';
+
+const PROMPT: PreparedRequest = {
+  arrivedAt: 0,
+  promptTokenIds: [1, 2, 3],
+  params: resolveSamplingParams({ n: 2 }),
+  badWords: groupBadWords([]),
+  cacheSalt: null,
+  priority: 0,
+  transferKey: null,
+  resume: null,
+};
+const OPTIONS: ResponseOptions = {
+  head: { id: 'cmpl-1', created: 5, model: 'm', system_fingerprint: 'f' },
+  prompts: [PROMPT],
+  echoes: [null],
+  returnTokenIds: false,
+  returnPromptLogprobs: false,
+  areTokensIds: false,
+  includeUsage: true,
+  continuousUsage: false,
+  showsCachedTokens: true,
+};
+
+function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {
+  return {
+    index: 0,
+    text,
+    tokenIds: [7],
+    numCachedTokens: 2,
+    logprobs: null,
+    promptLogprobs: null,
+    finish_reason: null,
+    stop_reason: null,
+    ...added,
+  };
+}
+
+/** The JSON of `frames`, each of which must be one whole event. */
+function eventsOf(frames: Frames): unknown[] {
+  return frames.map((frame) => {
+    expect(frame).toMatch(/^data: [^\n]*\n\n$/);
+    const data = frame.slice('data: '.length, -2);
+    return data === '[DONE]' ? data : JSON.parse(data);
+  });
+}
+
+describe.each([
+  ['CompletionWriter', () => new CompletionWriter(OPTIONS, null)],
+  ['ChatWriter', () => new ChatWriter(OPTIONS, 'assistant')],
+])('%s', (_name, newWriter) => {
+  it('gives no frame for tokens that are no text yet, and counts them all the same', () => {
+    const writer = newWriter();
+    expect(writer.open()).toEqual([]);
+    expect(writer.delta(0, delta(''))).toEqual([]);
+    expect(writer.delta(0, delta('é', { finish_reason: 'stop' }))).not.toEqual([]);
+    expect(writer.delta(1, delta('', { index: 1, finish_reason: 'length' }))).not.toEqual([]);
+    const [usage, done] = eventsOf(writer.close());
+    expect(usage).toMatchObject({
+      choices: [],
+      usage: {
+        prompt_tokens: 3,
+        completion_tokens: 3,
+        total_tokens: 6,
+        prompt_tokens_details: { cached_tokens: 2 },
+      },
+    });
+    expect(done).toBe('[DONE]');
+  });
+
+  it('ends a stream that failed with the error, and tells no secrets', () => {
+    const writer = newWriter();
+    expect(eventsOf(writer.fail(new InvalidRequestError('too late', { param: 'n' })))).toEqual([
+      { error: { message: 'too late', type: 'BadRequestError', param: 'n', code: 400 } },
+      '[DONE]',
+    ]);
+    const [event] = writer.fail(toSvcError(new Error('secret path')));
+    expect(event).toContain('"code":500');
+    expect(event).not.toContain('secret');
+  });
+});
+
+describe('ChatWriter', () => {
+  it('says once for each choice who speaks, before its first text', () => {
+    const writer = new ChatWriter(OPTIONS, 'assistant');
+    const deltas = [writer.delta(0, delta('a')), writer.delta(1, delta('b')), writer.delta(0, delta('c'))];
+    const spoken = deltas.map((frames) => eventsOf(frames).map((event) => JSON.stringify(event)));
+    expect(spoken.map((events) => events.length)).toEqual([2, 2, 1]);
+    expect(spoken.flat().filter((event) => event.includes('"role":"assistant"'))).toHaveLength(2);
+  });
+});
