@@ -1,9 +1,12 @@
 // svc serve: options -> port -> model -> engine -> answers, and the way back when a signal comes or the engine dies.
 
-import type { Registration } from '../cluster/registration.ts';
+import { randomBytes } from 'node:crypto';
+import type { InstanceLoad } from '../cluster/discovery-message.ts';
+import type { Registered, Registration } from '../cluster/registration.ts';
 import { readConfigFile } from '../config/config-file.ts';
 import { isDevMode } from '../config/environment.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
+import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
@@ -11,7 +14,6 @@ import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { readTls } from '../http/tls.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
-import { joinProxy } from './join-proxy.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { StopRequest } from './stop-request.ts';
@@ -44,6 +46,7 @@ export async function serve(config: ServeConfig): Promise<void> {
   for (const notice of config.notices) logger.warn(notice);
   const stop = new StopRequest(logger);
   const { Server } = await import('../server/server.ts');
+  const proxyToken = randomBytes(16).toString('hex');
   // A busy port is told at once, not after a model of many gigabytes.
   const server = await Server.listen({
     host: config.http.host ?? '0.0.0.0',
@@ -59,6 +62,7 @@ export async function serve(config: ServeConfig): Promise<void> {
     tls: config.http.tls && (await readTls(config.http.tls)),
     showsCachedTokens: config.http.showsCachedTokens,
     requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
+    proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
     logger: logger.child({}, { level: config.http.logLevel }),
@@ -71,12 +75,29 @@ export async function serve(config: ServeConfig): Promise<void> {
   if (engine !== null) {
     server.serve(engine);
     const [name] = await servedNames(config);
-    registration = await joinProxy(config.engine.kvTransfer, engine, name, (message) => logger.warn(message));
+    registration = await joinProxy(config.engine.kvTransfer, {
+      model: name,
+      proxyToken,
+      load: () => loadOf(engine),
+      warn: (message) => logger.warn(message),
+    });
     if (logger.isLevelEnabled('info')) {
       process.stderr.write(startReport(config, engine, server.port, process.uptime()));
     }
   }
   await untilTheEnd({ server, engine, registration }, stop, config, logger);
+}
+
+/** Null where the configuration names no proxy: ZeroMQ is loaded only for one. */
+async function joinProxy(config: KvTransferConfig | null, about: Registered): Promise<Registration | null> {
+  if (config === null || config.proxy === null) return null;
+  const { Registration: Joined } = await import('../cluster/registration.ts');
+  return Joined.start(config, about);
+}
+
+async function loadOf(engine: InferenceEngine): Promise<InstanceLoad> {
+  const { running, waiting, loading, freeBlocks, numBlocks } = await engine.stats();
+  return { running, waiting: waiting + loading, free_blocks: freeBlocks, num_blocks: numBlocks };
 }
 
 export async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {

@@ -4,6 +4,7 @@ import { formatAddress } from '../cluster/address.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { urlHost } from '../util/url-host.ts';
 import { version } from './version.ts';
 
 export function startReport(
@@ -70,7 +71,7 @@ function kvTransferRows(transfer: KvTransferConfig | null): readonly (readonly [
 
 function printable(host: string | null): string {
   if (host === null || host === '0.0.0.0' || host === '::') return 'localhost';
-  return host.includes(':') ? `[${host}]` : host;
+  return urlHost(host);
 }
 
 function bytes(count: number): string {

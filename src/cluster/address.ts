@@ -1,7 +1,7 @@
-// Addresses of instances as text, `10.0.1.2:21001` or `[fd00::2]:21001`: made from configurations, checked where they
-// come from other processes.
+// Addresses of instances as text: `10.0.1.2:21001` or `[fd00::2]:21001`.
 
 import { isIPv4, isIPv6 } from 'node:net';
+import { urlHost } from '../util/url-host.ts';
 
 export interface IpAddress {
   readonly ip: string;
@@ -10,10 +10,10 @@ export interface IpAddress {
 
 /** `ip:port`, an IPv6 address in brackets. */
 export function formatAddress({ ip, port }: IpAddress): string {
-  return isIPv6(ip) ? `[${ip}]:${port}` : `${ip}:${port}`;
+  return `${urlHost(ip)}:${port}`;
 }
 
-/** An IP address and a port from 1 to 65535; null for everything else, names included. */
+/** An IP address and a port from 1 to 65535; null for everything else, host names included. */
 export function parseAddress(text: string): IpAddress | null {
   const [, v6, v4, digits] =
     /^(?:\[([0-9a-fA-F:.]{2,45})\]|([0-9.]{7,15})):([1-9][0-9]{0,4})$/.exec(text) ?? [];

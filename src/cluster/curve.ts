@@ -1,5 +1,5 @@
-// Turns the secret that instances and proxy share into ZeroMQ's CURVE keys: all have the same pair, whose public half
-// nobody else knows, so that who lacks the secret can neither connect nor listen in.
+// ZeroMQ's CURVE keys from the secret that instances and proxy share. All of them have the same pair of keys, and even its public
+// half is secret: without the secret nobody can connect or read along.
 
 import { createPrivateKey, createPublicKey, scryptSync } from 'node:crypto';
 
@@ -9,11 +9,11 @@ export interface CurveKeys {
 }
 
 const SALT = 'svc kv transfer 1';
-/** What stands in front of a raw X25519 key in PKCS #8. */
+/** The bytes before a raw X25519 key in PKCS #8. */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
 const Z85 = '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#';
 
-/** The key pair of a secret; slow on purpose (some 50 ms), so that secrets are not guessed from recorded traffic. */
+/** Slow on purpose (some 50 ms), so that a secret cannot be guessed from recorded traffic. */
 export function curveKeys(secret: string): CurveKeys {
   const seed = scryptSync(secret, SALT, 32);
   const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, seed]), format: 'der', type: 'pkcs8' });
@@ -21,12 +21,12 @@ export function curveKeys(secret: string): CurveKeys {
   return { publicKey: z85(spki.subarray(-32)), secretKey: z85(seed) };
 }
 
-/** Options of a socket that binds; none without keys. */
+/** Options of a socket that binds; empty without keys. */
 export function curveServer(keys: CurveKeys | null): { curveServer?: true; curveSecretKey?: string } {
   return keys === null ? {} : { curveServer: true, curveSecretKey: keys.secretKey };
 }
 
-/** Options of a socket that connects; none without keys. */
+/** Options of a socket that connects; empty without keys. */
 export function curveClient(keys: CurveKeys | null): {
   curveServerKey?: string;
   curvePublicKey?: string;
@@ -36,7 +36,7 @@ export function curveClient(keys: CurveKeys | null): {
   return { curveServerKey: keys.publicKey, curvePublicKey: keys.publicKey, curveSecretKey: keys.secretKey };
 }
 
-/** Four bytes become five characters; ZeroMQ's text form of keys. */
+/** ZeroMQ's text form of keys: five characters for four bytes. */
 function z85(bytes: Uint8Array): string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let text = '';

@@ -1,11 +1,11 @@
-// What an instance tells the proxy's discovery port, one msgpack map a message: the three keys of the existing protocol
-// and, optional so that its instances can join, ours.
+// What an instance tells the discovery port of the proxy, one msgpack map per message: three keys that all instances of the
+// protocol send, and optional ones of our own.
 
 import { encode } from '@msgpack/msgpack';
 import { z } from 'zod';
 import { type Read, readMessage } from './wire.ts';
 
-/** Bytes of the longest message that is read. */
+/** Longer messages are refused. */
 export const MAX_REGISTRATION_BYTES = 4096;
 
 const count = z.int().min(0);
@@ -17,18 +17,20 @@ const address = z
   .refine((text) => Number(text.slice(text.lastIndexOf(':') + 1)) <= 65535);
 
 const schema = z.object({
-  /** P: it computes prompts (kv_both as well); D: it decodes. */
+  /** P computes prompts, as do instances with the role kv_both; D decodes. */
   type: z.enum(['P', 'D']),
   http_address: address,
-  /** Its control address: what request ids carry. */
+  /** Its control address, which paired request ids contain. */
   zmq_address: address,
-  /** Missing is ready. `draining` takes no new requests, `gone` is the last message. */
+  /** Missing means ready. A draining instance takes no new requests; `gone` is its last message. */
   state: z.enum(['ready', 'draining', 'gone']).optional(),
-  /** A random number of this run of the instance. */
+  /** A random number, another one after each start of the instance. */
   epoch: z.string().max(64).optional(),
   /** The name under which it serves its model. */
   model: z.string().max(512).optional(),
   load: z.object({ running: count, waiting: count, free_blocks: count, num_blocks: count }).optional(),
+  /** The proxy shows it to be believed whose request it passes on. */
+  proxy_token: z.string().max(64).optional(),
   role: z.enum(['kv_producer', 'kv_consumer', 'kv_both']).optional(),
   send_type: z.enum(['PUT', 'GET', 'PUT_ASYNC']).optional(),
 });

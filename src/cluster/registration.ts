@@ -1,5 +1,5 @@
-// Tells the proxy that this instance is there: at once when it serves, then every three seconds, and when it leaves.
-// The server starts it and says when requests drain. A proxy that is not there, or comes back, costs nothing.
+// Tells the proxy that this instance is there: at once when it serves, then every three seconds, and when it leaves. It
+// needs no proxy to start: one that comes later, or comes back, is told within a second.
 
 import { randomBytes } from 'node:crypto';
 import { isIPv4 } from 'node:net';
@@ -19,8 +19,10 @@ const GOODBYE_MS = 500;
 export interface Registered {
   /** The name under which the model is served. */
   readonly model: string;
-  /** Asked at each heartbeat; null where the engine does not say. */
-  readonly load: () => InstanceLoad | null;
+  /** How busy the engine is; called at each heartbeat. */
+  readonly load: () => Promise<InstanceLoad>;
+  /** The proxy shows it with what it says of its clients. */
+  readonly proxyToken?: string;
   readonly warn?: (message: string) => void;
 }
 
@@ -29,6 +31,7 @@ export class Registration {
   readonly #about: Registered;
   readonly #message: RegistrationMessage;
   readonly #timer: NodeJS.Timeout;
+  #load: InstanceLoad | null = null;
   #state: 'ready' | 'draining' | 'gone' = 'ready';
   #hasWarned = false;
 
@@ -38,7 +41,8 @@ export class Registration {
     about: Registered,
   ) {
     this.#about = about;
-    this.#message = registrationOf(config, about.model);
+    this.#message = registrationOf(config, about);
+    this.#refreshLoad();
     this.#socket = new Dealer({
       context: zmqContext(),
       routingId: this.#message.zmq_address,
@@ -71,7 +75,7 @@ export class Registration {
     return config.proxy === null ? null : new Registration(config, config.proxy, about);
   }
 
-  /** No new requests, please; those that run are finished. */
+  /** Asks for no new requests; those that run are finished. */
   drain(): void {
     if (this.#state !== 'ready') return;
     this.#state = 'draining';
@@ -88,10 +92,25 @@ export class Registration {
   }
 
   #beat(): void {
-    const load = this.#about.load();
-    const message = { ...this.#message, state: this.#state, ...(load !== null && { load }) };
-    // A beat that cannot leave now is lost: the next one follows.
+    const message = {
+      ...this.#message,
+      state: this.#state,
+      ...(this.#load !== null && { load: this.#load }),
+    };
+    // A heartbeat that cannot leave now is lost: the next one follows.
     this.#socket.send(encodeRegistration(message)).catch(() => {});
+    this.#refreshLoad();
+  }
+
+  /** For the next heartbeat: this one does not wait for a busy engine. */
+  #refreshLoad(): void {
+    this.#about.load().then(
+      (load) => {
+        this.#load = load;
+      },
+      // A dead engine ends the process by itself.
+      () => {},
+    );
   }
 
   #refused(address: string): void {
@@ -103,7 +122,7 @@ export class Registration {
   }
 }
 
-function registrationOf(config: KvTransferConfig, model: string): RegistrationMessage {
+function registrationOf(config: KvTransferConfig, { model, proxyToken }: Registered): RegistrationMessage {
   const { ip, port, httpPort, role, sendType } = config;
   return {
     type: role === 'kv_consumer' ? 'D' : 'P',
@@ -111,6 +130,7 @@ function registrationOf(config: KvTransferConfig, model: string): RegistrationMe
     zmq_address: formatAddress({ ip, port }),
     epoch: randomBytes(8).toString('hex'),
     model: wholeCharacters(model, 512),
+    ...(proxyToken !== undefined && { proxy_token: proxyToken }),
     role,
     send_type: sendType,
   };

@@ -1,18 +1,18 @@
-// The request id that carries the addresses of both instances: the proxy makes it, and every instance that gets it in
-// X-Request-Id finds the other one by it.
+// The request id that pairs two instances: it contains the addresses of both, so that each finds the other one by the
+// X-Request-Id that it gets.
 
 import { randomBytes } from 'node:crypto';
 import { parseAddress } from './address.ts';
 
-export interface TransferId {
-  /** The id as the proxy made it, without what others put around it. */
+export interface PairedRequestId {
+  /** The id as the proxy made it, without additions of servers such as `cmpl-`. */
   readonly id: string;
   /** Control addresses (`ip:port`) of the two instances. */
   readonly prefill: string;
   readonly decode: string;
 }
 
-/** No id is longer: two IPv6 addresses with ports, the words between them, and what servers put around it. */
+/** Of the longest id: two IPv6 addresses with ports, the words between them, and additions of servers. */
 const MAX_LENGTH = 512;
 const ADDRESS = String.raw`(\[[0-9a-fA-F:.]{2,45}\]:[0-9]{1,5}|[0-9.]{7,15}:[0-9]{1,5})`;
 const PATTERN = new RegExp(
@@ -24,8 +24,8 @@ export function makeRequestId(prefill: string, decode: string): string {
   return `___prefill_addr_${prefill}___decode_addr_${decode}_${randomBytes(16).toString('hex')}`;
 }
 
-/** Reads such an id, also behind `cmpl-` or `chatcmpl-` and in front of `-0`; null for everything else. */
-export function parseRequestId(text: string): TransferId | null {
+/** Reads such an id, also after `cmpl-` or `chatcmpl-` and before `-0`; null for everything else. */
+export function parseRequestId(text: string): PairedRequestId | null {
   if (text.length > MAX_LENGTH) return null;
   const [, id, prefill, decode] = PATTERN.exec(text) ?? [];
   if (id === undefined || prefill === undefined || decode === undefined) return null;

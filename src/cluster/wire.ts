@@ -1,5 +1,5 @@
-// Reads what other processes send: one bounded msgpack value, checked by a schema. Nothing that comes in makes it throw
-// or take more memory than the message has.
+// Reads a message of another process: one msgpack value within bounds, checked by a schema. No message makes it throw, or
+// take more memory than the message itself.
 
 import { decode } from '@msgpack/msgpack';
 import type { z } from 'zod';
@@ -7,7 +7,7 @@ import { zodMessage } from '../util/zod-message.ts';
 
 export type Read<T> =
   | { readonly isValid: true; readonly message: T }
-  /** `why` names the field. */
+  /** `why` names the field at fault. */
   | { readonly isValid: false; readonly why: string };
 
 /** Messages are flat maps of short texts and numbers. */

@@ -1,14 +1,13 @@
-// The one ZeroMQ context of this process for KV transfer: an instance has a socket a peer, and a process may hold many
-// instances.
+// The one ZeroMQ context of this process. An instance has a socket for each peer, and a process may hold many instances.
 
 import { Context } from 'zeromq';
 
-/** What ZeroMQ allows; its default of 1023 ends at a few hundred peers. */
+/** The most that ZeroMQ allows; its default of 1023 is enough for a few hundred peers only. */
 const MAX_SOCKETS = 65_535;
 
 let shared: Context | null = null;
 
-/** Made at first use: only who transfers has the threads of it. Not blocky: no message keeps the process alive. */
+/** Made at first use, so that other processes get no ZeroMQ threads. Not blocky: unsent messages do not keep the process alive. */
 export function zmqContext(): Context {
   shared ??= new Context({ maxSockets: MAX_SOCKETS, blocky: false });
   return shared;

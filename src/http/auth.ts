@@ -1,46 +1,63 @@
-// Decides who may call, and who is calling: bearer keys, compared so that the time taken tells nothing. The app asks it
-// before it reads a body.
+// Decides who may call, and who is calling: bearer keys, compared so that the time taken tells nothing.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
 
-/** What machines ask needs no key; every other path does, whether there is something at it or not. */
+/** What machines ask needs no key; every other path does, even one that has no route. */
 const OPEN_ROUTES = new Set(['/health', '/ping', '/load', '/metrics', '/version']);
 const SCHEME = /^bearer /i;
+/** A caller's name: a digest of its key, or its IP address. */
+export const CALLER_NAME = /^(key:[\w-]{43}|address:[\w.:%-]{2,64})$/;
 
-export interface Caller {
+export interface GuardedRequest {
   readonly method: string;
-  /** Pattern of the route that will answer, undefined where none will: a path in disguise has the same route. */
+  /** Pattern of the route that will answer, undefined where none will: an escaped path has the same route. */
   readonly route: string | undefined;
   readonly authorization: string | undefined;
+}
+
+export interface Credentials {
+  readonly authorization: string | undefined;
+  /** IP address at the other end of the connection. */
+  readonly address: string;
+  /** What a trusted proxy calls its client; null where the client itself is connected. */
+  readonly proxied: string | null;
 }
 
 export class ApiKeys {
   /** Hashes are of one length, whatever the keys are. */
   readonly #hashes: readonly Buffer[];
+  /** By key. */
+  readonly #names: ReadonlyMap<string, string>;
 
   /** No keys: everybody may call. */
   constructor(keys: readonly string[]) {
     this.#hashes = keys.map(sha256);
+    this.#names = new Map(keys.map((key) => [key, `key:${sha256(key).toString('base64url')}`]));
   }
 
-  /** @throws UnauthorizedError unless the caller shows one of the keys or needs none. */
-  check(caller: Caller): void {
-    if (this.#hashes.length === 0 || caller.method === 'OPTIONS') return;
-    if (caller.route !== undefined && OPEN_ROUTES.has(caller.route)) return;
-    if (caller.authorization === undefined) {
+  /** @throws UnauthorizedError unless the request shows one of the keys or needs none. */
+  check({ method, route, authorization }: GuardedRequest): void {
+    if (this.#hashes.length === 0 || method === 'OPTIONS') return;
+    if (route !== undefined && OPEN_ROUTES.has(route)) return;
+    if (authorization === undefined) {
       throw new UnauthorizedError('No API key was given: send it in the header Authorization: Bearer <key>');
     }
-    if (!SCHEME.test(caller.authorization)) {
+    if (!SCHEME.test(authorization)) {
       throw new UnauthorizedError('The Authorization header must have the form Bearer <key>');
     }
-    if (!this.#knows(bearerOf(caller.authorization)))
+    if (!this.#knows(bearerOf(authorization)))
       throw new UnauthorizedError('The API key is none of the keys of this server');
   }
 
-  /** Whom a request is counted for: its key where keys are asked for, else the address that it came from. */
-  callerOf(authorization: string | undefined, address: string): string {
-    return this.#hashes.length === 0 ? address : bearerOf(authorization ?? '');
+  /**
+   * The name under which a request is counted: of its key where keys are asked for, else of its address. A key that a
+   * proxy has checked comes first, since the proxy may show one of its own in place of it. To be called after `check`.
+   */
+  callerOf({ authorization, address, proxied }: Credentials): string {
+    if (proxied?.startsWith('key:')) return proxied;
+    const ownKey = this.#names.get(bearerOf(authorization ?? ''));
+    return ownKey ?? proxied ?? `address:${address}`;
   }
 
   /** Looks at every key, so that the time does not tell which one was near. */
@@ -48,6 +65,11 @@ export class ApiKeys {
     const hash = sha256(key);
     return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
   }
+}
+
+/** Takes equally long wherever the two differ. */
+export function isSameSecret(given: string, expected: string): boolean {
+  return timingSafeEqual(sha256(given), sha256(expected));
 }
 
 function bearerOf(authorization: string): string {

@@ -17,7 +17,7 @@ import { shortened } from '../util/preview.ts';
 const MAX_MESSAGE = 4096;
 
 /** The protocol's one shape for every failure; `code` is the HTTP status. */
-interface ErrorBody {
+export interface ErrorBody {
   readonly error: {
     readonly message: string;
     readonly type: string;

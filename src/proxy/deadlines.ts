@@ -1,25 +1,25 @@
-// Every deadline and bound of the proxy in one place; tests bring shorter ones.
+// The deadlines of the proxy in one place; tests bring shorter ones.
 
-export interface Deadlines {
-  /** An instance that has been silent for this long gets new requests only where nobody else is left. */
+export interface ProxyDeadlines {
+  /** An instance that has been silent for this long gets new requests only where no other is left. */
   readonly late: number;
   /** Three missed heartbeats of 3 s, and slack. */
   readonly expiry: number;
   /** How often silence is looked at. */
   readonly sweep: number;
-  /** How long one that has left is still listed. */
+  /** How long an instance that has left is still listed. */
   readonly remember: number;
   readonly connect: number;
   /** Our instances write into every stream at least each 15 s. */
   readonly streamSilence: number;
-  /** For words that nobody waits for. */
+  /** For telling an instance to forget a transfer. */
   readonly cancel: number;
   /** A client that takes nothing for this long is cut off. */
   readonly slowClient: number;
 }
 
 /** Milliseconds. */
-export const DEADLINES: Deadlines = {
+export const PROXY_DEADLINES: ProxyDeadlines = {
   late: 5000,
   expiry: 10_000,
   sweep: 500,
@@ -30,7 +30,7 @@ export const DEADLINES: Deadlines = {
   slowClient: 60_000,
 };
 
-/** Instances that are listed; registrations beyond are refused. */
+/** Instances that are listed; further registrations are refused. */
 export const MAX_INSTANCES = 4096;
-/** Connections to one instance; requests beyond wait for one. */
+/** Connections to one instance; further requests wait for one. */
 export const MAX_CONNECTIONS = 1024;

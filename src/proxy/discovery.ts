@@ -1,5 +1,5 @@
-// Hears what instances say of themselves: a ZeroMQ ROUTER on the discovery port, one msgpack map a message behind the
-// identity of its sender, which is its control address. Nothing is answered.
+// The discovery port, where instances say that they are there: a ZeroMQ ROUTER. A message is the identity of its sender,
+// which is its control address, and one msgpack map. Nothing is answered.
 
 import { isIPv6 } from 'node:net';
 import { Router } from 'zeromq';
@@ -11,6 +11,7 @@ import {
 } from '../cluster/discovery-message.ts';
 import { zmqContext } from '../cluster/zmq-context.ts';
 import { ConfigError } from '../errors.ts';
+import { urlHost } from '../util/url-host.ts';
 
 export interface DiscoveryOptions {
   /** An IP address. */
@@ -19,7 +20,7 @@ export interface DiscoveryOptions {
   readonly port: number;
   readonly secret: string | null;
   readonly registered: (message: RegistrationMessage) => void;
-  /** Something came that is no registration. */
+  /** Called for a message that is no valid registration. */
   readonly refused: (why: string) => void;
 }
 
@@ -41,13 +42,12 @@ export class Discovery {
       linger: 0,
       ipv6: isIPv6(host),
       maxMessageSize: MAX_REGISTRATION_BYTES,
-      // An instance that comes back is heard at once, also while its old connection seems to live.
+      // An instance that comes back is heard at once, even while its old connection seems to be open.
       handover: true,
       ...curveServer(secret === null ? null : curveKeys(secret)),
     });
-    const bracketed = isIPv6(host) ? `[${host}]` : host;
     try {
-      await socket.bind(`tcp://${bracketed}:${port === 0 ? '*' : port}`);
+      await socket.bind(`tcp://${urlHost(host)}:${port === 0 ? '*' : port}`);
     } catch (cause) {
       socket.close();
       throw new ConfigError(

@@ -1,46 +1,46 @@
 // The course of a disaggregated request, in order:
 //   1. a decode instance (D) and a prefill instance (P) are picked;
 //   2. P computes the prompt: the same request with one token, under an id that names both;
-//   3. D gets the request itself, finds P by the id and takes the KV blocks over;
+//   3. D gets the request itself, finds P by the id and receives the KV blocks;
 //   4. D's answer goes to the client untouched;
-//   5. whoever fails on the way is replaced: before the first byte by trying again, behind it by letting another D
-//      continue the stream where it broke.
-// The routes call it.
+//   5. an instance that fails is replaced: before the first byte by trying again, after it by letting another D continue
+//      the stream where it broke.
 
 import { makeRequestId } from '../cluster/request-id.ts';
 import { NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
-import { type Call, ClientGoneError } from './call.ts';
-import type { Cancels } from './cancels.ts';
+import { ClientGoneError } from '../http/in-flight.ts';
+import { Attempts } from './attempts.ts';
+import type { CancelNotifier } from './cancel-notifier.ts';
+import type { ClientRequest } from './client-request.ts';
 import { BrokenStreamError } from './event-filter.ts';
-import type { Instance } from './instance.ts';
-import { prefillBody, resumeBody } from './job.ts';
-import { Leg, type LegHead } from './leg.ts';
-import { LegFailure } from './leg-failure.ts';
-import type { ProxyMetrics } from './metrics.ts';
+import { type Instance, UpstreamFailure } from './instance.ts';
+import type { InstancePicker } from './instance-picker.ts';
+import type { Phase, ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
-import type { Router } from './router.ts';
-import { relayBytes, relayStream } from './stream-relay.ts';
+import { withFields } from './request-body.ts';
+import { relayBytes, relayEvents } from './stream-relay.ts';
+import { type ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
 export interface ForwarderParts {
-  readonly router: Router;
+  readonly picker: InstancePicker;
   readonly metrics: ProxyMetrics;
-  readonly cancels: Cancels;
+  readonly cancels: CancelNotifier;
   readonly recent: RecentTransfers;
   /** Milliseconds without a byte after which a stream is given up. */
   readonly streamSilence: number;
 }
 
-/** The way of a request to D: under which id, and who has computed its prompt. */
+/** Under which id D gets a request, and who has computed its prompt. */
 interface Prefilled {
   readonly id: string;
   readonly prefill: Instance | null;
 }
 
 /** Prefill instances that are asked before D computes the prompt itself. */
-const MAX_PREFILL_TRIES = 3;
-/** Instances that are asked for one answer while none of them gets anywhere. */
-const MAX_TRIES = 8;
+const MAX_PREFILL_ATTEMPTS = 3;
+/** At decode instances, for one answer, while none of them gets anywhere. */
+const MAX_DECODE_ATTEMPTS = 8;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
 /** An instance that answers so is full or about to leave. */
@@ -55,199 +55,220 @@ export class Forwarder {
     this.#parts = parts;
   }
 
-  /** Answers the client of `call`, whatever happens. */
-  async answer(call: Call): Promise<void> {
+  /** Answers the client, whatever happens. */
+  async answer(request: ClientRequest): Promise<void> {
+    const { endpoint, response } = request.options;
     try {
-      while (!(await this.#attempt(call))) this.#parts.metrics.retried('decode');
+      while (!(await this.#attempt(request))) this.#parts.metrics.retried('decode');
     } catch (thrown) {
-      if (!(thrown instanceof ClientGoneError)) call.client.fail(toSvcError(thrown));
+      if (!(thrown instanceof ClientGoneError)) response.fail(toSvcError(thrown), endpoint);
     } finally {
-      this.#forgetTransfer(call);
-      call.close();
+      this.#cancelTransfer(request);
     }
   }
 
-  /** One try with one D; false where another try makes sense. */
-  async #attempt(call: Call): Promise<boolean> {
-    const decode = this.#pickDecode(call);
-    if (decode === null) return this.#giveUp(call);
-    const { id, prefill } = await this.#prefill(call, decode);
-    const leg = this.#ask(call, decode, 'decode', call.job.bytes, id);
+  /** One attempt with one D; false where another one makes sense. */
+  async #attempt(request: ClientRequest): Promise<boolean> {
+    const { body, response } = request.options;
+    const decode = this.#pickDecode(request);
+    if (decode === null) return this.#giveUp(request);
+    const { id, prefill } = await this.#prefill(request, decode);
+    const upstream = this.#send(request, decode, 'decode', body.bytes, id);
     try {
-      const head = await leg.head;
-      this.#parts.metrics.legTook('decode', performance.now() - leg.openedAt);
-      if (await this.#isRefused(call, leg, head)) return false;
-      if (head.status === 200) this.#noteServed(call, prefill, decode);
-      if (isEventStream(head)) await this.#stream(call, leg, head, id);
-      else this.#sendWhole(call, head, await leg.whole());
+      const head = await upstream.head;
+      this.#parts.metrics.phaseTook('decode', performance.now() - upstream.openedAt);
+      if (await this.#isRefused(request, upstream, head)) return false;
+      if (head.status === 200) this.#noteServed(request, prefill, decode);
+      if (isEventStream(head)) await this.#stream(request, upstream, head, id);
+      else this.#sendWhole(request, head, await upstream.whole());
       return true;
     } catch (error) {
-      call.throwIfStopped();
-      if (!(error instanceof LegFailure) || call.client.hasBegun) throw error;
-      call.noteTry(decode);
-      this.#forgetTransfer(call);
+      if (!(error instanceof UpstreamFailure) || response.hasBegun) throw error;
+      request.attempts.add(decode);
+      this.#cancelTransfer(request);
       return false;
     }
   }
 
-  #pickDecode(call: Call): Instance | null {
-    return call.numTries >= MAX_TRIES ? null : this.#parts.router.pickDecode(call.job, call.tried);
+  #pickDecode(request: ClientRequest, like: Instance | null = null): Instance | null {
+    const { attempts } = request;
+    if (attempts.total >= MAX_DECODE_ATTEMPTS) return null;
+    return this.#parts.picker.pickDecode(request.options.body, attempts, like);
   }
 
   /** No instance is left: the client gets the last refusal as it is, or is told to come again. */
-  #giveUp(call: Call): boolean {
-    if (call.refusal === null) throw noInstance();
-    this.#sendWhole(call, call.refusal.head, call.refusal.body);
+  #giveUp(request: ClientRequest): boolean {
+    if (request.refusal === null) throw noInstance();
+    this.#sendWhole(request, request.refusal.head, request.refusal.body);
     return true;
   }
 
-  /** Lets a P compute the prompt where that is worth it; where none can, D does it alone. */
-  async #prefill(call: Call, decode: Instance): Promise<Prefilled> {
-    const { router, metrics } = this.#parts;
-    const alone: Prefilled = { id: call.id, prefill: null };
-    const tried = new Map<Instance, number>();
-    while (tried.size < MAX_PREFILL_TRIES) {
-      const prefill = router.pickPrefill(call.job, decode, tried);
-      if (prefill === null || tried.has(prefill)) break;
-      if (tried.size > 0) metrics.retried('prefill');
-      tried.set(prefill, 1);
+  /** Lets a P compute the prompt where that is worth it; where no P can, D does it alone. */
+  async #prefill(request: ClientRequest, decode: Instance): Promise<Prefilled> {
+    const { picker, metrics } = this.#parts;
+    const { body, id: answerId } = request.options;
+    const alone: Prefilled = { id: answerId, prefill: null };
+    const attempts = new Attempts();
+    while (attempts.total < MAX_PREFILL_ATTEMPTS) {
+      const prefill = picker.pickPrefill(body, decode, attempts);
+      if (prefill === null || attempts.has(prefill)) break;
+      if (attempts.total > 0) metrics.retried('prefill');
+      attempts.add(prefill);
       const id = makeRequestId(prefill.zmqAddress, decode.zmqAddress);
-      call.transfer = { id, prefill, decode };
-      const status = await this.#computePrompt(call, prefill, id);
+      request.transfer = { id, prefill, decode };
+      const status = await this.#computePrompt(request, prefill, id);
       if (status === 200) return { id, prefill };
-      this.#forgetTransfer(call);
+      this.#cancelTransfer(request);
       // What P finds wrong with the request, D says in its own words.
       if (status !== null && status < 500 && status !== 429) return alone;
     }
-    if (tried.size === 0) metrics.skippedPrefill();
+    if (attempts.total === 0) metrics.skippedPrefill();
     return alone;
   }
 
   /** The status of P, null where it gave none. */
-  async #computePrompt(call: Call, prefill: Instance, id: string): Promise<number | null> {
-    const leg = this.#ask(call, prefill, 'prefill', prefillBody(call.job), id);
+  async #computePrompt(request: ClientRequest, prefill: Instance, id: string): Promise<number | null> {
+    const { body } = request.options;
+    const bytes = withFields(body.bytes, body.prefillFields ?? {});
+    const upstream = this.#send(request, prefill, 'prefill', bytes, id);
     try {
-      const { status } = await leg.head;
-      await leg.whole();
+      const { status } = await upstream.head;
+      await upstream.whole();
       if (status === 503) prefill.noteFailure();
-      this.#parts.metrics.legTook('prefill', performance.now() - leg.openedAt);
+      this.#parts.metrics.phaseTook('prefill', performance.now() - upstream.openedAt);
       return status;
     } catch (error) {
-      call.throwIfStopped();
-      if (error instanceof LegFailure) return null;
+      if (error instanceof UpstreamFailure) return null;
       throw error;
     }
   }
 
   /** Whether D would not take it and another one may. */
-  async #isRefused(call: Call, leg: Leg, head: LegHead): Promise<boolean> {
+  async #isRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<boolean> {
     const { status } = head;
-    const isSecondFault = FAULTS.has(status) && FAULTS.has(call.refusal?.head.status ?? 0);
+    const isSecondFault = FAULTS.has(status) && FAULTS.has(request.refusal?.head.status ?? 0);
     if (!(NO_ROOM.has(status) || FAULTS.has(status)) || isSecondFault) return false;
-    call.refusal = { head, body: await leg.whole() };
-    if (status === 503) leg.instance.noteFailure();
-    call.noteTry(leg.instance, 2);
-    this.#forgetTransfer(call);
+    request.refusal = { head, body: await upstream.whole() };
+    if (status === 503) upstream.instance.noteFailure();
+    request.attempts.exclude(upstream.instance);
+    this.#cancelTransfer(request);
     return true;
   }
 
-  #sendWhole(call: Call, head: LegHead, body: Buffer): void {
-    if (head.status === 200) call.transfer = null;
-    this.#noteFirstByte(call);
-    call.client.send(head, body);
+  #sendWhole(request: ClientRequest, head: ResponseHead, body: Buffer): void {
+    if (head.status === 200) request.transfer = null;
+    this.#noteFirstByte(request);
+    request.options.response.send(head, body);
   }
 
   /** Relays the stream, over as many instances as it takes. */
-  async #stream(call: Call, first: Leg, head: LegHead, id: string): Promise<void> {
-    const { client, journal } = call;
-    client.begin(head, first.instance.isOurs);
-    const onBytes = (): void => this.#noteFirstByte(call);
-    for (let leg = first; ; leg = await this.#resume(call, leg, id)) {
+  async #stream(
+    request: ClientRequest,
+    first: UpstreamRequest,
+    head: ResponseHead,
+    id: string,
+  ): Promise<void> {
+    const { body, response } = request.options;
+    response.begin(head, first.instance.supportsResume);
+    for (let upstream = first; ; upstream = await this.#resume(request, upstream, id)) {
       try {
-        if (leg.instance.isOurs) leg.maxSilence = this.#parts.streamSilence;
-        else journal.isBroken = true;
-        await (leg.instance.isOurs
-          ? relayStream(leg, journal, client, onBytes)
-          : relayBytes(leg, client, onBytes));
-        call.transfer = null;
-        client.end();
+        await this.#relay(request, upstream);
+        request.transfer = null;
+        response.end();
         return;
       } catch (error) {
-        call.throwIfStopped();
-        if (!(error instanceof LegFailure || error instanceof BrokenStreamError)) throw error;
-        leg.instance.noteFailure();
-        if (journal.isBroken || !call.job.isRepeatable) throw cutOff();
+        if (!(error instanceof UpstreamFailure || error instanceof BrokenStreamError)) throw error;
+        upstream.instance.noteFailure();
+        if (request.progress.isBroken || !body.isRepeatable) throw cutOff();
       }
     }
   }
 
-  /** Another D writes the stream from its beginning on; what the client has is dropped on the way. */
-  async #resume(call: Call, broken: Leg, id: string): Promise<Leg> {
-    const { router, metrics } = this.#parts;
-    const { job, journal, tried } = call;
-    if (journal.numEvents > call.resumedAt) tried.clear();
-    call.resumedAt = journal.numEvents;
-    call.noteTry(broken.instance);
-    this.#forgetTransfer(call);
-    while (call.numTries < MAX_TRIES) {
-      const decode = router.pickDecode(job, tried, broken.instance);
-      if (decode === null) break;
-      metrics.resumed();
-      const choices = journal.tokenIds(job.numChoices);
-      const { created } = journal;
-      const body = created === null ? job.bytes : resumeBody(job, { created, choices });
-      const leg = this.#ask(call, decode, 'decode', body, id);
+  async #relay(request: ClientRequest, upstream: UpstreamRequest): Promise<void> {
+    const onBytes = (): void => this.#noteFirstByte(request);
+    if (upstream.instance.supportsResume) {
+      upstream.maxSilence = this.#parts.streamSilence;
+      await relayEvents(upstream, request, onBytes);
+    } else {
+      request.progress.isBroken = true;
+      await relayBytes(upstream, request, onBytes);
+    }
+  }
+
+  /** Another D writes the stream from its beginning; the events that the client has are dropped on the way. */
+  async #resume(request: ClientRequest, broken: UpstreamRequest, id: string): Promise<UpstreamRequest> {
+    const { progress, attempts } = request;
+    const { endpoint, body } = request.options;
+    if (progress.numEvents > request.resumedAt) attempts.clear();
+    request.resumedAt = progress.numEvents;
+    attempts.add(broken.instance);
+    this.#cancelTransfer(request);
+    const fields = endpoint.resumeFields(progress, body.numChoices);
+    const bytes = fields === null ? body.bytes : withFields(body.bytes, fields);
+    for (;;) {
+      const decode = this.#pickDecode(request, broken.instance);
+      if (decode === null) throw cutOff();
+      this.#parts.metrics.resumed();
+      const upstream = this.#send(request, decode, 'decode', bytes, id);
       try {
-        const head = await leg.head;
-        if (head.status === 200 && isEventStream(head)) return leg;
-        leg.cancel();
+        const head = await upstream.head;
+        if (head.status === 200 && isEventStream(head)) return upstream;
+        upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
       } catch (error) {
-        call.throwIfStopped();
-        if (!(error instanceof LegFailure)) throw error;
+        if (!(error instanceof UpstreamFailure)) throw error;
       }
-      call.noteTry(decode, 2);
+      attempts.exclude(decode);
     }
-    throw cutOff();
   }
 
-  #ask(call: Call, instance: Instance, role: 'prefill' | 'decode', body: Buffer, id: string): Leg {
-    call.throwIfStopped();
-    const { path, isStream } = call.job;
+  #send(request: ClientRequest, instance: Instance, phase: Phase, body: Buffer, id: string): UpstreamRequest {
+    const { options } = request;
+    request.throwIfAborted();
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       'x-request-id': id,
-      'x-svc-answer-id': call.id,
+      'x-svc-answer-id': options.id,
     };
-    if (call.authorization !== undefined) headers.authorization = call.authorization;
-    if (role === 'decode' && isStream) headers['x-svc-journal'] = '1';
-    this.#parts.metrics.asked(instance, role);
-    call.leg = new Leg(instance, { method: 'POST', path, headers, body });
-    return call.leg;
+    if (options.authorization !== undefined) headers.authorization = options.authorization;
+    const { proxy_token } = instance.registration;
+    if (proxy_token !== undefined) {
+      headers['x-svc-proxy-token'] = proxy_token;
+      headers['x-svc-caller'] = options.caller;
+    }
+    if (phase === 'decode' && options.body.isStream) headers['x-svc-journal'] = '1';
+    this.#parts.metrics.asked(instance, phase);
+    request.upstream = new UpstreamRequest(instance, {
+      method: 'POST',
+      path: options.endpoint.path,
+      headers,
+      body,
+    });
+    return request.upstream;
   }
 
-  #noteServed(call: Call, prefill: Instance | null, decode: Instance): void {
-    this.#parts.router.served(call.job, prefill, decode);
-    if (prefill !== null) this.#parts.recent.add(prefill, decode, performance.now() - call.startedAt);
+  #noteServed(request: ClientRequest, prefill: Instance | null, decode: Instance): void {
+    this.#parts.picker.served(request.options.body, prefill, decode);
+    if (prefill !== null) this.#parts.recent.add(prefill, decode, performance.now() - request.startedAt);
   }
 
-  #noteFirstByte(call: Call): void {
-    if (call.hasFirstByte) return;
-    call.hasFirstByte = true;
-    this.#parts.metrics.firstByte(performance.now() - call.startedAt);
+  #noteFirstByte(request: ClientRequest): void {
+    if (request.hasFirstByte) return;
+    request.hasFirstByte = true;
+    this.#parts.metrics.firstByte(performance.now() - request.startedAt);
   }
 
-  /** What P and D hold for a transfer that is not needed any more is freed at once. */
-  #forgetTransfer(call: Call): void {
-    const { transfer, authorization } = call;
-    call.transfer = null;
+  /** Frees at once what P and D hold for a transfer that is not needed any more. */
+  #cancelTransfer(request: ClientRequest): void {
+    const { transfer } = request;
+    request.transfer = null;
     if (transfer === null) return;
     for (const instance of [transfer.prefill, transfer.decode]) {
-      this.#parts.cancels.tell(instance, transfer.id, authorization);
+      this.#parts.cancels.notify(instance, transfer.id, request.options.authorization);
     }
   }
 }
 
-function isEventStream({ headers }: LegHead): boolean {
+function isEventStream({ headers }: ResponseHead): boolean {
   const type = headers['content-type'];
   return typeof type === 'string' && type.startsWith('text/event-stream');
 }

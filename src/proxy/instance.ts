@@ -1,36 +1,35 @@
-// One instance as the proxy knows it: what it said of itself, how it is, and the connections to it. instances.ts makes
-// and ends them.
+// One instance as the proxy knows it: what it said of itself, how it is, and the connections to it.
 
 import { Pool } from 'undici';
 import type { InstanceLoad, RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_CONNECTIONS } from './deadlines.ts';
-import type { LegFailure } from './leg-failure.ts';
 
 export type InstanceState = 'ready' | 'draining' | 'gone';
 
-/** What is under way to an instance, as far as the instance has to do with it. */
-export interface OpenLeg {
+/** An instance did not answer a request: the connection was refused or broke, or nothing came for too long. */
+export class UpstreamFailure extends Error {}
+
+/** A request to an instance that is under way, as the instance sees it. */
+export interface OpenRequest {
   /** When bytes last came, by Date.now(). */
   readonly movedAt: number;
-  fail(failure: LegFailure): void;
+  fail(failure: UpstreamFailure): void;
   checkSilence(now: number): void;
 }
 
 export class Instance {
+  /** What it said when it came; the heartbeats of this run differ in state and load only. */
+  readonly registration: RegistrationMessage;
   readonly type: 'P' | 'D';
   readonly httpAddress: string;
   readonly zmqAddress: string;
-  readonly epoch: string | null;
   readonly model: string | null;
-  readonly role: string | null;
-  readonly sendType: string | null;
-  /** Its place among all, kept when it comes back. */
+  /** Its number among all, kept when it comes back. */
   readonly ordinal: number;
   /** Another one after each restart: what was known of an earlier run is void. */
   readonly run: number;
   readonly pool: Pool;
-  /** What is under way to it. */
-  readonly legs = new Set<OpenLeg>();
+  readonly openRequests = new Set<OpenRequest>();
   state: InstanceState;
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;
@@ -43,19 +42,17 @@ export class Instance {
 
   constructor(
     message: RegistrationMessage,
-    place: { readonly ordinal: number; readonly run: number },
+    identity: { readonly ordinal: number; readonly run: number },
     connectMs: number,
     failed: (instance: Instance) => void,
   ) {
+    this.registration = message;
     this.type = message.type;
     this.httpAddress = message.http_address;
     this.zmqAddress = message.zmq_address;
-    this.epoch = message.epoch ?? null;
     this.model = message.model ?? null;
-    this.role = message.role ?? null;
-    this.sendType = message.send_type ?? null;
-    this.ordinal = place.ordinal;
-    this.run = place.run;
+    this.ordinal = identity.ordinal;
+    this.run = identity.run;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
     this.seenAt = Date.now();
@@ -69,23 +66,20 @@ export class Instance {
     });
   }
 
-  /** It speaks the journal of streams, so that another one can continue them. */
-  get isOurs(): boolean {
-    return this.epoch !== null;
+  /** It writes the journal of streams, from which another instance continues them. */
+  get supportsResume(): boolean {
+    return this.registration.epoch !== undefined;
   }
 
   /** It can also answer a request alone. */
   get mayDecode(): boolean {
-    return this.type === 'D' || this.role === 'kv_both';
+    return this.type === 'D' || this.registration.role === 'kv_both';
   }
 
-  /** Whether this is said by the same run of the same instance. */
-  isSaidBy(message: RegistrationMessage): boolean {
-    return (
-      this.type === message.type &&
-      this.zmqAddress === message.zmq_address &&
-      this.epoch === (message.epoch ?? null)
-    );
+  /** Whether the same run of the same instance says this. */
+  isSameRun(message: RegistrationMessage): boolean {
+    const { type, zmq_address, epoch } = this.registration;
+    return type === message.type && zmq_address === message.zmq_address && epoch === message.epoch;
   }
 
   heartbeat(message: RegistrationMessage): void {
@@ -93,7 +87,7 @@ export class Instance {
     this.isSuspect = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
-    this.#ownAtHeartbeat = this.legs.size;
+    this.#ownAtHeartbeat = this.openRequests.size;
   }
 
   noteFailure(): void {
@@ -101,16 +95,16 @@ export class Instance {
     this.#failed(this);
   }
 
-  /** Requests that it has: ours now, and those of others when it last said so. */
+  /** Requests that it has: our own now, and those of others at its last heartbeat. */
   get numRequests(): number {
     const { load } = this;
     const others = load === null ? 0 : load.running + load.waiting - this.#ownAtHeartbeat;
-    return this.legs.size + Math.max(0, others);
+    return this.openRequests.size + Math.max(0, others);
   }
 
-  /** Ends what has not moved since `before`. */
-  failSilentLegs(before: number, failure: LegFailure): void {
-    for (const leg of [...this.legs]) if (leg.movedAt < before) leg.fail(failure);
+  /** Fails the requests that have had no byte since `before`. */
+  failSilent(before: number, failure: UpstreamFailure): void {
+    for (const request of [...this.openRequests]) if (request.movedAt < before) request.fail(failure);
   }
 
   close(): void {

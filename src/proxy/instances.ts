@@ -1,10 +1,8 @@
-// Which instances there are and which of them can take a request. Discovery tells it who speaks; its timer notices who has
-// fallen silent.
+// Which instances there are and which of them can take a request. A timer notices those that have fallen silent.
 
 import type { RegistrationMessage } from '../cluster/discovery-message.ts';
-import { type Deadlines, MAX_INSTANCES } from './deadlines.ts';
-import { Instance, type InstanceState } from './instance.ts';
-import { LegFailure } from './leg-failure.ts';
+import { MAX_INSTANCES, type ProxyDeadlines } from './deadlines.ts';
+import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
 
 export interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
@@ -15,22 +13,22 @@ export interface InstanceEvents {
 }
 
 export class Instances {
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: ProxyDeadlines;
   readonly #events: InstanceEvents;
   /** By HTTP address, in the order in which they first came. */
   readonly #known = new Map<string, Instance>();
   readonly #timer: NodeJS.Timeout;
   #sweptAt = Date.now();
   #numRuns = 0;
-  #numPlaces = 0;
+  #numOrdinals = 0;
 
-  constructor(deadlines: Deadlines, events: InstanceEvents) {
+  constructor(deadlines: ProxyDeadlines, events: InstanceEvents) {
     this.#deadlines = deadlines;
     this.#events = events;
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }
 
-  /** All that are listed, those that have just left included. */
+  /** Those that have just left included. */
   get all(): readonly Instance[] {
     return [...this.#known.values()];
   }
@@ -47,7 +45,7 @@ export class Instances {
   /** False: there is no room for one more. */
   register(message: RegistrationMessage): boolean {
     const known = this.#known.get(message.http_address);
-    if (known?.isSaidBy(message)) {
+    if (known?.isSameRun(message)) {
       const before = known.state;
       known.heartbeat(message);
       if (known.state !== before) this.#events.changed(known, known.state);
@@ -56,8 +54,8 @@ export class Instances {
     if (message.state === 'gone') return true;
     if (known === undefined && this.#known.size >= MAX_INSTANCES && !this.#forgetOneGone()) return false;
     if (known !== undefined) this.#replace(known);
-    const place = { ordinal: known?.ordinal ?? this.#numPlaces++, run: this.#numRuns++ };
-    const instance = new Instance(message, place, this.#deadlines.connect, this.#events.failed);
+    const identity = { ordinal: known?.ordinal ?? this.#numOrdinals++, run: this.#numRuns++ };
+    const instance = new Instance(message, identity, this.#deadlines.connect, this.#events.failed);
     this.#known.set(message.http_address, instance);
     this.#events.changed(instance, instance.state);
     return true;
@@ -68,10 +66,10 @@ export class Instances {
     for (const instance of this.#known.values()) instance.close();
   }
 
-  /** An earlier run is dead: what it was asked will not be answered. */
+  /** An earlier run is dead: requests to it will not be answered. */
   #replace(earlier: Instance): void {
     if (earlier.state !== 'gone') this.#leave(earlier);
-    earlier.failSilentLegs(Number.POSITIVE_INFINITY, new LegFailure('silent', 'the instance was restarted'));
+    earlier.failSilent(Number.POSITIVE_INFINITY, new UpstreamFailure('the instance was restarted'));
     earlier.close();
   }
 
@@ -81,8 +79,8 @@ export class Instances {
   }
 
   #forgetOneGone(): boolean {
-    for (const [address, { state, legs }] of this.#known) {
-      if (state === 'gone' && legs.size === 0) return this.#forget(address);
+    for (const [address, { state, openRequests }] of this.#known) {
+      if (state === 'gone' && openRequests.size === 0) return this.#forget(address);
     }
     return false;
   }
@@ -98,18 +96,18 @@ export class Instances {
   #sweep(): void {
     const { late, expiry, sweep, remember } = this.#deadlines;
     const now = Date.now();
-    // Who was stopped itself has heard nobody: that silence is not theirs.
+    // Time for which this process itself was suspended does not count as silence of the instances.
     const stall = Math.max(0, now - this.#sweptAt - 4 * sweep);
     this.#sweptAt = now;
     for (const [address, instance] of this.#known) {
       instance.seenAt += stall;
-      for (const leg of instance.legs) leg.checkSilence(now);
+      for (const request of instance.openRequests) request.checkSilence(now);
       const silence = now - instance.seenAt;
       if (silence > late) instance.isSuspect = true;
       if (silence > expiry && instance.state !== 'gone') this.#leave(instance);
       if (instance.state !== 'gone' || silence <= expiry) continue;
-      instance.failSilentLegs(now - late, new LegFailure('silent', 'the instance has fallen silent'));
-      if (silence > remember && instance.legs.size === 0) {
+      instance.failSilent(now - late, new UpstreamFailure('the instance has fallen silent'));
+      if (silence > remember && instance.openRequests.size === 0) {
         this.#forget(address);
       }
     }

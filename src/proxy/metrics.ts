@@ -1,16 +1,17 @@
-// What the proxy counts, for GET /metrics and for the page: one registry a proxy.
+// What the proxy counts: one registry per proxy.
 
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Instance } from './instance.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
-export type Retry = 'prefill' | 'decode';
+/** Which of the two instances of a request is asked; the label `leg`. */
+export type Phase = 'prefill' | 'decode';
 
 export class ProxyMetrics {
   readonly registry = new Registry();
   readonly #requests = this.#counter('requests', 'Answers by status; 499: the client left', ['status']);
-  readonly #legs = this.#counter('instance_requests', 'Requests to instances', ['instance', 'leg']);
+  readonly #upstream = this.#counter('instance_requests', 'Requests to instances', ['instance', 'leg']);
   readonly #failures = this.#counter('instance_failures', 'Requests to instances that failed', ['instance']);
   readonly #retries = this.#counter('retries', 'Requests tried again on another instance', ['leg']);
   readonly #resumes = this.#counter('resumes', 'Streams continued on another instance', []);
@@ -18,7 +19,7 @@ export class ProxyMetrics {
   readonly #cancels = this.#counter('cancels', 'Transfers that instances were told to forget', ['outcome']);
   readonly #unreadable = this.#counter('registrations_refused', 'Registrations that could not be used', []);
   readonly #firstByte = this.#histogram('time_to_first_byte_seconds', 'From a request to its first byte', []);
-  readonly #legTimes = this.#histogram('leg_seconds', 'Prefill: whole; decode: until its head', ['leg']);
+  readonly #phaseTimes = this.#histogram('leg_seconds', 'Prefill: whole; decode: until its head', ['leg']);
 
   constructor(numInFlight: () => number, instances: () => readonly Instance[]) {
     this.#gauge('requests_in_flight', 'Requests under way', [], (gauge) => gauge.set(numInFlight()));
@@ -28,8 +29,8 @@ export class ProxyMetrics {
     });
     this.#gauge('instance_requests_in_flight', 'Requests under way to an instance', ['instance'], (gauge) => {
       gauge.reset();
-      for (const { httpAddress, legs, state } of instances()) {
-        if (state !== 'gone') gauge.set({ instance: httpAddress }, legs.size);
+      for (const { httpAddress, openRequests, state } of instances()) {
+        if (state !== 'gone') gauge.set({ instance: httpAddress }, openRequests.size);
       }
     });
   }
@@ -38,16 +39,16 @@ export class ProxyMetrics {
     this.#requests.inc({ status: String(status) });
   }
 
-  asked(instance: Instance, leg: Retry): void {
-    this.#legs.inc({ instance: instance.httpAddress, leg });
+  asked(instance: Instance, phase: Phase): void {
+    this.#upstream.inc({ instance: instance.httpAddress, leg: phase });
   }
 
   failed(instance: Instance): void {
     this.#failures.inc({ instance: instance.httpAddress });
   }
 
-  retried(leg: Retry): void {
-    this.#retries.inc({ leg });
+  retried(phase: Phase): void {
+    this.#retries.inc({ leg: phase });
   }
 
   resumed(): void {
@@ -70,14 +71,14 @@ export class ProxyMetrics {
     this.#firstByte.observe(milliseconds / 1000);
   }
 
-  legTook(leg: Retry, milliseconds: number): void {
-    this.#legTimes.observe({ leg }, milliseconds / 1000);
+  phaseTook(phase: Phase, milliseconds: number): void {
+    this.#phaseTimes.observe({ leg: phase }, milliseconds / 1000);
   }
 
   /** Counters of an instance that has left are not kept for ever. */
   forget({ httpAddress: instance }: Instance): void {
     this.#failures.remove({ instance });
-    for (const leg of ['prefill', 'decode'] as const) this.#legs.remove({ instance, leg });
+    for (const leg of ['prefill', 'decode'] as const) this.#upstream.remove({ instance, leg });
   }
 
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {

@@ -1,34 +1,63 @@
-// What the routes of the proxy share. proxy-server.ts makes it.
+// What the routes of the proxy share, and which requests they may take.
 
 import type { FastifyRequest } from 'fastify';
 import type { PolicyName } from '../config/proxy-options.ts';
-import type { Calls } from './calls.ts';
-import type { Deadlines } from './deadlines.ts';
+import { OverloadedError, ShuttingDownError } from '../errors.ts';
+import type { ApiKeys } from '../http/auth.ts';
+import type { InFlightRequests } from '../http/in-flight.ts';
+import type { BodyReader } from './body-reader.ts';
+import type { ProxyDeadlines } from './deadlines.ts';
 import type { Forwarder } from './forwarder.ts';
+import type { InstancePicker } from './instance-picker.ts';
 import type { Instances } from './instances.ts';
-import type { JobReader } from './job-reader.ts';
 import type { ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
-import type { Router } from './router.ts';
 
 export interface ProxyContext {
-  readonly jobs: JobReader;
+  readonly bodies: BodyReader;
   readonly forwarder: Forwarder;
-  readonly router: Router;
+  readonly picker: InstancePicker;
   readonly instances: Instances;
-  readonly calls: Calls;
+  readonly inFlight: InFlightRequests;
+  readonly maxInFlight: number;
   readonly metrics: ProxyMetrics;
   readonly recent: RecentTransfers;
-  readonly deadlines: Deadlines;
+  readonly deadlines: ProxyDeadlines;
   readonly policy: PolicyName;
   readonly version: string;
   /** 0 is no limit. */
   readonly requestTimeoutMs: number;
-  /** What instances are shown in place of the client's key; undefined: the client's key. */
+  readonly apiKeys: ApiKeys;
+  /** Shown to instances in place of the client's key; undefined shows the client's key. */
   readonly instanceKey: string | undefined;
 }
 
-/** What instances are shown for the request of a client. */
+const RETRY_AFTER_SECONDS = 1;
+
+/** @throws ShuttingDownError while the proxy drains. */
+export function checkOpen({ inFlight }: ProxyContext): void {
+  if (inFlight.isDraining) {
+    throw new ShuttingDownError('The proxy is shutting down and takes no new requests');
+  }
+}
+
+/** @throws ShuttingDownError, or OverloadedError where as many requests are under way as may be. */
+export function checkRoom(context: ProxyContext): void {
+  checkOpen(context);
+  const { inFlight, maxInFlight } = context;
+  if (inFlight.size < maxInFlight) return;
+  throw new OverloadedError(
+    `The proxy has ${maxInFlight} requests under way (--max-in-flight): come again later`,
+    { retryAfter: RETRY_AFTER_SECONDS },
+  );
+}
+
+/** The name under which instances count the requests of a client. */
+export function callerOf({ apiKeys }: ProxyContext, { headers, ip }: FastifyRequest): string {
+  return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
+}
+
+/** What instances are shown for a client. */
 export function authorizationFor(
   { instanceKey }: ProxyContext,
   { headers }: FastifyRequest,

@@ -1,38 +1,36 @@
-// The proxy as a server: discovery and clients' port bound together, drained before they close. The command line and
-// tests start it.
+// The proxy as a server: discovery and the clients' port are bound together, and drained before they close.
 
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
-import { bindError } from '../http/bind-error.ts';
-import { Calls } from './calls.ts';
-import { Cancels } from './cancels.ts';
-import { DEADLINES, type Deadlines } from './deadlines.ts';
+import { ApiKeys } from '../http/auth.ts';
+import { InFlightRequests } from '../http/in-flight.ts';
+import { listen, portOf, urlOf } from '../http/listen.ts';
+import { BodyReader } from './body-reader.ts';
+import { CancelNotifier } from './cancel-notifier.ts';
+import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
 import { Discovery } from './discovery.ts';
 import { Forwarder } from './forwarder.ts';
+import { InstancePicker } from './instance-picker.ts';
 import { Instances } from './instances.ts';
-import { JobReader } from './job-reader.ts';
 import { ProxyMetrics } from './metrics.ts';
 import type { ProxyContext } from './proxy-context.ts';
 import { RecentTransfers } from './recent-transfers.ts';
-import { Router } from './router.ts';
 import { generationRoutes } from './routes/generation.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 
 /** 64 MB: prompts of token ids are long. */
 const BODY_LIMIT = 64 * 1024 * 1024;
-/** Time that stopped requests have to tell their clients why. */
-const LAST_WORDS_MS = 2000;
 
 export interface ProxyServerOptions {
   readonly logger?: Logger | undefined;
   /** The key that instances want, where clients show the proxy one of its own. */
   readonly instanceKey?: string | undefined;
   readonly version?: string | undefined;
-  readonly deadlines?: Deadlines | undefined;
+  readonly deadlines?: ProxyDeadlines | undefined;
 }
 
 export class ProxyServer {
@@ -66,22 +64,21 @@ export class ProxyServer {
     const app = makeApp(config, context, options.logger);
     const server = new ProxyServer(app, context, discovery, config.host);
     try {
-      await app.listen({ host: config.host, port: config.port, listenTextResolver: () => '' });
-    } catch (cause) {
+      await listen(app, config);
+    } catch (error) {
       await server.close();
-      throw bindError(cause, config);
+      throw error;
     }
     return server;
   }
 
   get port(): number {
-    const address = this.#app.server.address();
-    return typeof address === 'object' && address !== null ? address.port : 0;
+    return portOf(this.#app);
   }
 
   /** `http://127.0.0.1:10001` */
   get url(): string {
-    return `http://${this.#host.includes(':') ? `[${this.#host}]` : this.#host}:${this.port}`;
+    return urlOf(this.#app, this.#host);
   }
 
   /** `127.0.0.1:30001` */
@@ -90,7 +87,7 @@ export class ProxyServer {
   }
 
   get numInFlight(): number {
-    return this.#context.calls.size;
+    return this.#context.inFlight.size;
   }
 
   /**
@@ -99,34 +96,29 @@ export class ProxyServer {
    * @returns how many requests had to be ended.
    */
   async drain(deadlineMs: number): Promise<number> {
-    const { calls } = this.#context;
-    calls.takeNoMore();
+    const { inFlight } = this.#context;
     this.#app.server.close();
     this.#app.server.closeIdleConnections();
-    const isDone = await calls.idle(deadlineMs);
-    const numStopped = isDone ? 0 : calls.size;
-    if (!isDone) {
-      calls.stopAll(new ShuttingDownError('The proxy is shutting down and could not finish this request'));
-      await calls.idle(LAST_WORDS_MS);
-    }
+    const stopped = new ShuttingDownError('The proxy is shutting down and could not finish this request');
+    const numStopped = await inFlight.drain(deadlineMs, stopped);
     await this.close();
     return numStopped;
   }
 
   /** Closes at once: requests in flight lose their connection. */
   async close(): Promise<void> {
-    this.#context.calls.takeNoMore();
+    this.#context.inFlight.startDraining();
     this.#app.server.closeAllConnections();
     await this.#app.close();
     this.#discovery.close();
     this.#context.instances.close();
-    await this.#context.jobs.close();
+    await this.#context.bodies.close();
   }
 }
 
 function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyContext {
-  const { logger, deadlines = DEADLINES } = options;
-  const calls = new Calls(config.maxInFlight);
+  const { logger, deadlines = PROXY_DEADLINES } = options;
+  const inFlight = new InFlightRequests();
   const instances = new Instances(deadlines, {
     changed: ({ type, httpAddress, model }, state) =>
       logger?.info({ type, address: httpAddress, ...(model !== null && { model }) }, `instance is ${state}`),
@@ -134,26 +126,28 @@ function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyCon
     forgotten: (instance) => metrics.forget(instance),
   });
   const metrics = new ProxyMetrics(
-    () => calls.size,
+    () => inFlight.size,
     () => instances.all,
   );
-  const router = new Router(instances, config.policy, config.prefillThreshold);
+  const picker = new InstancePicker(instances, config.policy, config.prefillThreshold);
   const recent = new RecentTransfers();
-  const cancels = new Cancels(metrics, deadlines.cancel);
+  const cancels = new CancelNotifier(metrics, deadlines.cancel);
   const { streamSilence } = deadlines;
   const hasOwnKeys = config.apiKeys.length > 0;
   return {
-    jobs: new JobReader(),
-    forwarder: new Forwarder({ router, metrics, cancels, recent, streamSilence }),
-    router,
+    bodies: new BodyReader(),
+    forwarder: new Forwarder({ picker, metrics, cancels, recent, streamSilence }),
+    picker,
     instances,
-    calls,
+    inFlight,
+    maxInFlight: config.maxInFlight,
     metrics,
     recent,
     deadlines,
     policy: config.policy,
     version: options.version ?? '',
     requestTimeoutMs: config.requestTimeoutSeconds * 1000,
+    apiKeys: new ApiKeys(config.apiKeys),
     instanceKey: hasOwnKeys && options.instanceKey !== '' ? options.instanceKey : undefined,
   };
 }

@@ -1,50 +1,50 @@
-// Carries one instance's event stream to the client until it ends, well or badly; what the client has then is in the
-// journal.
+// Carries the event stream of one instance to the client until it ends, well or badly.
 
-import type { ClientReply } from './client-reply.ts';
+import type { ClientRequest } from './client-request.ts';
+import type { ClientResponse } from './client-response.ts';
 import { BrokenStreamError, EventFilter } from './event-filter.ts';
-import type { Journal } from './journal.ts';
-import type { Leg } from './leg.ts';
+import type { UpstreamRequest } from './upstream-request.ts';
 
 /**
- * Resolves when the last event has been written.
- * @param onEvents called with each part that goes to the client, before it goes.
- * @throws LegFailure or BrokenStreamError where the stream ends too early.
+ * Resolves when the last event has been written; what the client has is in the progress of the request.
+ * @param onEvents called before events go to the client.
+ * @throws UpstreamFailure or BrokenStreamError where the stream ends too early, or the reason for which it was cancelled.
  */
-export async function relayStream(
-  leg: Leg,
-  journal: Journal,
-  client: ClientReply,
+export async function relayEvents(
+  upstream: UpstreamRequest,
+  { options: { endpoint, response }, progress }: ClientRequest,
   onEvents: () => void,
 ): Promise<void> {
-  const filter = new EventFilter(journal);
-  await leg
+  const filter = new EventFilter(endpoint, progress);
+  await upstream
     .pipe((chunk) => {
       const parts = filter.take(chunk);
       if (parts.length > 0) {
         onEvents();
-        pass(parts.length === 1 ? parts[0]! : Buffer.concat(parts), leg, client);
+        pass(parts.length === 1 ? parts[0]! : Buffer.concat(parts), upstream, response);
       }
-      // What follows the last event is of no interest, and what follows a failure is no use.
-      if (filter.failure !== null) leg.cancel();
+      if (filter.failure !== null) upstream.cancel(filter.failure);
     })
-    .catch((failure: unknown) => {
-      if (filter.failure !== null) throw filter.failure;
-      if (!journal.isDone) throw failure;
+    .catch((error: unknown) => {
+      if (!progress.isDone) throw error;
     });
-  if (!journal.isDone) throw new BrokenStreamError('the stream ended without its last event');
+  if (!progress.isDone) throw new BrokenStreamError('the stream ended without its last event');
 }
 
 /** The stream of an instance that keeps no journal: its bytes as they are. */
-export async function relayBytes(leg: Leg, client: ClientReply, onBytes: () => void): Promise<void> {
-  await leg.pipe((chunk) => {
+export async function relayBytes(
+  upstream: UpstreamRequest,
+  { options: { response } }: ClientRequest,
+  onBytes: () => void,
+): Promise<void> {
+  await upstream.pipe((chunk) => {
     onBytes();
-    pass(chunk, leg, client);
+    pass(chunk, upstream, response);
   });
 }
 
-function pass(bytes: Buffer, leg: Leg, client: ClientReply): void {
-  if (client.write(bytes)) return;
-  leg.pause();
-  client.onceCaughtUp(() => leg.resume());
+function pass(bytes: Buffer, upstream: UpstreamRequest, response: ClientResponse): void {
+  if (response.write(bytes)) return;
+  upstream.pause();
+  void response.drained().then(() => upstream.resume());
 }

@@ -5,6 +5,7 @@ import type { FastifyRequest } from 'fastify';
 import type { GenerationRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { REQUEST_ID } from '../http/app.ts';
+import { CALLER_NAME, isSameSecret } from '../http/auth.ts';
 import type { CommonFields } from './protocol/common-fields.ts';
 import type { StreamResume } from './protocol/stream-resume.ts';
 
@@ -12,6 +13,10 @@ import type { StreamResume } from './protocol/stream-resume.ts';
 const JOURNAL_HEADER = 'x-svc-journal';
 /** The id that the client sees in place of X-Request-Id, which may carry the addresses of two instances. */
 const ANSWER_ID_HEADER = 'x-svc-answer-id';
+/** Whose request it is, by the name that `ApiKeys.callerOf` gives. */
+const CALLER_HEADER = 'x-svc-caller';
+/** Proves that the proxy speaks, to which alone this instance has told the token. */
+const PROXY_TOKEN_HEADER = 'x-svc-proxy-token';
 
 interface ProxiedRequest {
   readonly keepsJournal: boolean;
@@ -59,4 +64,12 @@ function checkResume({ choices }: StreamResume, keepsJournal: boolean, numChoice
     `svc_resume.choices must have one list of tokens for each of the ${numChoices} choices, got ${choices.length}`,
     { param: 'svc_resume' },
   );
+}
+
+/** The caller as the proxy names it; null unless the proxy speaks, since a client could pose as many callers. */
+export function proxiedCaller({ headers }: FastifyRequest, proxyToken: string | undefined): string | null {
+  const caller = headers[CALLER_HEADER];
+  const token = headers[PROXY_TOKEN_HEADER];
+  if (proxyToken === undefined || typeof token !== 'string' || !isSameSecret(token, proxyToken)) return null;
+  return typeof caller === 'string' && CALLER_NAME.test(caller) ? caller : null;
 }

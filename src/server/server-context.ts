@@ -1,11 +1,12 @@
 // State that all routes share: the phase of the server, its engine once the model is loaded, the names of the model.
 
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { ApiKeys } from '../http/auth.ts';
+import { InFlightRequests } from '../http/in-flight.ts';
 import { shortened } from '../util/preview.ts';
-import { InFlight } from './in-flight.ts';
+import { proxiedCaller } from './proxied-request.ts';
 import { serverMetrics } from './server-metrics.ts';
 
 const RETRY_AFTER_SECONDS = 2;
@@ -20,6 +21,7 @@ interface ContextOptions {
   readonly servedModelNames: readonly string[];
   readonly version: string;
   readonly apiKeys: ApiKeys;
+  readonly proxyToken: string | undefined;
   readonly logRequests: boolean;
   readonly writeTimeoutMs: number | undefined;
   /** 0 is no limit. */
@@ -35,11 +37,10 @@ interface Served {
 
 export class ServerContext {
   readonly options: ContextOptions;
-  readonly inFlight = new InFlight();
+  readonly inFlight = new InFlightRequests();
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
   #served: Served | null = null;
-  #isDraining = false;
   readonly #reported = new Set<string>();
 
   constructor(options: ContextOptions) {
@@ -50,16 +51,12 @@ export class ServerContext {
     this.#served = { engine, readMetrics: serverMetrics(engine, this.modelNames(engine)[0]) };
   }
 
-  startDraining(): void {
-    this.#isDraining = true;
-  }
-
   /**
    * The engine that answers requests now.
    * @throws NotReadyError while it loads, ShuttingDownError while the server drains, EngineDeadError afterwards.
    */
   get engine(): InferenceEngine {
-    if (this.#isDraining)
+    if (this.inFlight.isDraining)
       throw new ShuttingDownError('The server is shutting down: send the request elsewhere');
     return this.#living.engine;
   }
@@ -90,6 +87,14 @@ export class ServerContext {
   /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
   async deliverTransfers(deadlineMs: number): Promise<void> {
     await this.#served?.engine.transfersDelivered(deadlineMs);
+  }
+
+  /** The name under which the engine counts a request. */
+  callerOf(request: FastifyRequest): string {
+    const { apiKeys, proxyToken } = this.options;
+    const { headers, ip } = request;
+    const proxied = proxiedCaller(request, proxyToken);
+    return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied });
   }
 
   /** The names that requests may give, the one that answers carry first. */

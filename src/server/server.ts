@@ -1,13 +1,12 @@
 // The HTTP server of one model: bound before the model is loaded, ready once it has an engine, drained before it
 // closes.
 
-import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
 import { ApiKeys } from '../http/auth.ts';
-import { bindError } from '../http/bind-error.ts';
+import { listen, portOf, urlOf } from '../http/listen.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
@@ -18,9 +17,6 @@ import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext } from './server-context.ts';
 import { logStats } from './stats-log.ts';
-
-/** Time for aborted requests to tell their clients why. */
-const LAST_WORDS_MS = 2000;
 
 export interface ServerOptions extends HttpAppOptions {
   readonly host: string;
@@ -38,6 +34,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
   readonly showsCachedTokens?: boolean | undefined;
+  /** By which a proxy proves who it is: what it says of whose request it passes on is believed. */
+  readonly proxyToken?: string | undefined;
   /** Adds the route by which a proxy cancels transfers. */
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
@@ -74,6 +72,7 @@ export class Server {
       servedModelNames: options.servedModelNames ?? [],
       version: options.version,
       apiKeys: new ApiKeys(options.apiKeys ?? []),
+      proxyToken: options.proxyToken,
       logRequests: options.logRequests ?? false,
       writeTimeoutMs: options.writeTimeoutMs,
       requestTimeoutMs: options.requestTimeoutMs ?? 0,
@@ -87,14 +86,12 @@ export class Server {
     if (options.exchangesKv) kvTransferRoutes(app, context);
     if (options.hasDevRoutes) devRoutes(app, context);
     try {
-      await app.listen({
-        host: options.host,
-        port: options.port,
-        listenTextResolver: (address) => `starting on ${address}: 503 until the model is there`,
-      });
-    } catch (cause) {
+      const { host, port } = options;
+      const announce = (address: string): string => `starting on ${address}: 503 until the model is there`;
+      await listen(app, { host, port, announce });
+    } catch (error) {
       await app.close();
-      throw bindError(cause, options);
+      throw error;
     }
     return new Server(app, context, options);
   }
@@ -109,15 +106,12 @@ export class Server {
   }
 
   get port(): number {
-    const address: string | AddressInfo | null = this.#app.server.address();
-    return typeof address === 'object' && address !== null ? address.port : 0;
+    return portOf(this.#app);
   }
 
   /** `http://127.0.0.1:8000` */
   get url(): string {
-    const { host } = this.#options;
-    const scheme = this.#app.initialConfig.https ? 'https' : 'http';
-    return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${this.port}`;
+    return urlOf(this.#app, this.#options.host);
   }
 
   /** Generation requests that are being answered. */
@@ -132,17 +126,10 @@ export class Server {
    */
   async drain(deadlineMs: number): Promise<number> {
     const end = performance.now() + deadlineMs;
-    this.#context.startDraining();
-    this.#app.server.close();
     const { inFlight } = this.#context;
-    const isDone = await inFlight.idle(deadlineMs);
-    const numAborted = isDone ? 0 : inFlight.size;
-    if (!isDone) {
-      inFlight.abortAll(
-        new ShuttingDownError('The server is shutting down and could not finish this request'),
-      );
-      await inFlight.idle(LAST_WORDS_MS);
-    }
+    this.#app.server.close();
+    const stopped = new ShuttingDownError('The server is shutting down and could not finish this request');
+    const numAborted = await inFlight.drain(deadlineMs, stopped);
     await this.#context.deliverTransfers(Math.max(0, end - performance.now()));
     await this.close();
     return numAborted;
@@ -151,7 +138,7 @@ export class Server {
   /** Closes at once: requests in flight lose their connection. */
   async close(): Promise<void> {
     this.#stopStats();
-    this.#context.startDraining();
+    this.#context.inFlight.startDraining();
     this.#app.server.closeAllConnections();
     await this.#app.close();
   }

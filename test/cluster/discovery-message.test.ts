@@ -19,6 +19,7 @@ describe('a registration', () => {
       epoch: '0123456789abcdef',
       model: 'small',
       load: { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 },
+      proxy_token: 'a token',
       role: 'kv_consumer',
       send_type: 'PUT_ASYNC',
     } as const;

@@ -35,7 +35,7 @@ async function listen(port: number, secret: string | null = null) {
 }
 
 function register(config: KvTransferConfig, warn?: (message: string) => void): Registration {
-  const about = { model: 'small', load: () => LOAD, ...(warn && { warn }) };
+  const about = { model: 'small', proxyToken: 'a token', load: async () => LOAD, ...(warn && { warn }) };
   const registration = Registration.start(config, about);
   if (registration === null) throw new Error('no proxy is named');
   opened.push(registration);
@@ -65,6 +65,7 @@ describe('an instance', () => {
         epoch: expect.stringMatching(/^[0-9a-f]{16}$/),
         model: 'small',
         load: LOAD,
+        proxy_token: 'a token',
         role: 'kv_consumer',
         send_type: 'PUT_ASYNC',
       },
@@ -117,6 +118,6 @@ describe('an instance', () => {
   });
 
   it('without a proxy registers nowhere', () => {
-    expect(Registration.start(kvTransferConfig({}), { model: 'small', load: () => null })).toBeNull();
+    expect(Registration.start(kvTransferConfig({}), { model: 'small', load: async () => LOAD })).toBeNull();
   });
 });

@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { json } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import type { InstanceLoad } from '../../src/cluster/discovery-message.ts';
 import { Registration } from '../../src/cluster/registration.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
@@ -65,7 +66,17 @@ export class LightServer {
     this.#options = options;
     const port = options.doorPort ?? kv.config.port;
     const config: KvTransferConfig = { ...kv.config, port, httpPort: options.httpPort };
-    this.#registration = Registration.start(config, { model: 'light', load: () => null });
+    this.#registration = Registration.start(config, { model: 'light', load: async () => this.#engineLoad() });
+  }
+
+  #engineLoad(): InstanceLoad {
+    const { numFreeBlocks } = this.kv;
+    return {
+      running: this.numInFlight,
+      waiting: 0,
+      free_blocks: numFreeBlocks,
+      num_blocks: GEOMETRY.numBlocks,
+    };
   }
 
   static async start(options: LightOptions): Promise<LightServer> {

@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Dealer } from 'zeromq';
 import { z } from 'zod';
 import { curveClient, curveKeys } from '../../src/cluster/curve.ts';
@@ -88,7 +88,8 @@ export class LightInstance {
     this.#socket = new Dealer({
       context: zmqContext(),
       routingId: this.#about.zmq_address,
-      linger: 0,
+      // The goodbye leaves although the socket is closed.
+      linger: 500,
       immediate: true,
       sendTimeout: 0,
       reconnectInterval: 20,
@@ -143,7 +144,6 @@ export class LightInstance {
     if (!this.#socket.closed) {
       this.state = 'gone';
       this.#beat();
-      await sleep(5);
     }
     this.die();
   }
@@ -241,8 +241,8 @@ export class LightInstance {
 
   async #befall({ does }: Trouble, response: ServerResponse): Promise<void> {
     if (typeof does === 'number') return refuse(response, does);
-    // What was written before has arrived by then.
-    await sleep(5);
+    // Everything written before must arrive first: the proxy, which shares this event loop, reads it in its next turns.
+    for (let turn = 0; turn < 4; turn += 1) await nextTurn();
     if (does === 'reset') response.socket?.resetAndDestroy();
     if (does === 'die') this.die();
     if (does === 'cut') response.end();

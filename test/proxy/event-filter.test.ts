@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import type { EndpointAdapter } from '../../src/proxy/endpoints/endpoint.ts';
+import { ENDPOINTS } from '../../src/proxy/endpoints/endpoints.ts';
 import { EventFilter } from '../../src/proxy/event-filter.ts';
-import { Journal } from '../../src/proxy/journal.ts';
+import { StreamProgress } from '../../src/proxy/stream-progress.ts';
 import { uniform } from '../../src/sampling/random-stream.ts';
 
 const DONE = 'data: [DONE]\n\n';
@@ -37,13 +39,15 @@ function feed(filter: EventFilter, text: string, seed: number): string {
   return out;
 }
 
-describe('the filter of a stream', () => {
+describe.each(ENDPOINTS)('the filter of a stream of $path', (endpoint) => {
+  const filterOf = (progress: StreamProgress): EventFilter => new EventFilter(endpoint, progress);
+
   it('passes whole events without the journal, however the bytes come', () => {
     for (let seed = 0; seed < 50; seed += 1) {
-      const journal = new Journal();
-      expect(feed(new EventFilter(journal), STREAM.join(''), seed)).toBe(withoutJournal(STREAM.join('')));
-      expect(journal).toMatchObject({ isDone: true, isBroken: false, created: 1700, numEvents: 7 });
-      expect(journal.tokenIds(2)).toEqual([
+      const progress = new StreamProgress();
+      expect(feed(filterOf(progress), STREAM.join(''), seed)).toBe(withoutJournal(STREAM.join('')));
+      expect(progress).toMatchObject({ isDone: true, isBroken: false, created: 1700, numEvents: 7 });
+      expect(progress.tokenIds(2)).toEqual([
         [11, 12, 13],
         [21, 22, 23],
       ]);
@@ -51,7 +55,7 @@ describe('the filter of a stream', () => {
   });
 
   it('never passes half an event', () => {
-    const filter = new EventFilter(new Journal());
+    const filter = filterOf(new StreamProgress());
     const text = event(0, [1], 'a');
     for (const byte of Buffer.from(text.slice(0, -1))) expect(filter.take(Buffer.from([byte]))).toEqual([]);
     expect(Buffer.concat(filter.take(Buffer.from('\n'))).toString()).toBe(withoutJournal(text));
@@ -60,9 +64,9 @@ describe('the filter of a stream', () => {
   it('drops what the client has from another instance, wherever that one ended', () => {
     const events = STREAM.filter((text) => !text.startsWith(': waiting'));
     for (let cut = 0; cut <= events.length; cut += 1) {
-      const journal = new Journal();
-      const first = feed(new EventFilter(journal), `${events.slice(0, cut).join('')}: 0 99\nda`, cut);
-      const second = feed(new EventFilter(journal), events.join(''), cut + 100);
+      const progress = new StreamProgress();
+      const first = feed(filterOf(progress), `${events.slice(0, cut).join('')}: 0 99\nda`, cut);
+      const second = feed(filterOf(progress), events.join(''), cut + 100);
       const expected = withoutJournal(events.join(''));
       // The last event is said by each.
       expect(first + second).toBe(cut === events.length ? expected + DONE : expected);
@@ -70,9 +74,9 @@ describe('the filter of a stream', () => {
   });
 
   it('refuses an instance that would have written something else', () => {
-    const journal = new Journal();
-    feed(new EventFilter(journal), event(0, [1], 'a') + event(0, [2], 'b'), 0);
-    const filter = new EventFilter(journal);
+    const progress = new StreamProgress();
+    feed(filterOf(progress), event(0, [1], 'a') + event(0, [2], 'b'), 0);
+    const filter = filterOf(progress);
     expect(feed(filter, event(0, [1], 'a') + event(0, [3], 'x') + event(0, [4], 'y'), 1)).toBe('');
     expect(filter.failure?.message).toContain('did not repeat');
   });
@@ -83,7 +87,7 @@ describe('the filter of a stream', () => {
       [503, false],
       [400, true],
     ] as const) {
-      const filter = new EventFilter(new Journal());
+      const filter = filterOf(new StreamProgress());
       const error = `data: {"error":{"message":"m","code":${code}}}\n\n`;
       expect(feed(filter, event(0, [1], 'a') + error + DONE, code)).toBe(
         withoutJournal(event(0, [1], 'a')) + (isPassed ? error + DONE : ''),
@@ -93,10 +97,10 @@ describe('the filter of a stream', () => {
   });
 
   it('knows a stream without a journal, which cannot be continued', () => {
-    const journal = new Journal();
+    const progress = new StreamProgress();
     const plain = withoutJournal(STREAM.join(''));
-    expect(feed(new EventFilter(journal), plain, 3)).toBe(plain);
-    expect(journal.isBroken).toBe(true);
+    expect(feed(filterOf(progress), plain, 3)).toBe(plain);
+    expect(progress.isBroken).toBe(true);
   });
 
   it.each([
@@ -106,6 +110,33 @@ describe('the filter of a stream', () => {
     ':0 1\ndata: {}\n\n',
     '\n\n',
   ])('passes what only looks like a journal (%j) as it is', (text) => {
-    expect(feed(new EventFilter(new Journal()), text, 1)).toBe(text);
+    expect(feed(filterOf(new StreamProgress()), text, 1)).toBe(text);
+  });
+});
+
+describe('the filter of a stream of an endpoint with named events and an end of its own', () => {
+  const endpoint: EndpointAdapter = {
+    ...ENDPOINTS[0]!,
+    path: '/v1/responses',
+    isLastEvent: (event) => event.includes('event: response.completed'),
+    createdAt: () => 1700,
+  };
+  const events = [
+    ': 0 11\nevent: response.output_text.delta\ndata: {"delta":"a"}\n\n',
+    ': 0 12\nevent: response.output_text.delta\ndata: {"delta":"b"}\n\n',
+    'event: response.completed\ndata: {"usage":{}}\n\n',
+  ];
+  const expected = events.join('').replaceAll(/^: .*\n/gm, '');
+
+  it('passes whole events, knows the end, and drops what another instance has sent', () => {
+    for (let cut = 0; cut < events.length; cut += 1) {
+      const progress = new StreamProgress();
+      const first = feed(new EventFilter(endpoint, progress), events.slice(0, cut).join(''), cut);
+      expect(progress.isDone).toBe(false);
+      const second = feed(new EventFilter(endpoint, progress), events.join(''), cut + 50);
+      expect(first + second).toBe(expected);
+      expect(progress).toMatchObject({ isDone: true, created: 1700 });
+      expect(progress.tokenIds(1)).toEqual([[11, 12]]);
+    }
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { expectedTokens, textOf } from '../helpers/light-answers.ts';
 import type { Trouble } from '../helpers/light-instance.ts';
-import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+import { until } from '../helpers/until.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
@@ -30,7 +31,7 @@ describe('a prefill instance that fails', () => {
     expect(await answerOf(proxy)).toBe(TEXT);
     expect([p1?.requests.length, p2?.requests.length, d?.requests.length]).toEqual([1, 1, 1]);
     expect(d?.requests[0]?.headers['x-request-id']).toBe(p2?.requests[0]?.headers['x-request-id']);
-    await eventually(() => d?.cancelled.length === 1);
+    await until(() => d?.cancelled.length === 1);
     expect(d?.cancelled).toEqual([p1?.requests[0]?.headers['x-request-id']]);
     expect(await proxy.metric('retries_total', 'prefill')).toBe(1);
   });
@@ -62,7 +63,7 @@ describe('a decode instance that fails before the first byte', () => {
     expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 1]);
     const ids = p?.requests.map(({ headers }) => headers['x-request-id']);
     expect(ids).toEqual([d1, d2].map((d) => d?.requests[0]?.headers['x-request-id']));
-    await eventually(() => p?.cancelled.length === 1);
+    await until(() => p?.cancelled.length === 1);
     expect(p?.cancelled).toEqual([ids?.[0]]);
     expect(await proxy.metric('retries_total', 'decode')).toBe(1);
   });
@@ -106,7 +107,7 @@ describe('a decode instance that fails before the first byte', () => {
     const [d1, d2] = await proxy.join('DD');
     d1?.troubles.push({ at: 'request', does: 'stall' });
     const asked = answerOf(proxy);
-    await eventually(() => d1?.requests.length === 1);
+    await until(() => d1?.requests.length === 1);
     d1?.fallSilent();
     expect(await asked).toBe(TEXT);
     expect(d2?.requests).toHaveLength(1);
@@ -142,6 +143,6 @@ describe('a request with a deadline', () => {
     expect(await answered.json()).toMatchObject({
       error: { message: expect.stringContaining('0.1 seconds') },
     });
-    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await until(() => d?.requests[0]?.wasAborted === true);
   });
 });

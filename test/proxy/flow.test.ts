@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { makeRequestId, parseRequestId } from '../../src/cluster/request-id.ts';
 import { expectedTokens, textOf } from '../helpers/light-answers.ts';
-import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+import { until } from '../helpers/until.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
@@ -165,7 +166,7 @@ describe('a request', () => {
       }
     }
     p?.die();
-    await eventually(async () =>
+    await until(async () =>
       (await proxy.instances()).every(({ type, state }) => type === 'D' || state !== 'ready'),
     );
     await proxy.post('/v1/completions', BODY, { 'x-request-id': foreign });

@@ -6,7 +6,8 @@ import { Dealer } from 'zeromq';
 import { zmqContext } from '../../src/cluster/zmq-context.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { LightInstance } from '../helpers/light-instance.ts';
-import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+import { until } from '../helpers/until.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
@@ -26,7 +27,7 @@ describe('an instance', () => {
     const proxy = await TestProxy.start();
     const zmq_address = '127.0.0.1:21001';
     await say(proxy, zmq_address, [encode({ type: 'P', http_address: '127.0.0.1:20003', zmq_address })]);
-    await eventually(async () => (await proxy.instances()).length === 1);
+    await until(async () => (await proxy.instances()).length === 1);
     expect(await proxy.instances()).toEqual([
       expect.objectContaining({ type: 'P', http_address: '127.0.0.1:20003', zmq_address, state: 'ready' }),
     ]);
@@ -47,7 +48,7 @@ describe('an instance', () => {
       [good, good],
     );
     await say(proxy, '127.0.0.1:9', [good]);
-    await eventually(async () => (await proxy.metric('registrations_refused_total')) === 6);
+    await until(async () => (await proxy.metric('registrations_refused_total')) === 6);
     expect(await proxy.instances()).toEqual([]);
   });
 
@@ -86,14 +87,14 @@ describe('an instance', () => {
     await proxy.untilState(d2!, 'gone');
     expect(Date.now() - silentAt).toBeGreaterThan(400);
     expect((await fetch(`${proxy.url}/health`)).status).toBe(503);
-    await eventually(async () => (await proxy.instances()).length === 0);
+    await until(async () => (await proxy.instances()).length === 0);
   });
 
   it('that is late is asked only where nobody else is there', async () => {
     const proxy = await TestProxy.start({ deadlines: { late: 200, expiry: 60_000 } });
     const [d1] = await proxy.join('D');
     d1?.fallSilent();
-    await eventually(async () => (await proxy.instances())[0]?.is_suspect === true);
+    await until(async () => (await proxy.instances())[0]?.is_suspect === true);
     await proxy.client.completions.create(BODY);
     expect(d1?.requests).toHaveLength(1);
     const [d2] = await proxy.join('D');
@@ -118,7 +119,7 @@ describe('an instance', () => {
   it('killed without a word loses no request', async () => {
     const proxy = await TestProxy.start();
     const children = [await spawnInstance(proxy), await spawnInstance(proxy), await spawnInstance(proxy)];
-    await eventually(async () => (await proxy.instances()).length === 3, 20_000);
+    await until(async () => (await proxy.instances()).length === 3, 20_000);
     const asked = Array.from({ length: 30 }, (_, index) => {
       const body = { ...BODY, max_tokens: 200, prompt: `prompt ${index}`, stream: index % 2 === 0 };
       return proxy.post('/v1/completions', body);
@@ -152,7 +153,7 @@ describe('with a secret', () => {
     await say(proxy, zmq_address, [encode({ type: 'D', http_address: '127.0.0.1:20005', zmq_address })]);
     const discovery = proxy.server.discoveryAddress;
     const stranger = await LightInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
-    await eventually(() => stranger.numDisconnects >= 3);
+    await until(() => stranger.numDisconnects >= 3);
     // Who knows it is heard meanwhile.
     await proxy.join('D', { secret: SECRET });
     expect(await proxy.instances()).toHaveLength(2);

@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
-import { closeAllAfterEach, eventually, TestProxy } from './test-proxy.ts';
+import { until } from '../helpers/until.ts';
+import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
@@ -17,11 +17,11 @@ describe('a client that hangs up', () => {
     const [p, d] = await proxy.join('PD', { tokenMs: 5 });
     const stream = await proxy.client.completions.create({ ...LONG, stream: true });
     for await (const _ of stream) break;
-    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await until(() => d?.requests[0]?.wasAborted === true);
     const id = d?.requests[0]?.headers['x-request-id'];
-    await eventually(() => p?.cancelled.length === 1 && d?.cancelled.length === 1);
+    await until(() => p?.cancelled.length === 1 && d?.cancelled.length === 1);
     expect([p?.cancelled, d?.cancelled]).toEqual([[id], [id]]);
-    await eventually(async () => (await proxy.metric('requests_total', '499')) === 1);
+    await until(async () => (await proxy.metric('requests_total', '499')) === 1);
     expect(await proxy.metric('requests_in_flight')).toBe(0);
     expect(await proxy.metric('instance_failures_total')).toBe(0);
   });
@@ -33,11 +33,11 @@ describe('a client that hangs up', () => {
     stuck?.troubles.push({ at: 'request', does: 'stall' });
     const controller = new AbortController();
     const asked = proxy.client.completions.create(BODY, { signal: controller.signal });
-    await eventually(() => stuck?.requests.length === 1);
+    await until(() => stuck?.requests.length === 1);
     controller.abort();
     await expect(asked).rejects.toThrow('aborted');
-    await eventually(() => stuck?.requests[0]?.wasAborted === true);
-    await eventually(() => joined.every(({ cancelled }) => cancelled.length === 1));
+    await until(() => stuck?.requests[0]?.wasAborted === true);
+    await until(() => joined.every(({ cancelled }) => cancelled.length === 1));
     if (type === 'P') expect(joined[1]?.requests).toHaveLength(0);
   });
 
@@ -49,10 +49,10 @@ describe('a client that hangs up', () => {
     socket.write(
       `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );
-    await eventually(() => d?.requests.length === 1);
+    await until(() => d?.requests.length === 1);
     socket.destroy();
-    await eventually(() => d?.requests[0]?.wasAborted === true);
-    await eventually(() => proxy.server.numInFlight === 0);
+    await until(() => d?.requests[0]?.wasAborted === true);
+    await until(() => proxy.server.numInFlight === 0);
   });
 
   it.each([false, true])('on its own side only gets its answer (stream: %s)', async (stream) => {
@@ -60,9 +60,9 @@ describe('a client that hangs up', () => {
     const [d] = await proxy.join('D', { tokenMs: 400 });
     const body = { ...BODY, max_tokens: 2, stream };
     const client = new RawClient(proxy.server.port, rawPost('/v1/completions', body));
-    await eventually(() => d?.requests.length === 1);
+    await until(() => d?.requests.length === 1);
     client.shutDown();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.answer.status).toBe(200);
     expect(client.answer.body).toContain(stream ? 'data: [DONE]' : '"usage"');
     expect(client.received).toContain(stream ? ': waiting' : '100 Continue');
@@ -74,10 +74,10 @@ describe('a client that hangs up', () => {
     const [d] = await proxy.join('D');
     d?.troubles.push({ at: stream ? 'head' : 'request', does: 'stall' });
     const client = new RawClient(proxy.server.port, rawPost('/v1/completions', { ...BODY, stream }));
-    await eventually(() => d?.requests.length === 1);
+    await until(() => d?.requests.length === 1);
     client.leave();
-    await eventually(() => d?.requests[0]?.wasAborted === true);
-    await eventually(() => proxy.server.numInFlight === 0);
+    await until(() => d?.requests[0]?.wasAborted === true);
+    await until(() => proxy.server.numInFlight === 0);
   });
 
   it('or takes nothing for too long is cut off', async () => {
@@ -88,8 +88,8 @@ describe('a client that hangs up', () => {
     socket.write(
       `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );
-    await eventually(() => d?.requests.length === 1);
-    await eventually(() => d?.requests[0]?.wasAborted === true);
+    await until(() => d?.requests.length === 1);
+    await until(() => d?.requests[0]?.wasAborted === true);
     expect(proxy.server.numInFlight).toBe(0);
     socket.destroy();
   });
@@ -161,13 +161,13 @@ describe('a proxy that is asked to stop', () => {
     const streamed = await proxy.post('/v1/completions', { ...LONG, stream: true });
     d?.troubles.push({ at: 'request', does: 'stall' });
     const whole = proxy.post('/v1/completions', BODY);
-    await eventually(() => d?.requests.length === 2);
+    await until(() => d?.requests.length === 2);
     expect(await proxy.server.drain(100)).toBe(2);
     const events = (await streamed.text()).trimEnd().split('\n\n');
     expect(events.at(-2)).toContain('shutting down');
     expect(events.at(-1)).toBe('data: [DONE]');
     expect((await whole).status).toBe(503);
-    await eventually(() => d?.requests.every(({ wasAborted }) => wasAborted) === true);
+    await until(() => d?.requests.every(({ wasAborted }) => wasAborted) === true);
   });
 });
 
@@ -177,7 +177,7 @@ describe('a proxy', () => {
     const [d] = await proxy.join('D');
     d?.troubles.push({ at: 'request', does: 'stall' });
     const first = proxy.post('/v1/completions', BODY).catch(() => null);
-    await eventually(() => proxy.server.numInFlight === 1);
+    await until(() => proxy.server.numInFlight === 1);
     const second = await proxy.post('/v1/completions', BODY);
     expect([second.status, second.headers.get('retry-after')]).toEqual([429, expect.any(String)]);
     await proxy.server.close();
@@ -206,7 +206,7 @@ describe('a proxy', () => {
     await proxy.client.completions.create(BODY);
     d?.troubles.push({ at: 'request', does: 400 });
     await proxy.post('/v1/completions', BODY);
-    await eventually(async () => (await proxy.metric('requests_total')) === 2);
+    await until(async () => (await proxy.metric('requests_total')) === 2);
     expect(await proxy.metric('requests_total', 'status="400"')).toBe(1);
     expect(await proxy.metric('instance_requests_total', p?.httpAddress)).toBe(2);
     expect(await proxy.metric('instance_requests_total', d?.httpAddress)).toBe(2);
@@ -252,8 +252,7 @@ describe('a proxy', () => {
     const asked = proxy.post('/v1/completions', { ...LONG, stream: true });
     await asked;
     await proxy.server.close();
-    await eventually(() => d?.requests[0]?.wasAborted === true);
-    await sleep(1);
-    expect(proxy.server.numInFlight).toBe(0);
+    await until(() => d?.requests[0]?.wasAborted === true);
+    await until(() => proxy.server.numInFlight === 0);
   });
 });

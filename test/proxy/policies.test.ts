@@ -1,9 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { POLICIES } from '../../src/config/proxy-options.ts';
+import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
+import { completions } from '../../src/proxy/endpoints/completions.ts';
+import type { JsonObject } from '../../src/proxy/endpoints/endpoint.ts';
+import { BLOCK_TOKENS, Prompt, type PromptShape } from '../../src/proxy/endpoints/prompt.ts';
 import { makePolicy } from '../../src/proxy/policies/make-policy.ts';
+import { PrefixAware } from '../../src/proxy/policies/prefix-aware.ts';
 import { PrefixTrie } from '../../src/proxy/policies/prefix-trie.ts';
-import { PIECE_TOKENS, Prompt } from '../../src/proxy/prompt.ts';
 
+/** A candidate whose load a test can change. */
 interface Place {
   ordinal: number;
   run: number;
@@ -14,10 +19,10 @@ function places(count: number): Place[] {
   return Array.from({ length: count }, (_, index) => ({ ordinal: index, run: 100 + index, numRequests: 0 }));
 }
 
-/** Token ids from `from` on, so many whole pieces. */
-function promptOf(from: number, pieces: number): Prompt {
-  const ids = Int32Array.from({ length: pieces * PIECE_TOKENS }, (_, index) => from + index);
-  return new Prompt('/v1/completions', { prompt: ids });
+/** Token ids from `from` on, so many full blocks. */
+function promptOf(from: number, numBlocks: number): Prompt {
+  const ids = Int32Array.from({ length: numBlocks * BLOCK_TOKENS }, (_, index) => from + index);
+  return new Prompt(1, ids.length, () => ids);
 }
 
 describe.each(POLICIES)('%s', (name) => {
@@ -35,7 +40,7 @@ describe.each(POLICIES)('%s', (name) => {
     for (let round = 0; round < 400; round += 1) {
       const one = policy.pick(all, promptOf(1000 * round, 2));
       one.numRequests += 1;
-      policy.served(one, promptOf(1000 * round, 2));
+      policy.served?.(one, promptOf(1000 * round, 2));
       picked.add(one);
     }
     expect(picked.size).toBe(4);
@@ -74,19 +79,19 @@ describe('least_loaded', () => {
 
 describe('prefix_aware', () => {
   it('takes who has the longest beginning of the prompt, and knows how long that is', () => {
-    const policy = makePolicy('prefix_aware');
+    const policy = new PrefixAware();
     const all = places(3);
     policy.served(all[1]!, promptOf(0, 4));
     policy.served(all[2]!, promptOf(0, 2));
     expect(policy.pick(all, promptOf(0, 6))).toBe(all[1]);
-    expect(policy.knownTokens(all[1]!, promptOf(0, 6))).toBe(4 * PIECE_TOKENS);
-    expect(policy.knownTokens(all[2]!, promptOf(0, 6))).toBe(2 * PIECE_TOKENS);
+    expect(policy.knownTokens(all[1]!, promptOf(0, 6))).toBe(4 * BLOCK_TOKENS);
+    expect(policy.knownTokens(all[2]!, promptOf(0, 6))).toBe(2 * BLOCK_TOKENS);
     expect(policy.knownTokens(all[0]!, promptOf(0, 6))).toBe(0);
     expect(policy.knownTokens(all[1]!, promptOf(1, 6))).toBe(0);
   });
 
   it('takes another one where the one that knows the prompt has far more to do', () => {
-    const policy = makePolicy('prefix_aware');
+    const policy = new PrefixAware();
     const all = places(2);
     policy.served(all[0]!, promptOf(0, 4));
     all[0]!.numRequests = 8;
@@ -96,7 +101,7 @@ describe('prefix_aware', () => {
   });
 
   it('forgets what an earlier run of an instance had', () => {
-    const policy = makePolicy('prefix_aware');
+    const policy = new PrefixAware();
     const all = places(2);
     policy.served(all[1]!, promptOf(0, 4));
     all[1]!.run = 777;
@@ -145,6 +150,8 @@ describe('the trie of prefixes', () => {
 });
 
 describe('the prompt of a request', () => {
+  const chatPrompt = (body: JsonObject): PromptShape => chatCompletions.readRequest(body).prompt;
+
   it.each([
     ['Hello', 2, 1],
     [['Hello', 'x'.repeat(100)], 25, 2],
@@ -156,30 +163,30 @@ describe('the prompt of a request', () => {
     [[], 0, 1],
     [[null], 0, 1],
   ])('%j has about %i tokens in %i prompts', (prompt, numTokens, count) => {
-    expect(new Prompt('/v1/completions', { prompt })).toMatchObject({ numTokens, count });
+    expect(completions.readRequest({ prompt }).prompt).toMatchObject({ numTokens, count });
   });
 
   it('of a chat is as long as its texts, and begins with its tools', () => {
     const messages = [{ role: 'user', content: [{ type: 'text', text: 'x'.repeat(391) }] }];
-    const prompt = new Prompt('/v1/chat/completions', { messages });
+    const prompt = chatPrompt({ messages });
     expect(prompt.numTokens).toBe(100);
-    const withTools = new Prompt('/v1/chat/completions', { messages, tools: [{ name: 'y'.repeat(300) }] });
-    expect(withTools.pieces[0]).not.toBe(prompt.pieces[0]);
-    const laterMessages = new Prompt('/v1/chat/completions', {
+    const withTools = chatPrompt({ messages, tools: [{ name: 'y'.repeat(300) }] });
+    expect(withTools.blockHashes[0]).not.toBe(prompt.blockHashes[0]);
+    const laterMessages = chatPrompt({
       messages: [{ role: 'user', content: 'z' }],
       tools: [{ name: 'y'.repeat(300) }],
     });
-    expect(laterMessages.pieces.slice(0, 2)).toEqual(withTools.pieces.slice(0, 2));
-    expect(new Prompt('/v1/chat/completions', { messages: 5 }).pieces).toEqual([]);
+    expect(laterMessages.blockHashes.slice(0, 2)).toEqual(withTools.blockHashes.slice(0, 2));
+    expect(chatPrompt({ messages: 5 }).blockHashes).toEqual([]);
   });
 
   it('is remembered by short digests, whatever is in it', () => {
     const prompts = ['x'.repeat(100_000), Int32Array.from({ length: 1100 }, () => 2 ** 31 - 1)];
     for (const prompt of prompts) {
-      const { pieces } = new Prompt('/v1/completions', { prompt });
-      expect(pieces.length).toBeGreaterThan(30);
-      for (const piece of pieces) expect(piece.length).toBeLessThan(40);
+      const { blockHashes } = completions.readRequest({ prompt }).prompt;
+      expect(blockHashes.length).toBeGreaterThan(30);
+      for (const hash of blockHashes) expect(hash.length).toBeLessThan(40);
     }
-    expect(new Prompt('/v1/completions', { prompt: [1, 'x'.repeat(100_000)] }).pieces).toEqual([]);
+    expect(completions.readRequest({ prompt: [1, 'x'.repeat(100_000)] }).prompt.blockHashes).toEqual([]);
   });
 });

@@ -1,17 +1,17 @@
 // A proxy on free ports with light instances behind it, and the official client: what every test of this folder talks to.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { afterEach } from 'vitest';
 import { z } from 'zod';
 import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts';
-import { DEADLINES, type Deadlines } from '../../src/proxy/deadlines.ts';
+import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { LightInstance, type LightInstanceOptions } from '../helpers/light-instance.ts';
+import { until } from '../helpers/until.ts';
 
 export interface TestProxyOptions {
   readonly config?: Partial<ProxyConfig>;
-  readonly deadlines?: Partial<Deadlines>;
+  readonly deadlines?: Partial<ProxyDeadlines>;
   readonly instanceKey?: string;
 }
 
@@ -31,7 +31,7 @@ const InstanceList = z.object({
 export type InstanceInfo = z.output<typeof InstanceList>['instances'][number];
 
 /** Heartbeats of light instances come every 50 ms. */
-const SHORT: Partial<Deadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
+const SHORT: Partial<ProxyDeadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
 const open: { close(): Promise<void> }[] = [];
 
 /** To be called at the top of a test file. */
@@ -55,7 +55,7 @@ export class TestProxy {
   static async start({ config, deadlines, instanceKey }: TestProxyOptions = {}): Promise<TestProxy> {
     const server = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
-      { instanceKey, version: '9.9.9', deadlines: { ...DEADLINES, ...SHORT, ...deadlines } },
+      { instanceKey, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
     );
     const proxy = new TestProxy(server, config?.apiKeys?.[0] ?? 'none');
     open.push(server);
@@ -91,7 +91,7 @@ export class TestProxy {
   }
 
   async untilState(instance: { readonly httpAddress: string }, state: string): Promise<void> {
-    await eventually(async () => (await this.stateOf(instance)) === state);
+    await until(async () => (await this.stateOf(instance)) === state);
   }
 
   /** POSTs JSON, or the text itself. */
@@ -110,14 +110,5 @@ export class TestProxy {
     return lines
       .filter((line) => line.includes(labels))
       .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-  }
-}
-
-/** @throws where it does not become true within `patienceMs`. */
-export async function eventually(isTrue: () => Promise<boolean> | boolean, patienceMs = 5000): Promise<void> {
-  const deadline = Date.now() + patienceMs;
-  while (!(await isTrue())) {
-    if (Date.now() > deadline) throw new Error(`waited ${patienceMs} ms in vain for: ${isTrue}`);
-    await sleep(5);
   }
 }

@@ -2,7 +2,7 @@
 // does what comes of it. What a transfer does when is decided in consumer.ts.
 
 import { randomBytes } from 'node:crypto';
-import type { TransferId } from '../../cluster/request-id.ts';
+import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type {
   KvTransferStats,
   RecomputeReason,
@@ -181,7 +181,7 @@ export class KvConsumer {
   }
 
   /** Gives up all transfers of a request of the proxy, also those that P may still announce. */
-  cancel(id: TransferId): void {
+  cancel(id: PairedRequestId): void {
     this.#ended.add(id.id);
     for (const entry of [...this.#byKey.values()]) {
       if (isKeyOf(entry.transfer.key, id)) this.#events.push([entry, { kind: 'ended' }]);

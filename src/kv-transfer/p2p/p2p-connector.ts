@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { formatAddress } from '../../cluster/address.ts';
 import { curveKeys } from '../../cluster/curve.ts';
-import { parseRequestId, type TransferId } from '../../cluster/request-id.ts';
+import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
 import type {
   ConnectorContext,
@@ -151,7 +151,7 @@ export class P2pConnector implements KvConnector {
   }
 
   /** kv_both does what the addresses in the id say. */
-  #wayOf({ prefill, decode }: TransferId): 'send' | 'load' | null {
+  #wayOf({ prefill, decode }: PairedRequestId): 'send' | 'load' | null {
     const { role } = this.#config;
     const own = this.#parts.address;
     const other = role === 'kv_producer' || (role === 'kv_both' && prefill === own) ? decode : prefill;
@@ -162,7 +162,7 @@ export class P2pConnector implements KvConnector {
     return decode === own ? 'load' : null;
   }
 
-  #openSend(id: TransferId, request: TransferRequest): RequestTransfer | null {
+  #openSend(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
     const { promptTokenIds, promptIndex, numSamples, maxTokens } = request;
     const mostTokens = promptTokenIds.length - 1;
     // Where more than one token is made here, the block that the prompt does not fill is written to again.
@@ -179,7 +179,7 @@ export class P2pConnector implements KvConnector {
     return this.#parts.prefill.open(about, numSamples);
   }
 
-  #openLoad(id: TransferId, request: TransferRequest): RequestTransfer | null {
+  #openLoad(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
     const { promptTokenIds, promptIndex, numSamples, mayLoad } = request;
     const key = transferKey(id, promptIndex);
     if (!mayLoad || this.#isFull()) {

@@ -1,7 +1,7 @@
 // P's half of KV transfer: asks D for room, lets the native threads send, holds what D has no room for, and lets go of
 // the blocks when D has them or nobody comes. p2p-connector.ts hands it requests, messages and events.
 
-import type { TransferId } from '../../cluster/request-id.ts';
+import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
 import { within } from '../../util/within.ts';
 import type { RequestTransfer, TransferOrder } from '../connector.ts';
@@ -140,7 +140,7 @@ export class PrefillSide {
     }
   }
 
-  cancel(id: TransferId): void {
+  cancel(id: PairedRequestId): void {
     for (const transfer of [...this.#byId.values()]) {
       if (isKeyOf(transfer.about.key, id)) this.#finish(transfer, 'cancelled');
     }

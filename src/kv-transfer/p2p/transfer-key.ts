@@ -1,22 +1,22 @@
 // What both instances call one transfer, and how they make sure that they mean the same prompt.
 
 import { createHash } from 'node:crypto';
-import { parseRequestId, type TransferId } from '../../cluster/request-id.ts';
+import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 
 /** `<request id of the proxy>#<number of the prompt>`. */
-export function transferKey(id: TransferId, promptIndex: number): string {
+export function transferKey(id: PairedRequestId, promptIndex: number): string {
   return `${id.id}#${promptIndex}`;
 }
 
 /** The id in a key that another instance sent; null where it is no key. */
-export function idOfKey(key: string): TransferId | null {
+export function idOfKey(key: string): PairedRequestId | null {
   const [, text = ''] = /^(.*)#(?:0|[1-9][0-9]{0,8})$/.exec(key) ?? [];
   const id = parseRequestId(text);
   return id?.id === text ? id : null;
 }
 
 /** Whether a key belongs to this request id. */
-export function isKeyOf(key: string, id: TransferId): boolean {
+export function isKeyOf(key: string, id: PairedRequestId): boolean {
   return key.startsWith(`${id.id}#`);
 }
 

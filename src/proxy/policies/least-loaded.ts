@@ -1,4 +1,4 @@
-// least_loaded: who has the fewest requests; equals in their turn.
+// least_loaded: the instance with the fewest requests; among equals, each in turn.
 
 import type { Candidate, Policy } from './policy.ts';
 import { RoundRobin } from './round-robin.ts';
@@ -11,10 +11,4 @@ export class LeastLoaded implements Policy {
     const least = Math.min(...loads);
     return this.#turn.pick(candidates.filter((_, index) => loads[index] === least));
   }
-
-  knownTokens(): number {
-    return 0;
-  }
-
-  served(): void {}
 }

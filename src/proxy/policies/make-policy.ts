@@ -7,16 +7,14 @@ import { PrefixAware } from './prefix-aware.ts';
 import { Random } from './random.ts';
 import { RoundRobin } from './round-robin.ts';
 
-/** Prefill and decode instances are two groups: each has a policy of its own. */
+const POLICIES: Readonly<Record<PolicyName, new () => Policy>> = {
+  round_robin: RoundRobin,
+  random: Random,
+  least_loaded: LeastLoaded,
+  prefix_aware: PrefixAware,
+};
+
+/** A new one: prefill and decode instances have a policy each. */
 export function makePolicy(name: PolicyName): Policy {
-  switch (name) {
-    case 'round_robin':
-      return new RoundRobin();
-    case 'random':
-      return new Random();
-    case 'least_loaded':
-      return new LeastLoaded();
-    case 'prefix_aware':
-      return new PrefixAware();
-  }
+  return new POLICIES[name]();
 }

@@ -1,7 +1,7 @@
-// Who takes a request: what every policy can be asked. The router asks; policies know instances and prompts, no HTTP.
+// Which of several instances takes a request. Policies know instances and prompts, no HTTP.
 
+import type { PromptShape } from '../endpoints/prompt.ts';
 import type { Instance } from '../instance.ts';
-import type { PromptShape } from '../prompt.ts';
 
 /** What a policy may look at. */
 export type Candidate = Pick<Instance, 'ordinal' | 'run' | 'numRequests'>;
@@ -9,8 +9,8 @@ export type Candidate = Pick<Instance, 'ordinal' | 'run' | 'numRequests'>;
 export interface Policy {
   /** One of `candidates`, which are in stable order and never empty. */
   pick<C extends Candidate>(candidates: readonly C[], prompt: PromptShape): C;
-  /** Tokens at the beginning of the prompt that the instance has seen lately; 0 where the policy does not know. */
-  knownTokens(instance: Candidate, prompt: PromptShape): number;
+  /** Tokens at the beginning of the prompt that the instance has seen lately; missing where the policy does not know. */
+  knownTokens?(instance: Candidate, prompt: PromptShape): number;
   /** The instance has computed the prompt. */
-  served(instance: Candidate, prompt: PromptShape): void;
+  served?(instance: Candidate, prompt: PromptShape): void;
 }

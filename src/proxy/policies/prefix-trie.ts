@@ -1,20 +1,20 @@
-// Which runs of which instances have computed which beginnings: a trie over pieces of prompts, of bounded size, the
-// least recently used forgotten first.
+// Which instances have computed which beginnings of prompts: a trie over hashes of blocks, of bounded size, that forgets the
+// least recently used first. An instance is named by its run: after a restart it has nothing.
 
 interface Node {
   readonly id: number;
-  /** Runs of instances that have everything up to here. */
+  /** Runs that have all blocks up to this one. */
   readonly holders: Set<number>;
 }
 
 const MAX_NODES = 65_536;
-/** Earlier ones are forgotten: a piece that everybody has tells nothing. */
+/** The least recent are forgotten: a block that every instance has tells nothing. */
 const MAX_HOLDERS = 256;
 const ROOT = 0;
 
 export class PrefixTrie {
   readonly #maxNodes: number;
-  /** By parent and piece; the least recently used first. Children are always used before their parents. */
+  /** By parent and block; the least recently used first. Children are always used before their parents. */
   readonly #nodes = new Map<string, Node>();
   #numIds = ROOT;
 
@@ -26,12 +26,12 @@ export class PrefixTrie {
     return this.#nodes.size;
   }
 
-  /** How many pieces of the beginning each run has; those that have none are not listed. */
-  depths(pieces: readonly string[]): Map<number, number> {
+  /** How many blocks of the beginning each run has; runs without any are not listed. */
+  depths(blockHashes: readonly string[]): Map<number, number> {
     const depths = new Map<number, number>();
     let parent = ROOT;
-    for (const [index, piece] of pieces.entries()) {
-      const node = this.#nodes.get(keyOf(parent, piece));
+    for (const [index, blockHash] of blockHashes.entries()) {
+      const node = this.#nodes.get(keyOf(parent, blockHash));
       if (node === undefined) break;
       for (const run of node.holders)
         if (index === 0 || depths.get(run) === index) depths.set(run, index + 1);
@@ -40,11 +40,11 @@ export class PrefixTrie {
     return depths;
   }
 
-  add(pieces: readonly string[], run: number): void {
+  add(blockHashes: readonly string[], run: number): void {
     const path: [string, Node][] = [];
     let parent = ROOT;
-    for (const piece of pieces.slice(0, this.#maxNodes)) {
-      const key = keyOf(parent, piece);
+    for (const blockHash of blockHashes.slice(0, this.#maxNodes)) {
+      const key = keyOf(parent, blockHash);
       const node = this.#nodes.get(key) ?? { id: ++this.#numIds, holders: new Set() };
       path.push([key, node]);
       parent = node.id;
@@ -67,8 +67,8 @@ export class PrefixTrie {
   }
 }
 
-function keyOf(parent: number, piece: string): string {
-  return `${parent}|${piece}`;
+function keyOf(parent: number, blockHash: string): string {
+  return `${parent}|${blockHash}`;
 }
 
 function dropOldest<K>(collection: { keys(): Iterator<K>; delete(key: K): boolean }): void {

@@ -7,10 +7,4 @@ export class Random implements Policy {
   pick<C extends Candidate>(candidates: readonly C[]): C {
     return candidates[randomInt(candidates.length)]!;
   }
-
-  knownTokens(): number {
-    return 0;
-  }
-
-  served(): void {}
 }

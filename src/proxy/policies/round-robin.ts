@@ -1,4 +1,4 @@
-// round_robin: each in its turn, in the order in which they came; who joins or leaves does not change the turn of others.
+// round_robin: each in turn, in the order in which they came; one that joins or leaves does not change the turn of others.
 
 import type { Candidate, Policy } from './policy.ts';
 
@@ -10,10 +10,4 @@ export class RoundRobin implements Policy {
     this.#last = next.ordinal;
     return next;
   }
-
-  knownTokens(): number {
-    return 0;
-  }
-
-  served(): void {}
 }

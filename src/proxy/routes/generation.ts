@@ -1,51 +1,51 @@
-// POST /v1/completions and /v1/chat/completions: opens a call for each request and lets the proxy lead it through.
+// The endpoints that instances answer.
 
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { parseRequestId } from '../../cluster/request-id.ts';
 import { REQUEST_ID } from '../../http/app.ts';
-import { Call, ClientGoneError } from '../call.ts';
-import { ClientReply } from '../client-reply.ts';
-import type { Job } from '../job.ts';
-import type { JobPath } from '../prompt.ts';
-import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
+import { ClientRequest } from '../client-request.ts';
+import { ClientResponse } from '../client-response.ts';
+import type { EndpointAdapter } from '../endpoints/endpoint.ts';
+import { ENDPOINTS } from '../endpoints/endpoints.ts';
+import { authorizationFor, callerOf, checkRoom, type ProxyContext } from '../proxy-context.ts';
 
-const PATHS: readonly JobPath[] = ['/v1/completions', '/v1/chat/completions'];
+/** What the count of answers has in place of a status where the client has left. */
+const CLIENT_LEFT = 499;
 
 export function generationRoutes(app: FastifyInstance, context: ProxyContext): void {
-  for (const path of PATHS) app.post(path, (request, reply) => answer(context, path, request, reply));
+  for (const endpoint of ENDPOINTS) {
+    app.post(endpoint.path, (request, reply) => answer(context, endpoint, request, reply));
+  }
 }
 
 async function answer(
   context: ProxyContext,
-  path: JobPath,
+  endpoint: EndpointAdapter,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
-  context.calls.checkRoom();
-  const job = await context.jobs.read(path, request.body);
+  checkRoom(context);
+  const body = await context.bodies.read(endpoint, request.body);
   // Others may have come while it was read.
-  context.calls.checkRoom();
-  const id = answerId(request, job);
-  const client = new ClientReply(reply, id, context.deadlines.slowClient);
-  const call = new Call(job, client, {
-    id,
-    authorization: authorizationFor(context, request),
+  checkRoom(context);
+  const id = answerId(request, body.requestId);
+  const response = new ClientResponse(reply, id, context.deadlines.slowClient);
+  const caller = callerOf(context, request);
+  const authorization = authorizationFor(context, request);
+  const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization });
+  context.inFlight.add(forwarded, reply, {
+    requestId: id,
     timeoutMs: context.requestTimeoutMs,
+    onClosed: (isComplete) => context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
   });
-  context.calls.add(call);
-  client.onceClosed((isComplete) => {
-    context.calls.delete(call);
-    context.metrics.answered(isComplete ? client.status : 499);
-    if (!isComplete) call.stop(new ClientGoneError('the client has closed the connection'));
-  });
-  await context.forwarder.answer(call);
+  await context.forwarder.answer(forwarded);
 }
 
-/** The client's own id, in the header before the body, or a random one. Ids that name instances are for the proxy to make. */
-function answerId({ headers, id }: FastifyRequest, { requestId }: Job): string {
+/** The client's own id, from the header or else from the body, or a random one. Only the proxy makes ids that name instances. */
+function answerId({ headers, id }: FastifyRequest, inBody: string | null): string {
   const isOwn = headers['x-request-id'] === id;
-  const given = isOwn ? id : requestId;
+  const given = isOwn ? id : inBody;
   const isUsable = given !== null && REQUEST_ID.test(given) && parseRequestId(given) === null;
   if (isUsable) return given;
   return isOwn ? randomUUID().replaceAll('-', '') : id;

@@ -2,28 +2,29 @@
 
 import type { FastifyInstance } from 'fastify';
 import { NotReadyError } from '../../errors.ts';
-import { ClientReply } from '../client-reply.ts';
-import { Leg } from '../leg.ts';
-import { LegFailure } from '../leg-failure.ts';
-import { authorizationFor, type ProxyContext } from '../proxy-context.ts';
+import { ClientResponse } from '../client-response.ts';
+import { UpstreamFailure } from '../instance.ts';
+import { authorizationFor, checkOpen, type ProxyContext } from '../proxy-context.ts';
+import { UpstreamRequest } from '../upstream-request.ts';
 
-const MAX_TRIES = 3;
+const MAX_INSTANCES_ASKED = 3;
 
 export function modelsRoute(app: FastifyInstance, context: ProxyContext): void {
   app.get('/v1/models', async (request, reply) => {
-    context.calls.checkOpen();
+    checkOpen(context);
     const authorization = authorizationFor(context, request);
     const headers = authorization === undefined ? {} : { authorization };
     const instances = context.instances.ready(({ mayDecode }) => mayDecode);
-    for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_TRIES)) {
+    for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {
       try {
-        const leg = new Leg(instance, { method: 'GET', path: '/v1/models', headers, body: null });
-        const head = await leg.head;
-        const body = await leg.whole();
-        new ClientReply(reply, request.id, context.deadlines.slowClient).send(head, body);
+        const about = { method: 'GET', path: '/v1/models', headers, body: null } as const;
+        const upstream = new UpstreamRequest(instance, about);
+        const head = await upstream.head;
+        const body = await upstream.whole();
+        new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
         return;
       } catch (error) {
-        if (!(error instanceof LegFailure)) throw error;
+        if (!(error instanceof UpstreamFailure)) throw error;
       }
     }
     throw new NotReadyError('No instance is there to say which models it has: come again in a few seconds', {

@@ -1,4 +1,4 @@
-// What people and machines ask about the proxy itself: /health, /metrics, /instances, /version and the page.
+// The routes about the proxy itself: /health, /metrics, /instances, /version and the page.
 
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -16,13 +16,13 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
   const sendPage = (reply: FastifyReply): FastifyReply =>
     reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY).send(page);
   app.get('/', { errorHandler: askForKey }, async (_request, reply) => sendPage(reply));
-  // A browser shows no key by itself: the page, which knows nothing before it has one, asks for it.
+  // A browser sends no key by itself: the page, which is empty until it has one, asks the user for it.
   function askForKey(error: Error, _request: FastifyRequest, reply: FastifyReply): void {
     if (!(error instanceof UnauthorizedError)) throw error;
     sendPage(reply.code(error.status).headers(errorHeaders(error)));
   }
   app.get('/health', async (_request, reply) => {
-    const canServe = context.calls.takesMore && context.router.canServe;
+    const canServe = !context.inFlight.isDraining && context.picker.canServe;
     const count = (type: 'P' | 'D'): number =>
       context.instances.ready((instance) => instance.type === type).length;
     if (!canServe) reply.code(503).header('retry-after', '3');
@@ -36,7 +36,7 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
   app.get('/instances', async () => ({
     instances: context.instances.all.map(described),
     transfers: context.recent.all,
-    requests_in_flight: context.calls.size,
+    requests_in_flight: context.inFlight.size,
     policy: context.policy,
   }));
   app.get('/version', async () => ({ version: context.version }));
@@ -49,11 +49,11 @@ function described(instance: Instance): object {
     zmq_address: instance.zmqAddress,
     state: instance.state,
     is_suspect: instance.isSuspect,
-    role: instance.role,
-    send_type: instance.sendType,
+    role: instance.registration.role ?? null,
+    send_type: instance.registration.send_type ?? null,
     model: instance.model,
     load: instance.load,
-    in_flight: instance.legs.size,
+    in_flight: instance.openRequests.size,
     seconds_since_heartbeat: Math.max(0, Date.now() - instance.seenAt) / 1000,
   };
 }

@@ -3,12 +3,12 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
-import { RequestTimeoutError } from '../../errors.ts';
 import { toSvcError } from '../../http/errors.ts';
+import { ClientGoneError } from '../../http/in-flight.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
-import { ClientGoneError } from '../in-flight.ts';
+import { sharedAbortController } from '../../util/shared-abort.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -34,12 +34,12 @@ async function generate(
   reply: FastifyReply,
 ): Promise<unknown> {
   const { engine, options } = context;
-  const caller = options.apiKeys.callerOf(request.headers.authorization, request.ip);
+  const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
   engine.checkRoom(caller);
-  const controller = context.inFlight.open(reply, request.id);
+  const controller = sharedAbortController();
+  context.inFlight.add(controller, reply, { requestId: request.id, timeoutMs: options.requestTimeoutMs });
   const { signal } = controller;
-  const deadline = startDeadline(options.requestTimeoutMs, controller);
   let ticket: Ticket | null = null;
   try {
     const parsed = await endpoint.parse(context, engine, request);
@@ -58,21 +58,9 @@ async function generate(
     if (!(error instanceof ClientGoneError)) throw error;
     reply.hijack();
   } finally {
-    clearTimeout(deadline);
     ticket?.close();
   }
   return undefined;
-}
-
-/** Ends the request with an error when it takes longer than `timeoutMs`; 0 is no limit. */
-function startDeadline(timeoutMs: number, controller: AbortController): NodeJS.Timeout | undefined {
-  if (timeoutMs === 0) return undefined;
-  return setTimeout(() => {
-    const error = new RequestTimeoutError(
-      `The request took longer than the ${timeoutMs / 1000} seconds that this server gives to one (--request-timeout)`,
-    );
-    controller.abort(error);
-  }, timeoutMs);
 }
 
 /** The status has been sent: an error can only be an event. */

@@ -1,12 +1,12 @@
-// Tells instances to forget a transfer: nobody waits for the answer, and no more than a few hundred are under way.
+// Tells instances to forget a transfer. No request waits for that, and no more than a few hundred notices are under way.
 
 import type { Instance } from './instance.ts';
 import type { ProxyMetrics } from './metrics.ts';
 
-/** More are dropped: the deadlines of the instances free what they hold. */
+/** Beyond these notices are dropped: the deadlines of the instances free what they hold. */
 const MAX_UNDER_WAY = 512;
 
-export class Cancels {
+export class CancelNotifier {
   readonly #metrics: ProxyMetrics;
   readonly #deadlineMs: number;
   #numUnderWay = 0;
@@ -16,7 +16,7 @@ export class Cancels {
     this.#deadlineMs = deadlineMs;
   }
 
-  tell(instance: Instance, requestId: string, authorization: string | undefined): void {
+  notify(instance: Instance, requestId: string, authorization: string | undefined): void {
     if (instance.state === 'gone') return;
     if (this.#numUnderWay >= MAX_UNDER_WAY) {
       this.#metrics.cancelled('dropped');

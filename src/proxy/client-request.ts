@@ -1,0 +1,61 @@
+// One client request on its way through the proxy: what it asks, what has been tried, and what instances hold for it.
+
+import type { Abortable } from '../http/in-flight.ts';
+import { Attempts } from './attempts.ts';
+import type { ClientResponse } from './client-response.ts';
+import type { EndpointAdapter } from './endpoints/endpoint.ts';
+import type { Instance } from './instance.ts';
+import type { RequestBody } from './request-body.ts';
+import { StreamProgress } from './stream-progress.ts';
+import type { ResponseHead, UpstreamRequest } from './upstream-request.ts';
+
+/** A KV transfer that two instances may still hold memory for. */
+export interface OpenTransfer {
+  readonly id: string;
+  readonly prefill: Instance;
+  readonly decode: Instance;
+}
+
+export interface ClientRequestOptions {
+  readonly endpoint: EndpointAdapter;
+  readonly body: RequestBody;
+  readonly response: ClientResponse;
+  /** What the client sees: the id of the answer. */
+  readonly id: string;
+  /** The name under which instances count the client's requests. */
+  readonly caller: string;
+  /** What instances are shown. */
+  readonly authorization: string | undefined;
+}
+
+export class ClientRequest implements Abortable {
+  readonly options: ClientRequestOptions;
+  readonly startedAt = performance.now();
+  readonly progress = new StreamProgress();
+  /** At decode instances. */
+  readonly attempts = new Attempts();
+  /** The last answer of an instance that would not take it. */
+  refusal: { readonly head: ResponseHead; readonly body: Buffer } | null = null;
+  transfer: OpenTransfer | null = null;
+  hasFirstByte = false;
+  /** Events that the client had when another instance last began to continue its stream. */
+  resumedAt = -1;
+  /** The request to an instance that is under way. */
+  upstream: UpstreamRequest | null = null;
+
+  #abortReason: Error | null = null;
+
+  constructor(options: ClientRequestOptions) {
+    this.options = options;
+  }
+
+  /** Ends what instances do for it. */
+  abort(reason: Error): void {
+    this.#abortReason ??= reason;
+    this.upstream?.cancel(reason);
+  }
+
+  throwIfAborted(): void {
+    if (this.#abortReason !== null) throw this.#abortReason;
+  }
+}

@@ -1,0 +1,107 @@
+// The answer to one client: head, bytes, end or error, with back-pressure. It takes the reply over from fastify and writes to
+// the socket itself, so that the bytes of instances leave as they came.
+
+import type { FastifyReply } from 'fastify';
+import type { SvcError } from '../errors.ts';
+import { errorBody, errorHeaders } from '../http/errors.ts';
+import { whileHalfClosed } from '../http/half-closed.ts';
+import { PacedWriter } from '../http/paced-writer.ts';
+import { WAITING } from '../http/sse.ts';
+import type { EndpointAdapter } from './endpoints/endpoint.ts';
+import type { ResponseHead } from './upstream-request.ts';
+
+/** Headers of one connection, which are no part of the answer. */
+const HOP_BY_HOP = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+type Headers = Record<string, string | string[]>;
+
+export class ClientResponse {
+  readonly #response: FastifyReply['raw'];
+  /** Headers of every answer: the id and what CORS needs. */
+  readonly #own: Headers;
+  readonly #writer: PacedWriter;
+  #hasBegun = false;
+
+  /**
+   * @param id by which the client knows its request.
+   * @param slowMs a client that takes nothing for so long is cut off.
+   */
+  constructor(reply: FastifyReply, id: string, slowMs: number) {
+    reply.header('x-request-id', id).hijack();
+    this.#response = reply.raw;
+    this.#own = texts(reply.getHeaders());
+    this.#writer = new PacedWriter(reply.raw, slowMs);
+  }
+
+  /** Some part of the answer has left: its status cannot change any more. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
+  begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
+    this.#hasBegun = true;
+    this.#response.socket?.setNoDelay(true);
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
+    this.#response.flushHeaders();
+    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#writer.write(WAITING));
+  }
+
+  /** False: wait for `drained` before the next bytes. */
+  write(bytes: Buffer): boolean {
+    return this.#writer.write(bytes);
+  }
+
+  drained(): Promise<void> {
+    return this.#writer.drained();
+  }
+
+  end(): void {
+    this.#writer.end();
+  }
+
+  /** A whole answer. */
+  send({ status, headers }: ResponseHead, body: Buffer): void {
+    this.#hasBegun = true;
+    const length = { 'content-length': body.length };
+    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
+    this.#response.end(body);
+  }
+
+  /** Before the first byte an error is a status, after it an event of the stream. */
+  fail(error: SvcError, endpoint: EndpointAdapter): void {
+    if (!this.#writer.isOpen) return;
+    const body = errorBody(error);
+    if (this.#hasBegun) {
+      this.#writer.end(endpoint.failure(body));
+      return;
+    }
+    const type = { 'content-type': 'application/json; charset=utf-8' };
+    const head = { status: error.status, headers: { ...errorHeaders(error), ...type } };
+    this.send(head, Buffer.from(JSON.stringify(body)));
+  }
+}
+
+/** Without what belongs to the connection, and without CORS headers: those of the proxy hold. */
+function passedOn(headers: ResponseHead['headers']): Headers {
+  const isPassedOn = ([name]: [string, unknown]): boolean =>
+    !HOP_BY_HOP.has(name) && !name.startsWith('access-control-');
+  return Object.fromEntries(Object.entries(texts(headers)).filter(isPassedOn));
+}
+
+function texts(headers: Readonly<Record<string, number | string | readonly string[] | undefined>>): Headers {
+  const written: Headers = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) written[name] = typeof value === 'object' ? [...value] : String(value);
+  }
+  return written;
+}

@@ -1,0 +1,49 @@
+// What the generation endpoints have in common: the fields that decide about samples, seeds and who may compute the prompt.
+
+import { randomInt } from 'node:crypto';
+import type { JsonObject, RequestTraits } from './endpoint.ts';
+import type { PromptShape } from './prompt.ts';
+
+/** Seeds are whole numbers that every client language can hold. */
+const NUM_SEEDS = 2 ** 31;
+/** A client may name this in place of no seed. */
+const NO_SEED = -1;
+
+export function generationTraits(body: JsonObject, prompt: PromptShape): RequestTraits {
+  const isRandom = body.temperature !== 0 && body.use_beam_search !== true;
+  const hasSeed = body.seed != null && body.seed !== NO_SEED;
+  // Prompts of one request would share a seed, and equal ones among them would get equal answers.
+  const needsSeed = isRandom && !hasSeed && prompt.count === 1;
+  return {
+    isStream: body.stream === true,
+    prompt,
+    numChoices: prompt.count * (typeof body.n === 'number' ? body.n : 1),
+    addedFields: needsSeed ? { seed: randomInt(NUM_SEEDS) } : null,
+    prefillFields: mayPrefillElsewhere(body) ? prefillFields(body) : null,
+    isRepeatable: !isRandom || needsSeed || hasSeed,
+  };
+}
+
+/** Log-probabilities of the prompt, no token at all, and beams need the prompt computed where the answer is decoded. */
+function mayPrefillElsewhere(body: JsonObject): boolean {
+  if (body.prompt_logprobs != null || body.use_beam_search === true || body.max_tokens === 0) return false;
+  return !(body.echo === true && body.logprobs != null);
+}
+
+/** A prefill instance makes one token and reports nothing, whatever the client asks for in these fields. */
+const PREFILL_FIELDS: JsonObject = {
+  max_completion_tokens: 1,
+  min_tokens: 0,
+  stream: false,
+  stream_options: null,
+  n: 1,
+  best_of: null,
+  echo: false,
+  logprobs: null,
+  top_logprobs: null,
+};
+
+function prefillFields(body: JsonObject): JsonObject {
+  const given = Object.entries(PREFILL_FIELDS).filter(([name]) => body[name] != null);
+  return { max_tokens: 1, ...Object.fromEntries(given) };
+}

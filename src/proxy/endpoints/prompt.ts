@@ -1,0 +1,58 @@
+// A prompt as policies see it: how long it is, about, and hashes of the blocks by which they recognise its beginning. The
+// proxy has no tokenizer: text is measured in bytes.
+
+import { createHash } from 'node:crypto';
+
+/** Of text, about. */
+export const BYTES_PER_TOKEN = 4;
+/** Tokens of one block. */
+export const BLOCK_TOKENS = 32;
+/** Beginnings are compared up to here. */
+const MAX_BLOCKS = 1024;
+
+export interface PromptShape {
+  /** Prompts in the request. */
+  readonly count: number;
+  /** Of the longest prompt, estimated where it is text. */
+  readonly numTokens: number;
+  /** Of the full blocks of the first prompt, in order. */
+  readonly blockHashes: readonly string[];
+}
+
+export class Prompt implements PromptShape {
+  readonly count: number;
+  readonly numTokens: number;
+  readonly #content: () => unknown;
+  #blockHashes: readonly string[] | null = null;
+
+  /** @param content of the first prompt, a text or packed token ids; read only where a policy compares prompts. */
+  constructor(count: number, numTokens: number, content: () => unknown) {
+    this.count = count;
+    this.numTokens = numTokens;
+    this.#content = content;
+  }
+
+  get blockHashes(): readonly string[] {
+    this.#blockHashes ??= hashBlocks(this.#content());
+    return this.#blockHashes;
+  }
+}
+
+/** Of a text, estimated, or of packed token ids; 0 for what is neither. */
+export function numTokensOf(prompt: unknown): number {
+  if (prompt instanceof Int32Array) return prompt.length;
+  return typeof prompt === 'string' ? Math.ceil(Buffer.byteLength(prompt) / BYTES_PER_TOKEN) : 0;
+}
+
+function hashBlocks(prompt: unknown): readonly string[] {
+  const isText = typeof prompt === 'string';
+  if (!isText && !(prompt instanceof Int32Array)) return [];
+  const size = isText ? BLOCK_TOKENS * BYTES_PER_TOKEN : BLOCK_TOKENS;
+  const count = Math.min(MAX_BLOCKS, Math.floor(prompt.length / size));
+  return Array.from({ length: count }, (_, index) => hash(prompt.slice(index * size, (index + 1) * size)));
+}
+
+/** A hash, because a part of a text would keep the whole text in memory. */
+function hash(block: string | Int32Array): string {
+  return createHash('sha1').update(block).digest('base64');
+}
