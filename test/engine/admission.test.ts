@@ -38,6 +38,28 @@ describe('Admission', () => {
     expect(isRoom(admission, 'heavy', 1)).toBe(false);
   });
 
+  it('lets a caller have exactly an equal share of those who are there and itself', () => {
+    const admission = new Admission(LIMITS);
+    fill(admission, 'heavy');
+    admission.open('light', 2);
+    expect(isRoom(admission, 'light', 3)).toBe(true);
+    admission.open('light', 1);
+    expect(isRoom(admission, 'light', 3)).toBe(false);
+    admission.open('third', 1);
+    expect(['fourth', 'fifth'].map((caller) => isRoom(admission, caller, 3))).toEqual([false, false]);
+    expect(isRoom(admission, 'fourth', 2)).toBe(true);
+  });
+
+  it('forgets callers who have left, and what each has given back', () => {
+    const admission = new Admission(LIMITS);
+    for (const ticket of ['a', 'b', 'c', 'd'].map((caller) => admission.open(caller, 1))) ticket.close();
+    fill(admission, 'heavy');
+    const tickets = fill(admission, 'light');
+    expect(tickets).toHaveLength(5);
+    for (const ticket of tickets.slice(1)) ticket.close();
+    expect(isRoom(admission, 'light', 3)).toBe(true);
+  });
+
   it('counts of a request of many samples the places only, and leaves a quarter of the seats to others', () => {
     const admission = new Admission(LIMITS);
     const started: number[] = [];
@@ -72,10 +94,11 @@ describe('Admission', () => {
   });
 
   it('says when to come again by how fast requests have ended', () => {
-    let now = 0;
+    // The time before the first request tells nothing.
+    let now = 1e6;
     const admission = new Admission(LIMITS, () => now);
     const tickets = fill(admission, 'a');
-    now = 7000;
+    now += 7000;
     expect(refusal(admission, 'a', 1)).toMatchObject({
       retryAfter: 7,
       message: expect.stringMatching(/10 sequences run or wait, 10 of them yours.*again in 7 s/),
@@ -89,6 +112,21 @@ describe('Admission', () => {
     expect(refusal(admission, 'a', 3)?.retryAfter).toBe(Math.ceil((3 * 17) / 5));
     now += 3_600_000;
     expect(refusal(admission, 'a', 1)?.retryAfter).toBe(600);
+  });
+
+  it('forgets how fast requests ended long ago', () => {
+    let now = 0;
+    const admission = new Admission(LIMITS, () => now);
+    const tickets = fill(admission, 'a');
+    const endOne = (milliseconds: number): void => {
+      now += milliseconds;
+      tickets.shift()!.close();
+      tickets.push(admission.open('a', 1));
+    };
+    for (let i = 0; i < 100; i += 1) endOne(10_000);
+    expect(refusal(admission, 'a', 1)?.retryAfter).toBe(10);
+    for (let i = 0; i < 64; i += 1) endOne(2000);
+    expect(refusal(admission, 'a', 1)?.retryAfter).toBe(2);
   });
 
   it('never refuses a caller who has less than its share, and is empty when all have left', () => {

@@ -1,7 +1,7 @@
 // Transfer engines begin and end - closed, left behind, killed - without taking anything with them or leaving it.
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
@@ -39,12 +39,15 @@ function threads(): number {
   return readdirSync('/proc/self/task').length;
 }
 
-/** What earlier tests have left goes before this one counts. */
+/** What earlier tests have left goes before this one counts: until there is nothing more to collect. */
 async function settled(): Promise<void> {
-  for (let i = 0; i < 5; i++) {
-    collectGarbage();
-    await sleep(2);
-  }
+  let before = Number.POSITIVE_INFINITY;
+  await collected(() => {
+    const left = descriptors() + mappedKvMemories() + threads();
+    const isSettled = left === before;
+    before = left;
+    return isSettled;
+  });
 }
 
 async function collected(isTrue: () => boolean): Promise<void> {
@@ -151,7 +154,9 @@ describe('an engine that is closed', needsNative, () => {
     await p.event('linkDown');
     p.engine.close();
     const numEvents = p.events.length;
-    await sleep(20);
+    // Events come between turns of the event loop: any that was on its way comes before the second one.
+    await nextTurn();
+    await nextTurn();
     expect(p.events).toHaveLength(numEvents);
     expect(() => p.engine.bytesSent).toThrow('the transfer engine is closed');
     expect(p.engine.takeEvents()).toEqual([]);

@@ -1,6 +1,5 @@
 // Blocks between instances of one process: real control channels, real native threads, each way that a transfer can go.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { GEOMETRY, SLOT_BYTES } from '../helpers/kv-instance.ts';
@@ -16,6 +15,7 @@ import {
   untilIdle,
 } from '../helpers/kv-requests.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { until } from '../helpers/until.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
 closeInstancesAfterEach();
@@ -61,7 +61,7 @@ describe('a prompt', needsNative, () => {
       const early = decode(d, id, prompt);
       for (let index = 0; index < blocks.length; index += 1) {
         p.computeStep(send, prompt, blocks, index, index + 1);
-        await sleep(5);
+        await until(() => p.stats.peers === 1);
       }
       await transfer?.answerable();
       transfer?.end(true);

@@ -163,9 +163,12 @@ it('a client that leaves in the middle of its body is no error of the server', a
   const svc = await startTestServer({ server: { logger } });
   const socket = connect(svc.server.port, '127.0.0.1');
   socket.write(
-    'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"pro',
-    () => setTimeout(() => socket.destroy(), 100),
+    'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n' +
+      'Expect: 100-continue\r\n\r\n{"pro',
   );
+  // The server wants the rest: it has begun to read the body.
+  await once(socket, 'data');
+  socket.destroy();
   await eventually(() => lines.some((line) => line.includes('client left in the middle')));
   expect(lines.filter((line) => JSON.parse(line).level >= pino.levels.values.error!)).toEqual([]);
   await svc.close();
