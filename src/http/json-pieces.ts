@@ -23,7 +23,7 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
 
 /** All pieces in one text. */
 export function toJson(value: unknown): string {
-  return value === null ? 'null' : [...jsonPieces(value)].join('');
+  return [...jsonPieces(value)].join('');
 }
 
 /** The elements of a list, each made from the one in `items` when it is asked for. */
@@ -58,6 +58,7 @@ function* partsOfList(list: Iterable<unknown>): Generator<string, void, undefine
   yield separator === '[' ? '[]' : ']';
 }
 
+/** @param object has a field that is not undefined. */
 function* partsOfObject(object: object): Generator<string, void, undefined> {
   let separator = '{';
   for (const [name, field] of Object.entries(object)) {
@@ -66,7 +67,7 @@ function* partsOfObject(object: object): Generator<string, void, undefined> {
     yield* partsOf(field);
     separator = ',';
   }
-  yield separator === '{' ? '{}' : '}';
+  yield '}';
 }
 
 /** An object that is too long for one call, as far as that is seen at a glance. */

@@ -19,6 +19,7 @@ describe('jsonPieces', () => {
       }),
     );
     expect(toJson({ a: undefined, b: [undefined], c: { d: undefined } })).toBe('{"b":[null],"c":{}}');
+    expect(toJson({ a: undefined, b: lazyList([], String), c: {} })).toBe('{"b":[],"c":{}}');
   });
 
   it('writes iterables as lists, whatever is in them', () => {
@@ -31,10 +32,13 @@ describe('jsonPieces', () => {
 
   it('cuts long arrays and lists of long elements into small pieces', () => {
     const ids = Array.from({ length: 100_000 }, (_, index) => index);
-    const choices = lazyList([1, 2, 3], (index) => ({ index, logprobs: { ids }, ids }));
+    const choices = lazyList(['a', 'b'], (text, index) => ({ index, text, logprobs: { ids } }));
     const pieces = [...jsonPieces({ choices, ids })];
     expect(pieces.join('')).toBe(
-      JSON.stringify({ choices: [1, 2, 3].map((index) => ({ index, logprobs: { ids }, ids })), ids }),
+      JSON.stringify({
+        choices: ['a', 'b'].map((text, index) => ({ index, text, logprobs: { ids } })),
+        ids,
+      }),
     );
     expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
   });

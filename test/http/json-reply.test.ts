@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createHttpApp } from '../../src/http/app.ts';
 import { lazyList } from '../../src/http/json-pieces.ts';
 import { replyJson } from '../../src/http/json-reply.ts';
+import { yieldTurn } from '../../src/util/yield-turn.ts';
 
 const WRITE_TIMEOUT_MS = 300;
 const LINE = 'word '.repeat(200);
@@ -46,6 +47,28 @@ describe('replyJson', () => {
     const response = await fetch(`${app.listeningOrigin}/lines/2`);
     expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
     expect(response.headers.get('content-length')).toBe(String(JSON.stringify(await response.json()).length));
+  });
+
+  it('makes nothing in a turn of the event loop that others have worked long in', async () => {
+    let numMadeAtOnce = -1;
+    const idle = createHttpApp();
+    idle.get('/late', async (_, reply) => {
+      await yieldTurn();
+      const end = performance.now() + 20;
+      while (performance.now() < end);
+      const lines = lazyList([1], () => {
+        numMade += 1;
+        return LINE;
+      });
+      const sent = replyJson(reply, { lines });
+      // What the call does at once, and in what follows it in this turn.
+      await null;
+      numMadeAtOnce = numMade;
+      return sent;
+    });
+    expect((await idle.inject('/late')).json()).toEqual({ lines: [LINE] });
+    expect([numMadeAtOnce, numMade]).toEqual([0, 1]);
+    await idle.close();
   });
 
   it('sends a long answer whole', async () => {

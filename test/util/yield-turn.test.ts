@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { yieldTurn } from '../../src/util/yield-turn.ts';
 
 const NUM_WORKERS = 20;
@@ -36,4 +36,17 @@ it('many who work long at the same time hold a turn no longer than one, and each
   // Nobody is done before everybody has had a turn.
   const firstDone = Math.min(...workers.map((worker) => order.lastIndexOf(worker)));
   expect(new Set(order.slice(NUM_WORKERS, firstDone)).size).toBe(NUM_WORKERS);
+});
+
+it('work that was short so far goes on in the same turn', async () => {
+  await nextTurn();
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(0);
+  let isLater = false;
+  setImmediate(() => {
+    isLater = true;
+  });
+  await yieldTurn();
+  await yieldTurn();
+  clock.mockRestore();
+  expect(isLater).toBe(false);
 });
