@@ -134,6 +134,19 @@ describe('GET /metrics', () => {
     expect(gain(`iteration_tokens_total_sum{${LABELS}}`)).toBeGreaterThanOrEqual(3 * 6);
   });
 
+  it('counts prompt tokens that were looked up, found and computed', async () => {
+    const prompt = Array.from({ length: 40 }, (_, index) => index + 7);
+    const gain = await gained(async () => {
+      for (let i = 0; i < 2; i += 1)
+        await svc.client.completions.create({ ...ENDLESS, prompt, max_tokens: 2 });
+    });
+    expect(gain(`prefix_cache_queries_total{${LABELS}}`)).toBe(80);
+    expect(gain(`prefix_cache_hits_total{${LABELS}}`)).toBe(32);
+    expect(gain(`prompt_tokens_total{${LABELS}}`)).toBe(80);
+    // The second request computes what is not in two full blocks, and each one token of its answer.
+    expect(gain(`iteration_tokens_total_sum{${LABELS}}`)).toBe(40 + 8 + 2);
+  });
+
   it('splits the time of a request into waiting, prompt and answer', async () => {
     const seconds = async (act: () => Promise<unknown>): Promise<Record<string, number>> => {
       const gain = await gained(act);
@@ -172,6 +185,7 @@ describe('GET /metrics', () => {
       const metrics = await scrape();
       expect(metrics.get(`svc:num_requests_waiting{${LABELS}}`)).toBe(1);
       expect(metrics.get(`svc:num_requests_running{${LABELS}}`)).toBe(1);
+      expect(metrics.get(`svc:kv_cache_usage_perc{${LABELS}}`)).toBeGreaterThan(0);
       controller.abort();
       await asked.catch(() => {});
       await eventually(() => isIdle(svc.engine));
