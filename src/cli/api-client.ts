@@ -31,7 +31,7 @@ export interface ChatTurn {
 }
 
 /** A model of a server. */
-export interface ModelCard {
+interface ModelCard {
   readonly id: string;
   /** The context in tokens; null where the server does not tell. */
   readonly contextLength: number | null;

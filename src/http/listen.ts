@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify';
 import { ConfigError } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
-export interface ListenOptions {
+interface ListenOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;

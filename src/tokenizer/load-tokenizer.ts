@@ -13,7 +13,7 @@ import { probeTokenizer } from './probe-tokenizer.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
-export interface LoadedTokenizer {
+interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
   /** Null where the model brings none. */
   readonly chatTemplate: ChatTemplate | null;
@@ -53,7 +53,7 @@ const tokenizerFile = z.object({
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
-export interface LoadTokenizerOptions {
+interface LoadTokenizerOptions {
   /** Source of a chat template in place of the model's own. */
   readonly template?: string | null;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */

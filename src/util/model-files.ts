@@ -27,7 +27,7 @@ export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
+type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;
