@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
+import { parseModelJson } from '../util/model-file.ts';
 import { FolderFiles, type ModelFiles } from '../util/model-files.ts';
-import { parseModelJson } from '../util/model-json.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
 interface GenerationConfig {

@@ -2,9 +2,8 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
-import type { ModelText } from '../util/model-file.ts';
+import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
-import { parseModelJson } from '../util/model-json.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
@@ -42,10 +41,7 @@ type TokenizerConfig = z.output<typeof tokenizerConfig>;
 
 const tokenizerFile = z.object({
   model: z.looseObject({
-    vocab: z.custom<object>(
-      (vocab) => typeof vocab === 'object' && vocab !== null,
-      'the vocabulary is missing',
-    ),
+    vocab: z.custom<object>((vocab) => typeof vocab === 'object' && vocab !== null, 'is missing'),
   }),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
   decoder: z.unknown().optional(),

@@ -2,8 +2,7 @@
 
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type ModelText, readModelText } from './model-file.ts';
-import { parseModelJson } from './model-json.ts';
+import { type ModelText, parseModelJson, readModelText } from './model-file.ts';
 
 /** The texts that a model brings, each null where it has none. A folder has them as files. */
 export interface ModelFiles {
