@@ -22,7 +22,7 @@ import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import { NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
-import { PrefillSide } from './prefill-side.ts';
+import { KvProducer } from './producer-driver.ts';
 import { SlotPool } from './slot-pool.ts';
 import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
 
@@ -37,7 +37,7 @@ interface Parts {
   readonly mover: NativeMover;
   readonly peers: Peers;
   readonly links: Links;
-  readonly prefill: PrefillSide;
+  readonly producer: KvProducer;
   readonly consumer: KvConsumer;
 }
 
@@ -76,12 +76,12 @@ export class P2pConnector implements KvConnector {
     const mover = new NativeMover(
       { memoryToken, receiveBytes, transport, listenIp, connectTimeoutMs },
       {
-        sent: (transferId) => late.parts?.prefill.sent(transferId),
+        sent: (transferId) => late.parts?.producer.sent(transferId),
         received: (ticket) => late.parts?.consumer.received(ticket),
         corrupt: (ticket) => late.parts?.consumer.corrupt(ticket),
         linkDown: (link) => {
           late.parts?.links.down(link);
-          late.parts?.prefill.linkDown(link);
+          late.parts?.producer.linkDown(link);
         },
       },
     );
@@ -94,9 +94,9 @@ export class P2pConnector implements KvConnector {
       const links = new Links(mover);
       const shared = { mover, peers, deadlines, order };
       const { sendType, bufferBytes: holdBytes } = config;
-      const prefill = new PrefillSide({ ...shared, links, sendType, holdBytes, slotBytes });
+      const producer = new KvProducer({ ...shared, links, sendType, holdBytes, slotBytes });
       const consumer = new KvConsumer({ ...shared, slots, blockSize: geometry.blockSize });
-      late.parts = { address, mover, peers, links, prefill, consumer };
+      late.parts = { address, mover, peers, links, producer, consumer };
       return new P2pConnector(config, context, deadlines.sweep, late.parts);
     } catch (error) {
       mover.close();
@@ -105,9 +105,9 @@ export class P2pConnector implements KvConnector {
   }
 
   get stats(): KvTransferStats {
-    const { mover, peers, prefill, consumer } = this.#parts;
+    const { mover, peers, producer, consumer } = this.#parts;
     return {
-      send: { ...prefill.ended, bytes: mover.bytesSent, holding: prefill.size },
+      send: { ...producer.ended, bytes: mover.bytesSent, holding: producer.size },
       receive: consumer.stats,
       peers: peers.size,
     };
@@ -126,21 +126,21 @@ export class P2pConnector implements KvConnector {
   }
 
   delivered(): Promise<void> {
-    return this.#parts.prefill.delivered();
+    return this.#parts.producer.delivered();
   }
 
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
-    this.#parts.prefill.cancel(id);
+    this.#parts.producer.cancel(id);
     this.#parts.consumer.cancel(id);
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
-    const { prefill, consumer, peers, mover } = this.#parts;
+    const { producer, consumer, peers, mover } = this.#parts;
     clearInterval(this.#timer);
-    prefill.close();
+    producer.close();
     consumer.close();
     const unbound = peers.close();
     this.#isClosed = true;
@@ -176,7 +176,7 @@ export class P2pConnector implements KvConnector {
       numBlocks: Math.ceil(numTokens / this.#blockSize),
       hash: promptHash(promptTokenIds),
     };
-    return this.#parts.prefill.open(about, numSamples);
+    return this.#parts.producer.open(about, numSamples);
   }
 
   #openLoad(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
@@ -201,16 +201,15 @@ export class P2pConnector implements KvConnector {
   }
 
   #sweep(): void {
-    const { prefill, consumer, peers } = this.#parts;
-    const now = Date.now();
-    prefill.sweep(now);
+    const { producer, consumer, peers } = this.#parts;
+    producer.sweep();
     consumer.sweep();
-    peers.sweep(now);
+    peers.sweep(Date.now());
   }
 }
 
-function isFull({ prefill, consumer }: Parts): boolean {
-  return prefill.size + consumer.size >= MAX_OPEN;
+function isFull({ producer, consumer }: Parts): boolean {
+  return producer.size + consumer.size >= MAX_OPEN;
 }
 
 /** What peers say, to the side that it is for. */
@@ -225,16 +224,19 @@ function handlers(
         ? { type: 'refused', code: 'bound', reason: 'this instance is starting' }
         : answerOf(late.parts, role, peer, message),
     told: (peer, { type, key }) => {
-      late.parts?.prefill.told(peer, { type, key });
-      if (type === 'cancel') late.parts?.consumer.cancelled(peer, key);
+      if (type === 'received') late.parts?.producer.received(peer, key);
+      else {
+        late.parts?.producer.cancelled(peer, key);
+        late.parts?.consumer.cancelled(peer, key);
+      }
     },
     gone: (address) => {
-      late.parts?.prefill.gone(address);
+      late.parts?.producer.gone(address);
       late.parts?.consumer.gone(address);
     },
     restarted: (address) => {
       late.parts?.links.close(address);
-      late.parts?.prefill.restarted(address);
+      late.parts?.producer.restarted(address);
       late.parts?.consumer.restarted(address);
     },
     closed: (address) => late.parts?.links.close(address),
@@ -248,7 +250,7 @@ function answerOf(
   peer: Peer,
   message: MessageOf<'reserve' | 'pull'>,
 ): Unnumbered<Answer> {
-  if (message.type === 'pull') return parts.prefill.pulled(peer, message);
+  if (message.type === 'pull') return parts.producer.pulled(peer, message);
   // Under which address this instance is known is the proxy's affair: a network may translate it.
   if (role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
     return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
