@@ -15,7 +15,7 @@ const MAX_STEPS_IN_FLIGHT = 1;
 
 type OnNotices = (notices: readonly TransferNotice[]) => void;
 
-export interface EngineCoreListeners extends LoadListeners {
+interface EngineCoreListeners extends LoadListeners {
   /** Gets what the connector is to know, as soon as it is known. */
   readonly onNotices?: OnNotices;
 }

@@ -16,7 +16,7 @@ interface Address {
   readonly port: number;
 }
 
-export interface ListenOptions extends Address {
+interface ListenOptions extends Address {
   /** What is logged when the port is bound; empty logs nothing. */
   readonly announce?: (address: string) => string;
 }
