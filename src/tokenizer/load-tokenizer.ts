@@ -7,9 +7,9 @@ import type { ModelFiles } from '../util/model-files.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
-import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
@@ -115,7 +115,7 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
     return new HfTokenizer({
       source: text,
       native,
-      tokenReach: tokenReach(JSON.parse(text), longest),
+      maxCharsPerToken: maxCharsPerToken(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
       addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),

@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import { NO_TOKEN, type SamplingRows, type Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
+import { expectTensor } from './ref-tensor.ts';
 
 /** logits [rows, vocab] f32 -> one token id a row, or NO_TOKEN. */
 export function sample(logits: Tensor, rows: SamplingRows): Int32Array {

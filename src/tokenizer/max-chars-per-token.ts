@@ -36,7 +36,7 @@ const FALLBACK_BYTES = Array.from(
  * @param longestToken UTF-16 units of the longest token as the vocabulary writes it
  * @returns null where nothing is certain: where text may be dropped, or unknown characters become one token.
  */
-export function tokenReach(json: unknown, longestToken: number): number | null {
+export function maxCharsPerToken(json: unknown, longestToken: number): number | null {
   const parsed = file.safeParse(json);
   if (!parsed.success) return null;
   const { normalizer, pre_tokenizer: preTokenizer, model, added_tokens: added } = parsed.data;
