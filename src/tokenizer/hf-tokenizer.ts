@@ -34,7 +34,7 @@ interface HfTokenizerParts {
   readonly addedTokens: ReadonlySet<string>;
   /** Texts of the added tokens that are special. */
   readonly specialTokens: ReadonlySet<string>;
-  /** UTF-16 units of text that one token can stand for at most; null where that is not known. */
+  /** UTF-16 units of text that become one token at most; null where that is not known. */
   readonly maxCharsPerToken: number | null;
   /** Text of the primary end token; null if the model names none. */
   readonly eosToken: string | null;

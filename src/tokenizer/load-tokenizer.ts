@@ -14,7 +14,7 @@ import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
-  /** Null where the model brings none. */
+  /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
 }
 
@@ -58,7 +58,7 @@ interface LoadTokenizerOptions {
 
 /**
  * Loads tokenizer.json, tokenizer_config.json and the chat template.
- * @throws ModelLoadError naming the file and what was expected in it.
+ * @throws ModelLoadError naming the file and its expected content.
  */
 export async function loadTokenizer(
   files: ModelFiles,

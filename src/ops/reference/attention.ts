@@ -51,7 +51,7 @@ function oldest(position: number, window: number | null): number {
   return window === null ? 0 : Math.max(0, position - window + 1);
 }
 
-/** Copies what the rows from `firstPosition` on can see out of the sequence's blocks. */
+/** Copies the keys and values that are visible to the rows from `firstPosition` on out of the sequence's blocks. */
 function gather(
   cache: RefKvCache,
   batch: AttentionBatch,

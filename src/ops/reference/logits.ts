@@ -1,4 +1,4 @@
-// What happens to logits beside sampling: restriction to a list, biases and penalties, log-probabilities.
+// Ops on logits other than sampling: restriction to a list, biases and penalties, log-probabilities.
 
 import { ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';

@@ -218,7 +218,7 @@ export class ReferenceOps implements Ops {
   }
 }
 
-/** Sampled tokens in the place of the ids that stand for them; an id that stands for none stays negative. */
+/** Replaces negative ids by the sampled tokens that they refer to; without one the id stays negative. */
 function knownIds({ ids, sampled }: TokenIds): Int32Array {
   const tokens = sampled?.read().map((token) => (token === NO_TOKEN ? 0 : token));
   return ids.map((id) => (id < 0 ? (tokens?.[-1 - id] ?? id) : id));

@@ -1,4 +1,4 @@
-// Picks one token a row: temperature, then min_p, top_k and top_p, each on what the one before left, then the draw.
+// Picks one token a row: temperature, then min_p, top_k and top_p, each on the tokens that are left, then the draw.
 
 import { ShapeError } from '../../errors.ts';
 import { NO_TOKEN, type SamplingRows, type Tensor } from '../ops.ts';
