@@ -8,7 +8,7 @@ import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
 import { GEOMETRY, type KvInstance } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 
-export class Stranger {
+export class HostilePeer {
   readonly identity: Identity;
   readonly heard: Message[] = [];
   readonly memory: NativeKvMemory;
@@ -23,7 +23,7 @@ export class Stranger {
     this.mover = mover;
   }
 
-  static async start(): Promise<Stranger> {
+  static async start(): Promise<HostilePeer> {
     const port = await freePort();
     const { KvMemory } = loadNative();
     const memory = new KvMemory(GEOMETRY.layers, GEOMETRY.numBlocks, GEOMETRY.pieceBytes);
@@ -39,12 +39,12 @@ export class Stranger {
       { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
-    const stranger = new Stranger(identityOf(GEOMETRY, about), memory, mover);
-    stranger.#channel.it = await ControlChannel.open(
+    const peer = new HostilePeer(identityOf(GEOMETRY, about), memory, mover);
+    peer.#channel.it = await ControlChannel.open(
       { ip: '127.0.0.1', port, keys: null, answerDeadline: 10_000 },
-      { message: (route, message) => stranger.#receive(route, message), down: nothing, someoneLeft: nothing },
+      { message: (route, message) => peer.#receive(route, message), down: nothing, someoneLeft: nothing },
     );
-    return stranger;
+    return peer;
   }
 
   get address(): string {
