@@ -15,12 +15,16 @@ export class HostilePeer {
   readonly mover: NativeMover;
   /** What it answers to requests of the other; null is silence. */
   reply: (message: Message) => Message | null = () => null;
-  readonly #channel: { it: ControlChannel | null } = { it: null };
+  readonly #channel: ControlChannel;
 
-  private constructor(identity: Identity, memory: NativeKvMemory, mover: NativeMover) {
+  private constructor(identity: Identity, port: number, memory: NativeKvMemory, mover: NativeMover) {
     this.identity = identity;
     this.memory = memory;
     this.mover = mover;
+    this.#channel = new ControlChannel(
+      { ip: '127.0.0.1', port, keys: null, answerDeadline: 10_000 },
+      { message: (route, message) => this.#receive(route, message), down: () => {}, someoneLeft: () => {} },
+    );
   }
 
   static async start(): Promise<HostilePeer> {
@@ -39,11 +43,8 @@ export class HostilePeer {
       { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
-    const peer = new HostilePeer(identityOf(GEOMETRY, about), memory, mover);
-    peer.#channel.it = await ControlChannel.open(
-      { ip: '127.0.0.1', port, keys: null, answerDeadline: 10_000 },
-      { message: (route, message) => peer.#receive(route, message), down: nothing, someoneLeft: nothing },
-    );
+    const peer = new HostilePeer(identityOf(GEOMETRY, about), port, memory, mover);
+    await peer.#channel.listen();
     return peer;
   }
 
@@ -52,7 +53,7 @@ export class HostilePeer {
   }
 
   connect(instance: KvInstance): Route {
-    return this.channel.connect(instance.address);
+    return this.#channel.connect(instance.address);
   }
 
   /** Connects and introduces itself, as who it is or as another. */
@@ -62,26 +63,21 @@ export class HostilePeer {
   }
 
   request(route: Route, request: Request): Promise<Answer> {
-    return this.channel.request(route, request);
+    return this.#channel.request(route, request);
   }
 
   send(route: Route, message: Message): void {
-    this.channel.send(route, message);
+    this.#channel.send(route, message);
   }
 
   async close(): Promise<void> {
     this.mover.close();
-    await this.channel.close();
-  }
-
-  private get channel(): ControlChannel {
-    if (this.#channel.it === null) throw new Error('it has not been opened');
-    return this.#channel.it;
+    await this.#channel.close();
   }
 
   #receive(route: Route, message: Message): void {
     this.heard.push(message);
     const answer = this.reply(message);
-    if (answer !== null) this.channel.send(route, answer);
+    if (answer !== null) this.#channel.send(route, answer);
   }
 }

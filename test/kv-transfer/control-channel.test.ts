@@ -18,25 +18,26 @@ class Listener {
   readonly heard: Message[] = [];
   readonly down: string[] = [];
   left = 0;
-  channel!: ControlChannel;
+  readonly channel: ControlChannel;
 
-  private constructor(port: number) {
+  private constructor(port: number, secret: string | null) {
     this.port = port;
-  }
-
-  static async start(secret: string | null = null, port?: number): Promise<Listener> {
-    const listener = new Listener(port ?? (await freePort()));
     const keys = secret === null ? null : curveKeys(secret);
-    listener.channel = await ControlChannel.open(
-      { ip: '127.0.0.1', port: listener.port, keys, answerDeadline: 300 },
+    this.channel = new ControlChannel(
+      { ip: '127.0.0.1', port, keys, answerDeadline: 300 },
       {
-        message: (route, message) => listener.#receive(route, message),
-        down: (_, reason) => listener.down.push(reason),
+        message: (route, message) => this.#receive(route, message),
+        down: (_, reason) => this.down.push(reason),
         someoneLeft: () => {
-          listener.left += 1;
+          this.left += 1;
         },
       },
     );
+  }
+
+  static async start(secret: string | null = null, port?: number): Promise<Listener> {
+    const listener = new Listener(port ?? (await freePort()), secret);
+    await listener.channel.listen();
     opened.push(listener.channel);
     return listener;
   }
@@ -103,11 +104,11 @@ describe('the control channel', () => {
     await expect(Listener.start(null, port)).rejects.toThrow(
       /kv_port \d+ of 127\.0\.0\.1 is taken: give this instance another/,
     );
-    const elsewhere = ControlChannel.open(
+    const elsewhere = new ControlChannel(
       { ip: '192.0.2.1', port, keys: null, answerDeadline: 1 },
       { message: () => {}, down: () => {}, someoneLeft: () => {} },
     );
-    await expect(elsewhere).rejects.toThrow(
+    await expect(elsewhere.listen()).rejects.toThrow(
       /kv_ip 192\.0\.2\.1 is no address of this machine: give one that it has/,
     );
   });

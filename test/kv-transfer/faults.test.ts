@@ -133,7 +133,9 @@ describe('a request that ends early', needsNative, () => {
       for (const id of ids) await prefill(p, id, PROMPT);
       await untilIdle(p, d);
       expect(d.stats.receive.areas).toBe(0);
-      expect(p.stats.send).toMatchObject({ delivered: 0, failed: 3 });
+      // Which of the two it is depends on whether D's cancel arrives before its answer to the reservation.
+      const { delivered, failed, cancelled: numCancelled } = p.stats.send;
+      expect({ delivered, givenUp: failed + numCancelled }).toEqual({ delivered: 0, givenUp: 3 });
     },
   );
 
@@ -286,7 +288,7 @@ describe('a deadline', needsNative, () => {
   });
 
   it('frees what P has promised to D and never computes', async () => {
-    const { p, d } = await startPair({ deadlines: { unclaimed: 100, sweep: 20 } });
+    const { p, d } = await startPair({ deadlines: { unclaimed: 500, sweep: 20 } });
     const transfer = await startPrefill(p, d, makeRequestId(p.address, d.address));
     await untilIdle(d);
     transfer.end(false);

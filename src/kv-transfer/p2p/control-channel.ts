@@ -73,29 +73,31 @@ export class ControlChannel {
   #malformed = 0;
   #isClosed = false;
 
-  private constructor(router: Router, options: ChannelOptions, handlers: ChannelHandlers) {
-    this.#router = router;
+  constructor(options: ChannelOptions, handlers: ChannelHandlers) {
     this.#options = options;
     this.#handlers = handlers;
-    router.events.on('disconnect', () => this.#someoneLeft());
-    void this.#readRouter();
-  }
-
-  /** @throws ConfigError where the address is not of this machine or the port is taken. */
-  static async open(options: ChannelOptions, handlers: ChannelHandlers): Promise<ControlChannel> {
-    const router = new Router({
+    this.#router = new Router({
       ...socketOptions(options.ip),
       // A message for someone who is gone is an error instead of nothing.
       mandatory: true,
       ...curveServer(options.keys),
     });
+  }
+
+  /**
+   * Other instances can connect from now on.
+   * @throws ConfigError where the address is not of this machine or the port is taken; the channel is closed then.
+   */
+  async listen(): Promise<void> {
     try {
-      await router.bind(`tcp://${formatAddress(options)}`);
+      await this.#router.bind(`tcp://${formatAddress(this.#options)}`);
     } catch (error) {
-      router.close();
-      throw bindError(options, error);
+      this.#isClosed = true;
+      this.#router.close();
+      throw bindError(this.#options, error);
     }
-    return new ControlChannel(router, options, handlers);
+    this.#router.events.on('disconnect', () => this.#someoneLeft());
+    void this.#readRouter();
   }
 
   /** Twice: until the socket knows what its monitor has seen, what is written to the one who left is lost in silence. */

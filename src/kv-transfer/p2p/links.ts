@@ -1,5 +1,5 @@
 // The data link to each D: made when the first blocks leave, shared by all transfers, closed when the D is no longer a
-// peer. prefill-side.ts asks for it.
+// peer.
 
 import type { NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';

@@ -19,10 +19,10 @@ import { DEADLINES, type Deadlines } from './deadlines.ts';
 import { identityOf } from './identity.ts';
 import { Links } from './links.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
-import { NativeMover } from './native-mover.ts';
+import { type MoverEvents, NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 import { type PeerHandlers, Peers } from './peers.ts';
-import { PrefillSide } from './prefill-side.ts';
+import { KvProducer } from './producer-driver.ts';
 import { SlotPool } from './slot-pool.ts';
 import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
 
@@ -31,29 +31,50 @@ const MAX_OPEN = 4096;
 /** The native threads number sends with 32 bits. */
 const MAX_TRANSFER_ID = 2 ** 31 - 1;
 
-/** The parts of a connector, those that come later null until they are there. */
-interface Parts {
-  readonly address: string;
-  readonly mover: NativeMover;
-  readonly peers: Peers;
-  readonly links: Links;
-  readonly prefill: PrefillSide;
-  readonly consumer: KvConsumer;
-}
-
 export class P2pConnector implements KvConnector {
   readonly #config: KvTransferConfig;
   readonly #blockSize: number;
-  readonly #parts: Parts;
+  readonly #address: string;
+  readonly #mover: NativeMover;
+  readonly #peers: Peers;
+  readonly #links: Links;
+  readonly #producer: KvProducer;
+  readonly #consumer: KvConsumer;
   readonly #timer: NodeJS.Timeout;
   #lastTransferId = 0;
   #isClosed = false;
 
-  private constructor(config: KvTransferConfig, context: ConnectorContext, sweep: number, parts: Parts) {
+  private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
+    const { geometry, order, warn = () => {} } = context;
+    const { blockSize, layers, pieceBytes } = geometry;
+    const { ip, port, secret, sendType, bufferBytes } = config;
+    const slotBytes = layers * pieceBytes;
+    const receives = config.role !== 'kv_producer';
+    const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
     this.#config = config;
-    this.#blockSize = context.geometry.blockSize;
-    this.#parts = parts;
-    this.#timer = setInterval(() => this.#sweep(), sweep).unref();
+    this.#blockSize = blockSize;
+    this.#address = formatAddress(config);
+    this.#mover = new NativeMover(
+      {
+        memoryToken: context.memoryToken,
+        receiveBytes: slots.bytes,
+        transport: config.transport,
+        listenIp: receives ? ip : null,
+        connectTimeoutMs: deadlines.answer,
+      },
+      this.#moverEvents(),
+    );
+    const epoch = randomBytes(8).toString('hex');
+    const { endpoints } = this.#mover;
+    const own = identityOf(geometry, { epoch, address: this.#address, endpoints });
+    const keys = secret === null ? null : curveKeys(secret);
+    this.#peers = new Peers({ ip, port, keys }, own, deadlines, this.#peerHandlers(warn));
+    this.#links = new Links(this.#mover);
+    const shared = { mover: this.#mover, peers: this.#peers, deadlines, order };
+    const held = { holdBytes: bufferBytes, slotBytes };
+    this.#producer = new KvProducer({ ...shared, ...held, links: this.#links, sendType });
+    this.#consumer = new KvConsumer({ ...shared, slots, blockSize });
+    this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }
 
   /** @throws ConfigError where its address or port cannot be bound. */
@@ -62,54 +83,21 @@ export class P2pConnector implements KvConnector {
     context: ConnectorContext,
     deadlines: Deadlines = DEADLINES,
   ): Promise<P2pConnector> {
-    const { geometry, memoryToken, order, warn = () => {} } = context;
-    const slotBytes = geometry.layers * geometry.pieceBytes;
-    const listens = config.role !== 'kv_producer';
-    const slots = listens
-      ? new SlotPool(config.bufferBytes, config.poolBytes, slotBytes)
-      : new SlotPool(0, 0, slotBytes);
-    const late: { parts: Parts | null } = { parts: null };
-    const { ip, port, transport } = config;
-    const receiveBytes = slots.bytes;
-    const listenIp = listens ? ip : null;
-    const connectTimeoutMs = deadlines.answer;
-    const mover = new NativeMover(
-      { memoryToken, receiveBytes, transport, listenIp, connectTimeoutMs },
-      {
-        sent: (transferId) => late.parts?.prefill.sent(transferId),
-        received: (ticket) => late.parts?.consumer.received(ticket),
-        corrupt: (ticket) => late.parts?.consumer.corrupt(ticket),
-        linkDown: (link) => {
-          late.parts?.links.down(link);
-          late.parts?.prefill.linkDown(link);
-        },
-      },
-    );
-    const address = formatAddress(config);
-    const epoch = randomBytes(8).toString('hex');
-    const own = identityOf(geometry, { epoch, address, endpoints: mover.endpoints });
-    const keys = config.secret === null ? null : curveKeys(config.secret);
+    const connector = new P2pConnector(config, context, deadlines);
     try {
-      const peers = await Peers.open({ ip, port, keys }, own, deadlines, handlers(late, config, warn));
-      const links = new Links(mover);
-      const shared = { mover, peers, deadlines, order };
-      const { sendType, bufferBytes: holdBytes } = config;
-      const prefill = new PrefillSide({ ...shared, links, sendType, holdBytes, slotBytes });
-      const consumer = new KvConsumer({ ...shared, slots, blockSize: geometry.blockSize });
-      late.parts = { address, mover, peers, links, prefill, consumer };
-      return new P2pConnector(config, context, deadlines.sweep, late.parts);
+      await connector.#peers.listen();
     } catch (error) {
-      mover.close();
+      await connector.close();
       throw error;
     }
+    return connector;
   }
 
   get stats(): KvTransferStats {
-    const { mover, peers, prefill, consumer } = this.#parts;
     return {
-      send: { ...prefill.ended, bytes: mover.bytesSent, holding: prefill.size },
-      receive: consumer.stats,
-      peers: peers.size,
+      send: { ...this.#producer.ended, bytes: this.#mover.bytesSent, holding: this.#producer.size },
+      receive: this.#consumer.stats,
+      peers: this.#peers.size,
     };
   }
 
@@ -122,29 +110,28 @@ export class P2pConnector implements KvConnector {
   }
 
   notice(notice: TransferNotice): void {
-    this.#parts.consumer.notice(notice);
+    this.#consumer.notice(notice);
   }
 
   delivered(): Promise<void> {
-    return this.#parts.prefill.delivered();
+    return this.#producer.delivered();
   }
 
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
-    this.#parts.prefill.cancel(id);
-    this.#parts.consumer.cancel(id);
+    this.#producer.cancel(id);
+    this.#consumer.cancel(id);
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
-    const { prefill, consumer, peers, mover } = this.#parts;
     clearInterval(this.#timer);
-    prefill.close();
-    consumer.close();
-    const unbound = peers.close();
+    this.#producer.close();
+    this.#consumer.close();
+    const unbound = this.#peers.close();
     this.#isClosed = true;
-    mover.close();
+    this.#mover.close();
     await unbound;
     // What waited for the native threads is told that they have ended.
     await new Promise((resolve) => setImmediate(resolve));
@@ -153,7 +140,7 @@ export class P2pConnector implements KvConnector {
   /** kv_both does what the addresses in the id say. */
   #wayOf({ prefill, decode }: PairedRequestId): 'send' | 'load' | null {
     const { role } = this.#config;
-    const own = this.#parts.address;
+    const own = this.#address;
     const other = role === 'kv_producer' || (role === 'kv_both' && prefill === own) ? decode : prefill;
     if (other === own) return null;
     if (role === 'kv_producer') return 'send';
@@ -176,23 +163,23 @@ export class P2pConnector implements KvConnector {
       numBlocks: Math.ceil(numTokens / this.#blockSize),
       hash: promptHash(promptTokenIds),
     };
-    return this.#parts.prefill.open(about, numSamples);
+    return this.#producer.open(about, numSamples);
   }
 
   #openLoad(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
     const { promptTokenIds, promptIndex, numSamples, mayLoad } = request;
     const key = transferKey(id, promptIndex);
     if (!mayLoad || this.#isFull()) {
-      this.#parts.consumer.discard(key, id.prefill);
+      this.#consumer.discard(key, id.prefill);
       return null;
     }
     const about = { key, hash: promptHash(promptTokenIds), address: id.prefill };
     const transferIds = Array.from({ length: numSamples }, () => this.#nextTransferId());
-    return this.#parts.consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
+    return this.#consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
   }
 
   #isFull(): boolean {
-    return isFull(this.#parts);
+    return this.#producer.size + this.#consumer.size >= MAX_OPEN;
   }
 
   #nextTransferId(): number {
@@ -201,57 +188,55 @@ export class P2pConnector implements KvConnector {
   }
 
   #sweep(): void {
-    const { prefill, consumer, peers } = this.#parts;
-    const now = Date.now();
-    prefill.sweep(now);
-    consumer.sweep();
-    peers.sweep(now);
+    this.#producer.sweep();
+    this.#consumer.sweep();
+    this.#peers.sweep(Date.now());
   }
-}
 
-function isFull({ prefill, consumer }: Parts): boolean {
-  return prefill.size + consumer.size >= MAX_OPEN;
-}
-
-/** What peers say, to the side that it is for. */
-function handlers(
-  late: { readonly parts: Parts | null },
-  { role }: KvTransferConfig,
-  warn: (message: string) => void,
-): PeerHandlers {
-  return {
-    asked: (peer, message) =>
-      late.parts === null
-        ? { type: 'refused', code: 'bound', reason: 'this instance is starting' }
-        : answerOf(late.parts, role, peer, message),
-    told: (peer, { type, key }) => {
-      late.parts?.prefill.told(peer, { type, key });
-      if (type === 'cancel') late.parts?.consumer.cancelled(peer, key);
-    },
-    gone: (address) => {
-      late.parts?.prefill.gone(address);
-      late.parts?.consumer.gone(address);
-    },
-    restarted: (address) => {
-      late.parts?.links.close(address);
-      late.parts?.prefill.restarted(address);
-      late.parts?.consumer.restarted(address);
-    },
-    closed: (address) => late.parts?.links.close(address),
-    warn,
-  };
-}
-
-function answerOf(
-  parts: Parts,
-  role: KvTransferConfig['role'],
-  peer: Peer,
-  message: MessageOf<'reserve' | 'pull'>,
-): Unnumbered<Answer> {
-  if (message.type === 'pull') return parts.prefill.pulled(peer, message);
-  // Under which address this instance is known is the proxy's affair: a network may translate it.
-  if (role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
-    return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
+  /** What the native threads tell, to the side that it is for. */
+  #moverEvents(): MoverEvents {
+    return {
+      sent: (transferId) => this.#producer.sent(transferId),
+      received: (ticket) => this.#consumer.received(ticket),
+      corrupt: (ticket) => this.#consumer.corrupt(ticket),
+      linkDown: (link) => {
+        this.#links.down(link);
+        this.#producer.linkDown(link);
+      },
+    };
   }
-  return isFull(parts) ? { type: 'full' } : parts.consumer.reserved(peer, message);
+
+  /** What peers say, to the side that it is for. */
+  #peerHandlers(warn: (message: string) => void): PeerHandlers {
+    return {
+      asked: (peer, message) => this.#answerOf(peer, message),
+      told: (peer, { type, key }) => {
+        if (type === 'received') this.#producer.received(peer, key);
+        else {
+          this.#producer.cancelled(peer, key);
+          this.#consumer.cancelled(peer, key);
+        }
+      },
+      gone: (address) => {
+        this.#producer.gone(address);
+        this.#consumer.gone(address);
+      },
+      restarted: (address) => {
+        this.#links.close(address);
+        this.#producer.restarted(address);
+        this.#consumer.restarted(address);
+      },
+      closed: (address) => this.#links.close(address),
+      warn,
+    };
+  }
+
+  #answerOf(peer: Peer, message: MessageOf<'reserve' | 'pull'>): Unnumbered<Answer> {
+    if (message.type === 'pull') return this.#producer.pulled(peer, message);
+    // Under which address this instance is known is the proxy's affair: a network may translate it.
+    if (this.#config.role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
+      return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
+    }
+    return this.#isFull() ? { type: 'full' } : this.#consumer.reserved(peer, message);
+  }
 }

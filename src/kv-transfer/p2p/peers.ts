@@ -1,5 +1,5 @@
 // All other instances that this one has to do with: made at first use, greeted, watched while transfers are open, let go
-// when idle. p2p-connector.ts gives it what the two sides answer.
+// when idle.
 
 import { parseAddress } from '../../cluster/address.ts';
 import { type ChannelOptions, ControlChannel, type Route } from './control-channel.ts';
@@ -35,31 +35,29 @@ export class Peers {
   /** Instances that were found to differ: said once. */
   readonly #refused = new Set<string>();
 
-  private constructor(channel: ControlChannel, own: Identity, deadlines: Deadlines, handlers: PeerHandlers) {
-    this.#channel = channel;
-    this.#own = own;
-    this.#deadlines = deadlines;
-    this.#handlers = handlers;
-  }
-
-  /** @throws ConfigError where the control channel cannot listen. */
-  static async open(
+  constructor(
     options: Omit<ChannelOptions, 'answerDeadline'>,
     own: Identity,
     deadlines: Deadlines,
     handlers: PeerHandlers,
-  ): Promise<Peers> {
-    const opened: { peers: Peers | null } = { peers: null };
-    const channel = await ControlChannel.open(
+  ) {
+    this.#own = own;
+    this.#deadlines = deadlines;
+    this.#handlers = handlers;
+    this.#channel = new ControlChannel(
       { ...options, answerDeadline: deadlines.answer },
       {
-        message: (route, message) => opened.peers?.receive(route, message),
-        down: (route) => opened.peers?.down(route),
-        someoneLeft: () => opened.peers?.askAll(),
+        message: (route, message) => this.#receive(route, message),
+        // The instance may have died: one with open transfers is greeted again at once.
+        down: (route) => this.#byRoute.get(route.id)?.lost(route),
+        someoneLeft: () => this.#askAll(),
       },
     );
-    opened.peers = new Peers(channel, own, deadlines, handlers);
-    return opened.peers;
+  }
+
+  /** @throws ConfigError where the address cannot be listened on. */
+  listen(): Promise<void> {
+    return this.#channel.listen();
   }
 
   get size(): number {
@@ -135,7 +133,7 @@ export class Peers {
     this.#handlers.gone(peer.address);
   }
 
-  receive(route: Route, message: Exclude<Message, Answer>): void {
+  #receive(route: Route, message: Exclude<Message, Answer>): void {
     if (message.type === 'hello') {
       this.#channel.send(route, this.#introduced(route, message));
       return;
@@ -195,12 +193,6 @@ export class Peers {
     return { type: 'welcome', seq, ...this.#own };
   }
 
-  /** A connection that ends may be that of an instance that died: whether it can be made anew shows at once. */
-  down(route: Route): void {
-    const peer = this.#byRoute.get(route.id);
-    peer?.lost(route);
-  }
-
   #askAlive(peer: Peer): void {
     peer.missedPings += 1;
     if (peer.route === null) this.#greetAgain(peer);
@@ -214,7 +206,7 @@ export class Peers {
   }
 
   /** Whose connection has ended shows when it is written to. */
-  askAll(): void {
+  #askAll(): void {
     for (const peer of this.#peers.values()) if (peer.numOpen > 0) peer.ping();
   }
 }
