@@ -1,10 +1,10 @@
-// Every fault at every step of the transfer protocol, in every mode; a crowd of instances with some coming and going; and
+// Every fault at every step of the transfer protocol, in every mode; many instances with some coming and going; and
 // clients that leave.
 
 import { modelFolder } from '../src/models/model-folder.ts';
-import { runCrowd } from '../test/disagg/crowd.ts';
+import { runChurn } from '../test/disagg/churn.ts';
+import { disconnectClients } from '../test/disagg/client-disconnects.ts';
 import { allScenarios, FaultRig, type Outcome, type Scenario, STEPS } from '../test/disagg/fault-rig.ts';
-import { hangUp } from '../test/disagg/hang-ups.ts';
 import { Cluster } from '../test/helpers/cluster.ts';
 import type { Figure, Section } from './report.ts';
 
@@ -57,12 +57,12 @@ export async function faultSection(): Promise<Section> {
   };
 }
 
-export async function hangUpSection(): Promise<Section> {
+export async function clientDisconnectSection(): Promise<Section> {
   const model = await modelFolder('');
   const proxyArgs = ['--prefill-threshold', '0'];
   const group = await Cluster.start({ model, producers: 1, consumers: 1, proxyArgs });
   try {
-    const ms = await hangUp(group, NUM_HANG_UPS);
+    const ms = await disconnectClients(group, NUM_HANG_UPS);
     const name = 'last client left until P and D hold nothing';
     return {
       title: `${NUM_HANG_UPS} clients that leave within 300 ms, svc-chat, 1 P and 1 D`,
@@ -73,8 +73,8 @@ export async function hangUpSection(): Promise<Section> {
   }
 }
 
-export async function crowdSection(): Promise<Section> {
-  const report = await runCrowd({ producers: 96, consumers: 144, processes: 6, seconds: 20, atOnce: 32 });
+export async function churnSection(): Promise<Section> {
+  const report = await runChurn({ producers: 96, consumers: 144, processes: 6, seconds: 20, atOnce: 32 });
   const figure = (name: string, value: number, unit: string, goal: string | null = null): Figure => ({
     name,
     value,

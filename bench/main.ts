@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
 import { engineSection } from './engine.ts';
-import { crowdSection, faultSection, hangUpSection } from './faults.ts';
+import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { kernelSection } from './kernels/kernels.ts';
@@ -31,8 +31,8 @@ const SECTIONS = {
   disaggregated: disaggregatedSection,
   proxy: proxySection,
   faults: faultSection,
-  crowd: crowdSection,
-  hangups: hangUpSection,
+  crowd: churnSection,
+  hangups: clientDisconnectSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;

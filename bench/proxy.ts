@@ -14,7 +14,7 @@ const WARM_UPS = 4;
 const NUM_STREAMS = 32;
 const NUM_TOKENS = 1000;
 const START_DEADLINE_MS = 20_000;
-const BODY = { model: 'light', prompt: 'Once upon a time. '.repeat(16), max_tokens: 16, temperature: 0 };
+const BODY = { model: 'fake', prompt: 'Once upon a time. '.repeat(16), max_tokens: 16, temperature: 0 };
 
 export async function proxySection(): Promise<Section> {
   const [port = 0, discoveryPort = 0, ofP = 0, ofD = 0] = await freePorts(4);
@@ -23,14 +23,14 @@ export async function proxySection(): Promise<Section> {
   const children = [proxy];
   try {
     const proxied = `http://127.0.0.1:${port}`;
-    children.push(await spawnLight('D', ofD, discoveryPort));
+    children.push(await spawnFake('D', ofD, discoveryPort));
     await untilKnown(proxied, 1);
     const direct = await latencies(`http://127.0.0.1:${ofD}`);
     const alone = await costsOf(proxy, proxied);
     const relay = await spawnRelay(ofD);
     children.push(relay.child);
     const least = await costsOf(relay.child, relay.url);
-    children.push(await spawnLight('P', ofP, discoveryPort));
+    children.push(await spawnFake('P', ofP, discoveryPort));
     await untilKnown(proxied, 2);
     const pair = await costsOf(proxy, proxied);
     const added = (costs: Costs): number => costs.latencyMicros - 1000 * median(direct);
@@ -85,9 +85,9 @@ async function spawnRelay(target: number): Promise<{ child: ChildProcess; url: s
   return { child, url: `http://127.0.0.1:${String(port).trim()}` };
 }
 
-async function spawnLight(type: 'P' | 'D', httpPort: number, discoveryPort: number): Promise<ChildProcess> {
+async function spawnFake(type: 'P' | 'D', httpPort: number, discoveryPort: number): Promise<ChildProcess> {
   const options = JSON.stringify({ type, httpPort, discovery: `127.0.0.1:${discoveryPort}` });
-  const args = ['--import', 'tsx', 'test/helpers/light-instance-process.ts', options];
+  const args = ['--import', 'tsx', 'test/helpers/fake-instance-process.ts', options];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   await once(child.stdout!, 'data');
   return child;

@@ -38,7 +38,7 @@ interface ModelCard {
   readonly contextLength: number | null;
 }
 
-/** A piece of an answer; what is not text comes once, towards the end. */
+/** A piece of an answer; the fields other than the text are set once, near the end. */
 export interface AnswerPart {
   readonly text: string;
   /** The answer ends here because no more tokens were allowed, or fitted. */
@@ -132,7 +132,7 @@ function brokenOff(url: string, cause?: unknown): ApiError {
   return new ApiError(`the connection to ${url} broke off before the answer was complete`, { cause });
 }
 
-/** The server answered with something else than 200. */
+/** The error for a status other than 200. */
 function refusal(status: number, text: string, url: URL): ApiError {
   const message = `HTTP ${status}: ${messageOf(text)}`;
   const isModels = url.pathname.endsWith('/models');
@@ -155,7 +155,7 @@ function messageOf(text: string): string {
   }
 }
 
-/** @throws ApiError where `text` is not what the protocol says, or says what went wrong. */
+/** @throws ApiError where `text` does not fit the protocol, or is the server's error. */
 function parse<T>(schema: z.ZodType<T>, text: string, url: string): T {
   try {
     const json: unknown = JSON.parse(text);
@@ -188,7 +188,7 @@ async function wholeText(response: Response, url: string): Promise<string> {
   return text;
 }
 
-/** The caller wants no answer any more; a deadline that has passed is something else. */
+/** Whether the caller has aborted; a missed deadline has another name. */
 function isAbort(cause: unknown): boolean {
   return cause instanceof Error && cause.name === 'AbortError';
 }

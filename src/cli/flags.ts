@@ -6,7 +6,7 @@ import type { GivenOption, OptionSource } from '../config/merge.ts';
 import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
 import { ConfigError } from '../errors.ts';
 
-/** A dotted flag, `--attention-config.backend CPU_ATTN`: the option, the steps behind it, and the text. */
+/** A dotted flag, `--attention-config.backend CPU_ATTN`: the option, the keys after it, and the text. */
 interface DottedFlag<K extends string> {
   readonly key: K;
   readonly path: readonly string[];

@@ -1,9 +1,9 @@
-// How far start-up is, on stderr: a bar where a person looks at it, a few log lines where none does.
+// Progress of start-up on stderr: a bar on a terminal, otherwise a few log lines.
 
 import type { SingleBar } from 'cli-progress';
 
 interface LoadProgress {
-  /** @param fraction 0 to 1 of what is going on. */
+  /** @param fraction 0 to 1 of the current phase. */
   update(fraction: number, what: string): void;
   /** Takes the bar off the screen. */
   stop(): void;

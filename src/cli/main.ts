@@ -95,7 +95,7 @@ try {
   process.exitCode = report(error);
 }
 
-/** Prints what a person can mend as one line, anything else with its stack. */
+/** Prints an error that the user can fix as one line, any other with its stack. */
 function report(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE_ERROR;
   if (error instanceof SvcError) {

@@ -47,7 +47,7 @@ export async function serve(config: ServeConfig): Promise<void> {
   const stop = new StopRequest(logger);
   const { Server } = await import('../server/server.ts');
   const proxyToken = randomBytes(16).toString('hex');
-  // A busy port is told at once, not after a model of many gigabytes.
+  // Fail on a busy port at once, not after many gigabytes have been loaded.
   const server = await Server.listen({
     host: config.http.host ?? '0.0.0.0',
     port: config.http.port,

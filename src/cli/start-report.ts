@@ -1,4 +1,4 @@
-// What was chosen at start, for the person who started it. `svc serve` prints it once it answers.
+// The report of the choices made at start: model, backend, threads, cache, address.
 
 import { formatAddress } from '../cluster/address.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';

@@ -1,4 +1,4 @@
-// Options out of a YAML file: keys as flags without dashes; every fault is told with line and column.
+// Options out of a YAML file: keys are flags without dashes; every error names line and column.
 
 import { readFile } from 'node:fs/promises';
 import type { LineCounter, Node, Pair } from 'yaml';
@@ -10,7 +10,7 @@ import { type OptionNames, optionName } from './option-table.ts';
 import { didYouMean } from './suggest.ts';
 
 /**
- * @param onForeign is told of keys that other servers of the protocol have; without it they are unknown.
+ * @param onForeign gets the keys that only other servers of the protocol have; without it they are unknown.
  * @throws ConfigError naming file, line and column.
  */
 export async function readConfigFile<K extends string>(
@@ -57,7 +57,7 @@ export async function readConfigFile<K extends string>(
 interface YamlKey<K> {
   readonly name: string;
   readonly key: K;
-  /** The steps of a dotted key behind the option's own name. */
+  /** The keys of a dotted key after the option's own name. */
   readonly path: readonly string[];
 }
 

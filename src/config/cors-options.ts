@@ -13,7 +13,7 @@ export interface CorsConfig {
   readonly allowsCredentials: boolean;
 }
 
-/** Keys guard the routes; who has one may call from anywhere. */
+/** Keys guard the routes: a caller with a key may call from any origin. */
 export const CORS_DEFAULTS: CorsConfig = {
   origins: ['*'],
   methods: ['*'],

@@ -25,9 +25,9 @@ export interface EngineConfig {
   readonly maxNumBatchedTokens: number;
   /** Sequences that run at the same time. */
   readonly maxNumSeqs: number;
-  /** Sequences that may wait beside those that run; a server turns callers away who want more than their share of all. */
+  /** Waiting sequences at most; a server refuses callers that exceed their share of the running and waiting ones. */
   readonly maxQueuedRequests: number;
-  /** `fcfs`: callers and requests take turns; `priority`: requests may say that they come before or after others. */
+  /** `fcfs`: callers and requests take turns; `priority`: requests with a lower number run first. */
   readonly schedulingPolicy: SchedulingPolicy;
   /** Tokens a KV block. */
   readonly blockSize: number;
@@ -41,7 +41,7 @@ export interface EngineConfig {
   readonly numThreads: number | null;
   /** Instruction set of the native kernels; null is the best that the processor has. */
   readonly cpuIsa: CpuIsa | null;
-  /** Seed of requests that bring none. */
+  /** Seed of requests without one. */
   readonly seed: number;
   readonly skipTokenizerInit: boolean;
   /** File or text of the chat template; null takes the model's own. */

@@ -1,10 +1,10 @@
-// Options that other servers of the protocol have and svc has not: those that ask for nothing here are accepted with a
-// line that says why, the others are refused with what to do instead. Commands written for those servers then run as
-// they are, or tell what to change; none is taken for a mistyped name.
+// Options of other servers of the protocol that svc lacks. An option without effect here is accepted with a line that
+// says why; any other is refused with an alternative. So commands written for those servers run, or say what to change,
+// and no such option is taken for a mistyped name.
 
 import { NotAvailableError } from '../errors.ts';
 
-/** What stands behind a flag; `json` may also be given part by part: `--compilation-config.level 3`. */
+/** The value that a flag takes; `json` may also be given part by part: `--compilation-config.level 3`. */
 type Takes = 'nothing' | 'value' | 'values' | 'json';
 
 export interface ForeignOption {
@@ -307,7 +307,7 @@ export interface ForeignFlag {
 const BY_FLAG = new Map(FOREIGN_OPTIONS.flatMap((option) => option.flags.map((flag) => [flag, option])));
 
 /**
- * The option behind `flag`, written with dashes or underscores, and whether it was written with `--no-`; null where
+ * The option that `flag` names, written with dashes or underscores, and whether it was written with `--no-`; null where
  * nobody has such an option.
  */
 export function findForeign(flag: string): { option: ForeignOption; isNegated: boolean } | null {

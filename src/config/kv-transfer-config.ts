@@ -24,7 +24,7 @@ export interface KvTransferConfig {
   /** Discovery listener of the proxy; null serves without one. */
   readonly proxy: { readonly ip: string; readonly port: number } | null;
   readonly httpPort: number | null;
-  /** Shared by all instances and the proxy; null lets everybody who reaches the ports join. */
+  /** Shared by all instances and the proxy; null admits every peer that reaches the ports. */
   readonly secret: string | null;
 }
 
@@ -44,14 +44,14 @@ const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
 const DEFAULT_POOL_GIB = 32;
 const GIB = 2 ** 30;
-/** The smallest pool that is not none. */
+/** The smallest size of the pool other than 0. */
 const MIN_POOL_BYTES = 512;
 const MIN_SECRET_LENGTH = 16;
 
 /**
  * Reads the JSON of --kv-transfer-config; null where it asks for nothing.
  * @throws ConfigError naming the field, what is wrong with it and the fix.
- * @throws NotAvailableError for what the protocol knows and this version does not serve.
+ * @throws NotAvailableError for values of the protocol that this version does not support.
  */
 export function parseKvTransferConfig(
   json: Readonly<Record<string, unknown>> | null,

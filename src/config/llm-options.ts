@@ -8,7 +8,7 @@ import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer'>> {
-  /** Folder of a model in the Hugging Face format, or its name on the hub; none is the small chat model that svc brings. */
+  /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
   readonly attentionBackend?: string | null;
@@ -22,9 +22,9 @@ const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
 );
 
 /**
- * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve, empty if none is.
+ * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve, empty if none was given.
  * @param onNotice gets a line about each option of other servers that has no effect here.
- * @throws ConfigError naming the option, what was expected and what was given, or a name that was meant.
+ * @throws ConfigError naming the option, what was expected and what was given, or suggesting a name.
  * @throws NotAvailableError for an option of other servers that asks for what svc has not.
  */
 export function toEngineConfig(
@@ -55,7 +55,7 @@ export function toEngineConfig(
   return engineConfig(merged.values.model ?? '', merged);
 }
 
-/** Only requests that come through a proxy carry what a transfer needs. */
+/** Only a proxy adds the fields that a transfer needs. */
 function refuseKvTransfer({ kvTransferConfig }: OptionValues): void {
   if (Object.keys(kvTransferConfig ?? {}).length === 0) return;
   throw new NotAvailableError(

@@ -30,7 +30,7 @@ interface MergedOptions {
   readonly given: OptionSource;
 }
 
-/** The options that the environment sets; an empty variable is as good as none. */
+/** The options that the environment sets; an empty variable counts as unset. */
 export function environmentOptions<K extends string>(
   table: OptionNames<K>,
   env: NodeJS.ProcessEnv,
@@ -54,7 +54,7 @@ export function mergeOptions(...sources: readonly OptionSource[]): MergedOptions
 }
 
 /**
- * The values of all options of a table, those that are not given as their defaults.
+ * The values of all options of a table; an option that was not given has its default.
  * @throws ConfigError as `mergeOptions`.
  */
 export function checkedOptions<R extends OptionRows>(
@@ -136,7 +136,7 @@ function stepLimits(
   );
 }
 
-/** `api/` is `/api`; null where nothing stands in front. */
+/** `api/` is `/api`; null where there is no prefix. */
 function rootPath(given: string | null): string | null {
   const path = `/${given ?? ''}`.replace(/^\/+/, '/').replace(/\/+$/, '');
   return path === '' ? null : path;

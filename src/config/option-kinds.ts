@@ -131,7 +131,7 @@ export function json(): Kind<JsonObject> {
   return kind('<json>', 'a JSON object such as {"key": "value"}', z.union([object, fromText]));
 }
 
-/** The value of a JSON text; undefined where it is none. */
+/** The value of a JSON text; undefined where the text is not JSON. */
 export function parseJson(value: string): unknown {
   try {
     return JSON.parse(value);

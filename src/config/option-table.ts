@@ -17,7 +17,7 @@ interface OptionTraits {
   readonly isEngineOption?: boolean;
 }
 
-/** What is known of an option beside its value. */
+/** Metadata of an option. */
 export interface OptionInfo extends OptionTraits {
   readonly kind: Kind<unknown>;
   readonly fallback: unknown;

@@ -20,9 +20,9 @@ interface HttpConfig {
   readonly logStats: boolean;
   /** Log every request that was answered, in a line. */
   readonly logsAccess: boolean;
-  /** Least level of what is logged about HTTP requests. */
+  /** Lowest level of log lines about HTTP requests. */
   readonly logLevel: LogLevel;
-  /** Path that may stand in front of every route: `/api`. */
+  /** Optional prefix of every route: `/api`. */
   readonly rootPath: string | null;
   /** Null is plain HTTP. */
   readonly tls: TlsConfig | null;

@@ -58,7 +58,7 @@ export interface HttpAppOptions {
   readonly logger?: FastifyBaseLogger | undefined;
   /** Log a line for every request that is over; the default. */
   readonly logsAccess?: boolean | undefined;
-  /** May stand in front of every path: `/api`. */
+  /** Optional prefix of every path: `/api`. */
   readonly rootPath?: string | null | undefined;
   /** Key and certificates; plain HTTP without. */
   readonly tls?: TlsOptions | null | undefined;

@@ -1,4 +1,4 @@
-// Decides who may call, and who is calling: bearer keys, compared so that the time taken tells nothing.
+// Authenticates and names callers: bearer keys, compared in constant time.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedError } from '../errors.ts';
@@ -11,7 +11,7 @@ export const CALLER_NAME = /^(key:[\w-]{43}|address:[\w.:%-]{2,64})$/;
 
 interface GuardedRequest {
   readonly method: string;
-  /** Pattern of the route that will answer, undefined where none will: an escaped path has the same route. */
+  /** Pattern of the route that will answer, undefined where there is none: an escaped path has the same route. */
   readonly route: string | undefined;
   readonly authorization: string | undefined;
 }

@@ -20,7 +20,7 @@ export function useCors(
   app.register(fastifyCors, {
     origin: origins.includes('*') ? anyOrigin : [...origins],
     methods: methods.includes('*') ? METHODS : [...methods],
-    // Without a list those that the page asks for are named: a * would not stand for Authorization.
+    // Without a list, repeat the headers that the page asks for: a * would not include Authorization.
     ...(!headers.includes('*') && { allowedHeaders: [...headers] }),
     exposedHeaders: READABLE_HEADERS,
     credentials: allowsCredentials,

@@ -36,7 +36,7 @@ export function errorBody(error: SvcError): ErrorBody {
   return { error: { message, type: error.type, param, code: error.status } };
 }
 
-/** Headers that belong to the status, beside the body. */
+/** Headers that the status requires. */
 export function errorHeaders(error: SvcError): Readonly<Record<string, string>> {
   if (error instanceof UnauthorizedError) return { 'www-authenticate': 'Bearer' };
   if (error instanceof OverloadedError || error instanceof NotReadyError) {

@@ -30,7 +30,7 @@ export function whileHalfClosed(response: ServerResponse, ask: () => void): void
   });
 }
 
-/** Probes before the answer, by an interim response that every client of HTTP/1.1 skips; HTTP/1.0 has none. */
+/** Probes before the answer, by an interim response that clients of HTTP/1.1 skip; HTTP/1.0 has no such responses. */
 export function askForAnswer(response: ServerResponse): void {
   const isOthersTurn = response.socket === null;
   if (response.headersSent || isOthersTurn) return;

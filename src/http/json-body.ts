@@ -57,7 +57,7 @@ function parse(text: string): unknown {
     return JSON.parse(text);
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    // The reason may quote half a character: UTF-8 has none.
+    // The reason may quote half a character, which has no UTF-8: the round trip replaces it.
     throw new MalformedRequestError(`The body is not valid JSON: ${Buffer.from(reason)}`, { cause });
   }
 }

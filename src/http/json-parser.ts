@@ -27,7 +27,7 @@ export class JsonParser {
       return value;
     }
     const value = await this.#thread.call(bytes, ownMemory(bytes));
-    // Taking the value over was work enough for one turn.
+    // Receiving the value has used up this turn of the event loop.
     await setImmediate();
     return value;
   }

@@ -9,9 +9,9 @@ import { DEFAULT_WRITE_TIMEOUT_MS } from './sse.ts';
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
- * @param body as `jsonPieces` takes it; what is made of it on the way must not throw.
+ * @param body as `jsonPieces` takes it; its lazy parts must not throw.
  * @param writeTimeoutMs a reader that takes nothing for this long is taken for gone.
- * @returns what the route's handler is to return.
+ * @returns the value for the route's handler to return.
  */
 export async function replyJson(
   reply: FastifyReply,

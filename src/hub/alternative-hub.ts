@@ -60,7 +60,7 @@ export class AlternativeHub implements ModelHub {
   }
 }
 
-/** This hub's listing names no commit: what the files are names the snapshot. */
+/** Names the snapshot by the files' hashes, since this hub's listing has no commit. */
 function fingerprint(files: readonly RemoteFile[]): string {
   const lines = files.map(({ path, hash }) => `${hash.hex} ${path}\n`).sort();
   return createHash('sha256').update(lines.join('')).digest('hex').slice(0, 40);

@@ -20,7 +20,7 @@ interface FileDownload extends HubContext {
 }
 
 /**
- * Makes `blob` the content of `file`; a part of it may lie in `<blob>.incomplete` from an earlier try.
+ * Makes `blob` the content of `file`; an earlier attempt may have left a part of it in `<blob>.incomplete`.
  * @throws ModelLoadError when the hub refuses, the network stays away, the content is wrong twice or the disk is full.
  */
 export async function downloadFile(file: RemoteFile, blob: string, download: FileDownload): Promise<void> {

@@ -1,4 +1,4 @@
-// Brings a model from a hub to the cache: what is there already stays, what was cut off goes on, every byte is checked.
+// Downloads a model from a hub to the cache: complete files are kept, partial ones continued, and every byte is checked.
 
 import { access, mkdir, readFile, rename, rm, statfs, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
@@ -13,7 +13,7 @@ import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
 const CONCURRENCY = 4;
 
 export interface DownloadProgress {
-  /** Bytes, what was there already included. */
+  /** Bytes, including those that were in the cache already. */
   readonly done: number;
   readonly total: number;
   /** What is going on, for a person. */

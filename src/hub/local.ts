@@ -1,4 +1,4 @@
-// Models that are on this machine already: the folder layout of the cache, which files make a model, what is complete.
+// Models that are on this machine already: the folder layout of the cache, the files of a model, whether all are there.
 
 import { access, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';

@@ -45,7 +45,7 @@ export class MainHub implements ModelHub {
     this.headers = settings.token === null ? {} : { authorization: `Bearer ${settings.token}` };
   }
 
-  /** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN mean what they mean to the Python tools. */
+  /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN as the Python tools do. */
   static fromEnvironment(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}): MainHub {
     const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
     return new MainHub({

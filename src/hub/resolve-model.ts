@@ -29,7 +29,7 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
   if (revision && !REVISION.test(revision)) {
     throw new ModelLoadError(`--revision ${revision}: expected the name of a branch, a tag or a commit`);
   }
-  // Loaded here: a local folder, the usual case, needs none of it.
+  // Imported here: a local folder, the usual case, does not need it.
   const { fetchModel } = await import('./download.ts');
   return fetchModel(await selectHub(options.env ?? process.env, options), nameOrPath, options);
 }

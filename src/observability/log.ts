@@ -33,7 +33,7 @@ function readableLine({ level, time, msg, ...fields }: LogLine): string {
   return `${shortened(`${when} ${name} ${msg ?? ''}${details.join('')}`, MAX_LINE)}\n`;
 }
 
-/** Bare where it is one plain word: what a client sends cannot forge a line; an error as its stack. */
+/** Unquoted only where it is one plain word, so that a client cannot forge a log line; an error as its stack. */
 function shown(value: unknown): string {
   if (typeof value === 'object' && value !== null && 'stack' in value) return String(value.stack);
   const text = typeof value === 'string' ? value : JSON.stringify(value);

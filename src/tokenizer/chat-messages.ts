@@ -38,7 +38,7 @@ const UNAVAILABLE_ROLES = new Set(['tool', 'function']);
 
 /**
  * @param path of the list, for errors.
- * @throws NotAvailableError or InvalidRequestError naming the message and what is wrong with it.
+ * @throws NotAvailableError or InvalidRequestError naming the message and the reason.
  */
 export function toChatMessages(messages: readonly RequestMessage[], path = 'messages'): ChatMessage[] {
   return messages.map((message, index) => {
@@ -66,7 +66,7 @@ function refuseUnavailable(message: RequestMessage, path: string): void {
   }
 }
 
-/** Parts of text stand in lines of their own. */
+/** Parts of text become lines of their own. */
 function textOf({ role, content }: RequestMessage, path: string): string {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
@@ -95,7 +95,7 @@ function textOfPart(part: { readonly type: string; readonly text?: unknown }, pa
 /** Variables of a template that are set from the request itself. */
 const RESERVED_VARIABLES = ['messages', 'add_generation_prompt', 'tools', 'documents'];
 
-/** The first of the extra `variables` for a template that would replace what the request itself says; null is none. */
+/** The first of the extra `variables` for a template that would replace a field of the request; null without one. */
 export function reservedVariable(variables: object): string | null {
   return RESERVED_VARIABLES.find((name) => Object.hasOwn(variables, name)) ?? null;
 }

@@ -1,4 +1,4 @@
-// The decoder section of tokenizer.json, checked: what the incremental detokenizer is built from.
+// The decoder section of tokenizer.json, checked: the incremental detokenizer is built from it.
 
 import { z } from 'zod';
 

@@ -7,9 +7,9 @@ import { unfinishedTail } from './utf8.ts';
 export type Sink = (piece: string) => void;
 
 export interface Stage {
-  /** Takes one token (one piece of the text after a step that fuses) and gives what is certain to `next`. */
+  /** Takes one token (one piece of text after a step that fuses) and passes the text that is final to `next`. */
   push(piece: string, next: Sink): void;
-  /** Gives what was held back. */
+  /** Passes on the text that was held back. */
   end?(next: Sink): void;
 }
 
@@ -47,17 +47,16 @@ function buildStage(spec: Exclude<SimpleDecoderSpec, { type: 'Fuse' }>, isFused:
   }
 }
 
-/** The printable stand-ins of the 256 bytes in byte-level vocabularies: character -> byte. */
-/** The characters that stand for bytes in byte-level vocabularies. */
+/** Byte-level vocabularies write each of the 256 bytes as a printable character: character -> byte. */
 export const BYTE_OF_CHAR: ReadonlyMap<string, number> = byteLevelAlphabet();
 
-/** The bytes that a token of a byte-level vocabulary stands for; null where it is no such token. */
+/** The bytes that a token of a byte-level vocabulary means; null where it is another token. */
 export function byteLevelBytes(token: string): number[] | null {
   const bytes = [...token].map((char) => BYTE_OF_CHAR.get(char));
   return bytes.every((byte) => byte !== undefined) ? bytes : null;
 }
 
-/** The byte that `<0xE2>` stands for; null where `token` is none of these. */
+/** The byte of `<0xE2>`; null where `token` has another form. */
 export function fallbackByte(token: string): number | null {
   const match = BYTE_TOKEN.exec(token);
   return match === null ? null : Number.parseInt(match[1] ?? '', 16);
@@ -82,7 +81,7 @@ class ByteLevelStage implements Stage {
     for (const char of token) {
       const byte = BYTE_OF_CHAR.get(char);
       if (byte === undefined) {
-        // A token with any other character (an added token) stands for its own text.
+        // A token with any other character (an added token) is its own text.
         bytes.length = before;
         bytes.push(...Buffer.from(token, 'utf8'));
         break;

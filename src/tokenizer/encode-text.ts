@@ -1,4 +1,4 @@
-// The library's encoding of one text, with its failures told as what they are: a text that this tokenizer cannot take.
+// The library's encoding of one text, with its failures as errors about the text.
 
 import type { Encoding, Tokenizer } from 'tokenizers';
 import { InvalidRequestError } from '../errors.ts';

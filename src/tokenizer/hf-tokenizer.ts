@@ -34,8 +34,8 @@ interface HfTokenizerParts {
   readonly addedTokens: ReadonlySet<string>;
   /** Texts of the added tokens that are special. */
   readonly specialTokens: ReadonlySet<string>;
-  /** UTF-16 units of text that one token can stand for at most; null where that is not known. */
-  readonly tokenReach: number | null;
+  /** UTF-16 units of text that become one token at most; null where that is not known. */
+  readonly maxCharsPerToken: number | null;
   /** Text of the primary end token; null if the model names none. */
   readonly eosToken: string | null;
 }
@@ -47,7 +47,7 @@ export class HfTokenizer implements Tokenizer {
   readonly #decoder: readonly SimpleDecoderSpec[] | null;
   readonly #table: TokenTable;
   readonly #descriptions = new Map<number, TokenDescription>();
-  readonly #tokenReach: number | null;
+  readonly #maxCharsPerToken: number | null;
   readonly #longTexts: CallThread<LongText, EncodedText>;
 
   constructor(parts: HfTokenizerParts) {
@@ -59,7 +59,7 @@ export class HfTokenizer implements Tokenizer {
     // A pattern that does not compile is found here, not in a request.
     buildStages(parts.decoder);
     this.#table = tokenTable(parts.native.getVocab(true), parts);
-    this.#tokenReach = parts.tokenReach;
+    this.#maxCharsPerToken = parts.maxCharsPerToken;
     this.#longTexts = new CallThread(new URL('./encode-thread', import.meta.url), {
       name: 'svc-encode',
       data: { source: parts.source },
@@ -70,7 +70,7 @@ export class HfTokenizer implements Tokenizer {
   }
 
   minTokens(text: string): number {
-    return this.#tokenReach === null ? 0 : Math.ceil(text.length / this.#tokenReach);
+    return this.#maxCharsPerToken === null ? 0 : Math.ceil(text.length / this.#maxCharsPerToken);
   }
 
   async encode(text: string, options: EncodeOptions): Promise<number[]> {

@@ -70,7 +70,7 @@ export class IncrementalDetokenizer implements DecodeStream {
   }
 }
 
-/** `result[i]` feeds stage i; what the last stage gives goes to `last`. */
+/** `result[i]` feeds stage i; the last stage writes to `last`. */
 export function chainStages(stages: readonly Stage[], last: Sink): Sink[] {
   const sinks = [last];
   for (const stage of stages.toReversed()) {

@@ -7,14 +7,14 @@ import type { ModelFiles } from '../util/model-files.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
+import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
-import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
-  /** Null where the model brings none. */
+  /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
 }
 
@@ -58,7 +58,7 @@ interface LoadTokenizerOptions {
 
 /**
  * Loads tokenizer.json, tokenizer_config.json and the chat template.
- * @throws ModelLoadError naming the file and what was expected in it.
+ * @throws ModelLoadError naming the file and its expected content.
  */
 export async function loadTokenizer(
   files: ModelFiles,
@@ -115,7 +115,7 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
     return new HfTokenizer({
       source: text,
       native,
-      tokenReach: tokenReach(JSON.parse(text), longest),
+      maxCharsPerToken: maxCharsPerToken(JSON.parse(text), longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
       addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),

@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 const ENTRY = fileURLToPath(new URL('./probe-process.mjs', import.meta.url));
 /** The largest published tokenizers take a second or two. */
 const DEADLINE_MS = 60_000;
-/** What is kept of what the process says. */
+/** Characters of the process's output that are kept. */
 const MOST_SAID = 4096;
 
 /**
  * @param text of tokenizer.json.
- * @returns what the library died of, null where it lives, or where no process could be asked.
+ * @returns the reason why the library crashed; null where it did not, or where no process could be started.
  */
 export function probeTokenizer(text: string): Promise<string | null> {
   return new Promise((resolve) => {
@@ -27,7 +27,7 @@ export function probeTokenizer(text: string): Promise<string | null> {
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       if (said.length < MOST_SAID) said += text;
     });
-    // A process that dies before it has read everything is told of by its end.
+    // Ignore: a process that dies before it has read everything is reported by its exit.
     child.stdin.on('error', () => {}).end(text);
     child.once('error', () => resolve(null));
     child.once('close', (_, signal) => resolve(causeOfDeath(signal, child.killed, said)));

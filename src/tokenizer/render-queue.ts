@@ -10,7 +10,7 @@ import type { FromRenderThread, RenderProblem, RenderThreadData, Variables } fro
 export interface RenderLimits {
   /** How long one rendering may take. */
   readonly timeoutMs: number;
-  /** How long it may wait for its turn before that. */
+  /** How long it may wait before it starts. */
   readonly waitMs: number;
   /** Of the thread, its compiled template included. */
   readonly memoryMb: number;

@@ -5,7 +5,7 @@ import { buildStages, byteLevelBytes, fallbackByte } from './decoder-stages.ts';
 import { chainStages, type TokenTable } from './incremental-detokenizer.ts';
 import type { TokenDescription } from './tokenizer.ts';
 
-/** Any word: what stands before the token, so that it is not the first of its text. */
+/** Any word: put before the token, so that the token is not the first of its text. */
 const WORD_BEFORE = 'a';
 
 export function describeToken(

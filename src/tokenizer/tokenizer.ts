@@ -1,6 +1,6 @@
 // Text to token ids and back. The engine never sees text; the main thread never sees logits.
 
-/** A tokenizer as published in tokenizer.json. Implementations live beside this file. */
+/** A tokenizer as published in tokenizer.json. */
 export interface Tokenizer {
   /** One more than the largest id, added tokens included. */
   readonly vocabSize: number;
@@ -70,7 +70,7 @@ export interface ChatMessage {
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
   /**
-   * @throws InvalidRequestError when the template refuses the conversation, or goes beyond what a rendering may take.
+   * @throws InvalidRequestError when the template refuses the conversation, or exceeds the limits of a rendering.
    * @throws OverloadedError when too many conversations wait to be rendered.
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string>;

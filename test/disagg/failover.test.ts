@@ -6,7 +6,7 @@ import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
-import { hangUp, untilNothingIsHeld } from './hang-ups.ts';
+import { disconnectClients, untilNothingIsHeld } from './client-disconnects.ts';
 import { answersOf, type MixedRequest, mixedRequests } from './mixed-requests.ts';
 
 const model = await modelFolder('');
@@ -77,7 +77,7 @@ describe('disaggregated serving', needsNative, () => {
     afterAll(() => group?.stop());
 
     it('frees everything of 500 of them, and waits for no deadline', async () => {
-      expect(await hangUp(group, 500)).toBeLessThan(FREE_WITHIN_MS);
+      expect(await disconnectClients(group, 500)).toBeLessThan(FREE_WITHIN_MS);
     });
   });
 

@@ -9,10 +9,10 @@ import type { SendType, TransportChoice } from '../../src/config/kv-transfer-con
 import { readInstances } from '../helpers/cluster.ts';
 import { GEOMETRY } from '../helpers/kv-instance.ts';
 import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
-import type { LightProcessOptions } from './light-process.ts';
-import { expectedTokens } from './light-server.ts';
-import { Wiretap } from './middle-man.ts';
-import { spawnLights } from './spawn-lights.ts';
+import { expectedTokens } from './fake-engine-instance.ts';
+import type { FakeEngineProcessOptions } from './fake-engine-process.ts';
+import { spawnFakeEngines } from './spawn-fake-engines.ts';
+import { Wiretap } from './tampering-proxy.ts';
 
 export const PROCESS_FAULTS = ['kill', 'stop'] as const;
 export const LINK_FAULTS = ['reset', 'flip', 'half-open'] as const;
@@ -83,7 +83,7 @@ const Stats = z.object({
   numInFlight: z.number(),
 });
 
-interface Light {
+interface FakeEngine {
   readonly role: 'kv_producer' | 'kv_consumer';
   readonly child: ChildProcess;
   readonly url: string;
@@ -96,7 +96,7 @@ export class FaultRig {
   readonly #tap = new Wiretap();
   readonly #sendType: SendType;
   readonly #transport: TransportChoice;
-  readonly #lights: Light[] = [];
+  readonly #fakes: FakeEngine[] = [];
   #numPrompts = 0;
 
   private constructor(
@@ -124,7 +124,7 @@ export class FaultRig {
   async run({ fault, side, step }: Scenario): Promise<Outcome> {
     if (FIRST_STEPS.includes(step)) await this.#killAll();
     await this.#refill();
-    const victim = this.#lights.find(({ role }) => role === (side === 'P' ? 'kv_producer' : 'kv_consumer'))!;
+    const victim = this.#fakes.find(({ role }) => role === (side === 'P' ? 'kv_producer' : 'kv_consumer'))!;
     let hasHappened = false;
     this.#tap.onStep = (name) => {
       if (name !== step || hasHappened) return;
@@ -153,18 +153,18 @@ export class FaultRig {
   }
 
   async close(): Promise<void> {
-    for (const { child } of this.#lights) child.kill('SIGKILL');
+    for (const { child } of this.#fakes) child.kill('SIGKILL');
     await this.#proxy.stop();
     await this.#tap.close();
   }
 
   async #killAll(): Promise<void> {
     const exits = this.#alive().map(({ child }) => once(child, 'exit'));
-    for (const { child } of this.#lights) child.kill('SIGKILL');
+    for (const { child } of this.#fakes) child.kill('SIGKILL');
     await Promise.all(exits);
   }
 
-  #put(fault: Scenario['fault'], victim: Light): void {
+  #put(fault: Scenario['fault'], victim: FakeEngine): void {
     if (fault === 'kill') victim.child.kill('SIGKILL');
     else if (fault === 'stop') victim.child.kill('SIGSTOP');
     else this.#tap.fault = fault;
@@ -200,35 +200,35 @@ export class FaultRig {
   async #leftOver(): Promise<number> {
     const deadline = performance.now() + CLEAN_DEADLINE_MS;
     for (;;) {
-      const perInstance = await Promise.all(this.#alive().map((light) => leftOverOf(light)));
+      const perInstance = await Promise.all(this.#alive().map((fake) => leftOverOf(fake)));
       const sum = perInstance.reduce((total, one) => total + one, 0);
       if (sum === 0 || performance.now() > deadline) return sum;
       await sleep(50);
     }
   }
 
-  #alive(): Light[] {
-    return this.#lights.filter(({ child }) => child.exitCode === null && child.signalCode === null);
+  #alive(): FakeEngine[] {
+    return this.#fakes.filter(({ child }) => child.exitCode === null && child.signalCode === null);
   }
 
   /** Two of each kind, known to the proxy. */
   async #refill(): Promise<void> {
-    this.#lights.splice(0, this.#lights.length, ...this.#alive());
+    this.#fakes.splice(0, this.#fakes.length, ...this.#alive());
     const missing = (['kv_producer', 'kv_consumer'] as const).flatMap((role) =>
-      Array.from({ length: 2 - this.#lights.filter((light) => light.role === role).length }, () => role),
+      Array.from({ length: 2 - this.#fakes.filter((fake) => fake.role === role).length }, () => role),
     );
-    this.#lights.push(...(await Promise.all(missing.map((role) => this.#spawn(role)))));
-    const wanted = this.#lights.map(({ httpAddress }) => httpAddress);
+    this.#fakes.push(...(await Promise.all(missing.map((role) => this.#spawn(role)))));
+    const wanted = this.#fakes.map(({ httpAddress }) => httpAddress);
     await waitUntilReady(this.#proxy, async ({ url }) => {
       const known = (await readInstances(url)).filter(({ state }) => state === 'ready');
       return wanted.every((address) => known.some(({ http_address }) => http_address === address));
     });
   }
 
-  async #spawn(role: Light['role']): Promise<Light> {
+  async #spawn(role: FakeEngine['role']): Promise<FakeEngine> {
     const [httpPort, port, doorPort] = [await freePort(), await freePort(), await freePort()];
     await this.#tap.addDoor(doorPort, `127.0.0.1:${port}`);
-    const options: LightProcessOptions = {
+    const options: FakeEngineProcessOptions = {
       role,
       sendType: this.#sendType,
       transport: this.#transport,
@@ -240,13 +240,13 @@ export class FaultRig {
       tokenMs: 3,
       deadlines: DEADLINES,
     };
-    const child = await spawnLights([options]);
+    const child = await spawnFakeEngines([options]);
     const httpAddress = `127.0.0.1:${httpPort}`;
     return { role, child, url: `http://${httpAddress}`, httpAddress };
   }
 }
 
-async function leftOverOf({ url }: Light): Promise<number> {
+async function leftOverOf({ url }: FakeEngine): Promise<number> {
   const response = await fetch(`${url}/stats`, { signal: AbortSignal.timeout(2000) }).catch(() => null);
   if (response === null) return 1;
   const { stats, numFreeBlocks, numInFlight } = Stats.parse(await response.json());

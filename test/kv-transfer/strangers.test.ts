@@ -7,6 +7,7 @@ import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/transfer-key.ts';
+import { HostilePeer } from '../helpers/hostile-peer.ts';
 import { expectedPiece, GEOMETRY, type KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -19,7 +20,6 @@ import {
   untilIdle,
 } from '../helpers/kv-requests.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { Stranger } from '../helpers/stranger.ts';
 import { until } from '../helpers/until.ts';
 
 const PROMPT = promptOf(41);
@@ -44,8 +44,8 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((one) => one.close()));
 });
 
-async function stranger(): Promise<Stranger> {
-  const one = await Stranger.start();
+async function stranger(): Promise<HostilePeer> {
+  const one = await HostilePeer.start();
   opened.push(one);
   return one;
 }
@@ -192,7 +192,7 @@ describe('a stranger', needsNative, () => {
 
 describe('a P that', needsNative, () => {
   const welcomes =
-    (s: Stranger) =>
+    (s: HostilePeer) =>
     (message: Message): Message | null => {
       if (message.type === 'hello') return { ...s.identity, type: 'welcome', seq: message.seq };
       return message.type === 'ping' ? { type: 'pong', seq: message.seq } : null;

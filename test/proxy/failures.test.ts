@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { expectedTokens, textOf } from '../helpers/light-answers.ts';
-import type { Trouble } from '../helpers/light-instance.ts';
+import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
+import type { Trouble } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
-const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const BODY = { model: 'fake', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
 const TEXT = textOf(expectedTokens(BODY, 0, 5));
 
 /** Everything that can go wrong before the first byte of an answer. */
@@ -98,7 +98,7 @@ describe('a decode instance that fails before the first byte', () => {
     const proxy = await TestProxy.start();
     const [d1, d2] = await proxy.join('DD');
     d1?.troubles.push({ at: 'head', does: 'reset' });
-    await proxy.client.completions.create({ model: 'light', prompt: 'a' });
+    await proxy.client.completions.create({ model: 'fake', prompt: 'a' });
     expect(d2?.requests[0]?.body.seed).toBe(d1?.requests[0]?.body.seed);
   });
 

@@ -88,7 +88,7 @@ async function statusFrom(localAddress: string, url: string, max_tokens = 1, sig
 describe('clients of a proxy that shows instances a key of its own', () => {
   it('share an instance by their keys: one that floods it leaves a place to another', async () => {
     const proxy = await TestProxy.start({
-      config: { apiKeys: ['heavy', 'light'] },
+      config: { apiKeys: ['heavy', 'fake'] },
       instanceKey: 'of the instances',
       deadlines,
     });
@@ -97,10 +97,10 @@ describe('clients of a proxy that shows instances a key of its own', () => {
       statusOf(proxy.url, { authorization: `Bearer ${key}` }, maxTokens, signal);
     await flood(svc, (maxTokens, signal) => ask('heavy', maxTokens, signal));
     expect(await ask('heavy')).toBe(429);
-    const light = ask('light');
+    const fake = ask('fake');
     await until(async () => (await svc.engine.stats()).waiting === PLACES);
     for (const close of closing.splice(-1)) await close();
-    expect(await light).toBe(200);
+    expect(await fake).toBe(200);
   });
 });
 

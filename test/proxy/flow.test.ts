@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { makeRequestId, parseRequestId } from '../../src/cluster/request-id.ts';
-import { expectedTokens, textOf } from '../helpers/light-answers.ts';
+import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
-const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const BODY = { model: 'fake', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
 const TEXT = textOf(expectedTokens(BODY, 0, 5));
 
 describe('a request', () => {
@@ -29,7 +29,7 @@ describe('a request', () => {
     const [p, d] = await proxy.join('PD');
     const messages = [{ role: 'user' as const, content: 'Hello' }];
     const chat = {
-      model: 'light',
+      model: 'fake',
       messages,
       max_completion_tokens: 3,
       n: 2,
@@ -78,7 +78,7 @@ describe('a request', () => {
     }
     expect(text).toBe(TEXT);
     const chat = {
-      model: 'light',
+      model: 'fake',
       messages: [{ role: 'user' as const, content: 'Hi' }],
       seed: 3,
       max_tokens: 4,
@@ -93,10 +93,10 @@ describe('a request', () => {
   it('that samples gets a seed, one that is greedy or has one keeps its bytes', async () => {
     const proxy = await TestProxy.start();
     const [d] = await proxy.join('D');
-    await proxy.client.completions.create({ model: 'light', prompt: 'a' });
-    await proxy.client.completions.create({ model: 'light', prompt: 'a', seed: -1 });
-    await proxy.client.completions.create({ model: 'light', prompt: 'a', seed: 5 });
-    await proxy.client.completions.create({ model: 'light', prompt: 'a', temperature: 0 });
+    await proxy.client.completions.create({ model: 'fake', prompt: 'a' });
+    await proxy.client.completions.create({ model: 'fake', prompt: 'a', seed: -1 });
+    await proxy.client.completions.create({ model: 'fake', prompt: 'a', seed: 5 });
+    await proxy.client.completions.create({ model: 'fake', prompt: 'a', temperature: 0 });
     const seeds = d?.requests.map(({ body }) => body.seed);
     expect(seeds).toEqual([expect.any(Number), expect.any(Number), 5, undefined]);
     expect(seeds?.[1]).toBeGreaterThanOrEqual(0);
@@ -146,7 +146,7 @@ describe('a request', () => {
     ] as const) {
       const answered = await proxy.post('/v1/completions', body, headers);
       expect(answered.headers.get('x-request-id')).toBe(id);
-      expect(answered.headers.get('x-light-instance')).toMatch(/^\d+$/);
+      expect(answered.headers.get('x-fake-instance')).toMatch(/^\d+$/);
       expect(idsOf(await answered.text())).toEqual([`cmpl-${id}`]);
     }
   });
@@ -187,7 +187,7 @@ describe('what D says is wrong', () => {
     d?.troubles.push({ at: 'request', does: status });
     const answered = await proxy.post('/v1/completions', BODY);
     expect([answered.status, answered.headers.get('x-refused')]).toEqual([status, 'yes']);
-    expect(await answered.json()).toMatchObject({ error: { message: `light: ${status}`, code: status } });
+    expect(await answered.json()).toMatchObject({ error: { message: `fake: ${status}`, code: status } });
     expect([p?.requests.length, d?.requests.length]).toEqual([1, 1]);
   });
 

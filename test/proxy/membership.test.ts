@@ -5,13 +5,13 @@ import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
 import { zmqContext } from '../../src/cluster/zmq-context.ts';
 import { ConfigError } from '../../src/errors.ts';
-import { LightInstance } from '../helpers/light-instance.ts';
+import { FakeInstance } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
-const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const BODY = { model: 'fake', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
 const SECRET = 'a secret of enough characters';
 
 /** Sends messages as instances of the existing protocol do. */
@@ -139,7 +139,7 @@ describe('an instance', () => {
 
 async function spawnInstance({ server }: TestProxy): Promise<ChildProcess> {
   const options = JSON.stringify({ type: 'D', discovery: server.discoveryAddress, tokenMs: 5 });
-  const args = ['--import', 'tsx', 'test/helpers/light-instance-process.ts', options];
+  const args = ['--import', 'tsx', 'test/helpers/fake-instance-process.ts', options];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   await once(child.stdout!, 'data');
   return child;
@@ -152,7 +152,7 @@ describe('with a secret', () => {
     const zmq_address = '127.0.0.1:21003';
     await say(proxy, zmq_address, [encode({ type: 'D', http_address: '127.0.0.1:20005', zmq_address })]);
     const discovery = proxy.server.discoveryAddress;
-    const stranger = await LightInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
+    const stranger = await FakeInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
     await until(() => stranger.numDisconnects >= 3);
     // Who knows it is heard meanwhile.
     await proxy.join('D', { secret: SECRET });

@@ -8,7 +8,7 @@ import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
-const BODY = { model: 'light', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
+const BODY = { model: 'fake', prompt: 'Once upon a time', max_tokens: 5, temperature: 0 };
 const LONG = { ...BODY, max_tokens: 1000 };
 
 describe('a client that hangs up', () => {
@@ -195,7 +195,7 @@ describe('a proxy', () => {
     const health = await fetch(`${proxy.url}/health`);
     expect([health.status, await health.json()]).toEqual([200, { status: 'ok', prefill: 2, decode: 1 }]);
     expect(await (await fetch(`${proxy.url}/version`)).json()).toEqual({ version: '9.9.9' });
-    expect((await proxy.client.models.list()).data.map(({ id }) => id)).toEqual(['light']);
+    expect((await proxy.client.models.list()).data.map(({ id }) => id)).toEqual(['fake']);
     expect((await fetch(`${proxy.url}/v1/nothing`)).status).toBe(404);
     expect((await fetch(`${proxy.url}/v1/completions`)).status).toBe(405);
   });

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { expectedTokens, textOf } from '../helpers/light-answers.ts';
-import type { Trouble } from '../helpers/light-instance.ts';
+import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
+import type { Trouble } from '../helpers/fake-instance.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
 
 const NUM_TOKENS = 12;
 const BODY = {
-  model: 'light',
+  model: 'fake',
   prompt: 'Once upon a time',
   max_tokens: NUM_TOKENS,
   temperature: 0,
@@ -49,7 +49,7 @@ describe('a stream whose instance fails in the middle', () => {
     await proxy.join('PD');
     const { text: whole } = await stream(proxy, body);
     for (let cut = 1; cut <= NUM_TOKENS + 1; cut += 1) {
-      const [broken] = await proxy.join('D', { about: { model: 'light' } });
+      const [broken] = await proxy.join('D', { about: { model: 'fake' } });
       const trouble: Trouble = { at: cut, does: ENDS[cut % ENDS.length]! };
       broken?.troubles.push(trouble);
       while (broken?.requests.length === 0) {

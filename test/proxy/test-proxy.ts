@@ -1,4 +1,4 @@
-// A proxy on free ports with light instances behind it, and the official client: what every test of this folder talks to.
+// A proxy on free ports with fake instances behind it, and the official client: what every test of this folder talks to.
 
 import OpenAI from 'openai';
 import { afterEach } from 'vitest';
@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts';
 import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
-import { LightInstance, type LightInstanceOptions } from '../helpers/light-instance.ts';
+import { FakeInstance, type FakeInstanceOptions } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
 
 export interface TestProxyOptions {
@@ -30,7 +30,7 @@ const InstanceList = z.object({
 });
 export type InstanceInfo = z.output<typeof InstanceList>['instances'][number];
 
-/** Heartbeats of light instances come every 50 ms. */
+/** Heartbeats of fake instances come every 50 ms. */
 const SHORT: Partial<ProxyDeadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
 const open: { close(): Promise<void> }[] = [];
 
@@ -67,12 +67,12 @@ export class TestProxy {
   }
 
   /** Starts one instance of each type in `types`, one after the other, and waits until the proxy knows them. */
-  async join(types: string, options: Partial<LightInstanceOptions> = {}): Promise<LightInstance[]> {
-    const joined: LightInstance[] = [];
+  async join(types: string, options: Partial<FakeInstanceOptions> = {}): Promise<FakeInstance[]> {
+    const joined: FakeInstance[] = [];
     for (const type of types) {
       const discovery = this.server.discoveryAddress;
       const kind = type === 'P' ? 'P' : 'D';
-      const instance = await LightInstance.start({ type: kind, discovery, ...options });
+      const instance = await FakeInstance.start({ type: kind, discovery, ...options });
       open.push(instance);
       joined.push(instance);
       await this.untilState(instance, 'ready');

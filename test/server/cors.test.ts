@@ -10,7 +10,7 @@ import { proxyConfig } from '../../src/config/proxy-options.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { Server } from '../../src/server/server.ts';
-import { LightInstance } from '../helpers/light-instance.ts';
+import { FakeInstance } from '../helpers/fake-instance.ts';
 import { eventually, startTestServer, type TestServer } from './test-server.ts';
 
 const PAGE = 'https://page.example';
@@ -39,7 +39,7 @@ async function serverWith(cors: CorsConfig | undefined): Promise<Target> {
 async function proxyWith(cors: CorsConfig | undefined): Promise<Target> {
   const config = { ...proxyConfig(), port: 0, discoveryPort: 0, apiKeys: [KEY], ...(cors && { cors }) };
   const proxy = await ProxyServer.listen(config);
-  const d = await LightInstance.start({ type: 'D', discovery: proxy.discoveryAddress });
+  const d = await FakeInstance.start({ type: 'D', discovery: proxy.discoveryAddress });
   await eventually(async () => (await fetch(`${proxy.url}/health`)).status === 200);
   return {
     url: proxy.url,

@@ -64,7 +64,7 @@ class CpuBackend final : public Backend {
   const KernelSet kernels_;
   ThreadPool pool_;
   Arena arena_;
-  // Growing moves none of them: the stream may be reading.
+  // Growing must not move them: the stream may be reading.
   std::deque<PackedWeight> weights_;
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;

@@ -1,4 +1,4 @@
-// cpuid, and what the operating system lets programs use, decide.
+// Decided by cpuid and by the features that the operating system enables.
 
 #include "cpu/dispatch.h"
 

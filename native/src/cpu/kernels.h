@@ -28,7 +28,7 @@ struct LinearJob {
   const char* panels;
   int steps;
   int n;
-  const float* bias;  // padded to whole panels; null is none
+  const float* bias;  // padded to whole panels; null without a bias
   float* out;
   size_t outStride;  // floats
   bool add;
@@ -41,7 +41,7 @@ struct GateUpJob {
   size_t xStride;  // bytes
   const char* panels;
   int steps;
-  const float* bias;  // padded to whole panels; null is none
+  const float* bias;  // padded to whole panels; null without a bias
   char* out;
   size_t outStride;  // bytes
 };
@@ -139,7 +139,7 @@ struct KernelSet {
   /// into = into ⊕ from, for `rows` rows of `valueDims` values.
   void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);
 
-  /// x / sqrt(mean(x²) + eps) * weight of one row, the padding behind it zeroed up to `paddedCols`.
+  /// x / sqrt(mean(x²) + eps) * weight of one row, the padding after it zeroed up to `paddedCols`.
   void (*rmsNorm[2])(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols);
   /// Rotates the first `dims` numbers of a head in place; `table` holds dims/2 cosines, then as many sines.
   void (*rope)(float* head, const float* table, int dims);

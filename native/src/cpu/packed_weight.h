@@ -18,7 +18,7 @@ namespace svc::cpu {
 struct PackedWeight : Weight {
   int panels;
   Pages data;
-  std::vector<float> bias;  // padded to whole panels, empty is none
+  std::vector<float> bias;  // padded to whole panels, empty without a bias
 
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
@@ -27,7 +27,7 @@ struct PackedWeight : Weight {
 /// file ends too early or a number is not finite in the packed format.
 PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, DType);
 
-/// Panels of gate and up in turn; gate and up have the same n.
+/// Panels of gate and up alternate; gate and up have the same n.
 PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, DType);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of layer blocks and frames: by what the processor has for it.
+// CRC-32C (Castagnoli), the checksum of layer blocks and frames, by the fastest instructions of the processor.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class LayerBlockSummer {
   virtual size_t bytes() const = 0;
   /// Their sum, after a sum of all ones.
   virtual uint32_t sum(const unsigned char* from) const = 0;
-  /// The same, and copies them past the caches, reading each once. `to` lies on a line of the cache.
+  /// The same, and copies them past the caches, reading each once. `to` is aligned to a cache line.
   virtual uint32_t copy(unsigned char* to, const unsigned char* from) const = 0;
 };
 

@@ -48,7 +48,7 @@ template <bool kIsCopied>
 SVC_AVX512 inline __m512i takeLine(const unsigned char* from, unsigned char* to, size_t at) {
   __m512i line = _mm512_loadu_si512(from + at);
   if constexpr (kIsCopied) {
-    // What is summed is what is stored, even where another process writes it meanwhile.
+    // Sums exactly the bytes that it stores, even where another process writes meanwhile.
     asm("" : "+v"(line));
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), line);
   }

@@ -34,7 +34,7 @@ uint64_t loadWord(const unsigned char* bytes) {
   return word;
 }
 
-/// What is summed is what is stored, even where another process writes the word meanwhile.
+/// Sums exactly the word that it stores, even where another process writes meanwhile.
 uint64_t copyWord(unsigned char* to, const unsigned char* from) {
   uint64_t word = loadWord(from);
   asm("" : "+r"(word));

@@ -1,4 +1,4 @@
-// The thread that copies what was received into KV blocks, and verifies what it copies.
+// The thread that copies received layer blocks into KV blocks, and verifies them.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class Loader {
 
  private:
   void run();
-  /// True where every layer block is what was sent.
+  /// True where every layer block is as it was sent.
   bool copy(const LoadJob& job) const;
 
   const KvMemory memory_;

@@ -34,7 +34,7 @@ class Poller {
     });
   }
 
-  /// Ends the thread; what was posted and not yet done is dropped.
+  /// Ends the thread; posted work that has not run is dropped.
   void stop() {
     isStopping_ = true;
     wake();

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxConnections = 1024;
 /// Most bytes of KV memory that a peer can have.
 constexpr size_t kMaxForeignBytes = size_t{1} << 46;
-/// Reads of one connection before the others get their turn.
+/// Reads from one connection before the others are served.
 constexpr int kReadsPerTurn = 16;
 constexpr size_t kMaxParts = 32;
 

@@ -61,7 +61,7 @@ class Receiver {
     Descriptor socket;
     const Transport* transport;
     State state = State::Hello;
-    /// Bytes of what the state reads that are there.
+    /// Bytes of the current state that have arrived.
     size_t have = 0;
     Hello hello{};
     Descriptor memory;
@@ -70,7 +70,7 @@ class Receiver {
     std::vector<FrameEntry> entries;
     /// Null where the layer blocks are thrown away.
     std::shared_ptr<Receive> receive;
-    /// Whether a layer block of this frame was not what was sent.
+    /// Whether a layer block of this frame was corrupt.
     bool isCorrupt = false;
   };
 

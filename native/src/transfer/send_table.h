@@ -68,7 +68,7 @@ class SendTable {
   };
   struct Send {
     uint32_t numBlocks = 0;
-    /// End of what was fed.
+    /// End of the saved blocks.
     uint32_t numFed = 0;
     std::vector<Batch> batches;
     std::optional<Grant> grant;

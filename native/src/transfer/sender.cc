@@ -11,7 +11,7 @@
 namespace svc::transfer {
 namespace {
 
-/// Frames of one socket before commands and the others get their turn.
+/// Frames sent on one socket before commands and other sockets are served.
 constexpr int kFramesPerTurn = 16;
 
 iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
@@ -164,7 +164,7 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) c
     for (const uint32_t block : writing.portion.blocks) {
       char* const layerBlock = memory.layerBlock(writing.portion.layer, block);
       iovec& last = writing.parts.back();
-      // Blocks that lie behind each other leave as one.
+      // Adjacent blocks are sent as one.
       if (static_cast<char*>(last.iov_base) + last.iov_len == layerBlock) last.iov_len += memory.layerBlockBytes;
       else writing.parts.push_back(part(layerBlock, memory.layerBlockBytes));
     }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBacklog = 512;
 
-/// The first byte of an abstract name is 0; nothing of it lies in the file system.
+/// The first byte of an abstract name is 0: it is not in the file system.
 socklen_t fillAddress(sockaddr_un& address, const std::string& name) {
   if (name.empty() || name.size() > sizeof address.sun_path - 1) {
     throw std::runtime_error("not the name of a local socket: " + name);

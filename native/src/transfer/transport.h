@@ -27,7 +27,7 @@ class Transport {
   ~Transport() = default;
 };
 
-/// A place where peers connect to; `address` is what they are told.
+/// A listener for connections of peers; `address` is sent to them.
 struct Listener {
   const Transport* transport;
   Descriptor socket;
@@ -40,7 +40,7 @@ const Transport& shmTransport();
 const Transport& tcpTransport();
 
 Listener listenShm();
-/// Port 0 takes any. Throws std::runtime_error saying what is in the way.
+/// Port 0 takes any. Throws std::runtime_error with the reason.
 Listener listenTcp(const std::string& host, int port);
 /// Whether the other end of a local socket belongs to the user of this process.
 bool isOwnUser(int socket);

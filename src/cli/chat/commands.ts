@@ -10,7 +10,7 @@ interface Command {
   readonly name: string;
   readonly argument?: string;
   readonly help: string;
-  /** @returns false to leave; @param rest what stands behind the name. */
+  /** @returns false to leave; @param rest the text after the name. */
   run(rest: string, session: ChatSession): boolean;
 }
 

@@ -1,4 +1,4 @@
-// Who answers: the server of --url, a model that was named and runs in this process, or what is there without a word.
+// Chooses the model that answers: the server of --url, a named model in this process, or one that is found unasked.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from '../../errors.ts';
@@ -13,7 +13,7 @@ const USUAL_URL = 'http://localhost:8000/v1';
 const LOADING_DEADLINE_MS = 600_000;
 const LOADING_POLL_MS = 300;
 
-/** Null is what the user did not say. */
+/** Null where the user gave no value. */
 export interface Target {
   readonly url: string | null;
   /** Folder or name of a model to run here. */

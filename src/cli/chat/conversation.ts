@@ -11,7 +11,7 @@ export interface Exchange {
 }
 
 export class Conversation {
-  /** Null is none. */
+  /** Null where there is none. */
   system: string | null;
   #exchanges: Exchange[] = [];
   /** How many of the oldest exchanges are not sent any more. */
@@ -52,7 +52,7 @@ export class Conversation {
     this.#numForgotten = 0;
   }
 
-  /** Begins anew with what was said elsewhere. */
+  /** Replaces the conversation by another. */
   restore(system: string | null, exchanges: readonly Exchange[]): void {
     this.clear();
     this.system = system;
@@ -79,7 +79,7 @@ export class Conversation {
     return this.forget(Math.ceil((this.#exchanges.length - this.#numForgotten) / 2));
   }
 
-  /** Takes back what was forgotten in vain. */
+  /** Restores the messages that were forgotten, where that did not help. */
   remember(numForgotten: number): void {
     this.#numForgotten = numForgotten;
   }

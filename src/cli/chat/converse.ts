@@ -46,7 +46,7 @@ export async function converse(talk: Talk, output: Output): Promise<number> {
   return exitCode;
 }
 
-/** Writes an answer as it comes. @throws ApiError where it does not, behind what did come. */
+/** Writes an answer piece by piece. @throws ApiError where it breaks off, after the pieces before have been written. */
 export async function writeAnswer(
   parts: AsyncIterable<AnswerPart>,
   output: Output,

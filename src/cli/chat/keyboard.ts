@@ -1,5 +1,5 @@
-// The keys of a terminal while the program runs: nothing that is typed appears by itself, and what is typed while nobody
-// listens waits for the next prompt, as in a shell.
+// The keys of a terminal while the program runs: typed text is not echoed, and text typed while nobody listens waits for
+// the next prompt, as in a shell.
 
 import { constants } from 'node:os';
 import { emitKeypressEvents, type Key } from 'node:readline';
@@ -16,7 +16,7 @@ interface KeyListener {
   resumed(): void;
 }
 
-/** Keys that may wait for a listener; a person who typed that many was not looking. */
+/** Keys that may wait for a listener; more were typed by accident. */
 const MAX_WAITING = 1000;
 const MAX_PASTE_LENGTH = 1 << 20;
 
@@ -31,7 +31,7 @@ export class Keyboard {
   readonly #output: WriteStream;
   readonly #waiting: Typed[] = [];
   #listener: KeyListener | null = null;
-  /** Breaks off what is being done; null where nothing is. */
+  /** Interrupts the running task; null where there is none. */
   #onInterrupt: (() => void) | null = null;
   /** What of a pasted text has come; null outside of one. */
   #paste: string | null = null;
@@ -48,7 +48,7 @@ export class Keyboard {
     for (const signal of ENDING_SIGNALS) process.on(signal, endProcess);
   }
 
-  /** Everything typed goes to `listener`, beginning with what is waiting, until it is taken off again. */
+  /** Passes keys to `listener`, waiting ones first, until it is removed. */
   listen(listener: KeyListener): void {
     this.#listener = listener;
     while (this.#listener === listener) {
@@ -98,7 +98,7 @@ export class Keyboard {
   #deliver(typed: Typed): void {
     if (this.#listener !== null) this.#listener.typed(typed);
     else if (isInterrupt(typed) && this.#onInterrupt !== null) {
-      // As a terminal does it: what was typed ahead is meant no more.
+      // As a terminal does it: an interrupt discards the keys typed before it.
       this.#waiting.length = 0;
       this.#onInterrupt();
     } else if (this.#waiting.length < MAX_WAITING) this.#waiting.push(typed);

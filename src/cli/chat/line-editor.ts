@@ -33,7 +33,7 @@ export function editLine(keyboard: Keyboard, output: WriteStream, prompt: Prompt
 
 class LineEditor {
   readonly #output: WriteStream;
-  /** Readline gets its keys from here: those that pass. */
+  /** Readline reads from here the keys that are meant for it. */
   readonly #keys = new PassThrough();
   readonly #readline: Interface;
   readonly #done: (line: TypedLine) => void;

@@ -1,5 +1,5 @@
-// A model in this process, behind a server that only this process can use: whoever talks to it takes the same way, and
-// meets the same errors, as with any other server.
+// A model in this process with a server that only this process can use: requests and errors are the same as with any
+// other server.
 
 import { randomUUID } from 'node:crypto';
 import type { GivenOption, OptionSource } from '../../config/merge.ts';

@@ -25,7 +25,7 @@ export class Output {
     process.stderr.write(`${this.style('dim', wrapped(text, process.stderr))}\n`);
   }
 
-  /** Of use only to somebody who looks on. */
+  /** Shown only on a terminal. */
   aside(text: string): void {
     if (process.stderr.isTTY) this.note(text);
   }

@@ -1,4 +1,4 @@
-// The sampling parameters that a person sets in a conversation; what is not set is the model's or the server's own.
+// The sampling parameters that a person sets in a conversation: all others keep the default of the model or the server.
 
 import { didYouMean } from '../../config/suggest.ts';
 import { InvalidRequestError } from '../../errors.ts';

@@ -2,9 +2,9 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
-import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import type { HostKvCache } from './kv-cache.ts';
-import type { HostStepInputs } from './step-inputs.ts';
+import type { RefKvCache } from './kv-cache.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
+import type { RefStepInputs } from './step-inputs.ts';
 
 /** Keys and values of one head of one sequence, [tokens, headDim] each, from position `first` on. */
 interface Past {
@@ -16,16 +16,16 @@ interface Past {
 /** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in the cache's dtype. */
 export function attention(
   q: Tensor,
-  { cache, batch, numTokens }: HostStepInputs,
+  { cache, batch, numTokens }: RefStepInputs,
   options: AttentionOptions,
-): HostTensor {
+): RefTensor {
   cache.expectLayer('attention', options.layer);
   const { kvHeads, headDim, dtype } = cache.shape;
   const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
-  const out = HostTensor.zeros(q.rows, q.cols, dtype);
+  const out = RefTensor.zeros(q.rows, q.cols, dtype);
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
     const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
     if (start === end) continue;
@@ -43,7 +43,7 @@ export function attention(
       }
     }
   }
-  return settle(out);
+  return roundToDType(out);
 }
 
 /** Position that the oldest visible token has, seen from `position`. */
@@ -51,9 +51,9 @@ function oldest(position: number, window: number | null): number {
   return window === null ? 0 : Math.max(0, position - window + 1);
 }
 
-/** Copies what the rows from `firstPosition` on can see out of the sequence's blocks. */
+/** Copies the keys and values that are visible to the rows from `firstPosition` on out of the sequence's blocks. */
 function gather(
-  cache: HostKvCache,
+  cache: RefKvCache,
   batch: AttentionBatch,
   sequence: number,
   head: number,

@@ -2,13 +2,13 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { LinearWeight } from '../weights.ts';
-import { HostTensor } from './host-tensor.ts';
 import { expectLinear } from './linear.ts';
+import { RefTensor } from './ref-tensor.ts';
 
 /** ids [tokens] -> f32 [tokens, hidden]. */
-export function embedding(ids: Int32Array, table: LinearWeight): HostTensor {
+export function embedding(ids: Int32Array, table: LinearWeight): RefTensor {
   const { values, n, k } = expectLinear('embedding', table);
-  const out = HostTensor.zeros(ids.length, k, 'f32');
+  const out = RefTensor.zeros(ids.length, k, 'f32');
   for (const [row, id] of ids.entries()) {
     if (id < 0 || id >= n) throw new ShapeError('embedding', `ids from 0 to ${n - 1}`, `${id} in row ${row}`);
     out.data.set(values.subarray(id * k, (id + 1) * k), row * k);

@@ -6,7 +6,7 @@ import { packBf16, unpackBf16 } from '../float-formats.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 
 /** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim]. */
-export class HostKvCache implements KvCache {
+export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
   readonly layerBlockBytes: number;
   readonly #layers: (Float32Array | Uint16Array)[];

@@ -10,11 +10,11 @@ import {
   type LinearPart,
   type LinearWeight,
 } from '../weights.ts';
-import { expectTensor, HostTensor, settle } from './host-tensor.ts';
 import { readTensor } from './read-tensor.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
 /** values [n, k] rounded to `inputDType`, bias [n] in f32. */
-export class HostLinear implements LinearWeight {
+export class RefLinear implements LinearWeight {
   readonly n: number;
   readonly k: number;
   readonly inputDType: ComputeDType;
@@ -43,14 +43,14 @@ export class HostLinear implements LinearWeight {
 }
 
 /** Gate and up projections, each [n, k]. */
-export class HostGateUp implements GateUpWeight {
-  readonly gate: HostLinear;
-  readonly up: HostLinear;
+export class RefGateUp implements GateUpWeight {
+  readonly gate: RefLinear;
+  readonly up: RefLinear;
 
   constructor(gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
     expectGateUp(gate, up);
-    this.gate = new HostLinear([gate], dtype);
-    this.up = new HostLinear([up], dtype);
+    this.gate = new RefLinear([gate], dtype);
+    this.up = new RefLinear([up], dtype);
   }
 
   get n(): number {
@@ -68,10 +68,10 @@ export class HostGateUp implements GateUpWeight {
 }
 
 /** x [tokens, k] -> f32 [tokens, n]. */
-export function linear(x: Tensor, weight: LinearWeight): HostTensor {
+export function linear(x: Tensor, weight: LinearWeight): RefTensor {
   const w = expectLinear('linear', weight);
   const input = expectTensor('linear', 'x', x, { cols: w.k, dtype: w.inputDType });
-  const out = HostTensor.zeros(x.rows, w.n, 'f32');
+  const out = RefTensor.zeros(x.rows, w.n, 'f32');
   multiply(input, w, (row, col, value) => {
     out.data[row * w.n + col] = value;
   });
@@ -91,11 +91,11 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
 }
 
 /** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
-export function siluGateUp(x: Tensor, weight: GateUpWeight): HostTensor {
-  if (!(weight instanceof HostGateUp))
+export function siluGateUp(x: Tensor, weight: GateUpWeight): RefTensor {
+  if (!(weight instanceof RefGateUp))
     throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
   const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
-  const out = HostTensor.zeros(x.rows, weight.n, weight.inputDType);
+  const out = RefTensor.zeros(x.rows, weight.n, weight.inputDType);
   const data = out.data;
   multiply(input, weight.gate, (row, col, gate) => {
     data[row * weight.n + col] = gate / (1 + Math.exp(-gate));
@@ -103,18 +103,18 @@ export function siluGateUp(x: Tensor, weight: GateUpWeight): HostTensor {
   multiply(input, weight.up, (row, col, up) => {
     data[row * weight.n + col]! *= up;
   });
-  return settle(out);
+  return roundToDType(out);
 }
 
-export function expectLinear(op: string, weight: LinearWeight): HostLinear {
-  if (!(weight instanceof HostLinear)) throw new ShapeError(op, 'a weight of this backend', 'another');
+export function expectLinear(op: string, weight: LinearWeight): RefLinear {
+  if (!(weight instanceof RefLinear)) throw new ShapeError(op, 'a weight of this backend', 'another');
   return weight;
 }
 
 /** Calls `store` with each number of x · weightᵀ + bias; a weight row is read once for all rows of x. */
 function multiply(
-  x: HostTensor,
-  weight: HostLinear,
+  x: RefTensor,
+  weight: RefLinear,
   store: (row: number, col: number, value: number) => void,
 ): void {
   const { values, bias, n, k } = weight;

@@ -1,10 +1,10 @@
-// What happens to logits beside sampling: restriction to a list, biases and penalties, log-probabilities.
+// Ops on logits other than sampling: restriction to a list, biases and penalties, log-probabilities.
 
 import { ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type { IdLists, LogitEdits, Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
+import { expectTensor } from './ref-tensor.ts';
 
 const LARGEST = 3.4028234663852886e38;
 

@@ -4,16 +4,16 @@ import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
 import type { Tensor } from '../ops.ts';
 import type { Vector } from '../weights.ts';
-import { expectTensor, HostTensor, settle } from './host-tensor.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
 
 /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
-export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): HostTensor {
+export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): RefTensor {
   const scale = expectVector('rmsNorm', 'weight', weight, x.cols);
   const input = expectTensor('rmsNorm', 'x', x, { dtype: 'f32' });
-  const out = HostTensor.zeros(x.rows, x.cols, dtype);
+  const out = RefTensor.zeros(x.rows, x.cols, dtype);
   for (let row = 0; row < x.rows; row++) normalise(input.row(row), scale, eps, out.row(row));
-  return settle(out);
+  return roundToDType(out);
 }
 
 /** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */

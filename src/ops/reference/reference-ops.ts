@@ -32,17 +32,17 @@ import {
 } from '../weights.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
-import { expectTensor, HostTensor, settle } from './host-tensor.ts';
-import { HostKvCache } from './kv-cache.ts';
-import { addLinear, HostGateUp, HostLinear, linear, siluGateUp } from './linear.ts';
+import { RefKvCache } from './kv-cache.ts';
+import { addLinear, linear, RefGateUp, RefLinear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
 import { readTensor } from './read-tensor.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
-import { HostStepInputs } from './step-inputs.ts';
+import { RefStepInputs } from './step-inputs.ts';
 import { storeKv } from './store-kv.ts';
-import { HostVector } from './vector.ts';
+import { RefVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
   readonly backend = 'reference';
@@ -50,28 +50,28 @@ export class ReferenceOps implements Ops {
   readonly isa = 'reference';
   readonly busySeconds = null;
   /** Tensors of the open scopes, the innermost last. */
-  readonly #scopes: HostTensor[][] = [];
-  #step: HostStepInputs | null = null;
+  readonly #scopes: RefTensor[][] = [];
+  #step: RefStepInputs | null = null;
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return new HostLinear(parts, dtype);
+    return new RefLinear(parts, dtype);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
-    return new HostGateUp(gate, up, dtype);
+    return new RefGateUp(gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
     expectVector(source);
-    return new HostVector(readTensor(source, 'f32'));
+    return new RefVector(readTensor(source, 'f32'));
   }
 
   makeVector(values: Float32Array): Vector {
-    return new HostVector(values.slice());
+    return new RefVector(values.slice());
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
-    return new HostKvCache(shape);
+    return new RefKvCache(shape);
   }
 
   openKvSaveNotifier(): never {
@@ -89,7 +89,7 @@ export class ReferenceOps implements Ops {
   close(): void {}
 
   openScope(): Scope {
-    const tensors: HostTensor[] = [];
+    const tensors: RefTensor[] = [];
     this.#scopes.push(tensors);
     const close = (): void => {
       const depth = this.#scopes.indexOf(tensors);
@@ -108,7 +108,7 @@ export class ReferenceOps implements Ops {
     }
   }
 
-  #keep<T extends HostTensor>(tensor: T): T {
+  #keep<T extends RefTensor>(tensor: T): T {
     this.#scopes.at(-1)?.push(tensor);
     return tensor;
   }
@@ -148,12 +148,12 @@ export class ReferenceOps implements Ops {
     return widths.map((width) => {
       const layout = { offset, stride: whole.stride };
       offset += width;
-      return this.#keep(new HostTensor(whole.data, x.rows, width, x.dtype, layout));
+      return this.#keep(new RefTensor(whole.data, x.rows, width, x.dtype, layout));
     });
   }
 
   beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
-    this.#step = new HostStepInputs(cache, arrays);
+    this.#step = new RefStepInputs(cache, arrays);
     return this.#step;
   }
 
@@ -169,7 +169,7 @@ export class ReferenceOps implements Ops {
     return this.#keep(attention(q, this.#current('attention', step), options));
   }
 
-  #current(op: string, step: StepInputs): HostStepInputs {
+  #current(op: string, step: StepInputs): RefStepInputs {
     if (this.#step === null || step !== this.#step)
       throw new ShapeError(op, 'the step that was begun last', 'another');
     return this.#step;
@@ -177,7 +177,7 @@ export class ReferenceOps implements Ops {
 
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
     const input = expectTensor('gatherRows', 'x', x, {});
-    const out = HostTensor.zeros(rows.length, x.cols, x.dtype);
+    const out = RefTensor.zeros(rows.length, x.cols, x.dtype);
     for (const [to, from] of rows.entries()) {
       if (from < 0 || from >= x.rows)
         throw new ShapeError('gatherRows', `rows from 0 to ${x.rows - 1}`, `${from}`);
@@ -214,11 +214,11 @@ export class ReferenceOps implements Ops {
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {
     if (values.length !== rows * cols)
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
-    return this.#keep(settle(new HostTensor(values.slice(), rows, cols, dtype)));
+    return this.#keep(roundToDType(new RefTensor(values.slice(), rows, cols, dtype)));
   }
 }
 
-/** Sampled tokens in the place of the ids that stand for them; an id that stands for none stays negative. */
+/** Replaces negative ids by the sampled tokens that they refer to; without one the id stays negative. */
 function knownIds({ ids, sampled }: TokenIds): Int32Array {
   const tokens = sampled?.read().map((token) => (token === NO_TOKEN ? 0 : token));
   return ids.map((id) => (id < 0 ? (tokens?.[-1 - id] ?? id) : id));

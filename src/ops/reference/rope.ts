@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { Tensor } from '../ops.ts';
 import type { Vector } from '../weights.ts';
-import { expectTensor } from './host-tensor.ts';
+import { expectTensor } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
 
 /** Rotates the pairs (i, i + rotaryDim/2) of each head in place; table [maxPositions, rotaryDim] = cosines | sines. */

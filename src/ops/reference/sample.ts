@@ -1,8 +1,8 @@
-// Picks one token a row: temperature, then min_p, top_k and top_p, each on what the one before left, then the draw.
+// Picks one token a row: temperature, then min_p, top_k and top_p, each on the tokens that are left, then the draw.
 
 import { ShapeError } from '../../errors.ts';
 import { NO_TOKEN, type SamplingRows, type Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
+import { expectTensor } from './ref-tensor.ts';
 
 /** logits [rows, vocab] f32 -> one token id a row, or NO_TOKEN. */
 export function sample(logits: Tensor, rows: SamplingRows): Int32Array {

@@ -2,16 +2,16 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { AttentionBatch, KvCache, KvCacheShape, StepArrays, StepInputs } from '../ops.ts';
-import { HostKvCache } from './kv-cache.ts';
+import { RefKvCache } from './kv-cache.ts';
 
-export class HostStepInputs implements StepInputs {
-  readonly cache: HostKvCache;
+export class RefStepInputs implements StepInputs {
+  readonly cache: RefKvCache;
   readonly positions: Int32Array;
   readonly slots: Int32Array;
   readonly batch: AttentionBatch;
 
   constructor(cache: KvCache, { positions, slotMapping, batch }: StepArrays) {
-    if (!(cache instanceof HostKvCache))
+    if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
     expectIndices('slots', slotMapping, cache.shape.blocks * cache.shape.blockSize);

@@ -1,11 +1,11 @@
 // Storing keys and values into the paged KV memory of the reference backend.
 
 import type { Tensor } from '../ops.ts';
-import { expectTensor } from './host-tensor.ts';
-import type { HostStepInputs } from './step-inputs.ts';
+import { expectTensor } from './ref-tensor.ts';
+import type { RefStepInputs } from './step-inputs.ts';
 
 /** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer; slot = block * blockSize + offset. */
-export function storeKv(k: Tensor, v: Tensor, { cache, slots }: HostStepInputs, layer: number): void {
+export function storeKv(k: Tensor, v: Tensor, { cache, slots }: RefStepInputs, layer: number): void {
   cache.expectLayer('storeKv', layer);
   const { kvHeads, headDim } = cache.shape;
   const expected = { rows: slots.length, cols: kvHeads * headDim, dtype: 'f32' } as const;

@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { Vector } from '../weights.ts';
 
-export class HostVector implements Vector {
+export class RefVector implements Vector {
   readonly values: Float32Array;
 
   constructor(values: Float32Array) {
@@ -16,7 +16,7 @@ export class HostVector implements Vector {
 }
 
 export function expectVector(op: string, what: string, vector: Vector, length: number): Float32Array {
-  if (!(vector instanceof HostVector) || vector.length !== length)
+  if (!(vector instanceof RefVector) || vector.length !== length)
     throw new ShapeError(op, `${what} [${length}]`, `[${vector.length}]`);
   return vector.values;
 }

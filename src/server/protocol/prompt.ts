@@ -9,7 +9,7 @@ const MAX_PROMPTS = 1024;
 type TokenIds = readonly number[] | Int32Array;
 
 /** One prompt of a request. */
-export type PromptInput = { readonly text: string } | { readonly tokenIds: TokenIds };
+export type CompletionPrompt = { readonly text: string } | { readonly tokenIds: TokenIds };
 
 /** Where a prompt is wrong and why; the path is below `prompt`. */
 interface Fault {
@@ -22,7 +22,7 @@ interface Fault {
  * A prompt of any form becomes a list of prompts. Written by hand because a list may hold a million ids: a union of
  * array schemas would report each of them as wrong in the other forms.
  */
-export const promptSchema = z.unknown().transform((value, context): PromptInput[] => {
+export const promptSchema = z.unknown().transform((value, context): CompletionPrompt[] => {
   const fault = faultOf(value);
   if (fault === null) return toPrompts(value);
   context.addIssue(
@@ -87,7 +87,7 @@ function isList(value: unknown): value is readonly unknown[] | Int32Array {
 }
 
 /** `value` has no fault. */
-function toPrompts(value: unknown): PromptInput[] {
+function toPrompts(value: unknown): CompletionPrompt[] {
   if (typeof value === 'string') return [{ text: value }];
   const list: readonly unknown[] | Int32Array = isList(value) ? value : [];
   if (typeof list[0] === 'number') return [{ tokenIds: toIds(list) }];

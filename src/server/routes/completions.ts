@@ -15,7 +15,7 @@ import {
   completionSchema,
   unavailableCompletionFields,
 } from '../protocol/completion.ts';
-import type { PromptInput } from '../protocol/prompt.ts';
+import type { CompletionPrompt } from '../protocol/prompt.ts';
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -99,7 +99,7 @@ function requestedTokens(body: CompletionRequest, engine: InferenceEngine): numb
 /** A text as it came; for ids, and for a text that was cut, the text that the model has seen. */
 async function echoOf(
   body: CompletionRequest,
-  prompt: PromptInput,
+  prompt: CompletionPrompt,
   { promptTokenIds }: PreparedRequest,
   { tokenizer }: InferenceEngine,
 ): Promise<Echo | null> {

@@ -28,7 +28,7 @@ export function bind(
   return bound;
 }
 
-/** A filter, a test or a method: `self` is what it is applied to. */
+/** A filter, a test or a method: `self` is the value that it is applied to. */
 export type Builtin = (self: Value, args: Arguments) => Value;
 
 /** One whose arguments have names; a parameter that is left out keeps its JavaScript default. */

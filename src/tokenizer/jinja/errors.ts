@@ -1,4 +1,4 @@
-// What can be wrong with a template, and with what it does.
+// Errors of templates: in their text, and while they run.
 
 /** Rendering failed; the message is in the words of Python where the original would say the same. */
 export class TemplateError extends Error {
@@ -6,10 +6,10 @@ export class TemplateError extends Error {
   line: number | null = null;
 }
 
-/** raise_exception() of a template: its author's words to whoever sent the messages. */
+/** raise_exception() of a template: the template author's message to the sender. */
 export class TemplateRefusal extends TemplateError {}
 
-/** The template is none: `line` counts from 1. */
+/** The template has an error of syntax: `line` counts from 1. */
 export class TemplateSyntaxError extends TemplateError {
   override readonly line: number;
 

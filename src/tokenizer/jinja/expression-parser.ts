@@ -208,7 +208,7 @@ export class ExpressionParser {
     return tokens.fail('an expression');
   }
 
-  /** Texts beside each other are one. */
+  /** Adjacent texts are one. */
   #string(): Expression {
     let text = '';
     while (this.#tokens.is('string')) text += this.#tokens.next().text;

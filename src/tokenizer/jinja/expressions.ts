@@ -83,7 +83,7 @@ export function conditional(test: Expression, yes: Expression, no: Expression | 
   };
 }
 
-/** `~` prints its operands one behind the other. */
+/** `~` prints its operands one after the other. */
 export function concatenation(parts: readonly Expression[]): Expression {
   return (scope) => {
     let text = '';

@@ -1,4 +1,4 @@
-// The filters of the language: what may stand behind `|`. The original's for HTML pages and random choices are left out.
+// The filters of the language: the names after `|`. The original's for HTML pages and random choices are left out.
 
 import { type Builtin, builtin, integerOf, textOf } from './arguments.ts';
 import { TemplateError } from './errors.ts';
@@ -45,7 +45,7 @@ function listOf(value: Value): Value[] {
   return items;
 }
 
-/** What `attribute='a.b.0'` picks of an item; the item itself where there is none. */
+/** The part of an item that `attribute='a.b.0'` selects; the item itself without an attribute. */
 function picker(attribute: Value | undefined, fallback?: Value): (item: Value) => Value {
   if (attribute === undefined || attribute === null) return (item) => item;
   const path = String(attribute).split('.');
@@ -294,7 +294,7 @@ function* mapped(items: Iterable<Value>, change: (item: Value) => Value): Genera
   for (const item of items) yield change(item);
 }
 
-/** As json.dumps() of Python, without its escapes of what is not ASCII. */
+/** As json.dumps() of Python, without its escapes of characters outside of ASCII. */
 function json(
   value: Value,
   ensureAscii: Value = false,

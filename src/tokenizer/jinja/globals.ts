@@ -1,4 +1,4 @@
-// The names that every chat template may use beside those that the request brings.
+// The names that every chat template may use, apart from those of the request.
 
 import { strftime } from '../strftime.ts';
 import { bind, builtin, integerOf, textOf } from './arguments.ts';

@@ -1,5 +1,5 @@
 // A template's source as tokens, with the whitespace control of the environment in which chat templates run: a line
-// break behind a tag is dropped (trim_blocks), so are the blanks before one that begins its line (lstrip_blocks).
+// break after a tag is dropped (trim_blocks), so are the blanks before one that begins its line (lstrip_blocks).
 
 import { TemplateSyntaxError } from './errors.ts';
 

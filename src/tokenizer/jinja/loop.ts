@@ -1,4 +1,4 @@
-// `loop`: what the body of a for statement knows about its rounds.
+// `loop`: the position within a for statement, for its body.
 
 import { bind } from './arguments.ts';
 import { TemplateError } from './errors.ts';

@@ -1,4 +1,4 @@
-// The methods that values have, as in Python; those that would change a value are none, as in the original's sandbox.
+// The methods that values have, as in Python; those that would change a value are left out, as in the sandbox.
 
 import { type Builtin, builtin, integerOf, textOf } from './arguments.ts';
 import { TemplateError } from './errors.ts';
@@ -123,7 +123,7 @@ function sliceOf(text: string, start: Value, end: Value): string {
   return chars === null ? text.slice(from, to) : chars.slice(from, to).join('');
 }
 
-/** Where `text` has a part: -1 where it has none. */
+/** Index of a part of `text`: -1 where it is not there. */
 function finder(name: string, search: (text: string, part: string) => number, mustBeThere = false): Builtin {
   return builtin(`${name}()`, ['sub', 'start', 'end'], (self, sub = null, start = null, end = null) => {
     const text = textOf(self, 'self');

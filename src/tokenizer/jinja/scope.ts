@@ -3,7 +3,7 @@
 import { checkTextLength, depthError, MAX_DEPTH } from './limits.ts';
 import type { Value } from './values.ts';
 
-/** Names of a template, a loop, a macro or a block; what is not among them is looked for in the parent. */
+/** Names of a template, a loop, a macro or a block; other names are looked up in the parent. */
 export class Scope {
   readonly #names = new Map<string, Value>();
   readonly #parent: Scope | null;
@@ -34,7 +34,7 @@ export class Scope {
     this.#names.clear();
   }
 
-  /** @throws LimitError where this lies too deep in others of its kind. */
+  /** @throws LimitError where scopes of this kind are nested too deep. */
   deeper<T>(work: () => T): T {
     if (this.#run.depth >= MAX_DEPTH) throw depthError();
     this.#run.depth += 1;

@@ -17,7 +17,7 @@ import {
   type Value,
 } from './values.ts';
 
-/** What the loop around a statement is to do next; null goes on behind the statement. */
+/** What the loop around a statement does next; null continues after the statement. */
 type Jump = 'break' | 'continue' | null;
 export type Statement = (scope: Scope, output: Output) => Jump;
 /** What `for` and `set` assign to. */
@@ -107,7 +107,7 @@ function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, d
   const round = new Scope(scope);
   let numOwn = 0;
   for (const item of items) {
-    // A round begins without what the last one has set; mostly that is nothing, and looping is quick.
+    // A round starts without the names set by the last one; mostly there are none, and looping is quick.
     if (round.size !== numOwn) round.clear();
     round.set('loop', loop);
     target(round, item);

@@ -1,4 +1,4 @@
-// The tests of the language: what may stand behind `is`, and in select('...').
+// The tests of the language: the names after `is`, and in select('...').
 
 import { type Builtin, builtin, integerOf } from './arguments.ts';
 import { TemplateError } from './errors.ts';

@@ -34,7 +34,7 @@ export class TokenStream {
     return this.current.type === type && (text === undefined || this.current.text === text);
   }
 
-  /** Whether the token behind the current one is this. */
+  /** Whether the token after the current one is this. */
   isNext(type: TokenType, text: string): boolean {
     const token = this.#tokens[this.#index + 1];
     return token?.type === type && token.text === text;

@@ -1,4 +1,4 @@
-// The values of a template, which are Python's: what is true, equal, less, a number or a sequence among them.
+// The values of a template, which are Python's: truth, equality, order, numbers and sequences.
 //
 //   None  null          list   array            a name that nothing has   Undefined
 //   bool  boolean       tuple  Tuple            result of map, select...  Stream
@@ -46,7 +46,7 @@ export class Undefined {
   }
 }
 
-/** `value`, and where there is none, what a template gets for it. None is a value. */
+/** `value`, or the Undefined of templates where there is no value. None is a value. */
 export function orUndefined(value: Value | undefined, reason: string): Value {
   return value === undefined ? new Undefined(reason) : value;
 }
@@ -99,7 +99,7 @@ export function isTruthy(value: Value): boolean {
   return typeof value === 'object' ? value !== null : Boolean(value);
 }
 
-/** The number that `value` is, a bool counted as 0 or 1; null where it is none. */
+/** The number that `value` is, a bool counted as 0 or 1; null where it is not a number. */
 export function numberOf(value: Value): number | null {
   if (typeof value === 'number') return value;
   if (value instanceof Float) return value.value;
@@ -143,7 +143,7 @@ function compareText(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right));
 }
 
-/** The elements of whatever can be looped over: those of a text are its characters, those of a dict its keys. */
+/** The elements of a value that can be looped over: of a text its characters, of a dict its keys. */
 export function iterate(value: Value): Iterable<Value> {
   if (Array.isArray(value) || typeof value === 'string' || value instanceof Stream) return value;
   if (value instanceof Map) return value.keys();

@@ -86,7 +86,7 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
 inline void storeWeights(float* out, V16 weights) { store(out, weights); }
 inline void storeWeights(uint16_t* out, V16 weights) { storeBf16(out, weights); }
 
-/// Scales one row's scores in place and takes out what the row cannot see. Returns the largest.
+/// Scales one row's scores in place and masks the keys that the row cannot see. Returns the largest.
 inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, float* scores, int scoreStride) {
   // In base 2, whose powers are cheaper.
   const V16 scale = splat(job.scale * 1.44269504f);
@@ -207,7 +207,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
   for (int start = tokens.begin / kKvTile * kKvTile; start < tokens.end; start += kKvTile) {
     const int begin = start < tokens.begin ? tokens.begin : start;
     const int end = smaller(start + kKvTile, tokens.end);
-    // Rows whose newest visible token, or with a window whose oldest one, lies outside the tile are left alone.
+    // Rows whose newest visible token, or with a window whose oldest one, is outside the tile are left alone.
     const int64_t firstSeeing = start - task.firstPosition;
     const int64_t endSeeing = firstSeeing + kKvTile - 1 + static_cast<int64_t>(job.window);
     const int first = firstSeeing > 0 ? static_cast<int>(firstSeeing) : 0;

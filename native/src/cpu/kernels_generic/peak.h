@@ -5,7 +5,7 @@ template <class Dot>
 double peak(int64_t loops) {
   constexpr int kChains = kManyRows * kManyPanels;
   alignas(64) float start[kChains][kLanes] = {};
-  // The compiler must not know that the chains are equal, nor what they multiply.
+  // The compiler must not know that the chains are equal, nor their factors.
   asm volatile("" : : "r"(start) : "memory");
   V16 sum[kChains];
 #pragma GCC unroll 32

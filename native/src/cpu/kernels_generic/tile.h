@@ -15,7 +15,7 @@ constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
 constexpr int kMostPanels = 2;
 
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels;
-/// what lies `ahead` bytes behind each step is fetched.
+/// the memory `ahead` bytes after each step is prefetched.
 template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
                                        bool resume, int ahead, float* sums) {

@@ -13,7 +13,7 @@ inline void store(float* p, V16 a) {
   _mm256_storeu_ps(p, a.low);
   _mm256_storeu_ps(p + 8, a.high);
 }
-/// All ones in lanes below `count`, which may lie outside 0 to 8.
+/// All ones in lanes below `count`, which may be outside 0 to 8.
 inline __m256i firstLanes(int count) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }

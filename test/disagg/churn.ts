@@ -6,11 +6,11 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readInstances } from '../helpers/cluster.ts';
 import { freePorts, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
-import type { LightProcessOptions } from './light-process.ts';
-import { expectedTokens } from './light-server.ts';
-import { spawnLights, spawnWaiting, startLights } from './spawn-lights.ts';
+import { expectedTokens } from './fake-engine-instance.ts';
+import type { FakeEngineProcessOptions } from './fake-engine-process.ts';
+import { spawnFakeEngines, spawnWaiting, startFakeEngines } from './spawn-fake-engines.ts';
 
-export interface CrowdOptions {
+export interface ChurnOptions {
   readonly producers: number;
   readonly consumers: number;
   /** Processes that hold them. */
@@ -20,7 +20,7 @@ export interface CrowdOptions {
   readonly atOnce: number;
 }
 
-export interface CrowdReport {
+export interface ChurnReport {
   readonly requests: number;
   readonly failed: number;
   readonly wrong: number;
@@ -47,11 +47,11 @@ const DEADLINES = {
   unclaimed: 10_000,
 };
 
-export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
+export async function runChurn(options: ChurnOptions): Promise<ChurnReport> {
   const [port = 0, discoveryPort = 0] = await freePorts(2);
   const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
   const proxy = spawnSvc(['proxy', ...ports, '--prefill-threshold', '0', '--log-level', 'error'], port);
-  const crowd = await startCrowd(options, discoveryPort);
+  const instances = await startInstances(options, discoveryPort);
   const churn = await Churn.prepare(options.seconds, discoveryPort);
   try {
     await waitUntilReady(proxy, async ({ url }) => {
@@ -65,7 +65,7 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
     await running;
     const pairs = Math.min(options.producers, options.consumers);
     const sum = (count: (pid: number) => number): number =>
-      crowd.reduce((total, { pid }) => total + (pid === undefined ? 0 : count(pid)), 0);
+      instances.reduce((total, { pid }) => total + (pid === undefined ? 0 : count(pid)), 0);
     return {
       ...load.report(),
       ...churn.counts,
@@ -73,12 +73,12 @@ export async function runCrowd(options: CrowdOptions): Promise<CrowdReport> {
       socketsPerPair: sum(openSockets) / pairs,
     };
   } finally {
-    for (const child of [...crowd, ...churn.children]) child.kill('SIGKILL');
+    for (const child of [...instances, ...churn.children]) child.kill('SIGKILL');
     await proxy.stop();
   }
 }
 
-async function startCrowd(options: CrowdOptions, discoveryPort: number): Promise<ChildProcess[]> {
+async function startInstances(options: ChurnOptions, discoveryPort: number): Promise<ChildProcess[]> {
   const roles = [
     ...Array.from({ length: options.producers }, () => 'kv_producer' as const),
     ...Array.from({ length: options.consumers }, () => 'kv_consumer' as const),
@@ -86,13 +86,15 @@ async function startCrowd(options: CrowdOptions, discoveryPort: number): Promise
   const groups = Array.from({ length: options.processes }, (_, group) =>
     roles.filter((_role, index) => index % options.processes === group),
   );
-  return Promise.all(groups.map(async (group) => spawnLights(await lightsOf(group, discoveryPort))));
+  return Promise.all(
+    groups.map(async (group) => spawnFakeEngines(await fakeEnginesOf(group, discoveryPort))),
+  );
 }
 
-async function lightsOf(
+async function fakeEnginesOf(
   roles: readonly ('kv_producer' | 'kv_consumer')[],
   discoveryPort: number,
-): Promise<LightProcessOptions[]> {
+): Promise<FakeEngineProcessOptions[]> {
   const ports = await freePorts(2 * roles.length);
   return roles.map((role, index) => {
     const [httpPort, port] = [ports[2 * index]!, ports[2 * index + 1]!];
@@ -137,7 +139,7 @@ class Churn {
   }
 
   async #join(child: ChildProcess): Promise<void> {
-    await startLights(child, await lightsOf(['kv_producer', 'kv_consumer'], this.#discoveryPort));
+    await startFakeEngines(child, await fakeEnginesOf(['kv_producer', 'kv_consumer'], this.#discoveryPort));
     this.counts.joined += 1;
   }
 
@@ -168,7 +170,7 @@ class Load {
     this.#isStopped = true;
   }
 
-  report(): Pick<CrowdReport, 'requests' | 'failed' | 'wrong' | 'p50Ms' | 'p99Ms'> {
+  report(): Pick<ChurnReport, 'requests' | 'failed' | 'wrong' | 'p50Ms' | 'p99Ms'> {
     const sorted = this.#times.toSorted((a, b) => a - b);
     const at = (share: number): number => sorted[Math.floor(share * sorted.length)] ?? Number.NaN;
     const requests = sorted.length + this.#failed;

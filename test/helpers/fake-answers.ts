@@ -1,11 +1,11 @@
-// What a light instance writes: tokens that follow from prompt, seed, choice and position alone, so that every instance
+// What a fake instance writes: tokens that follow from prompt, seed, choice and position alone, so that every instance
 // writes the same answer, and a test knows it beforehand.
 
 import { randomInt } from 'node:crypto';
 import { z } from 'zod';
 
-export const LightBody = z.looseObject({
-  model: z.string().default('light'),
+export const FakeBody = z.looseObject({
+  model: z.string().default('fake'),
   prompt: z.unknown().optional(),
   messages: z.unknown().optional(),
   max_tokens: z.int().default(16),
@@ -17,10 +17,10 @@ export const LightBody = z.looseObject({
   stream_options: z.object({ include_usage: z.boolean() }).nullish(),
   svc_resume: z.object({ created: z.int(), choices: z.array(z.array(z.int())) }).optional(),
 });
-export type LightBody = z.output<typeof LightBody>;
+export type FakeBody = z.output<typeof FakeBody>;
 
 /** One event of a stream: its choice and tokens where it belongs to one, and its JSON. */
-export interface LightEvent {
+export interface FakeEvent {
   readonly journal: { readonly choice: number; readonly tokenIds: readonly number[] } | null;
   readonly data: string;
 }
@@ -44,7 +44,7 @@ function hashOf(text: string): number {
 }
 
 export function expectedTokens(
-  { prompt, messages, seed }: Partial<LightBody>,
+  { prompt, messages, seed }: Partial<FakeBody>,
   choice = 0,
   count = 16,
 ): number[] {
@@ -57,12 +57,12 @@ export function textOf(tokenIds: readonly number[]): string {
 }
 
 /** The answers of a request, in one piece or as events. */
-export class LightAnswer {
+export class FakeAnswer {
   readonly #traits: AnswerTraits;
-  readonly #body: LightBody;
+  readonly #body: FakeBody;
   readonly choices: readonly (readonly number[])[];
 
-  constructor(body: LightBody, traits: AnswerTraits) {
+  constructor(body: FakeBody, traits: AnswerTraits) {
     this.#traits = { ...traits, created: body.svc_resume?.created ?? traits.created };
     // Who samples without a seed draws one: another instance would write something else.
     this.#body =
@@ -96,7 +96,7 @@ export class LightAnswer {
   }
 
   /** Choices take turns; each one's own events are always the same. */
-  *events(): Generator<LightEvent> {
+  *events(): Generator<FakeEvent> {
     let open = this.choices.map((ids, choice) => this.#ofChoice(choice, ids));
     for (let step = this.#traits.turn; open.length > 0; step += 1 + this.#traits.turn) {
       const at = step % open.length;
@@ -108,7 +108,7 @@ export class LightAnswer {
     yield { journal: null, data: JSON.stringify({ ...this.#head(true), choices: [], usage: this.#usage() }) };
   }
 
-  *#ofChoice(choice: number, ids: readonly number[]): Generator<LightEvent> {
+  *#ofChoice(choice: number, ids: readonly number[]): Generator<FakeEvent> {
     if (this.#traits.isChat) yield this.#event(choice, [], { role: 'assistant', content: '' }, null);
     for (const [index, id] of ids.entries()) {
       const finish = index === ids.length - 1 ? 'length' : null;
@@ -121,7 +121,7 @@ export class LightAnswer {
     tokenIds: readonly number[],
     delta: { readonly role?: string; readonly content: string },
     finish_reason: string | null,
-  ): LightEvent {
+  ): FakeEvent {
     const said = this.#traits.isChat ? { delta } : { text: delta.content, logprobs: null };
     const choices = [{ index: choice, ...said, finish_reason }];
     return { journal: { choice, tokenIds }, data: JSON.stringify({ ...this.#head(true), choices }) };

@@ -8,7 +8,7 @@ import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
 import { GEOMETRY, type KvInstance } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 
-export class Stranger {
+export class HostilePeer {
   readonly identity: Identity;
   readonly heard: Message[] = [];
   readonly memory: NativeKvMemory;
@@ -27,7 +27,7 @@ export class Stranger {
     );
   }
 
-  static async start(): Promise<Stranger> {
+  static async start(): Promise<HostilePeer> {
     const port = await freePort();
     const { KvMemory } = loadNative();
     const memory = new KvMemory(GEOMETRY.layers, GEOMETRY.numBlocks, GEOMETRY.pieceBytes);
@@ -43,9 +43,9 @@ export class Stranger {
       { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
-    const stranger = new Stranger(identityOf(GEOMETRY, about), port, memory, mover);
-    await stranger.#channel.listen();
-    return stranger;
+    const peer = new HostilePeer(identityOf(GEOMETRY, about), port, memory, mover);
+    await peer.#channel.listen();
+    return peer;
   }
 
   get address(): string {

@@ -7,7 +7,7 @@ import type { Tensor } from '../ops.ts';
 
 const FREED = new Float32Array(0);
 
-export class HostTensor implements Tensor {
+export class RefTensor implements Tensor {
   readonly rows: number;
   readonly cols: number;
   readonly dtype: ComputeDType;
@@ -37,8 +37,8 @@ export class HostTensor implements Tensor {
   }
 
   /** Rows of zeros. */
-  static zeros(rows: number, cols: number, dtype: ComputeDType): HostTensor {
-    return new HostTensor(new Float32Array(rows * cols), rows, cols, dtype);
+  static zeros(rows: number, cols: number, dtype: ComputeDType): RefTensor {
+    return new RefTensor(new Float32Array(rows * cols), rows, cols, dtype);
   }
 
   /** Index of a row's first number in `data`. */
@@ -57,7 +57,7 @@ export class HostTensor implements Tensor {
 }
 
 /** Rounds fresh results to the dtype that their tensor declares. */
-export function settle(tensor: HostTensor): HostTensor {
+export function roundToDType(tensor: RefTensor): RefTensor {
   if (tensor.dtype === 'bf16') roundToBf16(tensor.data);
   return tensor;
 }
@@ -72,10 +72,10 @@ export function expectTensor(
   what: string,
   tensor: Tensor,
   expected: { rows?: number; cols?: number; dtype?: ComputeDType },
-): HostTensor {
+): RefTensor {
   const { rows, cols, dtype } = expected;
   const fits =
-    tensor instanceof HostTensor &&
+    tensor instanceof RefTensor &&
     (rows === undefined || tensor.rows === rows) &&
     (cols === undefined || tensor.cols === cols) &&
     (dtype === undefined || tensor.dtype === dtype);

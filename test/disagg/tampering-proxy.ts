@@ -1,5 +1,5 @@
-// Stands between instances: their control messages and data streams pass through it. Every message is a named step, and
-// at a step a fault can be put in. The instances are real; only the addresses that they are told lead through here.
+// A proxy between instances that relays their control messages and data streams. Every message is a named step, at which
+// it can inject a fault. The instances are real; only the addresses that they get lead through here.
 
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { tokenReach } from '../../src/tokenizer/token-reach.ts';
+import { maxCharsPerToken } from '../../src/tokenizer/max-chars-per-token.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
 
 const LONGEST = 10;
@@ -10,18 +10,18 @@ const added = (fields: object) => [
 
 describe('the text that a token can stand for', () => {
   it('is the longest token where every byte of the text comes out in one', () => {
-    expect(tokenReach(byteLevelTokenizer(), LONGEST)).toBe(LONGEST);
-    expect(tokenReach(byteFallbackTokenizer(), LONGEST)).toBe(LONGEST);
+    expect(maxCharsPerToken(byteLevelTokenizer(), LONGEST)).toBe(LONGEST);
+    expect(maxCharsPerToken(byteFallbackTokenizer(), LONGEST)).toBe(LONGEST);
   });
 
   it('grows by what composition of characters may shorten', () => {
-    expect(tokenReach(withParts({ normalizer: { type: 'NFC' } }), LONGEST)).toBe(4 * LONGEST);
+    expect(maxCharsPerToken(withParts({ normalizer: { type: 'NFC' } }), LONGEST)).toBe(4 * LONGEST);
   });
 
   it('grows by what replacements shorten', () => {
     const replace = { type: 'Replace', pattern: { String: 'abcd' }, content: 'xy' };
     const normalizer = { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '_' }, replace] };
-    expect(tokenReach(withParts({ normalizer }), LONGEST)).toBe(2 * LONGEST);
+    expect(maxCharsPerToken(withParts({ normalizer }), LONGEST)).toBe(2 * LONGEST);
   });
 
   it.each([
@@ -41,6 +41,6 @@ describe('the text that a token can stand for', () => {
     ['a token that eats the spaces around it', withParts({ added_tokens: added({ rstrip: true }) })],
     ['a file of another form', []],
   ])('is not known for %s', (_, file) => {
-    expect(tokenReach(file, LONGEST)).toBeNull();
+    expect(maxCharsPerToken(file, LONGEST)).toBeNull();
   });
 });

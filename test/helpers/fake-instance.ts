@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { curveClient, curveKeys } from '../../src/cluster/curve.ts';
 import { encodeRegistration, type RegistrationMessage } from '../../src/cluster/discovery-message.ts';
 import { zmqContext } from '../../src/cluster/zmq-context.ts';
-import { LightAnswer, LightBody } from './light-answers.ts';
+import { FakeAnswer, FakeBody } from './fake-answers.ts';
 
 /** request: the body has come; head: the head has left; a number: so many events have left. */
 export type Moment = 'request' | 'head' | number;
@@ -26,7 +26,7 @@ export interface Trouble {
   readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'shutdown' | number;
 }
 
-export interface LightInstanceOptions {
+export interface FakeInstanceOptions {
   readonly type: 'P' | 'D';
   /** `127.0.0.1:30001` */
   readonly discovery: string;
@@ -46,7 +46,7 @@ export interface LightInstanceOptions {
 export interface ReceivedRequest {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
-  readonly body: LightBody;
+  readonly body: FakeBody;
   /** The client has left before the end of the answer. */
   wasAborted: boolean;
 }
@@ -55,14 +55,14 @@ const Cancel = z.object({ request_id: z.string() });
 const NEVER = 2 ** 30;
 let numStarted = 0;
 
-export class LightInstance {
+export class FakeInstance {
   readonly requests: ReceivedRequest[] = [];
   /** Ids of transfers that it was told to forget. */
   readonly cancelled: string[] = [];
   /** The next request gets the first one. */
   readonly troubles: Trouble[] = [];
   readonly port: number;
-  readonly #options: LightInstanceOptions;
+  readonly #options: FakeInstanceOptions;
   readonly #server: Server;
   readonly #number = numStarted++;
   readonly #socket: Dealer;
@@ -73,18 +73,18 @@ export class LightInstance {
   numDisconnects = 0;
   load: RegistrationMessage['load'];
 
-  private constructor(server: Server, options: LightInstanceOptions) {
+  private constructor(server: Server, options: FakeInstanceOptions) {
     this.#server = server;
     this.#options = options;
     const address = server.address();
     this.port = typeof address === 'object' && address !== null ? address.port : 0;
     const { type, discovery, isPlain = false, secret, about, heartbeatMs = 50 } = options;
-    // Nobody listens there: light ones hand over no blocks.
+    // Nobody listens there: fake ones hand over no blocks.
     const zmqAddress = `127.0.0.2:${this.port}`;
     const addresses = { type, http_address: this.httpAddress, zmq_address: zmqAddress } as const;
     this.#about = isPlain
       ? { ...addresses, ...about }
-      : { ...addresses, epoch: `${process.pid}-${this.#number}`, model: 'light', ...about };
+      : { ...addresses, epoch: `${process.pid}-${this.#number}`, model: 'fake', ...about };
     this.#socket = new Dealer({
       context: zmqContext(),
       routingId: this.#about.zmq_address,
@@ -103,12 +103,12 @@ export class LightInstance {
     this.#timer = setInterval(() => this.#beat(), heartbeatMs);
   }
 
-  static async start(options: LightInstanceOptions): Promise<LightInstance> {
+  static async start(options: FakeInstanceOptions): Promise<FakeInstance> {
     const server = createServer((request, response) => {
       instance.#answer(request, response).catch(() => response.destroy());
     });
     await new Promise<void>((resolve) => server.listen(options.httpPort ?? 0, '127.0.0.1', resolve));
-    const instance = new LightInstance(server, options);
+    const instance = new FakeInstance(server, options);
     return instance;
   }
 
@@ -167,7 +167,7 @@ export class LightInstance {
         return;
       case '/v1/models':
         response.setHeader('content-type', 'application/json');
-        response.end(JSON.stringify({ object: 'list', data: [{ id: 'light', object: 'model' }] }));
+        response.end(JSON.stringify({ object: 'list', data: [{ id: 'fake', object: 'model' }] }));
         return;
       case '/v1/completions':
       case '/v1/chat/completions':
@@ -178,7 +178,7 @@ export class LightInstance {
   }
 
   async #complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const parsed = LightBody.safeParse(await json(request));
+    const parsed = FakeBody.safeParse(await json(request));
     if (!parsed.success) return refuse(response, 400);
     const { url: path = '', headers } = request;
     const received: ReceivedRequest = { path, headers, body: parsed.data, wasAborted: false };
@@ -191,7 +191,7 @@ export class LightInstance {
     const requestId = String(headers['x-svc-answer-id'] ?? headers['x-request-id'] ?? 'none');
     // Instances say under which id they have answered.
     response.setHeader('x-request-id', String(headers['x-request-id']));
-    const answer = new LightAnswer(parsed.data, {
+    const answer = new FakeAnswer(parsed.data, {
       isChat: path.includes('chat'),
       requestId,
       // Clocks differ.
@@ -199,7 +199,7 @@ export class LightInstance {
       turn: this.#number,
     });
     if (!answer.canResume) return refuse(response, 400);
-    response.setHeader('x-light-instance', String(this.#number));
+    response.setHeader('x-fake-instance', String(this.#number));
     if (parsed.data.stream) return this.#stream(received, answer, trouble, response);
     const { tokenMs } = this.#options;
     if (tokenMs !== undefined) await sleep(tokenMs);
@@ -215,7 +215,7 @@ export class LightInstance {
 
   async #stream(
     { headers, body }: ReceivedRequest,
-    answer: LightAnswer,
+    answer: FakeAnswer,
     trouble: Trouble,
     response: ServerResponse,
   ): Promise<void> {
@@ -264,5 +264,5 @@ function refuse(response: ServerResponse, status: number): void {
 }
 
 function errorText(code: number): string {
-  return JSON.stringify({ error: { message: `light: ${code}`, type: 'LightError', param: null, code } });
+  return JSON.stringify({ error: { message: `fake: ${code}`, type: 'FakeError', param: null, code } });
 }

@@ -2,26 +2,26 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { LightProcessOptions } from './light-process.ts';
+import type { FakeEngineProcessOptions } from './fake-engine-process.ts';
 
 /** Resolves when all of them serve. SIGTERM drains them. */
-export async function spawnLights(options: readonly LightProcessOptions[]): Promise<ChildProcess> {
+export async function spawnFakeEngines(options: readonly FakeEngineProcessOptions[]): Promise<ChildProcess> {
   const child = await spawnWaiting();
-  await startLights(child, options);
+  await startFakeEngines(child, options);
   return child;
 }
 
-/** A process that has loaded all it needs, and waits for `startLights`. */
+/** A process that has loaded all it needs, and waits for `startFakeEngines`. */
 export async function spawnWaiting(): Promise<ChildProcess> {
-  const args = ['--import', 'tsx', 'test/disagg/light-process.ts'];
+  const args = ['--import', 'tsx', 'test/disagg/fake-engine-process.ts'];
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   await itsWord(child);
   return child;
 }
 
-export async function startLights(
+export async function startFakeEngines(
   child: ChildProcess,
-  options: readonly LightProcessOptions[],
+  options: readonly FakeEngineProcessOptions[],
 ): Promise<void> {
   child.stdin?.end(JSON.stringify(options));
   await itsWord(child);

@@ -23,7 +23,7 @@ type Body = z.infer<typeof Body>;
 
 const Cancel = z.object({ request_id: z.string() });
 
-export interface LightOptions extends KvInstanceOptions {
+export interface FakeEngineOptions extends KvInstanceOptions {
   readonly httpPort: number;
   /** Control address that the proxy is told, where it is not the instance's own. */
   readonly doorPort?: number;
@@ -52,21 +52,21 @@ function tokensFrom(bytes: Uint8Array, count: number): number[] {
   return Array.from({ length: count }, (_, position) => ((sum >>> 3) + position * 7919) % 50_000);
 }
 
-export class LightServer {
+export class FakeEngineInstance {
   readonly kv: KvInstance;
   /** Requests that are being answered. */
   numInFlight = 0;
-  readonly #options: LightOptions;
+  readonly #options: FakeEngineOptions;
   readonly #server: Server;
   readonly #registration: Registration | null;
 
-  private constructor(kv: KvInstance, server: Server, options: LightOptions) {
+  private constructor(kv: KvInstance, server: Server, options: FakeEngineOptions) {
     this.kv = kv;
     this.#server = server;
     this.#options = options;
     const port = options.doorPort ?? kv.config.port;
     const config: KvTransferConfig = { ...kv.config, port, httpPort: options.httpPort };
-    this.#registration = Registration.start(config, { model: 'light', load: async () => this.#engineLoad() });
+    this.#registration = Registration.start(config, { model: 'fake', load: async () => this.#engineLoad() });
   }
 
   #engineLoad(): InstanceLoad {
@@ -79,13 +79,13 @@ export class LightServer {
     };
   }
 
-  static async start(options: LightOptions): Promise<LightServer> {
+  static async start(options: FakeEngineOptions): Promise<FakeEngineInstance> {
     const { httpPort, doorPort: _door, blockMs: _block, tokenMs: _token, ...instance } = options;
     const kv = await KvInstance.start(instance);
-    const server = createServer((request, response) => void light.#answer(request, response));
-    const light = new LightServer(kv, server, options);
+    const server = createServer((request, response) => void fake.#answer(request, response));
+    const fake = new FakeEngineInstance(kv, server, options);
     await new Promise<void>((resolve) => server.listen(httpPort, '127.0.0.1', resolve));
-    return light;
+    return fake;
   }
 
   get url(): string {
@@ -213,7 +213,7 @@ export class LightServer {
 function answer(body: Body, tokens: readonly number[], finish_reason: string | null): object {
   const choice = { index: 0, text: tokens.map((token) => ` ${token}`).join(''), finish_reason };
   return {
-    id: 'light',
+    id: 'fake',
     object: 'text_completion',
     created: body.svc_resume?.created ?? 0,
     choices: [choice],

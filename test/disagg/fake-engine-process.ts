@@ -3,7 +3,7 @@
 
 import { json } from 'node:stream/consumers';
 import { z } from 'zod';
-import { LightServer } from './light-server.ts';
+import { FakeEngineInstance } from './fake-engine-instance.ts';
 
 const Options = z.object({
   role: z.enum(['kv_producer', 'kv_consumer', 'kv_both']),
@@ -18,15 +18,12 @@ const Options = z.object({
   deadlines: z.record(z.string(), z.number()),
 });
 
-export type LightProcessOptions = z.infer<typeof Options>;
+export type FakeEngineProcessOptions = z.infer<typeof Options>;
 
 process.stdout.write('waiting\n');
-const lights: LightServer[] = [];
+const fakes: FakeEngineInstance[] = [];
 for (const { discoveryPort, ...options } of z.array(Options).parse(await json(process.stdin))) {
-  lights.push(await LightServer.start({ ...options, proxy: { ip: '127.0.0.1', port: discoveryPort } }));
+  fakes.push(await FakeEngineInstance.start({ ...options, proxy: { ip: '127.0.0.1', port: discoveryPort } }));
 }
-process.on(
-  'SIGTERM',
-  () => void Promise.all(lights.map((light) => light.drain())).then(() => process.exit(0)),
-);
+process.on('SIGTERM', () => void Promise.all(fakes.map((fake) => fake.drain())).then(() => process.exit(0)));
 process.stdout.write('ready\n');

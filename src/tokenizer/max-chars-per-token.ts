@@ -1,5 +1,5 @@
-// How much text one token can stand for at most, read from tokenizer.json: the loader asks it, so that a text that is
-// far too long for a model is refused without being tokenised.
+// The most text that one token can encode, read from tokenizer.json: a text that is far too long for a model is refused
+// without being tokenised.
 
 import { z } from 'zod';
 import { BYTE_OF_CHAR } from './decoder-stages.ts';
@@ -31,12 +31,12 @@ const FALLBACK_BYTES = Array.from(
 );
 
 /**
- * UTF-16 units of text that a token can stand for at most.
+ * UTF-16 units of text that a token can encode at most.
  * @param json tokenizer.json
  * @param longestToken UTF-16 units of the longest token as the vocabulary writes it
  * @returns null where nothing is certain: where text may be dropped, or unknown characters become one token.
  */
-export function tokenReach(json: unknown, longestToken: number): number | null {
+export function maxCharsPerToken(json: unknown, longestToken: number): number | null {
   const parsed = file.safeParse(json);
   if (!parsed.success) return null;
   const { normalizer, pre_tokenizer: preTokenizer, model, added_tokens: added } = parsed.data;
@@ -62,7 +62,7 @@ function hasAll(vocab: unknown, tokens: Iterable<string>): boolean {
 
 type Step = z.output<typeof step>;
 
-/** The steps of a sequence, sequences in it included. A step of an unknown form stays: nobody will know it. */
+/** The steps of a sequence, sequences in it included. A step of an unknown form becomes a step of no known type. */
 function flatten(value: unknown, key: string): Step[] {
   if (value === null || value === undefined) return [];
   const parsed = step.safeParse(value);

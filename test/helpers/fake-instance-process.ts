@@ -1,7 +1,7 @@
-// Entry of a child process that is one light instance: its options are the first argument, as JSON.
+// Entry of a child process that is one fake instance: its options are the first argument, as JSON.
 
 import { z } from 'zod';
-import { LightInstance } from './light-instance.ts';
+import { FakeInstance } from './fake-instance.ts';
 
 const Options = z.object({
   type: z.enum(['P', 'D']),
@@ -12,7 +12,7 @@ const Options = z.object({
 
 const given = Options.parse(JSON.parse(process.argv[2] ?? ''));
 const { tokenMs, httpPort, ...options } = given;
-const instance = await LightInstance.start({
+const instance = await FakeInstance.start({
   ...options,
   ...(tokenMs !== undefined && { tokenMs }),
   ...(httpPort !== undefined && { httpPort }),

@@ -17,7 +17,7 @@ const LONGEST_STAY_MS = 300;
 const DEADLINE_MS = 10_000;
 
 /** `count` clients ask, and leave within 300 ms. @returns milliseconds from the last one's leaving until all is free. */
-export async function hangUp(group: Cluster, count: number): Promise<number> {
+export async function disconnectClients(group: Cluster, count: number): Promise<number> {
   let next = 0;
   const worker = async (): Promise<void> => {
     while (next < count) await askAndLeave(group, next++);
