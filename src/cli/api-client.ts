@@ -1,5 +1,6 @@
 // The small client behind svc chat and svc complete: asks a server that speaks the protocol and streams its text.
 
+import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
 import { SvcError } from '../errors.ts';
 import { shortened } from '../util/preview.ts';
@@ -31,7 +32,7 @@ export interface ChatTurn {
 }
 
 /** A model of a server. */
-export interface ModelCard {
+interface ModelCard {
   readonly id: string;
   /** The context in tokens; null where the server does not tell. */
   readonly contextLength: number | null;
@@ -85,9 +86,12 @@ export async function* streamAnswer(
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
     signal,
   });
-  for await (const event of serverEvents(response, url)) {
-    if (event === '[DONE]') return;
-    const { choices, usage } = parse(chunk, event, url);
+  const events = response.body
+    ?.pipeThrough(new TextDecoderStream())
+    .pipeThrough(new EventSourceParserStream());
+  for await (const { data } of pieces(events, url)) {
+    if (data === '[DONE]') return;
+    const { choices, usage } = parse(chunk, data, url);
     yield {
       text: choices[0]?.delta?.content ?? choices[0]?.text ?? '',
       isCutOff: choices[0]?.finish_reason === 'length',
@@ -164,24 +168,14 @@ function parse<T>(schema: z.ZodType<T>, text: string, url: string): T {
   }
 }
 
-/** The data of each server-sent event; an event ends with an empty line. */
-async function* serverEvents(response: Response, url: string): AsyncGenerator<string, void, undefined> {
-  let buffer = '';
-  for await (const text of bodyText(response, url)) {
-    const events = (buffer + text).split(/\r?\n\r?\n/);
-    buffer = events.pop() ?? '';
-    for (const event of events) {
-      const data = event.split(/\r?\n/).filter((line) => line.startsWith('data:'));
-      if (data.length > 0) yield data.map((line) => line.slice(5).trimStart()).join('\n');
-    }
-  }
-}
-
 /** @throws ApiError where the connection breaks; an abort is thrown as it is. */
-async function* bodyText(response: Response, url: string): AsyncGenerator<string, void, undefined> {
-  if (response.body === null) return;
+async function* pieces<T>(
+  body: AsyncIterable<T> | undefined,
+  url: string,
+): AsyncGenerator<T, void, undefined> {
+  if (body === undefined) return;
   try {
-    yield* response.body.pipeThrough(new TextDecoderStream());
+    yield* body;
   } catch (cause) {
     if (isAbort(cause)) throw cause;
     throw brokenOff(url, cause);
@@ -190,7 +184,7 @@ async function* bodyText(response: Response, url: string): AsyncGenerator<string
 
 async function wholeText(response: Response, url: string): Promise<string> {
   let text = '';
-  for await (const piece of bodyText(response, url)) text += piece;
+  for await (const piece of pieces(response.body?.pipeThrough(new TextDecoderStream()), url)) text += piece;
   return text;
 }
 

@@ -94,7 +94,7 @@ function helpText(info: OptionInfo, aliases: readonly string[]): string {
 }
 
 /** What the help says about the default: nothing for a flag that is off. */
-export function defaultText({ fallback, defaultText: words }: OptionInfo): string {
+function defaultText({ fallback, defaultText: words }: OptionInfo): string {
   if (words === undefined && fallback === false) return '';
   return `default: ${words ?? String(fallback)}`;
 }

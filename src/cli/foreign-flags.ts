@@ -3,7 +3,7 @@
 import { type ForeignFlag, type ForeignOption, findForeign } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
 
-export interface WithoutForeign {
+interface WithoutForeign {
   /** The command line without them. */
   readonly argv: readonly string[];
   readonly foreign: readonly ForeignFlag[];

@@ -2,7 +2,7 @@
 
 import type { SingleBar } from 'cli-progress';
 
-export interface LoadProgress {
+interface LoadProgress {
   /** @param fraction 0 to 1 of what is going on. */
   update(fraction: number, what: string): void;
   /** Takes the bar off the screen. */

@@ -3,7 +3,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { urlHost } from '../util/url-host.ts';
 
-export interface IpAddress {
+interface IpAddress {
   readonly ip: string;
   readonly port: number;
 }

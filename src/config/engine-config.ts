@@ -4,7 +4,7 @@ import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'reference';
-export type SchedulingPolicy = 'fcfs' | 'priority';
+type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
 export interface EngineConfig {

@@ -1,6 +1,6 @@
 // Environment variables that are no options: read where they matter, listed here for the reference page.
 
-export interface EnvironmentVariable {
+interface EnvironmentVariable {
   readonly name: string;
   readonly help: string;
 }

@@ -6,7 +6,7 @@ import { constrainedMemory } from 'node:process';
 import { ConfigError } from '../errors.ts';
 import { configFault, type KvTransferFields, readKvTransferFields } from './kv-transfer-fields.ts';
 
-export type KvRole = 'kv_producer' | 'kv_consumer' | 'kv_both';
+type KvRole = 'kv_producer' | 'kv_consumer' | 'kv_both';
 export type SendType = 'PUT' | 'GET' | 'PUT_ASYNC';
 export type TransportChoice = 'auto' | 'shm' | 'tcp';
 
@@ -29,7 +29,7 @@ export interface KvTransferConfig {
 }
 
 /** What the fields are checked against. */
-export interface KvTransferSurroundings {
+interface KvTransferSurroundings {
   /** --port. */
   readonly port: number;
   /** --kv-transfer-secret. */

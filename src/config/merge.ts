@@ -24,7 +24,7 @@ export interface GivenOption {
 /** The options that one place gives. */
 export type OptionSource<K extends string = OptionKey> = ReadonlyMap<K, GivenOption>;
 
-export interface MergedOptions {
+interface MergedOptions {
   readonly values: OptionValues;
   /** Options that some source gave, as opposed to defaults. */
   readonly given: OptionSource;

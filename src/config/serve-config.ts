@@ -4,7 +4,7 @@ import type { LogLevel } from '../observability/log.ts';
 import type { CorsConfig } from './cors-options.ts';
 import type { EngineConfig } from './engine-config.ts';
 
-export interface HttpConfig {
+interface HttpConfig {
   /** Null listens on all interfaces. */
   readonly host: string | null;
   /** 0 takes a free port. */

@@ -21,7 +21,7 @@ export interface Beam {
 }
 
 /** Of the request that the beams belong to. */
-export interface BeamSearchRun {
+interface BeamSearchRun {
   readonly signal?: AbortSignal | undefined;
   readonly ticket?: Ticket | undefined;
   readonly extraKeys?: readonly ExtraKey[] | undefined;
@@ -81,7 +81,7 @@ export async function beamSearch(
 }
 
 /** Sum of the log-probabilities over the number of tokens, prompt included and end token not, to a power. */
-export function beamScore(beam: Beam, lengthPenalty: number): number {
+function beamScore(beam: Beam, lengthPenalty: number): number {
   const length = beam.tokenIds.length - (beam.finishReason === 'stop' ? 1 : 0);
   return beam.cumulativeLogprob / length ** lengthPenalty;
 }

@@ -15,7 +15,7 @@ const MAX_STEPS_IN_FLIGHT = 1;
 
 type OnTransferEvents = (events: readonly KvTransferEvent[]) => void;
 
-export interface EngineCoreListeners extends LoadListeners {
+interface EngineCoreListeners extends LoadListeners {
   /** Gets what happened to transfers, for the connector, as soon as it is known. */
   readonly onTransferEvents?: OnTransferEvents;
 }

@@ -7,7 +7,7 @@ import type { OutputProcessor } from './output-processor.ts';
 import type { OutputQueue } from './output-queue.ts';
 import type { SampleTimes } from './sample-times.ts';
 
-export interface SampleParts {
+interface SampleParts {
   readonly request: NewRequest;
   readonly processor: OutputProcessor;
   readonly times: SampleTimes;

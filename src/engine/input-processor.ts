@@ -97,7 +97,7 @@ export async function prepareRequest(
 }
 
 /** The parts of an engine request that do not follow from the prepared one. */
-export interface EngineRequestParts {
+interface EngineRequestParts {
   /** It and the ids after it must be unused. */
   readonly firstId: number;
   readonly defaultSeed: number;

@@ -58,7 +58,7 @@ export interface EngineThreadData {
 }
 
 /** An error as plain data: a structured clone would lose its class. */
-export interface PackedError {
+interface PackedError {
   readonly name: string;
   readonly message: string;
   readonly stack: string | undefined;

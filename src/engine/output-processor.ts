@@ -34,7 +34,7 @@ interface Scan {
 }
 
 /** The parts of a request that its output depends on. */
-export interface OutputRequest {
+interface OutputRequest {
   readonly params: SamplingParams;
   readonly promptTokenIds: readonly number[];
 }

@@ -29,7 +29,7 @@ export interface EndedSample {
   readonly inferenceSeconds: number | null;
 }
 
-export interface SampleFacts {
+interface SampleFacts {
   /** By this thread's clock: before its prompt was tokenised. */
   readonly arrivedAt: number;
   readonly promptTokens: number;

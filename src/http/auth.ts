@@ -9,14 +9,14 @@ const SCHEME = /^bearer /i;
 /** A caller's name: a digest of its key, or its IP address. */
 export const CALLER_NAME = /^(key:[\w-]{43}|address:[\w.:%-]{2,64})$/;
 
-export interface GuardedRequest {
+interface GuardedRequest {
   readonly method: string;
   /** Pattern of the route that will answer, undefined where none will: an escaped path has the same route. */
   readonly route: string | undefined;
   readonly authorization: string | undefined;
 }
 
-export interface Credentials {
+interface Credentials {
   readonly authorization: string | undefined;
   /** IP address at the other end of the connection. */
   readonly address: string;

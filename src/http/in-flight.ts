@@ -11,7 +11,7 @@ const LAST_WORDS_MS = 2000;
 /** The reason of an abort that no client is left to hear of. */
 export class ClientGoneError extends Error {}
 
-export interface InFlightOptions {
+interface InFlightOptions {
   readonly requestId: string;
   /** The request is aborted when it takes longer; 0 is no limit. */
   readonly timeoutMs: number;

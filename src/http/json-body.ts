@@ -4,7 +4,6 @@
 import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
 import { shortened } from '../util/preview.ts';
-import { jsonErrorOffset } from './json-error-offset.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
 const MAX_DEPTH = 128;
@@ -33,7 +32,7 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
  * What JSON.parse gives, but that lists of token ids in `prompt` are Int32Arrays: they pass between threads at no cost.
- * @throws MalformedRequestError where the bytes are no JSON, with the line and column.
+ * @throws MalformedRequestError where the bytes are not JSON.
  * @throws InvalidRequestError where there are too many values, an object has too many fields, or a text holds half a
  * surrogate pair, with its path.
  */
@@ -57,23 +56,10 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const offset = jsonErrorOffset(text);
-    const before = text.slice(0, offset);
-    const line = before.split('\n').length;
-    const column = offset - before.lastIndexOf('\n');
-    const what =
-      offset === text.length
-        ? 'it ends too early'
-        : `unexpected ${JSON.stringify(characterAt(text, offset))}`;
-    throw new MalformedRequestError(
-      `The body is not valid JSON: ${what} at position ${offset} (line ${line}, column ${column})`,
-      { cause },
-    );
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    // The reason may quote half a character: UTF-8 has none.
+    throw new MalformedRequestError(`The body is not valid JSON: ${Buffer.from(reason)}`, { cause });
   }
-}
-
-function characterAt(text: string, offset: number): string {
-  return String.fromCodePoint(text.codePointAt(offset)!);
 }
 
 /** Runs over the bytes before anything is built from them; texts are skipped at the speed of indexOf. */

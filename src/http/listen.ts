@@ -1,26 +1,57 @@
 // Binds an application to its address and tells where that is; an address that cannot be had is explained in words that
 // name the option to change.
 
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { ConfigError } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
-export interface ListenOptions {
+/** Errors of a machine without IPv6. */
+const NO_SUCH_ADDRESS: ReadonlySet<string> = new Set(['EADDRNOTAVAIL', 'EAFNOSUPPORT']);
+
+interface Address {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
+}
+
+interface ListenOptions extends Address {
   /** What is logged when the port is bound; empty logs nothing. */
   readonly announce?: (address: string) => string;
 }
 
-/** @throws ConfigError where the address cannot be had. */
+/**
+ * The name `localhost` is both loopback addresses of the machine.
+ * @throws ConfigError where the address cannot be had.
+ */
 export async function listen(app: FastifyInstance, options: ListenOptions): Promise<void> {
   const { host, port, announce = () => '' } = options;
+  const isLocalhost = host === 'localhost';
   try {
-    await app.listen({ host, port, listenTextResolver: announce });
+    await app.listen({ host: isLocalhost ? '127.0.0.1' : host, port, listenTextResolver: announce });
+    if (isLocalhost) await listenToo(app, { host: '::1', port: portOf(app) });
   } catch (cause) {
     throw bindError(cause, options);
   }
+}
+
+/**
+ * A second way in to the same server: its timeouts, its answers to broken requests and its shutdown hold for whoever comes
+ * by it. Fastify would start a server of its own for this, without what `createHttpApp` does to the first one.
+ */
+async function listenToo({ server }: FastifyInstance, { host, port }: Address): Promise<void> {
+  const entrance = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    if (server.listening) server.emit('connection', socket);
+    else socket.destroy();
+  });
+  try {
+    await once(entrance.listen({ host, port }), 'listening');
+  } catch (error) {
+    if (NO_SUCH_ADDRESS.has(codeOf(error))) return;
+    throw error;
+  }
+  server.once('close', () => entrance.close());
 }
 
 /** 0 while nothing is bound. */
@@ -35,16 +66,20 @@ export function urlOf(app: FastifyInstance, host: string): string {
 }
 
 function bindError(cause: unknown, { host, port }: ListenOptions): ConfigError {
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+  const code = codeOf(cause);
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is already in use on ${host}: stop the other program or choose another --port`,
     EACCES: `port ${port} on ${host} needs more rights: choose a --port above 1023`,
     EADDRNOTAVAIL: `this machine has no address ${host}: choose another --host`,
     ENOTFOUND: `the host name ${host} is not known: choose another --host`,
   };
-  const reason = reasons[String(code)] ?? `${host}:${port} cannot be bound: ${String(cause)}`;
+  const reason = reasons[code] ?? `${host}:${port} cannot be bound: ${String(cause)}`;
   return new ConfigError(reason, {
     param: code === 'EADDRINUSE' || code === 'EACCES' ? 'port' : 'host',
     cause,
   });
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }

@@ -13,7 +13,7 @@ const STALL_MS = 30_000;
 /** Tries in a row that bring not one byte before the download is given up. */
 const FRUITLESS_TRIES = 6;
 
-export interface FileDownload extends HubContext {
+interface FileDownload extends HubContext {
   readonly signal: AbortSignal;
   /** Bytes that came, or that were there; negative where they had to be thrown away. */
   onBytes(bytes: number): void;

@@ -26,7 +26,7 @@ export async function withLock<T>(
   }
   const heartbeat = setInterval(() => {
     const now = new Date();
-    // A lock that somebody removed by hand is none to keep fresh.
+    // Ignore: somebody removed the lock file.
     utimes(path, now, now).catch(() => {});
   }, HEARTBEAT_MS);
   heartbeat.unref();

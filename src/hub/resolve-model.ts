@@ -35,7 +35,7 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
 }
 
 /** The one place that chooses the hub. */
-export async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Promise<ModelHub> {
+async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Promise<ModelHub> {
   if (usesAlternativeHub(env)) {
     const { AlternativeHub } = await import('./alternative-hub.ts');
     return new AlternativeHub(env, options);

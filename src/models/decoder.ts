@@ -32,7 +32,7 @@ export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): P
   return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: angles }, weights);
 }
 
-export interface DecoderParts {
+interface DecoderParts {
   /** [vocab, hidden] */
   readonly embedding: LinearWeight;
   readonly layers: readonly Layer[];
@@ -51,7 +51,7 @@ export function kvCacheShape(
   return { layers, blocks, blockSize, kvHeads, headDim, dtype };
 }
 
-export class Decoder implements Model {
+class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
   readonly weightBytes: number;

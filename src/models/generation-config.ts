@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
+import { parseModelJson } from '../util/model-file.ts';
 import { FolderFiles, type ModelFiles } from '../util/model-files.ts';
-import { parseModelJson } from '../util/model-json.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
-export interface GenerationConfig {
+interface GenerationConfig {
   /** For requests that leave these fields out, in the protocol's spelling. */
   readonly sampling: {
     readonly temperature?: number;
@@ -24,7 +24,7 @@ export interface GenerationConfig {
 }
 
 /** Where sampling defaults come from. */
-export interface GenerationConfigOptions {
+interface GenerationConfigOptions {
   /** `auto`: the model's own file, which may be missing; `svc`: only its end tokens; else a folder. */
   readonly source: string;
   /** Fields that win over those of the file. */

@@ -13,7 +13,7 @@ import type { ModelSource } from './source/model-source.ts';
 import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
-export interface LoadOptions {
+interface LoadOptions {
   readonly dtype: DTypeOption;
   /** Longest context to serve; null is the model's own limit. */
   readonly maxModelLen: number | null;

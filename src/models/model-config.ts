@@ -4,7 +4,7 @@
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { StorageDType } from '../ops/dtype.ts';
-import { checkModelJson } from '../util/model-json.ts';
+import { checkModelJson } from '../util/model-file.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 
 /** config.json, in which an architecture was recognised. */

@@ -2,8 +2,8 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
-import { checkModelJson, parseModelJson } from '../util/model-json.ts';
 import type { Architecture } from './architecture.ts';
 import { llama } from './llama.ts';
 import { mistral } from './mistral.ts';

@@ -66,9 +66,9 @@ export const ropeFields = z.object({
   partial_rotary_factor: positive.max(1).nullish(),
 });
 
-export type RopeFields = z.infer<typeof ropeFields>;
+type RopeFields = z.infer<typeof ropeFields>;
 
-export interface RopeSource {
+interface RopeSource {
   /** For messages. */
   readonly path: string;
   readonly fields: RopeFields;

@@ -195,7 +195,7 @@ export type NativeTransferEvent =
   /** The blocks are filled, and were what was sent, or not. */
   | { readonly type: 'loaded'; readonly load: number; readonly isIntact: boolean };
 
-export interface NativeTransferOptions {
+interface NativeTransferOptions {
   /** Bytes of the receive memory. */
   readonly receiveBytes: number;
   /** Address of the TCP listener, port 0 for any; null for none. */

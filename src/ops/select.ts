@@ -9,7 +9,7 @@ import { NativeOps } from './native/native-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
 
-export interface SelectedOps {
+interface SelectedOps {
   readonly ops: Ops;
   /** Why this backend, for the start-up report. */
   readonly reason: string;
@@ -18,7 +18,7 @@ export interface SelectedOps {
 }
 
 /** The part of the configuration that is about hardware. */
-export type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa'>;
+type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa'>;
 
 /**
  * @throws NativeAddonError when `device` is cpu and the addon does not load; ConfigError for an instruction set or

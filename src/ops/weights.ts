@@ -20,10 +20,10 @@ export interface TensorSource {
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
-export type LinearWeightSource = PlainWeightSource;
+type LinearWeightSource = PlainWeightSource;
 
 /** One tensor of floats. */
-export interface PlainWeightSource {
+interface PlainWeightSource {
   readonly kind: 'plain';
   /** [n, k] */
   readonly tensor: TensorSource;
@@ -113,7 +113,7 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
 }
 
 /** What a weight's shape is, whatever its format. */
-export function shapeOf(weight: LinearWeightSource): readonly number[] {
+function shapeOf(weight: LinearWeightSource): readonly number[] {
   return weight.tensor.shape;
 }
 

@@ -10,13 +10,13 @@ import { StreamProgress } from './stream-progress.ts';
 import type { ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
 /** A KV transfer that two instances may still hold memory for. */
-export interface OpenTransfer {
+interface OpenTransfer {
   readonly id: string;
   readonly prefill: Instance;
   readonly decode: Instance;
 }
 
-export interface ClientRequestOptions {
+interface ClientRequestOptions {
   readonly endpoint: EndpointAdapter;
   readonly body: RequestBody;
   readonly response: ClientResponse;

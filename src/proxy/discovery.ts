@@ -13,7 +13,7 @@ import { zmqContext } from '../cluster/zmq-context.ts';
 import { ConfigError } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
-export interface DiscoveryOptions {
+interface DiscoveryOptions {
   /** An IP address. */
   readonly host: string;
   /** 0 takes a free one. */

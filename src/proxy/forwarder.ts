@@ -22,7 +22,7 @@ import { withFields } from './request-body.ts';
 import { relayBytes, relayEvents } from './stream-relay.ts';
 import { type ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
-export interface ForwarderParts {
+interface ForwarderParts {
   readonly picker: InstancePicker;
   readonly metrics: ProxyMetrics;
   readonly cancels: CancelNotifier;

@@ -4,7 +4,7 @@ import type { RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_INSTANCES, type ProxyDeadlines } from './deadlines.ts';
 import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
 
-export interface InstanceEvents {
+interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
   /** A request to it has failed. */
   readonly failed: (instance: Instance) => void;

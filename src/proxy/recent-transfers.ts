@@ -4,7 +4,7 @@ import type { Instance } from './instance.ts';
 
 const MAX_KEPT = 64;
 
-export interface RecentTransfer {
+interface RecentTransfer {
   readonly prefill: string;
   readonly decode: string;
   /** Unix milliseconds. */

@@ -3,7 +3,7 @@
 import type { Dispatcher } from 'undici';
 import { type Instance, type OpenRequest, UpstreamFailure } from './instance.ts';
 
-export interface UpstreamRequestInit {
+interface UpstreamRequestInit {
   readonly method: 'GET' | 'POST';
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

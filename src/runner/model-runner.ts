@@ -9,7 +9,7 @@ import { InFlightStep } from './in-flight-step.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
 import { type SampledRows, sampleRows } from './sample-rows.ts';
 
-export interface RunnerOptions {
+interface RunnerOptions {
   readonly numBlocks: number;
   readonly blockSize: number;
   /** Whether other instances may be given the KV memory to read. */

@@ -7,7 +7,7 @@ import type { ScheduledSequence } from '../scheduler/scheduled-step.ts';
 import { buildAllowedIds, buildLogitEdits, buildSamplingRows } from './batch-inputs.ts';
 
 /** A sequence that samples, and how its logits are changed before; null leaves them as they are. */
-export interface SamplingSequence {
+interface SamplingSequence {
   readonly sequence: ScheduledSequence;
   readonly edits: RowEdits | null;
 }

@@ -4,9 +4,9 @@
 import { collectSamples } from '../engine/completed-sample.ts';
 import type { InferenceEngine, OutputDelta } from '../engine/inference-engine.ts';
 import type { SseStream } from '../http/sse.ts';
-import { startEach } from '../util/start-each.ts';
 import type { GenerationRun, ParsedRequest } from './parsed-request.ts';
 import { echoOnly, searchBeams, sharePromptLogprobs, withoutAnswer } from './special-deltas.ts';
+import { startEach } from './start-each.ts';
 import { StreamJournal } from './stream-journal.ts';
 
 /** The whole answer. */

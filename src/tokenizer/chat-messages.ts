@@ -22,7 +22,7 @@ export const chatMessageSchema = z.looseObject({
   name: z.string().max(MAX_NAME).nullish(),
 });
 
-export type RequestMessage = z.output<typeof chatMessageSchema>;
+type RequestMessage = z.output<typeof chatMessageSchema>;
 
 /** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
 const UNAVAILABLE_FIELDS = [

@@ -42,7 +42,7 @@ const simple = z.discriminatedUnion('type', [
 
 export type SimpleDecoderSpec = z.output<typeof simple>;
 
-export type DecoderSpec = SimpleDecoderSpec | { readonly type: 'Sequence'; readonly decoders: DecoderSpec[] };
+type DecoderSpec = SimpleDecoderSpec | { readonly type: 'Sequence'; readonly decoders: DecoderSpec[] };
 
 /** Every decoder that svc can run; null is a tokenizer without one. */
 export const decoderSpec: z.ZodType<DecoderSpec> = z.lazy(() =>

@@ -24,7 +24,7 @@ const LONG_TEXT = 32_768;
 const LONG_TEXT_DEADLINE_MS = 120_000;
 const DECODED_AT_ONCE = 4096;
 
-export interface HfTokenizerParts {
+interface HfTokenizerParts {
   /** The text of which `native` was made: a second thread may need a tokenizer of its own, whatever became of the file. */
   readonly source: string;
   readonly native: NativeTokenizer;

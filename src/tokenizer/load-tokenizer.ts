@@ -2,9 +2,8 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
-import type { ModelText } from '../util/model-file.ts';
+import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
-import { parseModelJson } from '../util/model-json.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
@@ -13,7 +12,7 @@ import { probeTokenizer } from './probe-tokenizer.ts';
 import { tokenReach } from './token-reach.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
-export interface LoadedTokenizer {
+interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
   /** Null where the model brings none. */
   readonly chatTemplate: ChatTemplate | null;
@@ -42,10 +41,7 @@ type TokenizerConfig = z.output<typeof tokenizerConfig>;
 
 const tokenizerFile = z.object({
   model: z.looseObject({
-    vocab: z.custom<object>(
-      (vocab) => typeof vocab === 'object' && vocab !== null,
-      'the vocabulary is missing',
-    ),
+    vocab: z.custom<object>((vocab) => typeof vocab === 'object' && vocab !== null, 'is missing'),
   }),
   added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
   decoder: z.unknown().optional(),
@@ -53,7 +49,7 @@ const tokenizerFile = z.object({
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
-export interface LoadTokenizerOptions {
+interface LoadTokenizerOptions {
   /** Source of a chat template in place of the model's own. */
   readonly template?: string | null;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */

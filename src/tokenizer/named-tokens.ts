@@ -31,7 +31,7 @@ interface AddedToken {
 }
 
 /** The text of a tokenizer.json, and the tokens that it adds to the vocabulary. */
-export interface TokenizerText {
+interface TokenizerText {
   readonly text: string;
   readonly addedTokens: readonly AddedToken[];
 }

@@ -1,7 +1,13 @@
-// A call that its caller may abort: it rejects at once, whatever it is waiting for.
+// Signals that end many calls at once, and calls that reject as soon as their signal is aborted.
 
 import { setMaxListeners } from 'node:events';
-import { sharedAbortController } from './shared-abort.ts';
+
+/** For any number of listeners: Node would warn of more than ten. */
+export function sharedAbortController(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
 
 /**
  * Runs `work` with a signal that is aborted when `outer` is, and when a part of the work fails, so that no part goes on.

@@ -1,7 +1,10 @@
-// Opens the files of a model folder. Only regular files: a pipe would block the reader for ever.
+// Opens and checks the files of a model; errors name the file and the field. Only regular files are opened: a pipe would
+// block the reader for ever.
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import type { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { zodMessage } from './zod-message.ts';
 
 export interface ModelText {
   /** For messages. */
@@ -35,6 +38,38 @@ export function readModelText(path: string): ModelText | null {
   }
 }
 
+/**
+ * @param expected what the file should be, for the message.
+ * @throws ModelLoadError where the text is not JSON or does not fit `schema`.
+ */
+export function parseModelJson<T extends z.ZodType>(
+  file: ModelText,
+  schema: T,
+  expected?: string,
+): z.output<T> {
+  let value: unknown;
+  try {
+    value = JSON.parse(file.text);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ModelLoadError(`${file.path} is not valid JSON: ${reason}${hint(expected)}`, { cause });
+  }
+  return checkModelJson(file.path, value, schema, expected);
+}
+
+/** The same of JSON that is parsed already. */
+export function checkModelJson<T extends z.ZodType>(
+  path: string,
+  value: unknown,
+  schema: T,
+  expected?: string,
+): z.output<T> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const reason = zodMessage(parsed.error, value, 'the file');
+  throw new ModelLoadError(`${path}: ${reason}${hint(expected)}`, { cause: parsed.error });
+}
+
 function openIfPresent(path: string): number | null {
   let file: number;
   try {
@@ -55,4 +90,8 @@ function openIfPresent(path: string): number | null {
 function unreadable(path: string, cause: unknown): ModelLoadError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   return new ModelLoadError(`${path} cannot be read: ${reason}`, { cause });
+}
+
+function hint(expected: string | undefined): string {
+  return expected === undefined ? '' : `; expected ${expected}`;
 }

@@ -2,8 +2,7 @@
 
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type ModelText, readModelText } from './model-file.ts';
-import { parseModelJson } from './model-json.ts';
+import { type ModelText, parseModelJson, readModelText } from './model-file.ts';
 
 /** The texts that a model brings, each null where it has none. A folder has them as files. */
 export interface ModelFiles {
@@ -27,7 +26,7 @@ export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
+type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;

@@ -143,7 +143,7 @@ describe('svc chat in a pipe', () => {
         '/set temprature 0',
         /^there is no parameter temprature; did you mean temperature\? \(there are temperature, .*\)$/,
       ],
-      ['/set temperature -1', /^temperature: .*-1$/],
+      ['/set temperature -1', /^temperature must be at least 0, got -1$/],
       ['/save', /^a file name is missing: \/save <file>, \/load <file>$/],
       ['/load /no/such/file', /^ENOENT: no such file .*\/no\/such\/file/],
       ['/save package.json', /^package\.json is no saved conversation: give another name$/],

@@ -8,8 +8,8 @@ export class RawClient {
   received = '';
   isClosed = false;
 
-  constructor(port: number, text: string) {
-    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  constructor(port: number, text: string, host = '127.0.0.1') {
+    this.socket = connect({ port, host, allowHalfOpen: true });
     this.socket.write(text);
     this.socket.setEncoding('utf8').on('data', (chunk) => {
       this.received += chunk;

@@ -134,9 +134,9 @@ describe('readGenerationConfig', () => {
   });
 
   it.each([
-    [{ temperature: -1 }, /generation_config\.json: temperature: .*>=0/],
-    [{ top_p: 2 }, /top_p: .*<=1/],
-    [{ top_k: 'many' }, /top_k: .*expected number, received string/],
+    [{ temperature: -1 }, /generation_config\.json: temperature must be at least 0, got -1/],
+    [{ top_p: 2 }, /top_p must be at most 1, got 2/],
+    [{ top_k: 'many' }, /top_k must be a number, got "many"/],
     [{ eos_token_id: 'x' }, /eos_token_id/],
     ['{"top_p": 0.8\n"top_k": 1}', /generation_config\.json is not valid JSON/],
   ])('refuses %j', (content, message) => {

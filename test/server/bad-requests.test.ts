@@ -22,17 +22,18 @@ function refusal(body: unknown): ReturnType<typeof errorOf> {
 
 describe('a body that is no request', () => {
   it.each([
-    ['{"model": "tiny",}', 'unexpected "}" at position 17 (line 1, column 18)'],
-    ['{\n  "prompt": NaN\n}', 'unexpected "N" at position 14 (line 2, column 13)'],
-    ['{"prompt": "abc', 'it ends too early at position 15 (line 1, column 16)'],
-    ['{"temperature": 01}', 'unexpected "1" at position 17 (line 1, column 18)'],
-    ["{'prompt': 1}", 'unexpected "\'" at position 1 (line 1, column 2)'],
-  ])('%j is refused with the place', async (body, place) => {
+    ['{"model": "tiny",}', /: Expected double-quoted property name in JSON at position 17/],
+    ['{\n  "prompt": NaN\n}', /: Unexpected token 'N', "{\n {2}"prompt": NaN\n}"/],
+    ['{"prompt": "abc', /: Unterminated string in JSON at position 15/],
+    ['{"prompt": "a\nb"}', /: Bad control character in string literal in JSON at position 13/],
+    ['{"temperature": 01}', /: Unexpected number in JSON at position 17/],
+    ["{'prompt': 1}", /: Expected property name or '}' in JSON at position 1/],
+  ])('%j is refused with the place', async (body, message) => {
     expect(await refusal(body)).toMatchObject({
       status: 400,
       type: 'Bad Request',
       param: null,
-      message: `The body is not valid JSON: ${place}`,
+      message: expect.stringMatching(message),
     });
   });
 

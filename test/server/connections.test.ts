@@ -1,6 +1,7 @@
 // What becomes of connections that do not go their usual way: half-closed ones, slow ones, and such as end too early.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { needsIpv6 } from '../helpers/needs.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { eventsOf, eventually, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
@@ -112,5 +113,42 @@ describe('a client that does not send its whole request in time', () => {
     );
     await eventually(() => client.isClosed);
     expect(client.received.match(/HTTP\/1\.1 \d+/g)?.[0]).toBe('HTTP/1.1 200');
+  });
+});
+
+describe('a server on localhost', needsIpv6, () => {
+  const BOTH = ['127.0.0.1', '::1'];
+  let svc: TestServer;
+  beforeAll(async () => {
+    svc = await startTestServer({ server: { host: 'localhost', receiveTimeoutMs: 200 } });
+  });
+  afterAll(() => svc.close());
+
+  it.each(BOTH)('answers a body that does not come in time 408 at %s', async (host) => {
+    const client = new RawClient(svc.server.port, rawPost(PATH, '{"prompt":', { length: 100 }), host);
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(408);
+    expect(JSON.parse(client.answer.body)).toMatchObject({ error: { type: 'Request Timeout' } });
+  });
+
+  it.each(BOTH)('answers a client that has shut down its side at %s', async (host) => {
+    const client = new RawClient(svc.server.port, rawPost(PATH, BODY), host);
+    client.shutDown();
+    await eventually(() => client.isClosed);
+    expect(client.answer.status).toBe(200);
+    expect(JSON.parse(client.answer.body).usage.completion_tokens).toBe(5);
+  });
+
+  it('answers nobody who comes while it drains, at either address', async () => {
+    const stream = rawPost(PATH, { ...BODY, max_tokens: 100, stream: true });
+    const inFlight = new RawClient(svc.server.port, stream);
+    await eventually(() => svc.server.numInFlight === 1);
+    const { port } = svc.server;
+    const drained = svc.server.drain(10_000);
+    const late = BOTH.map((host) => new RawClient(port, rawPost(PATH, BODY), host));
+    await eventually(() => late.every(({ isClosed }) => isClosed));
+    expect(late.map(({ received }) => received)).toEqual(['', '']);
+    expect(await drained).toBe(0);
+    await eventually(() => inFlight.received.includes('data: [DONE]'));
   });
 });

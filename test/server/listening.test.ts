@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { Agent, fetch } from 'undici';
@@ -11,6 +11,7 @@ import type { TlsConfig } from '../../src/config/serve-config.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { readTls } from '../../src/http/tls.ts';
 import { Server, type ServerOptions } from '../../src/server/server.ts';
+import { needsIpv6 } from '../helpers/needs.ts';
 
 const file = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));
 const pem = (name: string) => readFileSync(file(name), 'utf8');
@@ -81,6 +82,39 @@ it('a server with --root-path answers with and without that path in front, and g
   expect(await Promise.all(['/api/health', '/health'].map(status))).toEqual([503, 503]);
   expect(await Promise.all(['/api/v1/models', '/v1/models'].map(status))).toEqual([401, 401]);
   expect(await status('/apihealth')).not.toBe(503);
+});
+
+describe('a server on localhost', needsIpv6, () => {
+  const BOTH = ['127.0.0.1', '[::1]'];
+  const statusAt = async (host: string, { port }: Server) =>
+    (await fetch(`http://${host}:${port}/health`)).status;
+
+  it('is at both loopback addresses until it is closed', async () => {
+    const server = await listen({ host: 'localhost' });
+    expect(server.url).toBe(`http://localhost:${server.port}`);
+    expect(await Promise.all(BOTH.map((host) => statusAt(host, server)))).toEqual([503, 503]);
+    const { port } = server;
+    await server.close();
+    for (const host of BOTH) await expect(fetch(`http://${host}:${port}/health`)).rejects.toThrow();
+  });
+
+  it('answers over HTTPS at both', async () => {
+    const { port } = await listen({ host: 'localhost', tls: await readTls(TLS) });
+    const agent = new Agent({ connect: { ca: pem('ca.pem'), servername: 'localhost' } });
+    open.push(agent);
+    const ask = (host: string) => fetch(`https://${host}:${port}/health`, { dispatcher: agent });
+    expect((await Promise.all(BOTH.map(ask))).map(({ status }) => status)).toEqual([503, 503]);
+  });
+
+  it('does not start where another program has its port at one of them', async () => {
+    const other = createServer().listen(0, '::1');
+    await once(other, 'listening');
+    open.push({ close: async () => void other.close() });
+    const address = other.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    const starting = listen({ host: 'localhost', port });
+    await expect(starting).rejects.toThrow(`port ${port} is already in use on localhost`);
+  });
 });
 
 describe('the log of requests', () => {

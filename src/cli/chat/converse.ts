@@ -12,7 +12,7 @@ export interface AnswerEnd {
   readonly numTokens: number | null;
 }
 
-export interface Talk extends SourceOptions {
+interface Talk extends SourceOptions {
   /** Said to a person at the start. */
   readonly greeting: string;
   /** Answers a message, or does what it commands. @returns false when it was the last. */

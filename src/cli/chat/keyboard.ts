@@ -10,7 +10,7 @@ export type Typed =
   | { readonly kind: 'key'; readonly text: string | undefined; readonly key: Key }
   | { readonly kind: 'paste'; readonly text: string };
 
-export interface KeyListener {
+interface KeyListener {
   typed(typed: Typed): void;
   /** The screen may show anything: the program was stopped and goes on. */
   resumed(): void;

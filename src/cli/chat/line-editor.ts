@@ -6,14 +6,14 @@ import { PassThrough } from 'node:stream';
 import type { WriteStream } from 'node:tty';
 import { isInterrupt, type Keyboard, type Typed } from './keyboard.ts';
 
-export type TypedLine =
+type TypedLine =
   | { readonly kind: 'line'; readonly text: string }
   /** Ctrl-C; the line was empty or not. */
   | { readonly kind: 'interrupt'; readonly wasEmpty: boolean }
   /** Ctrl-D on an empty line. */
   | { readonly kind: 'end' };
 
-export interface Prompt {
+interface Prompt {
   readonly prompt: string;
   readonly history: readonly string[];
   /** What a word at the start of the line may become. */

@@ -7,7 +7,7 @@ import type { OptionKey } from '../../config/options.ts';
 import { createLogger } from '../../observability/log.ts';
 import type { ApiClient } from '../api-client.ts';
 
-export interface LocalModel {
+interface LocalModel {
   readonly client: ApiClient;
   close(): Promise<void>;
 }

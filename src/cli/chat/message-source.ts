@@ -7,7 +7,7 @@ import { editLine } from './line-editor.ts';
 import { MessageLines } from './message-lines.ts';
 import type { Output } from './output.ts';
 
-export interface MessageSource {
+interface MessageSource {
   /** Whether somebody looks on and can be spoken to. */
   readonly isPerson: boolean;
   /** The next message, never an empty one; null at the end. */

@@ -7,7 +7,7 @@ import { WordWrap } from './word-wrap.ts';
 
 type Style = Parameters<typeof styleText>[0];
 
-export interface AnswerWriter {
+interface AnswerWriter {
   write(text: string): void;
   /** Ends the line, whether or not the answer is complete. */
   end(): void;

@@ -3,8 +3,7 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
-import { openModelFile } from '../../util/model-file.ts';
-import { parseModelJson } from '../../util/model-json.ts';
+import { openModelFile, parseModelJson } from '../../util/model-file.ts';
 
 /** A tensor as the header tells: `dtype` in the format's own spelling, which may be one that svc cannot load. */
 export interface StoredTensor {

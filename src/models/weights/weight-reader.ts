@@ -7,7 +7,7 @@ import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers
 import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
-export interface Projection {
+interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;

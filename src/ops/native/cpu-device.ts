@@ -5,7 +5,7 @@ import { chooseIsa, chooseThreads, type Native } from '../../native/native.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type { NativeDevice } from './native-ops.ts';
 
-export interface CpuOptions {
+interface CpuOptions {
   /** Null is one a physical core. */
   readonly threads: number | null;
   /** Null is the best that the processor has. */

@@ -62,7 +62,7 @@ export function settle(tensor: HostTensor): HostTensor {
   return tensor;
 }
 
-export function describe(tensor: Tensor): string {
+function describe(tensor: Tensor): string {
   return `[${tensor.rows}, ${tensor.cols}] ${tensor.dtype}`;
 }
 

@@ -6,7 +6,7 @@ import { z } from 'zod';
 const MAX_PROMPTS = 1024;
 
 /** Long lists come packed, see `parseJsonBody`. */
-export type TokenIds = readonly number[] | Int32Array;
+type TokenIds = readonly number[] | Int32Array;
 
 /** One prompt of a request. */
 export type PromptInput = { readonly text: string } | { readonly tokenIds: TokenIds };

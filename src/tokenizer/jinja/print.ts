@@ -37,7 +37,7 @@ function printInteger(value: number): string {
 }
 
 /** Python writes an exponent below 1e-4 and from 1e16 on, of two digits at least. */
-export function printFloat(value: number): string {
+function printFloat(value: number): string {
   if (Number.isNaN(value)) return 'nan';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   const size = Math.abs(value);
@@ -72,7 +72,7 @@ function hexEscape(char: string): string {
   return `\\U${code.toString(16).padStart(8, '0')}`;
 }
 
-export interface JsonOptions {
+interface JsonOptions {
   readonly ensureAscii: boolean;
   /** What one level is indented by; null writes one line. */
   readonly indent: string | null;

@@ -1,6 +1,6 @@
 // Starts many tasks without holding the thread: a thousand starts take a while, and other requests must go on meanwhile.
 
-import { yieldTurn } from './yield-turn.ts';
+import { yieldTurn } from '../util/yield-turn.ts';
 
 /**
  * Starts task 0 to count - 1 in order.

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { startEach } from '../../src/util/start-each.ts';
+import { startEach } from '../../src/server/start-each.ts';
 
 function busyFor(milliseconds: number): void {
   const end = performance.now() + milliseconds;
