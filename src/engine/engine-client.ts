@@ -4,7 +4,7 @@
 import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
-import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
@@ -43,7 +43,7 @@ export class EngineClient {
   /** Resolves when the engine thread ends without having been told to. */
   readonly died: Promise<EngineDeadError>;
   #ready: Ready | null = null;
-  #onNotice: (notice: TransferNotice) => void = () => {};
+  #onTransferEvent: (event: KvTransferEvent) => void = () => {};
   #onStep: (numTokens: number) => void = () => {};
   readonly #port: MessagePort;
   readonly #worker: Worker;
@@ -103,9 +103,9 @@ export class EngineClient {
     return this.#ready?.memoryToken ?? null;
   }
 
-  /** `onNotice` gets what the engine thread tells the connector. */
-  set onNotice(onNotice: (notice: TransferNotice) => void) {
-    this.#onNotice = onNotice;
+  /** `onTransferEvent` gets what the engine thread tells the connector. */
+  set onTransferEvent(onTransferEvent: (event: KvTransferEvent) => void) {
+    this.#onTransferEvent = onTransferEvent;
   }
 
   /** `onStep` gets how many tokens each step has computed. */
@@ -137,8 +137,8 @@ export class EngineClient {
   }
 
   /** What the connector tells the engine thread; ignored once that has ended. */
-  order(order: TransferOrder): void {
-    if (this.isAlive) this.#send({ type: 'transfer', order });
+  applyTransfer(command: KvTransferCommand): void {
+    if (this.isAlive) this.#send({ type: 'applyTransfer', command });
   }
 
   stats(): Promise<CoreStats> {
@@ -197,7 +197,7 @@ export class EngineClient {
 
   #receive(message: FromEngine): void {
     if (message.type === 'outputs') this.#deliver(message);
-    if (message.type === 'transfer') for (const notice of message.notices) this.#onNotice(notice);
+    if (message.type === 'transferEvents') for (const event of message.events) this.#onTransferEvent(event);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);

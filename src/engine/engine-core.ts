@@ -2,7 +2,7 @@
 // one before it runs, so that the kernels never wait for JavaScript. It knows no thread and no text.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { TransferNotice } from '../kv-transfer/connector.ts';
+import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Executor } from '../runner/executor.ts';
 import { InProcessExecutor, type LoadListeners } from '../runner/in-process-executor.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -13,18 +13,18 @@ import { PlanPoint } from './plan-point.ts';
 /** How many steps may be in flight while the next one is planned. */
 const MAX_STEPS_IN_FLIGHT = 1;
 
-type OnNotices = (notices: readonly TransferNotice[]) => void;
+type OnTransferEvents = (events: readonly KvTransferEvent[]) => void;
 
 interface EngineCoreListeners extends LoadListeners {
-  /** Gets what the connector is to know, as soon as it is known. */
-  readonly onNotices?: OnNotices;
+  /** Gets what happened to transfers, for the connector, as soon as it is known. */
+  readonly onTransferEvents?: OnTransferEvents;
 }
 
 export class EngineCore {
   /** Takes requests, aborts and commands; they count from the next step on. */
   readonly scheduler: Scheduler;
   readonly executor: Executor;
-  readonly #onNotices: OnNotices;
+  readonly #onTransferEvents: OnTransferEvents;
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
   /** Steps that the executor computes, the oldest first. */
@@ -33,12 +33,12 @@ export class EngineCore {
   constructor(
     executor: Executor,
     config: Omit<SchedulerConfig, 'numBlocks'>,
-    onNotices: OnNotices = () => {},
+    onTransferEvents: OnTransferEvents = () => {},
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     this.scheduler = new Scheduler({ ...config, numBlocks: executor.info.numBlocks });
-    this.#onNotices = onNotices;
+    this.#onTransferEvents = onTransferEvents;
     this.#maxInFlight = maxInFlight;
   }
 
@@ -47,7 +47,11 @@ export class EngineCore {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, listeners: EngineCoreListeners = {}): Promise<EngineCore> {
-    return new EngineCore(await InProcessExecutor.start(config, listeners), config, listeners.onNotices);
+    return new EngineCore(
+      await InProcessExecutor.start(config, listeners),
+      config,
+      listeners.onTransferEvents,
+    );
   }
 
   get hasUnfinished(): boolean {
@@ -70,7 +74,7 @@ export class EngineCore {
   step(): StepOutputs[] | null {
     const startedAt = performance.now();
     const step = this.scheduler.schedule();
-    this.#tellNotices();
+    this.#tellTransferEvents();
     if (step.numTokens === 0) return this.#inFlight.length > 0 ? [this.#finishOldest()] : null;
     this.executor.forward(step, this.#planPoint.layerShare);
     const planMs = performance.now() - startedAt;
@@ -99,8 +103,8 @@ export class EngineCore {
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
 
-  #tellNotices(): void {
-    const notices = this.scheduler.takeNotices();
-    if (notices.length > 0) this.#onNotices(notices);
+  #tellTransferEvents(): void {
+    const events = this.scheduler.drainTransferEvents();
+    if (events.length > 0) this.#onTransferEvents(events);
   }
 }

@@ -20,7 +20,7 @@ try {
 async function run(channel: MessagePort): Promise<void> {
   const core = await EngineCore.start(config, {
     onProgress: (fraction, what) => send(channel, { type: 'progress', fraction, what }),
-    onNotices: (notices) => send(channel, { type: 'transfer', notices }),
+    onTransferEvents: (events) => send(channel, { type: 'transferEvents', events }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
   });
   const { info, memoryToken } = core.executor;
@@ -58,8 +58,8 @@ function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine
     case 'abort':
       for (const requestId of message.requestIds) scheduler.abort(requestId);
       break;
-    case 'transfer':
-      scheduler.follow(message.order);
+    case 'applyTransfer':
+      scheduler.applyTransfer(message.command);
       break;
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });

@@ -40,11 +40,11 @@ export class KvTransfers {
     const connector = await createConnector(config, {
       geometry: info.kvGeometry,
       memoryToken,
-      order: (order) => client.order(order),
+      applyTransfer: (command) => client.applyTransfer(command),
       warn: onWarning,
     });
     const transfers = new KvTransfers(connector, onError);
-    client.onNotice = (notice) => transfers.#guard(() => connector.notice(notice), undefined);
+    client.onTransferEvent = (event) => transfers.#guard(() => connector.onTransferEvent(event), undefined);
     // Peers are told at once, not when their deadlines end.
     void client.died.then(() => transfers.close());
     return transfers;

@@ -3,7 +3,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
-import type { KvTransferStats, TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { KvTransferCommand, KvTransferEvent, KvTransferStats } from '../kv-transfer/connector.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
@@ -35,7 +35,7 @@ export type ToEngine =
   /** Values that the samples of a request share are in the message once. */
   | { readonly type: 'add'; readonly requests: readonly NewRequest[] }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
-  | { readonly type: 'transfer'; readonly order: TransferOrder }
+  | { readonly type: 'applyTransfer'; readonly command: KvTransferCommand }
   | { readonly type: 'stats'; readonly callId: number }
   | { readonly type: 'resetPrefixCache'; readonly callId: number }
   | { readonly type: 'close' };
@@ -46,7 +46,7 @@ export type FromEngine =
   /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
   | ({ readonly type: 'outputs' } & StepOutputs)
-  | { readonly type: 'transfer'; readonly notices: readonly TransferNotice[] }
+  | { readonly type: 'transferEvents'; readonly events: readonly KvTransferEvent[] }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }
   | { readonly type: 'failed'; readonly error: PackedError };

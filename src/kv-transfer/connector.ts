@@ -9,7 +9,7 @@ export type SequenceTransfer =
   | { readonly kind: 'load'; readonly transferId: number };
 
 /** Engine thread -> connector. */
-export type TransferNotice =
+export type KvTransferEvent =
   /** `blocks` are the sequence's; those from index `firstBlock` on are to be filled. */
   | {
       readonly kind: 'load';
@@ -21,7 +21,7 @@ export type TransferNotice =
   | { readonly kind: 'loadEnded'; readonly transferId: number };
 
 /** Connector -> engine thread. */
-export type TransferOrder =
+export type KvTransferCommand =
   /**
    * The one answer to each `load`: the first `numTokens` tokens of the prompt are in its blocks and nothing writes into
    * them any more. 0: none came.
@@ -56,7 +56,7 @@ export interface RequestTransfer {
 export interface KvConnector {
   /** Null for a request that has nothing to do with other instances. */
   open(request: TransferRequest): RequestTransfer | null;
-  notice(notice: TransferNotice): void;
+  onTransferEvent(event: KvTransferEvent): void;
   /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
   cancel(requestId: string): void;
   /** Resolves when no blocks are held for other instances. */
@@ -71,7 +71,7 @@ export interface ConnectorContext {
   readonly geometry: KvGeometry;
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
-  readonly order: (order: TransferOrder) => void;
+  readonly applyTransfer: (command: KvTransferCommand) => void;
   /** Gets what a person should know, such as an instance of another model. */
   readonly warn?: (message: string) => void;
 }

@@ -2,7 +2,7 @@
 // which blocks a step completes for others, and which ones must stay as they are until they have been read.
 
 import type { KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
-import type { TransferNotice } from '../kv-transfer/connector.ts';
+import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Request } from './request.ts';
 import type { BlockSend } from './scheduled-step.ts';
 
@@ -13,7 +13,7 @@ export class BlockTransfers {
   readonly #loads = new Map<number, Request>();
   /** By transfer: blocks held for sending; a transfer without an entry takes no more of them. */
   readonly #holds = new Map<number, number[]>();
-  #notices: TransferNotice[] = [];
+  #events: KvTransferEvent[] = [];
   #numHeldBlocks = 0;
 
   constructor(kvCache: KvCacheManager, blockSize: number) {
@@ -26,11 +26,11 @@ export class BlockTransfers {
     return this.#numHeldBlocks;
   }
 
-  /** What the connector is to know since the last call. */
-  takeNotices(): readonly TransferNotice[] {
-    const notices = this.#notices;
-    if (notices.length > 0) this.#notices = [];
-    return notices;
+  /** What happened since the last call, for the connector. */
+  drainTransferEvents(): readonly KvTransferEvent[] {
+    const events = this.#events;
+    if (events.length > 0) this.#events = [];
+    return events;
   }
 
   add({ transfer }: Request): void {
@@ -38,20 +38,20 @@ export class BlockTransfers {
   }
 
   /**
-   * Asks for the prompt's blocks behind the `numCachedTokens` tokens that are here.
+   * Asks for the prompt's blocks after the `numCachedTokens` tokens that are here.
    * @returns false where so little is missing that it is computed here.
    */
-  askFor(request: Request, numCachedTokens: number): boolean {
+  requestLoad(request: Request, numCachedTokens: number): boolean {
     const { transfer, promptLength, blocks } = request;
     if (transfer?.kind !== 'load') return false;
     const { transferId } = transfer;
     if (promptLength - numCachedTokens <= this.#blockSize) {
-      this.#notices.push({ kind: 'loadEnded', transferId });
+      this.#events.push({ kind: 'loadEnded', transferId });
       return false;
     }
     const ofPrompt = blocks.slice(0, Math.ceil(promptLength / this.#blockSize));
     const firstBlock = numCachedTokens / this.#blockSize;
-    this.#notices.push({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
+    this.#events.push({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
     this.#loads.set(transferId, request);
     return true;
   }
@@ -104,7 +104,7 @@ export class BlockTransfers {
       return true;
     }
     if (state === 'waiting' || state === 'waitingForRemoteKv') {
-      this.#notices.push({ kind: 'loadEnded', transferId });
+      this.#events.push({ kind: 'loadEnded', transferId });
     }
     return state !== 'waitingForRemoteKv';
   }

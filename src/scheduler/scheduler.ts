@@ -7,7 +7,7 @@
 // its blocks are freed after the last of them.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
-import type { TransferNotice, TransferOrder } from '../kv-transfer/connector.ts';
+import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import { BlockTransfers } from './block-transfers.ts';
@@ -127,15 +127,15 @@ export class Scheduler {
     if (request !== undefined && request.state !== 'finished') this.#finish(request);
   }
 
-  /** What the connector is to know since the last call. */
-  takeNotices(): readonly TransferNotice[] {
-    return this.#transfers.takeNotices();
+  /** What happened to transfers since the last call, for the connector. */
+  drainTransferEvents(): readonly KvTransferEvent[] {
+    return this.#transfers.drainTransferEvents();
   }
 
-  /** What the connector says; a transfer that is not known any more is ignored. */
-  follow(order: TransferOrder): void {
-    if (order.kind === 'release') this.#transfers.release(order.transferId);
-    else this.#endLoad(order.transferId, order.numTokens);
+  /** What the connector has decided; a transfer that is not known any more is ignored. */
+  applyTransfer(command: KvTransferCommand): void {
+    if (command.kind === 'release') this.#transfers.release(command.transferId);
+    else this.#endLoad(command.transferId, command.numTokens);
   }
 
   /**
@@ -358,7 +358,7 @@ export class Scheduler {
     this.#waiting.admit(request);
     this.#slots.take(request);
     this.#countPrefix(request, numCachedTokens);
-    if (isLoad && this.#transfers.askFor(request, numCachedTokens)) {
+    if (isLoad && this.#transfers.requestLoad(request, numCachedTokens)) {
       request.moveTo('waitingForRemoteKv');
       this.#numLoading += 1;
     } else {

@@ -168,8 +168,8 @@ export class FakeEngineInstance {
   async #load(sequence: SequenceTransfer, blocks: readonly number[], signal: AbortSignal): Promise<number> {
     const { transferId } = sequence;
     const loaded = this.kv.loaded(sequence);
-    this.kv.connector.notice({ kind: 'load', transferId, firstBlock: 0, blocks });
-    const giveUp = (): void => this.kv.connector.notice({ kind: 'loadEnded', transferId });
+    this.kv.connector.onTransferEvent({ kind: 'load', transferId, firstBlock: 0, blocks });
+    const giveUp = (): void => this.kv.connector.onTransferEvent({ kind: 'loadEnded', transferId });
     signal.addEventListener('abort', giveUp, { once: true });
     if (signal.aborted) giveUp();
     const numTokens = await loaded;

@@ -6,9 +6,9 @@ import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type {
   KvConnector,
   KvGeometry,
+  KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
-  TransferOrder,
 } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
@@ -64,7 +64,7 @@ export function expectedPiece(prompt: readonly number[], layer: number, index: n
 export class KvInstance {
   readonly connector: KvConnector;
   readonly config: KvTransferConfig;
-  readonly orders: TransferOrder[] = [];
+  readonly commands: KvTransferCommand[] = [];
   readonly warnings: readonly string[];
   readonly #waiting: Waiting;
   readonly #memory: NativeKvMemory;
@@ -74,11 +74,11 @@ export class KvInstance {
     connector: KvConnector,
     config: KvTransferConfig,
     memory: NativeKvMemory,
-    heard: { readonly orders: TransferOrder[]; readonly warnings: string[]; readonly waiting: Waiting },
+    heard: { readonly commands: KvTransferCommand[]; readonly warnings: string[]; readonly waiting: Waiting },
   ) {
     this.connector = connector;
     this.config = config;
-    this.orders = heard.orders;
+    this.commands = heard.commands;
     this.warnings = heard.warnings;
     this.#waiting = heard.waiting;
     this.#memory = memory;
@@ -90,13 +90,13 @@ export class KvInstance {
     const { KvMemory } = loadNative();
     const { layers, numBlocks, pieceBytes } = GEOMETRY;
     const memory = new KvMemory(layers, numBlocks, pieceBytes);
-    const heard = { orders: [] as TransferOrder[], warnings: [] as string[], waiting: new Waiting() };
+    const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       geometry: { ...GEOMETRY, ...geometry },
       memoryToken: memory.openKvSaveNotifier(),
-      order: (order: TransferOrder) => {
-        heard.orders.push(order);
-        heard.waiting.hear(order);
+      applyTransfer: (command: KvTransferCommand) => {
+        heard.commands.push(command);
+        heard.waiting.hear(command);
       },
       warn: (message: string) => void heard.warnings.push(message),
     };
@@ -180,15 +180,15 @@ export class KvInstance {
     return true;
   }
 
-  /** The orders for one sequence. */
-  ordersOf(sequence: SequenceTransfer | null | undefined): TransferOrder[] {
-    return this.orders.filter(({ transferId }) => transferId === sequence?.transferId);
+  /** The commands for one sequence. */
+  commandsOf(sequence: SequenceTransfer | null | undefined): KvTransferCommand[] {
+    return this.commands.filter(({ transferId }) => transferId === sequence?.transferId);
   }
 
   /** Resolves with the tokens that came for a load. */
   async loaded({ transferId }: SequenceTransfer): Promise<number> {
-    const order = await this.#waiting.first('loaded', transferId);
-    return order.kind === 'loaded' ? order.numTokens : 0;
+    const command = await this.#waiting.first('loaded', transferId);
+    return command.kind === 'loaded' ? command.numTokens : 0;
   }
 
   /** Resolves when the blocks of a send are free. */
@@ -214,18 +214,18 @@ interface Opened {
   readonly mayLoad: boolean;
 }
 
-/** Orders that somebody waits for, or has not waited for yet. */
+/** Commands that somebody waits for, or has not waited for yet. */
 class Waiting {
-  readonly #heard = new Map<string, TransferOrder>();
-  readonly #wanted = new Map<string, (order: TransferOrder) => void>();
+  readonly #heard = new Map<string, KvTransferCommand>();
+  readonly #wanted = new Map<string, (command: KvTransferCommand) => void>();
 
-  hear(order: TransferOrder): void {
-    const name = `${order.kind} ${order.transferId}`;
-    this.#heard.set(name, order);
-    this.#wanted.get(name)?.(order);
+  hear(command: KvTransferCommand): void {
+    const name = `${command.kind} ${command.transferId}`;
+    this.#heard.set(name, command);
+    this.#wanted.get(name)?.(command);
   }
 
-  first(kind: TransferOrder['kind'], transferId: number): Promise<TransferOrder> {
+  first(kind: KvTransferCommand['kind'], transferId: number): Promise<KvTransferCommand> {
     const name = `${kind} ${transferId}`;
     const heard = this.#heard.get(name);
     if (heard !== undefined) return Promise.resolve(heard);

@@ -65,15 +65,15 @@ export function startLoad(
   const load = transfer?.sequences[0] ?? null;
   if (transfer === null || load === null) return null;
   const blocks = d.takeBlocks(prompt);
-  d.connector.notice({ kind: 'load', transferId: load.transferId, firstBlock, blocks });
+  d.connector.onTransferEvent({ kind: 'load', transferId: load.transferId, firstBlock, blocks });
   return { transfer, load, blocks };
 }
 
 /** Waits for the one answer to a load; @returns the tokens that came. */
 export async function loaded(d: KvInstance, { load }: Loading): Promise<number> {
-  await expect.poll(() => d.ordersOf(load).length, { interval: 2, timeout: 10_000 }).toBe(1);
-  const [order] = d.ordersOf(load);
-  return order?.kind === 'loaded' ? order.numTokens : -1;
+  await expect.poll(() => d.commandsOf(load).length, { interval: 2, timeout: 10_000 }).toBe(1);
+  const [command] = d.commandsOf(load);
+  return command?.kind === 'loaded' ? command.numTokens : -1;
 }
 
 /** What D does with a request; @returns the tokens that came, which are what P computed. */

@@ -57,7 +57,7 @@ describe('a request that ends early', needsNative, () => {
       transfer.end(false);
       await untilIdle(p, d);
       expect(p.stats.send.cancelled).toBe(1);
-      expect(p.orders).toEqual([{ kind: 'release', transferId: transfer.sequences[0]?.transferId }]);
+      expect(p.commands).toEqual([{ kind: 'release', transferId: transfer.sequences[0]?.transferId }]);
     });
 
     it('at D, before it asks, is freed at both', async () => {
@@ -66,7 +66,7 @@ describe('a request that ends early', needsNative, () => {
       await startPrefill(p, d, id);
       d.open(id, PROMPT)?.end(false);
       await untilIdle(p, d);
-      expect(d.orders).toEqual([]);
+      expect(d.commands).toEqual([]);
       expect(p.stats.send.cancelled).toBe(1);
     });
 
@@ -76,9 +76,9 @@ describe('a request that ends early', needsNative, () => {
       await startPrefill(p, d, id);
       const loading = await startWaiting(d, id);
       loading.transfer.end(false);
-      d.connector.notice({ kind: 'loadEnded', transferId: loading.load.transferId });
+      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
       await untilIdle(p, d);
-      expect(d.orders).toEqual([{ kind: 'loaded', transferId: loading.load.transferId, numTokens: 0 }]);
+      expect(d.commands).toEqual([{ kind: 'loaded', transferId: loading.load.transferId, numTokens: 0 }]);
     });
 
     it('at D, while its blocks are copied, is answered once when they are', async () => {
@@ -89,7 +89,7 @@ describe('a request that ends early', needsNative, () => {
       const loading = startLoad(d, id, PROMPT);
       loading?.transfer.end(false);
       await untilIdle(p, d);
-      expect(d.ordersOf(loading?.load)).toHaveLength(1);
+      expect(d.commandsOf(loading?.load)).toHaveLength(1);
     });
 
     it('at D, although the engine asks for it later, is answered', async () => {
@@ -100,8 +100,8 @@ describe('a request that ends early', needsNative, () => {
       const [load] = transfer?.sequences ?? [];
       transfer?.end(false);
       const blocks = d.takeBlocks(PROMPT);
-      d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
-      expect(d.orders).toEqual([{ kind: 'loaded', transferId: load?.transferId, numTokens: 0 }]);
+      d.connector.onTransferEvent({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+      expect(d.commands).toEqual([{ kind: 'loaded', transferId: load?.transferId, numTokens: 0 }]);
       await untilIdle(p, d);
     });
 
@@ -152,8 +152,8 @@ describe('a request that ends early', needsNative, () => {
     ]);
     await Promise.all(ended);
     await untilIdle(p, d);
-    expect(p.orders).toHaveLength(200);
-    expect(d.orders).toEqual([]);
+    expect(p.commands).toHaveLength(200);
+    expect(d.commands).toEqual([]);
   });
 });
 

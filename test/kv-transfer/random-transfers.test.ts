@@ -93,7 +93,7 @@ class Load {
     if (isCancelled) {
       await sleep(this.#random() * 10);
       loading.transfer.end(false);
-      d.connector.notice({ kind: 'loadEnded', transferId: loading.load.transferId });
+      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
     }
     const numTokens = await d.loaded(loading.load);
     expect(d.holds(prompt, loading.blocks, numTokens)).toBe(true);
@@ -135,10 +135,10 @@ describe('300 requests between two P and two D', needsNative, () => {
       const all = [...producers, ...consumers];
       expect(all.map((instance) => instance.numFreeBlocks)).toEqual(all.map(() => 512));
       for (const instance of all) {
-        const ids = instance.orders.map(({ transferId }) => transferId);
+        const ids = instance.commands.map(({ transferId }) => transferId);
         expect(new Set(ids).size).toBe(ids.length);
       }
-      expect(consumers.reduce((sum, { orders }) => sum + orders.length, 0)).toBe(load.numLoads);
+      expect(consumers.reduce((sum, { commands }) => sum + commands.length, 0)).toBe(load.numLoads);
       expect(load.numLoaded).toBeGreaterThan(NUM_REQUESTS / 2);
       const counted = consumers.reduce((sum, { stats }) => sum + stats.receive.loadedTokens, 0);
       expect(counted).toBe(load.numTokens);

@@ -233,7 +233,7 @@ describe('a P that', needsNative, () => {
       }
       const loading = startLoad(d, id, PROMPT);
       if (who === 'D had connected') await until(() => s.heard.some(({ type }) => type === 'pull'));
-      expect(d.orders).toEqual([]);
+      expect(d.commands).toEqual([]);
       const start = performance.now();
       await s.close();
       expect(await loaded(d, loading!)).toBe(0);

@@ -30,7 +30,7 @@ describe('a prompt', needsNative, () => {
         if (sendType !== 'GET') await expect.poll(() => d.stats.receive.areas).toBe(1);
         expect(await decode(d, id, prompt)).toBe(length - 1);
         await expect
-          .poll(() => p.ordersOf(send))
+          .poll(() => p.commandsOf(send))
           .toEqual([{ kind: 'release', transferId: send?.transferId }]);
       }
       await untilIdle(p, d);
@@ -98,15 +98,15 @@ describe('a prompt', needsNative, () => {
       expect(new Set(loads.map((load) => load?.transferId)).size).toBe(3);
       const blocks = loads.map(() => d.takeBlocks(prompt));
       for (const [index, load] of loads.slice(0, 2).entries()) {
-        d.connector.notice({
+        d.connector.onTransferEvent({
           kind: 'load',
           transferId: load!.transferId,
           firstBlock: 0,
           blocks: blocks[index]!,
         });
       }
-      d.connector.notice({ kind: 'loadEnded', transferId: loads[2]!.transferId });
-      await expect.poll(() => d.orders.length).toBe(2);
+      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loads[2]!.transferId });
+      await expect.poll(() => d.commands.length).toBe(2);
       for (const index of [0, 1]) expect(d.holds(prompt, blocks[index]!, 29)).toBe(true);
       await untilIdle(p, d);
       expect(p.stats.send.delivered).toBe(1);
@@ -124,8 +124,8 @@ describe('a prompt', needsNative, () => {
         sends[index]!.end(true);
         const [load] = loads[index]!.sequences;
         const blocks = d.takeBlocks(prompt);
-        d.connector.notice({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
-        await expect.poll(() => d.ordersOf(load)).toMatchObject([{ numTokens: 29 }]);
+        d.connector.onTransferEvent({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+        await expect.poll(() => d.commandsOf(load)).toMatchObject([{ numTokens: 29 }]);
         expect(d.holds(prompt, blocks, 29)).toBe(true);
       });
       await Promise.all(all);
@@ -206,7 +206,7 @@ describe('without room at D', needsNative, () => {
     const third = startLoad(d, ids[2]!, PROMPT);
     expect(await decode(d, ids[0]!, PROMPT)).toBe(40);
     expect(await loaded(d, third!)).toBe(40);
-    expect(d.orders.at(-1)?.transferId).toBe(third!.load.transferId);
+    expect(d.commands.at(-1)?.transferId).toBe(third!.load.transferId);
     third!.transfer.end(true);
     expect(await decode(d, ids[1]!, PROMPT)).toBe(40);
     expect(d.stats.receive).toMatchObject({ pushed: 2, pulled: 1, viaBuffer: 2, viaPool: 1 });

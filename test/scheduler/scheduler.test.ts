@@ -782,7 +782,7 @@ describe('Scheduler, where slots are short', () => {
     scheduler.add({ ...request(9, 20, 99), group: 9 });
     expect(scheduler.schedule().sequences).toEqual([]);
     expect(scheduler.stats).toMatchObject({ loading: 4, waiting: 1, preemptions: 0 });
-    scheduler.follow({ kind: 'loaded', transferId: 2, numTokens: 39 });
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 2, numTokens: 39 });
     // The one that has its blocks gives way: it is computed here later.
     expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 9 }]);
     expect(scheduler.stats).toMatchObject({ loading: 3, running: 1, waiting: 1, preemptions: 1 });
@@ -794,7 +794,7 @@ describe('Scheduler, where slots are short', () => {
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 40, 99), group: 9, transfer: { kind: 'load', transferId: 9 } });
     expect(scheduler.schedule().sequences).toHaveLength(3);
-    expect(scheduler.takeNotices()).toMatchObject([{ kind: 'load', transferId: 9 }]);
+    expect(scheduler.drainTransferEvents()).toMatchObject([{ kind: 'load', transferId: 9 }]);
     expect(scheduler.stats).toMatchObject({ loading: 1, running: 3, waiting: 1 });
   });
 

@@ -4,11 +4,11 @@
 import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type {
+  KvTransferCommand,
+  KvTransferEvent,
   KvTransferStats,
   RecomputeReason,
   RequestTransfer,
-  TransferNotice,
-  TransferOrder,
 } from '../connector.ts';
 import { reduceConsumer } from './consumer.ts';
 import {
@@ -35,7 +35,7 @@ export interface KvConsumerOptions {
   readonly peers: Peers;
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;
-  readonly order: (order: TransferOrder) => void;
+  readonly applyTransfer: (command: KvTransferCommand) => void;
   readonly blockSize: number;
 }
 
@@ -146,16 +146,16 @@ export class KvConsumer {
   }
 
   /** What the engine thread says of a sequence. */
-  notice(notice: TransferNotice): void {
-    const { transferId } = notice;
+  onTransferEvent(event: KvTransferEvent): void {
+    const { transferId } = event;
     const entry = this.#byTransferId.get(transferId);
-    if (notice.kind === 'loadEnded') {
+    if (event.kind === 'loadEnded') {
       if (entry !== undefined) this.#events.push([entry, { kind: 'unwanted', transferId }]);
     } else if (entry !== undefined) {
-      this.#events.push([entry, { ...notice, kind: 'wanted' }]);
+      this.#events.push([entry, { ...event, kind: 'wanted' }]);
     } else {
       // The request ended before the engine knew.
-      this.#options.order({ kind: 'loaded', transferId, numTokens: 0 });
+      this.#options.applyTransfer({ kind: 'loaded', transferId, numTokens: 0 });
     }
   }
 
@@ -314,7 +314,7 @@ export class KvConsumer {
 
   #loaded({ transferId, numTokens, numCopied }: EffectOf<'loaded'>): void {
     this.#counts.loadedTokens += numCopied;
-    this.#options.order({ kind: 'loaded', transferId, numTokens });
+    this.#options.applyTransfer({ kind: 'loaded', transferId, numTokens });
   }
 
   #tellReceived({ transfer, peer }: Entry, { isPushed, location }: EffectOf<'tellReceived'>): void {

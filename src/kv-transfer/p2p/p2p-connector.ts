@@ -9,9 +9,9 @@ import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
 import type {
   ConnectorContext,
   KvConnector,
+  KvTransferEvent,
   KvTransferStats,
   RequestTransfer,
-  TransferNotice,
   TransferRequest,
 } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
@@ -45,7 +45,7 @@ export class P2pConnector implements KvConnector {
   #isClosed = false;
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
-    const { geometry, order, warn = () => {} } = context;
+    const { geometry, applyTransfer, warn = () => {} } = context;
     const { blockSize, layers, pieceBytes } = geometry;
     const { ip, port, secret, sendType, bufferBytes } = config;
     const slotBytes = layers * pieceBytes;
@@ -70,7 +70,7 @@ export class P2pConnector implements KvConnector {
     const keys = secret === null ? null : curveKeys(secret);
     this.#peers = new Peers({ ip, port, keys }, own, deadlines, this.#peerHandlers(warn));
     this.#links = new Links(this.#mover);
-    const shared = { mover: this.#mover, peers: this.#peers, deadlines, order };
+    const shared = { mover: this.#mover, peers: this.#peers, deadlines, applyTransfer };
     const held = { holdBytes: bufferBytes, slotBytes };
     this.#producer = new KvProducer({ ...shared, ...held, links: this.#links, sendType });
     this.#consumer = new KvConsumer({ ...shared, slots, blockSize });
@@ -109,8 +109,8 @@ export class P2pConnector implements KvConnector {
     return way === 'send' ? this.#openSend(id, request) : this.#openLoad(id, request);
   }
 
-  notice(notice: TransferNotice): void {
-    this.#consumer.notice(notice);
+  onTransferEvent(event: KvTransferEvent): void {
+    this.#consumer.onTransferEvent(event);
   }
 
   delivered(): Promise<void> {

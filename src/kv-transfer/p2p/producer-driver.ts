@@ -3,7 +3,7 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
-import type { RequestTransfer, TransferOrder } from '../connector.ts';
+import type { KvTransferCommand, RequestTransfer } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import { EventQueue } from './event-queue.ts';
 import type { Links } from './links.ts';
@@ -28,7 +28,7 @@ export interface KvProducerOptions {
   readonly peers: Peers;
   readonly links: Links;
   readonly deadlines: Deadlines;
-  readonly order: (order: TransferOrder) => void;
+  readonly applyTransfer: (command: KvTransferCommand) => void;
   readonly sendType: SendType;
   /** Bytes that are held at most for pulls (GET). */
   readonly holdBytes: number;
@@ -235,7 +235,7 @@ export class KvProducer {
 
   #release({ transfer: { transferId } }: Entry): void {
     this.#byId.delete(transferId);
-    this.#options.order({ kind: 'release', transferId });
+    this.#options.applyTransfer({ kind: 'release', transferId });
     if (this.#byId.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
