@@ -35,10 +35,10 @@ export class KvTransfers {
     { onError = () => {}, onWarning = () => {} }: TransferListeners = {},
   ): Promise<KvTransfers | null> {
     const { memoryToken, info } = client;
-    if (config === null || memoryToken === null || info.kvGeometry === null) return null;
+    if (config === null || memoryToken === null || info.kvCompatibility === null) return null;
     const { createConnector } = await import('../kv-transfer/create-connector.ts');
     const connector = await createConnector(config, {
-      geometry: info.kvGeometry,
+      compatibility: info.kvCompatibility,
       memoryToken,
       applyTransfer: (command) => client.applyTransfer(command),
       warn: onWarning,

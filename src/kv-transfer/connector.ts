@@ -68,7 +68,7 @@ export interface KvConnector {
 
 /** How a connector reaches the KV memory and the engine. */
 export interface ConnectorContext {
-  readonly geometry: KvGeometry;
+  readonly compatibility: KvCompatibility;
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
   readonly applyTransfer: (command: KvTransferCommand) => void;
@@ -77,7 +77,7 @@ export interface ConnectorContext {
 }
 
 /** Two instances can exchange blocks where all of this is equal. */
-export interface KvGeometry {
+export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
   /** The instruction set: its kernels' sums are equal only to their own. */
@@ -86,7 +86,7 @@ export interface KvGeometry {
   readonly blockSize: number;
   readonly layers: number;
   /** Bytes of one block of one layer. */
-  readonly pieceBytes: number;
+  readonly layerBlockBytes: number;
   readonly numBlocks: number;
 }
 

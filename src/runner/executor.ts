@@ -1,7 +1,7 @@
 // What the engine core needs of whatever runs the model: steps in, results out. Only plain data crosses this border, so
 // that the model may run in this thread (`InProcessExecutor`), or in several others that each hold a part of it.
 
-import type { KvGeometry } from '../kv-transfer/connector.ts';
+import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 
@@ -27,7 +27,7 @@ export interface EngineInfo {
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;
   /** What an instance must have in common with this one to exchange KV blocks; null where none are exchanged. */
-  readonly kvGeometry: KvGeometry | null;
+  readonly kvCompatibility: KvCompatibility | null;
 }
 
 /** Computes steps in the order in which they come. For each of them `forward` is called, then `sample`, then `read`. */

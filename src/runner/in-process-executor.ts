@@ -2,7 +2,7 @@
 // and turns each step into inputs of the model runner.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { KvGeometry } from '../kv-transfer/connector.ts';
+import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
 import { openModelSource } from '../models/source/model-source.ts';
@@ -63,13 +63,13 @@ export class InProcessExecutor implements Executor {
     const isShared = config.kvTransfer !== null;
     const runner = new ModelRunner(ops, model, { numBlocks, blockSize, isShared });
     const fingerprint = source.fingerprint();
-    const kvGeometry: KvGeometry = {
+    const kvCompatibility: KvCompatibility = {
       model: fingerprint,
       kernels: ops.isa,
       dtype: model.dtype,
       blockSize,
       layers: model.config.numLayers,
-      pieceBytes: runner.pieceBytes,
+      layerBlockBytes: runner.layerBlockBytes,
       numBlocks,
     };
     const info: EngineInfo = {
@@ -87,7 +87,7 @@ export class InProcessExecutor implements Executor {
       maxModelLen,
       vocabSize: model.config.vocabSize,
       maxConcurrency: (numBlocks * blockSize) / maxModelLen,
-      kvGeometry: isShared ? kvGeometry : null,
+      kvCompatibility: isShared ? kvCompatibility : null,
     };
     return new InProcessExecutor(info, ops, runner);
   }

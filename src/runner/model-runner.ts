@@ -43,7 +43,7 @@ export class ModelRunner {
   }
 
   /** Bytes of one block of one layer. */
-  get pieceBytes(): number {
+  get layerBlockBytes(): number {
     return this.#cache.layerBlockBytes;
   }
 

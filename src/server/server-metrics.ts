@@ -66,7 +66,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   const reader = (read: Read) => (): number => (latest.stats === null ? 0 : read(latest.stats));
   for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
   for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
-  if (engine.info.kvGeometry !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
   return async () => {

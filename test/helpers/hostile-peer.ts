@@ -5,7 +5,7 @@ import { type Identity, identityOf } from '../../src/kv-transfer/p2p/identity.ts
 import type { Answer, Message, Request } from '../../src/kv-transfer/p2p/messages.ts';
 import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
-import { GEOMETRY, type KvInstance } from './kv-instance.ts';
+import { COMPATIBILITY, type KvInstance } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 
 export class HostilePeer {
@@ -30,7 +30,7 @@ export class HostilePeer {
   static async start(): Promise<HostilePeer> {
     const port = await freePort();
     const { KvMemory } = loadNative();
-    const memory = new KvMemory(GEOMETRY.layers, GEOMETRY.numBlocks, GEOMETRY.pieceBytes);
+    const memory = new KvMemory(COMPATIBILITY.layers, COMPATIBILITY.numBlocks, COMPATIBILITY.layerBlockBytes);
     const nothing = () => {};
     const mover = new NativeMover(
       {
@@ -43,7 +43,7 @@ export class HostilePeer {
       { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
-    const peer = new HostilePeer(identityOf(GEOMETRY, about), port, memory, mover);
+    const peer = new HostilePeer(identityOf(COMPATIBILITY, about), port, memory, mover);
     await peer.#channel.listen();
     return peer;
   }

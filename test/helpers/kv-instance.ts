@@ -4,8 +4,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type {
+  KvCompatibility,
   KvConnector,
-  KvGeometry,
   KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
@@ -32,29 +32,29 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
 }
 
 /** Small enough that a test takes milliseconds. */
-export const GEOMETRY: KvGeometry = {
+export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
   kernels: 'test',
   dtype: 'bf16',
   blockSize: 4,
   layers: 3,
-  pieceBytes: 512,
+  layerBlockBytes: 512,
   numBlocks: 512,
 };
-export const SLOT_BYTES = GEOMETRY.layers * GEOMETRY.pieceBytes;
+export const SLOT_BYTES = COMPATIBILITY.layers * COMPATIBILITY.layerBlockBytes;
 
 export interface KvInstanceOptions extends Partial<KvTransferConfig> {
-  readonly geometry?: Partial<KvGeometry>;
+  readonly compatibility?: Partial<KvCompatibility>;
   readonly deadlines?: Partial<Deadlines>;
 }
 
 /** The bytes that every instance computes for one block of one layer of a prompt. */
 export function expectedPiece(prompt: readonly number[], layer: number, index: number): Buffer {
-  const { blockSize, pieceBytes } = GEOMETRY;
+  const { blockSize, layerBlockBytes } = COMPATIBILITY;
   const tokens = prompt.slice(0, (index + 1) * blockSize);
   let state = tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, layer * 7919 + 1);
   return Buffer.from(
-    Array.from({ length: pieceBytes }, () => {
+    Array.from({ length: layerBlockBytes }, () => {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
       return state >>> 24;
     }),
@@ -82,17 +82,17 @@ export class KvInstance {
     this.warnings = heard.warnings;
     this.#waiting = heard.waiting;
     this.#memory = memory;
-    this.#free = Array.from({ length: GEOMETRY.numBlocks }, (_, block) => block);
+    this.#free = Array.from({ length: COMPATIBILITY.numBlocks }, (_, block) => block);
   }
 
-  static async start({ geometry, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
+  static async start({ compatibility, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
     const { KvMemory } = loadNative();
-    const { layers, numBlocks, pieceBytes } = GEOMETRY;
-    const memory = new KvMemory(layers, numBlocks, pieceBytes);
+    const { layers, numBlocks, layerBlockBytes } = COMPATIBILITY;
+    const memory = new KvMemory(layers, numBlocks, layerBlockBytes);
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
-      geometry: { ...GEOMETRY, ...geometry },
+      compatibility: { ...COMPATIBILITY, ...compatibility },
       memoryToken: memory.openKvSaveNotifier(),
       applyTransfer: (command: KvTransferCommand) => {
         heard.commands.push(command);
@@ -114,7 +114,7 @@ export class KvInstance {
 
   /** Blocks for a prompt; the last one is for the answer. */
   takeBlocks(prompt: readonly number[]): number[] {
-    const count = Math.ceil((prompt.length + 1) / GEOMETRY.blockSize);
+    const count = Math.ceil((prompt.length + 1) / COMPATIBILITY.blockSize);
     const blocks = this.#free.splice(0, count);
     if (blocks.length < count) throw new Error('the test has run out of blocks');
     return blocks;
@@ -142,12 +142,12 @@ export class KvInstance {
     end: number,
   ): void {
     const isSent = send?.kind === 'send';
-    const last = isSent ? Math.min(end, Math.ceil(send.numTokens / GEOMETRY.blockSize)) : 0;
+    const last = isSent ? Math.min(end, Math.ceil(send.numTokens / COMPATIBILITY.blockSize)) : 0;
     const fed = blocks.slice(first, last);
     if (isSent && fed.length > 0) {
       this.#memory.onKvStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
     }
-    for (let layer = 0; layer < GEOMETRY.layers; layer += 1) {
+    for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
       for (let index = first; index < end; index += 1) {
         this.#memory.write(layer, blocks[index]!, expectedPiece(prompt, layer, index));
       }
@@ -170,7 +170,7 @@ export class KvInstance {
 
   /** Whether the blocks hold what P computed for the first `numTokens` tokens. */
   holds(prompt: readonly number[], blocks: readonly number[], numTokens: number, firstBlock = 0): boolean {
-    const { layers, blockSize } = GEOMETRY;
+    const { layers, blockSize } = COMPATIBILITY;
     for (let index = firstBlock; index < Math.ceil(numTokens / blockSize); index += 1) {
       for (let layer = 0; layer < layers; layer += 1) {
         const piece = this.#memory.read(layer, blocks[index]!);
@@ -198,7 +198,7 @@ export class KvInstance {
 
   /** Every layer of these blocks, one layer after the other. */
   readBlocks(blocks: readonly number[]): Uint8Array {
-    const layers = Array.from({ length: GEOMETRY.layers }, (_, layer) => layer);
+    const layers = Array.from({ length: COMPATIBILITY.layers }, (_, layer) => layer);
     return Buffer.concat(layers.flatMap((layer) => blocks.map((block) => this.#memory.read(layer, block))));
   }
 

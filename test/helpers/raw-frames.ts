@@ -10,7 +10,7 @@ export interface RawHello {
   readonly version?: number;
   readonly layers?: number;
   readonly blocks?: number;
-  readonly pieceBytes?: bigint;
+  readonly layerBlockBytes?: bigint;
 }
 
 export function rawHello(shape: Shape, wrong: RawHello = {}): Buffer {
@@ -19,7 +19,7 @@ export function rawHello(shape: Shape, wrong: RawHello = {}): Buffer {
   bytes.writeUInt32LE(wrong.version ?? 1, 4);
   bytes.writeUInt32LE(wrong.layers ?? shape.layers, 8);
   bytes.writeUInt32LE(wrong.blocks ?? shape.blocks, 12);
-  bytes.writeBigUInt64LE(wrong.pieceBytes ?? BigInt(shape.pieceBytes), 16);
+  bytes.writeBigUInt64LE(wrong.layerBlockBytes ?? BigInt(shape.layerBlockBytes), 16);
   return bytes;
 }
 

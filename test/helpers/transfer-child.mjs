@@ -3,10 +3,10 @@
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const [addon, layers, blocks, pieceBytes] = process.argv.slice(2);
+const [addon, layers, blocks, layerBlockBytes] = process.argv.slice(2);
 const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
-const memory = new KvMemory(Number(layers), Number(blocks), Number(pieceBytes));
-const slotBytes = layers * pieceBytes;
+const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockBytes));
+const slotBytes = layers * layerBlockBytes;
 const options = { receiveBytes: slotBytes * blocks, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
 const engine = new TransferEngine(memory.openKvSaveNotifier(), options, () => {
   for (const event of engine.takeEvents()) say(event);

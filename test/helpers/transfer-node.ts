@@ -12,10 +12,10 @@ import {
 export interface Shape {
   readonly layers: number;
   readonly blocks: number;
-  readonly pieceBytes: number;
+  readonly layerBlockBytes: number;
 }
 
-export const SHAPE: Shape = { layers: 3, blocks: 64, pieceBytes: 4096 };
+export const SHAPE: Shape = { layers: 3, blocks: 64, layerBlockBytes: 4096 };
 export const KINDS = ['shm', 'tcp'] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -32,10 +32,10 @@ export class TransferNode {
   #waiting: (() => void)[] = [];
   #nextLoad = 1;
 
-  constructor(shape: Shape = SHAPE, receiveBytes = shape.layers * shape.pieceBytes * shape.blocks) {
+  constructor(shape: Shape = SHAPE, receiveBytes = shape.layers * shape.layerBlockBytes * shape.blocks) {
     const { KvMemory, TransferEngine } = loadNative();
     this.shape = shape;
-    this.memory = new KvMemory(shape.layers, shape.blocks, shape.pieceBytes);
+    this.memory = new KvMemory(shape.layers, shape.blocks, shape.layerBlockBytes);
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
     this.engine = new TransferEngine(this.memory.openKvSaveNotifier(), options, () => {
       this.events.push(...this.engine.takeEvents());
@@ -91,7 +91,7 @@ export class TransferNode {
 
   /** Lets `count` blocks from index `first` on come to the places that begin at block `place` of the receive memory. */
   receive(ticket: bigint, count: number, first = 0, place = 0): void {
-    const bytes = this.shape.layers * this.shape.pieceBytes;
+    const bytes = this.shape.layers * this.shape.layerBlockBytes;
     this.engine.openReceive(
       ticket,
       first,
@@ -133,10 +133,10 @@ export class TransferNode {
 }
 
 /** Random bytes, the same for the same arguments. */
-export function pieceOf({ pieceBytes }: Shape, seed: number, layer: number, block: number): Uint8Array {
+export function pieceOf({ layerBlockBytes }: Shape, seed: number, layer: number, block: number): Uint8Array {
   const key = Buffer.alloc(16);
   for (const [i, number] of [seed, layer, block].entries()) key.writeUInt32LE(number, i * 4);
-  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(pieceBytes));
+  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(layerBlockBytes));
 }
 
 export function range(count: number, from = 0): number[] {

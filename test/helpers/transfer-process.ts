@@ -26,8 +26,8 @@ export class TransferProcess {
   readonly said: z.infer<typeof Said>[] = [];
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
 
-  private constructor({ layers, blocks, pieceBytes }: Shape) {
-    const args = [CHILD, ADDON, layers, blocks, pieceBytes].map(String);
+  private constructor({ layers, blocks, layerBlockBytes }: Shape) {
+    const args = [CHILD, ADDON, layers, blocks, layerBlockBytes].map(String);
     this.#child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdin.on('error', () => {});
     createInterface({ input: this.#child.stdout }).on('line', (line) => {

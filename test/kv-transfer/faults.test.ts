@@ -231,7 +231,7 @@ describe('a peer', needsNative, () => {
   it.each(['model', 'kernels', 'dtype'] as const)(
     'of another %s is refused with the reason',
     async (field) => {
-      const { p, d } = await startPair({}, { geometry: { [field]: 'other' } });
+      const { p, d } = await startPair({}, { compatibility: { [field]: 'other' } });
       const id = makeRequestId(p.address, d.address);
       await prefill(p, id, PROMPT);
       await untilIdle(p, d);

@@ -7,7 +7,7 @@ import { needsNative } from '../helpers/needs.ts';
 import { range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 
-const SHAPE = { layers: 2, blocks: 16, pieceBytes: 512 };
+const SHAPE = { layers: 2, blocks: 16, layerBlockBytes: 512 };
 const HELLO_BYTES = 24;
 const HEADER_BYTES = 32;
 const ENTRY_BYTES = 8;
@@ -79,7 +79,7 @@ describe('a byte that changes on its way', needsNative, () => {
   );
 
   it('never becomes wrong data, wherever it is', async () => {
-    const streamBytes = HELLO_BYTES + 2 * (HEADER_BYTES + 3 * (ENTRY_BYTES + SHAPE.pieceBytes));
+    const streamBytes = HELLO_BYTES + 2 * (HEADER_BYTES + 3 * (ENTRY_BYTES + SHAPE.layerBlockBytes));
     await fc.assert(
       fc.asyncProperty(fc.nat(streamBytes - 1), fc.integer({ min: 1, max: 255 }), async (place, mask) => {
         const [p, d] = [node(SHAPE), node(SHAPE)];
@@ -120,7 +120,7 @@ describe('a connection', needsNative, () => {
   });
 
   it('that takes no more bytes does not hold up others', async () => {
-    const shape = { layers: 4, blocks: 64, pieceBytes: 65_536 };
+    const shape = { layers: 4, blocks: 64, layerBlockBytes: 65_536 };
     const [p, slow, quick] = [node(shape), node(shape), node(shape)];
     const relay = await relayTo(slow);
     const [toSlow, toQuick] = [await p.link('tcp', relay.address), await p.link('tcp', quick.address('tcp'))];
@@ -156,7 +156,7 @@ describe('a connection', needsNative, () => {
   });
 
   it('that is stuck gives the blocks of a closed send back at once, and ends its frame as it began', async () => {
-    const shape = { layers: 1, blocks: 128, pieceBytes: 262_144 };
+    const shape = { layers: 1, blocks: 128, layerBlockBytes: 262_144 };
     const [p, d] = [node(shape), node(shape)];
     const relay = await relayTo(d);
     p.fill(range(128), 5);

@@ -8,7 +8,7 @@ import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../he
 import { KINDS, pieceOf, range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 
-const SHAPE = { layers: 2, blocks: 8, pieceBytes: 256 };
+const SHAPE = { layers: 2, blocks: 8, layerBlockBytes: 256 };
 const node = transferNodes();
 const peers: RawPeer[] = [];
 
@@ -59,7 +59,7 @@ describe('a greeting', needsNative, () => {
     ['of another protocol', { magic: 0x20544547 }, 'not a peer of this version'],
     ['of another version', { version: 2 }, 'not a peer of this version'],
     ['with other layers', { layers: 3 }, 'a KV cache of another shape'],
-    ['with other pieces', { pieceBytes: 2n ** 63n }, 'a KV cache of another shape'],
+    ['with other pieces', { layerBlockBytes: 2n ** 63n }, 'a KV cache of another shape'],
   ])('%s is refused', async (_, wrong, reason) => {
     const d = node(SHAPE);
     const peer = await connect(d.address('tcp'));

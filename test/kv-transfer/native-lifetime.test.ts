@@ -17,7 +17,7 @@ const collectGarbage: () => void = runInNewContext('gc');
 const node = transferNodes();
 const start = transferProcesses();
 const OPTIONS = { receiveBytes: 0, tcp: null, shm: false };
-const BIG = { layers: 4, blocks: 256, pieceBytes: 65_536 };
+const BIG = { layers: 4, blocks: 256, layerBlockBytes: 65_536 };
 
 /** Sockets, shared memory and event descriptors of this process. */
 function descriptors(): number {
@@ -84,7 +84,7 @@ describe('a token', needsNative, () => {
     const token = await new Promise<bigint>((resolve) => worker.once('message', resolve));
     const { TransferEngine } = loadNative();
     const engine = new TransferEngine(token, OPTIONS, () => {});
-    const d = node({ layers: 1, blocks: 4, pieceBytes: 64 });
+    const d = node({ layers: 1, blocks: 4, layerBlockBytes: 64 });
     d.receive(1n, 2);
     engine.openSend(1, 2);
     engine.grant(1, engine.connect('shm', d.address('shm'), 1), 1n, 0);

@@ -8,7 +8,7 @@ import { KINDS, type Kind, range, TransferNode } from '../helpers/transfer-node.
 
 const NUM_TRANSFERS = 4;
 const BLOCKS = 6;
-const SHAPE = { layers: 3, blocks: NUM_TRANSFERS * BLOCKS, pieceBytes: 328 };
+const SHAPE = { layers: 3, blocks: NUM_TRANSFERS * BLOCKS, layerBlockBytes: 328 };
 const RECEIVE_SLOTS = 600;
 
 const Transfer = fc.nat(NUM_TRANSFERS - 1);
@@ -41,7 +41,9 @@ interface Sending {
 /** One producer and two consumers, with everything that was begun. */
 class Play {
   readonly p = new TransferNode(SHAPE);
-  readonly ds = [0, 1].map(() => new TransferNode(SHAPE, RECEIVE_SLOTS * SHAPE.layers * SHAPE.pieceBytes));
+  readonly ds = [0, 1].map(
+    () => new TransferNode(SHAPE, RECEIVE_SLOTS * SHAPE.layers * SHAPE.layerBlockBytes),
+  );
   readonly #sendings: Sending[];
   readonly #links = new Map<string, number>();
   #numGrants = 0;

@@ -8,8 +8,8 @@ import { needsNative } from '../helpers/needs.ts';
 import { rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { range, transferNodes } from '../helpers/transfer-node.ts';
 
-const SHAPE = { layers: 2, blocks: 8, pieceBytes: 4096 };
-const MEMORY_BYTES = SHAPE.layers * SHAPE.blocks * SHAPE.pieceBytes;
+const SHAPE = { layers: 2, blocks: 8, layerBlockBytes: 4096 };
+const MEMORY_BYTES = SHAPE.layers * SHAPE.blocks * SHAPE.layerBlockBytes;
 const NATIVE = fileURLToPath(new URL('../../native', import.meta.url));
 
 const node = transferNodes();
@@ -43,7 +43,7 @@ function lie(address: string, memory: Memory, memoryBytes: number, input: Uint8A
 
 /** A frame as it goes over shared memory: without the pieces. */
 function frame(firstBlock: number, sourceBlock: number): Buffer {
-  const piece = new Uint8Array(SHAPE.pieceBytes);
+  const piece = new Uint8Array(SHAPE.layerBlockBytes);
   return rawFrame({ ticket: 5n, firstBlock, pieces: [piece], sourceBlock }).subarray(0, 40);
 }
 
@@ -68,7 +68,7 @@ describe('memory', needsNative, () => {
   });
 
   it('of more bytes than numbers can say is refused', () => {
-    const d = node({ layers: 65_536, blocks: 1, pieceBytes: 1 << 20 }, 0);
+    const d = node({ layers: 65_536, blocks: 1, layerBlockBytes: 1 << 20 }, 0);
     const hello = rawHello(d.shape, { blocks: 2 ** 31 - 1 });
     expect(lie(d.address('shm'), 'sealed', 4096, hello)).toBe('more KV memory than there can be');
   });

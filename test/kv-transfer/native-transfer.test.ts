@@ -24,8 +24,8 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     expect([p.engine.bytesSent, d.engine.bytesReceived]).toEqual([7 * 3 * 4096, 7 * 3 * 4096]);
   });
 
-  it.each([1, 7, 24, 100, 4099, 70_001, 1_500_000])('moves pieces of %i bytes', async (pieceBytes) => {
-    const shape = { layers: 2, blocks: 5, pieceBytes };
+  it.each([1, 7, 24, 100, 4099, 70_001, 1_500_000])('moves pieces of %i bytes', async (layerBlockBytes) => {
+    const shape = { layers: 2, blocks: 5, layerBlockBytes };
     const [p, d] = [node(shape), node(shape)];
     p.fill([4, 0, 2], 2);
     const link = await p.link(kind, d.address(kind));
@@ -201,7 +201,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
   });
 
   it('lets a short transfer overtake a long one', async () => {
-    const shape = { layers: 2, blocks: 4096, pieceBytes: 64 };
+    const shape = { layers: 2, blocks: 4096, layerBlockBytes: 64 };
     const [p, d] = [node(shape), node(shape)];
     const link = await p.link(kind, d.address(kind), 1);
     d.receive(1n, 4095);
@@ -248,7 +248,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
   });
 
   it('calls its links down with a reason where nobody listens, or somebody of another shape', async () => {
-    const [p, other] = [node(), node({ layers: 4, blocks: 64, pieceBytes: 4096 })];
+    const [p, other] = [node(), node({ layers: 4, blocks: 64, layerBlockBytes: 4096 })];
     const gone = node();
     const address = gone.address(kind);
     gone.close();

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
-import { GEOMETRY, SLOT_BYTES } from '../helpers/kv-instance.ts';
+import { COMPATIBILITY, SLOT_BYTES } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
   decode,
@@ -74,7 +74,7 @@ describe('a prompt', needsNative, () => {
       const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
       await prefill(p, id, prompt);
       expect(await decode(d, id, prompt, 3)).toBe(29);
-      expect(d.stats.receive.loadedTokens).toBe(29 - 3 * GEOMETRY.blockSize);
+      expect(d.stats.receive.loadedTokens).toBe(29 - 3 * COMPATIBILITY.blockSize);
       await untilIdle(p, d);
     });
 

@@ -1,6 +1,6 @@
 // Who this instance is to its peers, and whether a peer can exchange blocks with it.
 
-import type { KvGeometry } from '../connector.ts';
+import type { KvCompatibility } from '../connector.ts';
 import { type MessageOf, PROTOCOL } from './messages.ts';
 
 /** What listens for blocks; null where nothing does. */
@@ -24,11 +24,11 @@ const EQUAL_FIELDS = {
 } as const satisfies Partial<Record<keyof Identity, string>>;
 
 export function identityOf(
-  geometry: KvGeometry,
+  compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, kernels, dtype, blockSize, layers, pieceBytes } = geometry;
-  const shape = { block_size: blockSize, layers, piece_bytes: pieceBytes };
+  const { model, kernels, dtype, blockSize, layers, layerBlockBytes } = compatibility;
+  const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
   return { protocol: PROTOCOL, model, kernels, dtype, ...shape, rank: 0, ...rest };
 }
 

@@ -45,10 +45,10 @@ export class P2pConnector implements KvConnector {
   #isClosed = false;
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
-    const { geometry, applyTransfer, warn = () => {} } = context;
-    const { blockSize, layers, pieceBytes } = geometry;
+    const { compatibility, applyTransfer, warn = () => {} } = context;
+    const { blockSize, layers, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
-    const slotBytes = layers * pieceBytes;
+    const slotBytes = layers * layerBlockBytes;
     const receives = config.role !== 'kv_producer';
     const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
     this.#config = config;
@@ -66,7 +66,7 @@ export class P2pConnector implements KvConnector {
     );
     const epoch = randomBytes(8).toString('hex');
     const { endpoints } = this.#mover;
-    const own = identityOf(geometry, { epoch, address: this.#address, endpoints });
+    const own = identityOf(compatibility, { epoch, address: this.#address, endpoints });
     const keys = secret === null ? null : curveKeys(secret);
     this.#peers = new Peers({ ip, port, keys }, own, deadlines, this.#peerHandlers(warn));
     this.#links = new Links(this.#mover);

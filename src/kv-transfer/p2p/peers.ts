@@ -64,10 +64,6 @@ export class Peers {
     return this.#peers.size;
   }
 
-  get malformed(): number {
-    return this.#channel.malformed;
-  }
-
   /** @throws PeerError where there are too many. */
   get(address: string): Peer {
     const known = this.#peers.get(address);
