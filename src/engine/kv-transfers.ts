@@ -56,11 +56,12 @@ export class KvTransfers {
 
   /** Null for a request that other instances have no part in. */
   open(request: PreparedRequest, limits: ModelLimits): RequestTransfer | null {
-    const { transferKey, promptTokenIds, params } = request;
+    const { transferKey, promptTokenIds, extraKeys, params } = request;
     if (transferKey === null) return null;
     const opened = {
       ...transferKey,
       promptTokenIds,
+      extraKeys,
       numSamples: params.n,
       maxTokens: stopRule(request, limits).maxTokens,
       mayLoad: params.prompt_logprobs === null,

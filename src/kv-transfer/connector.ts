@@ -1,6 +1,8 @@
 // What the engine knows of KV transfer: how a sequence's blocks come or go, and what engine thread and main thread
 // tell each other about it. Implementations live on the main thread; the engine thread sees plain data only.
 
+import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
+
 /** Part of a request to the engine thread. `transferId` is the connector's. */
 export type SequenceTransfer =
   /** The blocks of the first `numTokens` tokens of the prompt leave as they are computed. */
@@ -36,6 +38,8 @@ export interface TransferRequest {
   /** Which prompt of the request. */
   readonly promptIndex: number;
   readonly promptTokenIds: readonly number[];
+  /** What the prompt's keys and values depend on beside its tokens. */
+  readonly extraKeys: readonly ExtraKey[];
   readonly numSamples: number;
   /** Null is no limit. */
   readonly maxTokens: number | null;

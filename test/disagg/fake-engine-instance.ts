@@ -11,7 +11,7 @@ import { Registration } from '../../src/cluster/registration.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
 import { loadNative } from '../../src/native/native.ts';
-import { expectedPiece, GEOMETRY, KvInstance, type KvInstanceOptions } from '../helpers/kv-instance.ts';
+import { COMPATIBILITY, expectedPiece, KvInstance, type KvInstanceOptions } from '../helpers/kv-instance.ts';
 
 const Body = z.object({
   prompt: z.array(z.int()),
@@ -35,7 +35,7 @@ export interface FakeEngineOptions extends KvInstanceOptions {
 /** What the blocks of `prompt` make the model say. */
 export function expectedTokens(prompt: readonly number[], count: number): number[] {
   const pieces = [];
-  for (let layer = 0; layer < GEOMETRY.layers; layer += 1) {
+  for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
     for (let index = 0; index < blocksOf(prompt); index += 1)
       pieces.push(expectedPiece(prompt, layer, index));
   }
@@ -44,7 +44,7 @@ export function expectedTokens(prompt: readonly number[], count: number): number
 
 /** Blocks that hold all tokens but the last. */
 function blocksOf(prompt: readonly number[]): number {
-  return Math.ceil((prompt.length - 1) / GEOMETRY.blockSize);
+  return Math.ceil((prompt.length - 1) / COMPATIBILITY.blockSize);
 }
 
 function tokensFrom(bytes: Uint8Array, count: number): number[] {
@@ -75,7 +75,7 @@ export class FakeEngineInstance {
       running: this.numInFlight,
       waiting: 0,
       free_blocks: numFreeBlocks,
-      num_blocks: GEOMETRY.numBlocks,
+      num_blocks: COMPATIBILITY.numBlocks,
     };
   }
 
@@ -154,7 +154,7 @@ export class FakeEngineInstance {
     const blocks = this.kv.takeBlocks(prompt);
     try {
       const numLoaded = sequence?.kind === 'load' ? await this.#load(sequence, blocks, signal) : 0;
-      const first = Math.floor(numLoaded / GEOMETRY.blockSize);
+      const first = Math.floor(numLoaded / COMPATIBILITY.blockSize);
       if (numLoaded < prompt.length - 1) await this.#compute(sequence, prompt, blocks, first, signal);
       return tokensFrom(this.kv.readBlocks(blocks.slice(0, blocksOf(prompt))), max_tokens);
     } finally {

@@ -9,6 +9,7 @@ import type {
   KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
+  TransferRequest,
 } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
@@ -129,7 +130,7 @@ export class KvInstance {
   }
 
   open(requestId: string, prompt: readonly number[], more: Partial<Opened> = {}): RequestTransfer | null {
-    const defaults = { promptIndex: 0, numSamples: 1, maxTokens: null, mayLoad: true };
+    const defaults = { extraKeys: [], promptIndex: 0, numSamples: 1, maxTokens: null, mayLoad: true };
     return this.connector.open({ requestId, promptTokenIds: prompt, ...defaults, ...more });
   }
 
@@ -208,6 +209,7 @@ export class KvInstance {
 }
 
 interface Opened {
+  readonly extraKeys: TransferRequest['extraKeys'];
   readonly promptIndex: number;
   readonly numSamples: number;
   readonly maxTokens: number | null;

@@ -28,7 +28,7 @@ const RESERVE = {
   type: 'reserve',
   num_tokens: 40,
   num_blocks: NUM_BLOCKS,
-  hash: promptHash(PROMPT),
+  hash: promptHash(PROMPT, []),
 } as const;
 const PULL = {
   type: 'pull',
@@ -150,7 +150,7 @@ describe('a stranger', needsNative, () => {
     const [d, s] = [await startD(), await stranger()];
     const { route } = await s.greet(d);
     const id = makeRequestId(s.address, d.address);
-    await s.request(route, { ...RESERVE, key: `${id}#0`, hash: promptHash(promptOf(41, 2)) });
+    await s.request(route, { ...RESERVE, key: `${id}#0`, hash: promptHash(promptOf(41, 2), []) });
     expect(d.open(id, PROMPT)).toBeNull();
     expect(d.stats.receive.recomputed.mismatch).toBe(1);
     await untilIdle(d);

@@ -41,6 +41,21 @@ describe('a prompt', needsNative, () => {
       expect(d.stats.receive.loadedTokens).toBe(2 + 4 + 5 + 8 + 9 + 40 + 97 - 7);
     });
 
+    it('is not used for a prompt of the same tokens and other extra keys', async () => {
+      const { p, d } = await startPair({ sendType });
+      const [prompt, id] = [promptOf(30), makeRequestId(p.address, d.address)];
+      await prefill(p, id, prompt);
+      const transfer = d.open(id, prompt, { extraKeys: [{ position: 0, key: ['salt', 'mine'] }] });
+      const load = transfer?.sequences[0] ?? null;
+      if (transfer !== null && load !== null) {
+        const blocks = d.takeBlocks(prompt);
+        d.connector.onTransferEvent({ kind: 'load', transferId: load.transferId, firstBlock: 0, blocks });
+        expect(await loaded(d, { transfer, load, blocks })).toBe(0);
+        transfer.end(true);
+      }
+      expect(d.stats.receive.recomputed.mismatch).toBe(1);
+    });
+
     it('may be called for at D before P has it', async () => {
       // D asks again until then.
       const { p, d } = await startPair({ sendType, deadlines: { unknown: 10_000 } });

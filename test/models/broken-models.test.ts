@@ -122,7 +122,7 @@ describe('loadModel', () => {
     const index = 'model.safetensors.index.json';
     edit(folder, index, () => ({ weight_map: { a: '../secret.safetensors' } }));
     await expect(load(folder)).rejects.toThrow(
-      `${index}: weight_map.a: must be the name of a file in the folder`,
+      `${index}: weight_map.a must be the name of a file in the folder`,
     );
     writeFileSync(join(folder, index), '{');
     await expect(load(folder)).rejects.toThrow(`${index} is not valid JSON`);

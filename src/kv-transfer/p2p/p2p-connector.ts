@@ -150,7 +150,7 @@ export class P2pConnector implements KvConnector {
   }
 
   #openSend(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
-    const { promptTokenIds, promptIndex, numSamples, maxTokens } = request;
+    const { promptTokenIds, extraKeys, promptIndex, numSamples, maxTokens } = request;
     const mostTokens = promptTokenIds.length - 1;
     // Where more than one token is made here, the block that the prompt does not fill is written to again.
     const numTokens = maxTokens === 1 ? mostTokens : mostTokens - (mostTokens % this.#blockSize);
@@ -161,19 +161,19 @@ export class P2pConnector implements KvConnector {
       address: id.decode,
       numTokens,
       numBlocks: Math.ceil(numTokens / this.#blockSize),
-      hash: promptHash(promptTokenIds),
+      hash: promptHash(promptTokenIds, extraKeys),
     };
     return this.#producer.open(about, numSamples);
   }
 
   #openLoad(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
-    const { promptTokenIds, promptIndex, numSamples, mayLoad } = request;
+    const { promptTokenIds, extraKeys, promptIndex, numSamples, mayLoad } = request;
     const key = transferKey(id, promptIndex);
     if (!mayLoad || this.#isFull()) {
       this.#consumer.discard(key, id.prefill);
       return null;
     }
-    const about = { key, hash: promptHash(promptTokenIds), address: id.prefill };
+    const about = { key, hash: promptHash(promptTokenIds, extraKeys), address: id.prefill };
     const transferIds = Array.from({ length: numSamples }, () => this.#nextTransferId());
     return this.#consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
   }

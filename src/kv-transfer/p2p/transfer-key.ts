@@ -1,7 +1,7 @@
 // What both instances call one transfer, and how they make sure that they mean the same prompt.
 
-import { createHash } from 'node:crypto';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
+import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.ts';
 
 /** `<request id of the proxy>#<number of the prompt>`. */
 export function transferKey(id: PairedRequestId, promptIndex: number): string {
@@ -20,8 +20,7 @@ export function isKeyOf(key: string, id: PairedRequestId): boolean {
   return key.startsWith(`${id.id}#`);
 }
 
-/** The first half of the SHA-256 of the token ids (32-bit, little-endian), in hexadecimal. */
-export function promptHash(tokenIds: readonly number[]): string {
-  const digest = createHash('sha256').update(Int32Array.from(tokenIds)).digest('hex');
-  return digest.slice(0, 32);
+/** Name of a prompt, in hexadecimal: both instances must mean the same tokens and the same extra keys. */
+export function promptHash(tokenIds: readonly number[], extraKeys: readonly ExtraKey[]): string {
+  return Buffer.from(blockHash(ROOT_HASH, tokenIds, 0, extraKeys), 'latin1').toString('hex');
 }
