@@ -21,11 +21,12 @@ it('the last lines of a run tell why tests were skipped, and the very last one c
     });
     it('needs a rope', needs(false, 'there is no rope'), () => {});
     it('finds out for itself', ({ skip }) => skip('there is no rope'));
-    it.skip('is left out', () => {});
+    it('is not asked for', () => {});
     it('has all that it needs', needs(true, 'never'), () => {});
     it('fails', () => expect(1).toBe(2));`;
   writeFileSync(join(folder, 'some.test.ts'), source);
-  const args = [VITEST, 'run', '--root', folder, '--globals', '--reporter', REPORTER];
+  const asked = ['--testNamePattern', '^(?!is not asked for)'];
+  const args = [VITEST, 'run', '--root', folder, '--globals', '--reporter', REPORTER, ...asked];
   const { stdout } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 50_000 });
   expect(stdout.trim().split('\n')).toEqual([
     'skipped 3: there is no ladder',

@@ -1,7 +1,7 @@
 // The build script on machines that lack something, and with sources that do not compile.
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +22,16 @@ function build(script: string, path: string): { status: number | null; stdout: s
   return spawnSync(process.execPath, [script], { encoding: 'utf8', env: { ...process.env, PATH: path } });
 }
 
+/** The build script in `folder`, with an empty folder of sources. @returns its path */
+function copyBuild(): string {
+  const script = join(folder, 'scripts/build-native.mjs');
+  cpSync(join(root, 'scripts/build-native.mjs'), script);
+  mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
+  cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));
+  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+  return script;
+}
+
 describe('building the addon', () => {
   it('says in one line that the reference backend serves where there is no compiler', () => {
     const { status, stdout, stderr } = build(join(root, 'scripts/build-native.mjs'), folder);
@@ -30,13 +40,20 @@ describe('building the addon', () => {
     expect(stderr).toMatch(/^svc: native backend not built \(make and g\+\+ not found\): .*reference.*\n$/);
   });
 
+  it('builds after an update that moved a source which an earlier build depends on', needsCompiler, () => {
+    const script = copyBuild();
+    writeFileSync(join(folder, 'native/src/cpu/one.cc'), 'int one() { return 1; }\n');
+    mkdirSync(join(folder, 'native/build/cpu'), { recursive: true });
+    writeFileSync(join(folder, 'native/build/cpu/one.d'), 'build/cpu/one.o: src/cpu/moved.cc\n');
+    const { status, stderr } = build(script, process.env.PATH ?? '');
+    expect({ status, stderr }).toMatchObject({ status: 0 });
+    expect(existsSync(join(folder, 'native/build/svc.node'))).toBe(true);
+  });
+
   it('fails with what the compiler says when a source does not compile', needsCompiler, () => {
-    cpSync(join(root, 'scripts/build-native.mjs'), join(folder, 'scripts/build-native.mjs'));
-    mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
-    cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));
-    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+    const script = copyBuild();
     writeFileSync(join(folder, 'native/src/cpu/broken.cc'), 'int broken( {\n');
-    const { status, stderr } = build(join(folder, 'scripts/build-native.mjs'), process.env.PATH ?? '');
+    const { status, stderr } = build(script, process.env.PATH ?? '');
     expect(status).toBe(1);
     expect(stderr).toMatch(/broken\.cc:1:.*error/);
     expect(stderr).toContain('svc: building the native backend failed');
