@@ -5,22 +5,20 @@ import { CallThread, ownMemory } from '../util/call-thread.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 import { parseJsonBody } from './json-body.ts';
 
-/** Bytes that are parsed in a few milliseconds at most. */
-const MAX_AT_ONCE = 64 * 1024;
-/** Parsing takes a fraction of a second on a machine that is not busy. */
-const DEADLINE_MS = 30_000;
-const MAX_WAITING = 64;
+/** Bytes of a body that are parsed in a few milliseconds at most; larger ones go to a thread. */
+export const MAX_BODY_AT_ONCE = 64 * 1024;
+/** Of a thread that reads bodies: one takes a fraction of a second on a machine that is not busy. */
+export const BODY_THREAD_LIMITS = { deadlineMs: 30_000, maxWaiting: 64 } as const;
 
 export class JsonParser {
   readonly #thread = new CallThread<Uint8Array, unknown>(new URL('./json-thread', import.meta.url), {
     name: 'svc-json',
-    deadlineMs: DEADLINE_MS,
-    maxWaiting: MAX_WAITING,
+    ...BODY_THREAD_LIMITS,
   });
 
   /** As `parseJsonBody`. Large `bytes` are gone afterwards. */
   async parse(bytes: Buffer): Promise<unknown> {
-    if (bytes.length <= MAX_AT_ONCE) {
+    if (bytes.length <= MAX_BODY_AT_ONCE) {
       await yieldTurn();
       const value = parseJsonBody(bytes);
       await yieldTurn();

@@ -1,22 +1,16 @@
 // Reads bodies without holding the main thread: small ones at once, larger ones in a thread.
 
 import { MalformedRequestError } from '../errors.ts';
+import { BODY_THREAD_LIMITS, MAX_BODY_AT_ONCE } from '../http/json-parser.ts';
 import { CallThread, ownMemory } from '../util/call-thread.ts';
 import type { LargeBody, ReadBody } from './body-thread.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
 import { type RequestBody, readRequestBody } from './request-body.ts';
 
-/** Bytes that are read in about a millisecond. */
-const MAX_AT_ONCE = 64 * 1024;
-/** Reading takes a fraction of a second on a machine that is not busy. */
-const DEADLINE_MS = 30_000;
-const MAX_WAITING = 64;
-
 export class BodyReader {
   readonly #thread = new CallThread<LargeBody, ReadBody>(new URL('./body-thread', import.meta.url), {
     name: 'svc-body',
-    deadlineMs: DEADLINE_MS,
-    maxWaiting: MAX_WAITING,
+    ...BODY_THREAD_LIMITS,
   });
 
   /**
@@ -25,7 +19,7 @@ export class BodyReader {
    */
   async read(endpoint: EndpointAdapter, bytes: unknown): Promise<RequestBody> {
     if (!Buffer.isBuffer(bytes)) throw new MalformedRequestError('The body must be a JSON object');
-    if (bytes.length <= MAX_AT_ONCE) return readRequestBody(endpoint, bytes);
+    if (bytes.length <= MAX_BODY_AT_ONCE) return readRequestBody(endpoint, bytes);
     const read = await this.#thread.call({ path: endpoint.path, bytes }, ownMemory(bytes));
     return { ...read, bytes: Buffer.from(read.bytes.buffer, read.bytes.byteOffset, read.bytes.byteLength) };
   }
