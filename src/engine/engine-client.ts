@@ -24,8 +24,10 @@ const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
 
-/** Gets what the engine says about one request. */
+/** A request, and who is told what becomes of it. */
 export interface RequestListener {
+  readonly request: NewRequest;
+  onSent(): void;
   /** @param at when the engine thread finished the step, by its clock. */
   onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
@@ -117,23 +119,26 @@ export class EngineClient {
     return this.#deadWith === null && !this.#isClosing;
   }
 
-  /**
-   * @param listenerOf the listener of the request at that index.
-   * @throws EngineDeadError where the engine has ended.
-   */
-  add(requests: readonly NewRequest[], listenerOf: (index: number) => RequestListener): void {
-    this.#checkAlive();
-    for (const [index, { id }] of requests.entries()) this.#listeners.set(id, listenerOf(index));
+  /** Sends them in one message: what the samples of a request share is copied once. A dead engine tells them at once. */
+  add(listeners: readonly RequestListener[]): void {
+    if (listeners.length === 0) return;
+    const death = this.#death;
+    for (const listener of listeners) {
+      listener.onSent();
+      if (death !== null) listener.onDeath(death);
+      else this.#listeners.set(listener.request.id, listener);
+    }
+    if (death !== null) return;
     this.#holdProcess();
-    this.#send({ type: 'add', requests });
+    this.#send({ type: 'add', requests: listeners.map(({ request }) => request) });
   }
 
-  /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */
-  abort(requestIds: readonly number[]): void {
-    const inFlight = requestIds.filter((id) => this.#listeners.delete(id));
-    if (inFlight.length === 0 || !this.isAlive) return;
+  /** Forgets the requests and frees their blocks; those that are not in flight are ignored. */
+  abort(requests: readonly NewRequest[]): void {
+    const requestIds = requests.map(({ id }) => id).filter((id) => this.#listeners.delete(id));
+    if (requestIds.length === 0 || !this.isAlive) return;
     this.#holdProcess();
-    this.#send({ type: 'abort', requestIds: inFlight });
+    this.#send({ type: 'abort', requestIds });
   }
 
   /** What the connector tells the engine thread; ignored once that has ended. */
@@ -229,7 +234,7 @@ export class EngineClient {
   }
 
   #ask<T>(calls: Calls<T>, type: 'stats' | 'resetPrefixCache'): Promise<T> {
-    this.#checkAlive();
+    if (this.#death !== null) throw this.#death;
     const answer = calls.ask((callId) => this.#send({ type, callId }));
     this.#holdProcess();
     return answer;
@@ -244,9 +249,8 @@ export class EngineClient {
     }
   }
 
-  #checkAlive(): void {
-    if (this.#isClosing) throw new EngineDeadError('the engine has been closed');
-    if (this.#deadWith !== null) throw this.#deadWith;
+  get #death(): EngineDeadError | null {
+    return this.#isClosing ? new EngineDeadError('the engine has been closed') : this.#deadWith;
   }
 
   #send(message: ToEngine): void {

@@ -25,15 +25,11 @@ export class EngineSample implements RequestListener {
     this.#parts = parts;
   }
 
-  get id(): number {
-    return this.#parts.request.id;
-  }
-
   get request(): NewRequest {
     return this.#parts.request;
   }
 
-  sent(): void {
+  onSent(): void {
     this.#parts.times.sent();
   }
 
@@ -44,13 +40,13 @@ export class EngineSample implements RequestListener {
       times.output(at, delta.tokenIds.length, output.admission);
       if (delta.finish_reason !== null) {
         // After a stop string the engine would go on.
-        this.#client.abort([this.id]);
+        this.#client.abort([this.request]);
         times.end(delta.finish_reason);
         onEnd();
       }
       queue.push(delta);
     } catch (error) {
-      this.#client.abort([this.id]);
+      this.#client.abort([this.request]);
       this.#fail(error);
     }
   }
@@ -67,17 +63,5 @@ export class EngineSample implements RequestListener {
   #fail(error: unknown): void {
     this.#parts.times.end('error');
     this.#parts.queue.fail(error instanceof Error ? error : new Error(String(error)));
-  }
-}
-
-/** Sends them in one message: what the samples of a request share is copied once. */
-export function sendSamples(client: EngineClient, samples: readonly EngineSample[]): void {
-  if (samples.length === 0) return;
-  for (const sample of samples) sample.sent();
-  const requests = samples.map(({ request }) => request);
-  try {
-    client.add(requests, (index) => samples[index]!);
-  } catch (error) {
-    for (const sample of samples) sample.onDeath(error);
   }
 }

@@ -84,11 +84,6 @@ export class ServerContext {
     return this.#served;
   }
 
-  /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
-  async deliverTransfers(deadlineMs: number): Promise<void> {
-    await this.#served?.engine.transfersDelivered(deadlineMs);
-  }
-
   /** The name under which the engine counts a request. */
   callerOf(request: FastifyRequest): string {
     const { apiKeys, proxyToken } = this.options;

@@ -130,7 +130,8 @@ export class Server {
     this.#app.server.close();
     const stopped = new ShuttingDownError('The server is shutting down and could not finish this request');
     const numAborted = await inFlight.drain(deadlineMs, stopped);
-    await this.#context.deliverTransfers(Math.max(0, end - performance.now()));
+    // Other instances may still fetch the KV blocks that are kept for them.
+    await this.#context.livingEngine?.transfers?.delivered(Math.max(0, end - performance.now()));
     await this.close();
     return numAborted;
   }

@@ -129,7 +129,6 @@ function requestOf(id: number, parts: RequestParts): NewRequest {
     promptTokenIds: Array.from({ length: promptLength }, (_, index) => (text * 131 + index * 17) % VOCAB),
     sampling,
     numPromptLogprobs,
-    mayReadCache: numPromptLogprobs === null,
     rules,
     stop: { stopTokenIds: [2, 3], minTokens: rules?.minTokens ?? 0, maxTokens: MAX_TOKENS },
   });

@@ -2,20 +2,17 @@ import { describe, expect, it } from 'vitest';
 import type { OutputDelta, PreparedRequest } from '../../src/engine/inference-engine.ts';
 import { InvalidRequestError } from '../../src/errors.ts';
 import { toSvcError } from '../../src/http/errors.ts';
-import { groupBadWords } from '../../src/sampling/logit-rules.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import { ChatWriter } from '../../src/server/chat/chat-writer.ts';
 import { CompletionWriter } from '../../src/server/completion/completion-writer.ts';
 import type { ResponseOptions } from '../../src/server/response-options.ts';
 import type { Frames } from '../../src/server/response-writer.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 const PROMPT: PreparedRequest = {
+  ...newRequest({ promptTokenIds: [1, 2, 3] }),
   arrivedAt: 0,
-  promptTokenIds: [1, 2, 3],
   params: resolveSamplingParams({ n: 2 }),
-  badWords: groupBadWords([]),
-  extraKeys: [],
-  priority: 0,
   transferKey: null,
   resume: null,
 };
