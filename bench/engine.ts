@@ -4,11 +4,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
 import { saltKeys } from '../src/kv-cache/prefix-hash.ts';
 import { readModelConfig } from '../src/models/registry.ts';
 import { openModelSource } from '../src/models/source/model-source.ts';
+import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { type MachineLimits, measureMachine, weightBytesPerSecond } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';

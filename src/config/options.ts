@@ -3,13 +3,8 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { ENGINE_DEFAULTS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
 import { engineGroup, group, OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
-
-/** Defaults of the options that the engine does not know. */
-const DEFAULT_PORT = 8000;
-const DEFAULT_SHUTDOWN_TIMEOUT_SECONDS = 30;
 
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
@@ -31,7 +26,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'address to listen on',
       defaultText: 'all interfaces',
     }),
-    port: option(integer(0, 65535), DEFAULT_PORT, { help: 'port to listen on; 0 takes a free one' }),
+    port: option(integer(0, 65535), 8000, { help: 'port to listen on; 0 takes a free one' }),
     apiKey: option<readonly string[]>(list('<key...>'), [], {
       help: 'keys that clients may use: several values, or the option several times',
       defaultText: 'none: everybody may use the server',
@@ -76,7 +71,7 @@ export const SERVE_OPTIONS = new OptionTable({
     requestTimeout: option(seconds(), 0, {
       help: 'how long a request may take, waiting included, before it is ended with an error (504); 0 is no limit',
     }),
-    shutdownTimeout: option(seconds(), DEFAULT_SHUTDOWN_TIMEOUT_SECONDS, {
+    shutdownTimeout: option(seconds(), 30, {
       help: 'how long running requests may take to finish after SIGTERM or SIGINT',
     }),
   }),
@@ -112,7 +107,7 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
     dtype: option(
       choice(['auto', 'float32', 'bfloat16', 'float16'], { float: 'float32', half: 'float16' }),
-      ENGINE_DEFAULTS.dtype,
+      'auto',
       {
         help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
       },
@@ -121,18 +116,18 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'longest sequence, prompt and answer together, in tokens',
       defaultText: "the model's own limit",
     }),
-    seed: option(integer(0), ENGINE_DEFAULTS.seed, { help: 'seed of requests that bring none' }),
-    generationConfig: option(text('<source>'), ENGINE_DEFAULTS.generationConfig, {
+    seed: option(integer(0), 0, { help: 'seed of requests that bring none' }),
+    generationConfig: option(text('<source>'), 'auto', {
       help: "where sampling defaults come from: auto (the model's generation_config.json), svc (no such defaults) or a folder",
     }),
     overrideGenerationConfig: optional(json(), {
       help: 'sampling defaults over those of --generation-config, in the spelling of generation_config.json; max_new_tokens is a limit on every answer',
       defaultText: 'none',
     }),
-    maxLogprobs: option(integer(-1), ENGINE_DEFAULTS.maxLogprobs, {
+    maxLogprobs: option(integer(-1), 20, {
       help: 'most log-probabilities a token that a request may ask for; -1 is no limit',
     }),
-    skipTokenizerInit: option(flag(), ENGINE_DEFAULTS.skipTokenizerInit, {
+    skipTokenizerInit: option(flag(), false, {
       help: 'load no tokenizer: token ids in, token ids out',
     }),
     chatTemplate: optional(text('<template>'), {
@@ -144,15 +139,15 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
   }),
   ...engineGroup('Memory', {
-    blockSize: option(multiple(16, 256), ENGINE_DEFAULTS.blockSize, { help: 'tokens of a KV cache block' }),
-    gpuMemoryUtilization: option(share(), ENGINE_DEFAULTS.gpuMemoryUtilization, {
+    blockSize: option(multiple(16, 256), 16, { help: 'tokens of a KV cache block' }),
+    gpuMemoryUtilization: option(share(), 0.9, {
       help: 'share of the memory that svc may use, on every kind of hardware',
     }),
     kvCacheMemoryBytes: optional(size(1), {
       help: 'exact size of the KV cache in bytes',
       defaultText: 'from --gpu-memory-utilization',
     }),
-    enablePrefixCaching: option(flag(), ENGINE_DEFAULTS.enablePrefixCaching, {
+    enablePrefixCaching: option(flag(), true, {
       help: 'keep the KV blocks of finished requests for others that begin alike; --no-enable-prefix-caching computes every prompt',
     }),
   }),
@@ -169,23 +164,23 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
   }),
   ...engineGroup('Scheduling', {
-    maxNumBatchedTokens: option(size(1), ENGINE_DEFAULTS.maxNumBatchedTokens, {
+    maxNumBatchedTokens: option(size(1), 2048, {
       help: 'tokens of one step, over all requests',
     }),
-    maxNumSeqs: option(size(1), ENGINE_DEFAULTS.maxNumSeqs, {
+    maxNumSeqs: option(size(1), 256, {
       help: 'sequences that run at the same time, each sample of a request counted',
     }),
-    maxQueuedRequests: option(size(0), ENGINE_DEFAULTS.maxQueuedRequests, {
+    maxQueuedRequests: option(size(0), 4096, {
       isEngineOption: false,
       help: 'sequences that may wait beside those that run; callers beyond their share of all are told to come again (429)',
     }),
-    schedulingPolicy: option(choice(['fcfs', 'priority']), ENGINE_DEFAULTS.schedulingPolicy, {
+    schedulingPolicy: option(choice(['fcfs', 'priority']), 'fcfs', {
       isEngineOption: false,
       help: 'fcfs: callers and their requests take turns, each in the order of arrival; priority: requests may have a priority, and the lowest is served first',
     }),
   }),
   ...engineGroup('Hardware', {
-    device: option(choice(['auto', 'cpu', 'reference', 'cuda']), ENGINE_DEFAULTS.device, {
+    device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
       help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
     }),
     numThreads: optional(integer(1, 1024), {

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
 import { loadRunner } from '../../src/runner/load-runner.ts';
@@ -15,6 +15,7 @@ import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-st
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Copies all that passes, as a message to another thread would be, and keeps nothing of the original. */

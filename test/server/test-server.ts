@@ -6,10 +6,11 @@ import { join } from 'node:path';
 import OpenAI from 'openai';
 import { expect } from 'vitest';
 import { z } from 'zod';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { type Server, type ServerOptions, startServer } from '../../src/server/server.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 
 export interface TestServer {
   readonly server: Server;
