@@ -69,6 +69,6 @@ export function responseOptions(
     includeUsage: body.stream_options?.include_usage ?? false,
     continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
     // The prompt of a beam search is looked up again for every token.
-    showsCachedTokens: context.options.showsCachedTokens && !isBeamSearch,
+    showsCachedTokens: (context.options.showsCachedTokens ?? true) && !isBeamSearch,
   };
 }

@@ -8,7 +8,8 @@ import { expect } from 'vitest';
 import { z } from 'zod';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
-import { type Server, type ServerOptions, startServer } from '../../src/server/server.ts';
+import { type Server, startServer } from '../../src/server/server.ts';
+import type { ServerOptions } from '../../src/server/server-context.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 

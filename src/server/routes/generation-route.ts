@@ -38,7 +38,10 @@ async function generate(
   // A full server does not read what it cannot take.
   engine.admission.check(caller, 1);
   const controller = sharedAbortController();
-  context.inFlight.add(controller, reply, { requestId: request.id, timeoutMs: options.requestTimeoutMs });
+  context.inFlight.add(controller, reply, {
+    requestId: request.id,
+    timeoutMs: options.requestTimeoutMs ?? 0,
+  });
   const { signal } = controller;
   let ticket: Ticket | null = null;
   try {
