@@ -136,7 +136,7 @@ async function untilTheEnd(
   config: ServeConfig,
   logger: Logger,
 ): Promise<void> {
-  const death = await Promise.race([stop.requested, server.engineDied]);
+  const death = await Promise.race([stop.requested, ...(engine === null ? [] : [engine.died])]);
   if (death !== null) {
     logger.error(`the engine has died: ${death.message}`);
     registration?.close();

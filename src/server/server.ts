@@ -22,17 +22,11 @@ export class Server {
   readonly #context: ServerContext;
   readonly #options: ServerOptions;
   #stopStats: () => void = () => {};
-  #reportDeath: (error: Error) => void = () => {};
-  /** Resolves when the engine has died: the process should end with a non-zero code. */
-  readonly engineDied: Promise<Error>;
 
   private constructor(app: FastifyInstance, context: ServerContext, options: ServerOptions) {
     this.#app = app;
     this.#context = context;
     this.#options = options;
-    this.engineDied = new Promise((resolve) => {
-      this.#reportDeath = resolve;
-    });
   }
 
   /**
@@ -65,7 +59,6 @@ export class Server {
     this.#context.setEngine(engine);
     if (logger !== undefined && statsIntervalMs > 0)
       this.#stopStats = logStats(engine, logger, statsIntervalMs);
-    void engine.died.then((error) => this.#reportDeath(error));
   }
 
   get port(): number {

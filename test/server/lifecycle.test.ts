@@ -149,7 +149,7 @@ describe('a server whose engine dies', () => {
     const [streamed, unary] = await answers;
     expect(streamed).toMatchObject({ reason: { message: expect.stringContaining('engine') } });
     expect(unary).toMatchObject({ reason: { status: 500, message: expect.stringContaining('engine') } });
-    expect(await svc.server.engineDied).toBeInstanceOf(Error);
+    expect(await svc.engine.died).toBeInstanceOf(Error);
     expect(await errorOf(await fetch(`${svc.url}/health`))).toMatchObject({ status: 503 });
     const late = await svc.post('/v1/completions', { prompt: 'a' });
     expect(await errorOf(late)).toMatchObject({ status: 500, type: 'InternalServerError' });
