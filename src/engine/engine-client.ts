@@ -31,6 +31,8 @@ export interface RequestListener {
   /** @param at when the engine thread finished the step, by its clock. */
   onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
+  /** Nobody wants it any more. */
+  onWithdrawn(): void;
 }
 
 export interface EngineClientOptions {

@@ -14,8 +14,8 @@ import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Admission, type Ticket } from './admission.ts';
-import { EngineClient, type EngineClientOptions } from './engine-client.ts';
-import { EngineSample } from './engine-sample.ts';
+import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
+import { engineSample } from './engine-sample.ts';
 import {
   type ModelLimits,
   type PreparedRequest,
@@ -250,12 +250,12 @@ export class InferenceEngine {
       const processor = new OutputProcessor(index, request, this.tokenizer);
       const times = new SampleTimes(this.#observer, request);
       const onEnd = (): void => leaves[index]!();
-      return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
+      return engineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
     // One message for all that start at once: what they share is copied once.
-    const atOnce: EngineSample[] = [];
-    let start = (sample: EngineSample): void => void atOnce.push(sample);
+    const atOnce: RequestListener[] = [];
+    let start = (sample: RequestListener): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));
     start = (sample) => {
       // Prompts of one request end one after the other: a place that one gives up is of no use to the next.
@@ -264,7 +264,7 @@ export class InferenceEngine {
     this.#client.add(atOnce);
     const withdraw = (): void => {
       this.#client.abort(requests);
-      for (const sample of samples) sample.withdrawn();
+      for (const sample of samples) sample.onWithdrawn();
       // The last first: a place that is given up must not go to a sample that is withdrawn, too.
       for (const leave of leaves.toReversed()) leave();
     };

@@ -5,6 +5,7 @@ import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta } from '../engine/inference-engine.ts';
 import type { SvcError } from '../errors.ts';
 import { errorBody } from '../http/errors.ts';
+import { lazyList } from '../http/json-pieces.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
 import type { ResponseOptions } from './response-options.ts';
 import type { Frames, ResponseWriter } from './response-writer.ts';
@@ -80,11 +81,19 @@ export abstract class ChunkWriter implements ResponseWriter {
     return `${this.#chunkHead}[${choice}]${extra}${this.#usageField(usage)}}\n\n`;
   }
 
-  protected usageOfAll(samples: readonly CompletedSample[]): Usage {
-    return this.#totalUsage(
+  /** The fields that all answers in one piece have. */
+  protected answer(
+    object: string,
+    samples: readonly CompletedSample[],
+    choiceOf: (sample: CompletedSample, choice: number) => object,
+  ): object {
+    const { id, created, model, system_fingerprint } = this.options.head;
+    const usage = this.#totalUsage(
       sum(samples.map(({ tokenIds }) => tokenIds.length)),
       sum(samples.map(({ index, numCachedTokens }) => (index === 0 ? numCachedTokens : 0))),
     );
+    const choices = lazyList(samples, choiceOf);
+    return { id, object, created, model, choices, service_tier: null, system_fingerprint, usage };
   }
 
   /** Choices count the samples of the first prompt first. */

@@ -2,10 +2,9 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { lazyList, toJson } from '../../http/json-pieces.ts';
+import { toJson } from '../../http/json-pieces.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
-import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
@@ -20,18 +19,11 @@ export class ChatWriter extends ChunkWriter {
     this.#role = role;
   }
 
-  body(samples: readonly CompletedSample[]): ChatCompletionResponse {
-    const { head, returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+  body(samples: readonly CompletedSample[]): object {
+    const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
     const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
-      id: head.id,
-      object: 'chat.completion',
-      created: head.created,
-      model: head.model,
-      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
-      service_tier: null,
-      system_fingerprint: head.system_fingerprint,
-      usage: this.usageOfAll(samples),
+      ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,
@@ -65,11 +57,11 @@ export class ChatWriter extends ChunkWriter {
     return this.chunk(`{"index":${choice},"delta":${delta},${tail}}`, usage, extra);
   }
 
-  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>): ChatLogprobs | null {
+  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>) {
     return logprobs === null ? null : chatLogprobs(logprobs, this.options.areTokensIds);
   }
 
-  #choice(sample: CompletedSample, choice: number): ChatChoice {
+  #choice(sample: CompletedSample, choice: number): object {
     return {
       index: choice,
       message: {

@@ -2,11 +2,10 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { lazyList, toJson } from '../../http/json-pieces.ts';
+import { toJson } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
-import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '../protocol/completion.ts';
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
@@ -22,17 +21,9 @@ export class CompletionWriter extends ChunkWriter {
     this.#tokenizer = tokenizer;
   }
 
-  body(samples: readonly CompletedSample[]): CompletionResponse {
-    const { id, created, model, system_fingerprint } = this.options.head;
+  body(samples: readonly CompletedSample[]): object {
     return {
-      id,
-      object: 'text_completion',
-      created,
-      model,
-      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
-      service_tier: null,
-      system_fingerprint,
-      usage: this.usageOfAll(samples),
+      ...this.answer('text_completion', samples, (sample, choice) => this.#choice(sample, choice)),
       kv_transfer_params: null,
     };
   }
@@ -47,7 +38,7 @@ export class CompletionWriter extends ChunkWriter {
     return [this.chunk(fields, usage)];
   }
 
-  #choice(sample: CompletedSample, choice: number): CompletionChoice {
+  #choice(sample: CompletedSample, choice: number): object {
     const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
     const ofPrompt = returnPromptLogprobs ? sample.promptLogprobs : null;
     return {
@@ -67,11 +58,7 @@ export class CompletionWriter extends ChunkWriter {
   }
 
   /** Those of an echoed prompt come before the first token. */
-  #logprobs(
-    choice: number,
-    added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>,
-    isFirst: boolean,
-  ): CompletionLogprobs | null {
+  #logprobs(choice: number, added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>, isFirst: boolean) {
     if (added.logprobs === null) return null;
     const isEchoed = isFirst && this.options.echoes[this.promptOf(choice)] !== null;
     const ofPrompt = isEchoed ? added.promptLogprobs : null;
