@@ -31,8 +31,8 @@ const SECTIONS = {
   disaggregated: disaggregatedSection,
   proxy: proxySection,
   faults: faultSection,
-  crowd: churnSection,
-  hangups: clientDisconnectSection,
+  churn: churnSection,
+  disconnects: clientDisconnectSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;

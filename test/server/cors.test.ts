@@ -11,7 +11,8 @@ import { ConfigError } from '../../src/errors.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { Server } from '../../src/server/server.ts';
 import { FakeInstance } from '../helpers/fake-instance.ts';
-import { eventually, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { startTestServer, type TestServer } from './test-server.ts';
 
 const PAGE = 'https://page.example';
 const OTHER = 'https://other.example';
@@ -40,7 +41,7 @@ async function proxyWith(cors: CorsConfig | undefined): Promise<Target> {
   const config = { ...proxyConfig(), port: 0, discoveryPort: 0, apiKeys: [KEY], ...(cors && { cors }) };
   const proxy = await ProxyServer.listen(config);
   const d = await FakeInstance.start({ type: 'D', discovery: proxy.discoveryAddress });
-  await eventually(async () => (await fetch(`${proxy.url}/health`)).status === 200);
+  await until(async () => (await fetch(`${proxy.url}/health`)).status === 200);
   return {
     url: proxy.url,
     close: async () => {

@@ -1,6 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventually, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const LABELS = `model_name="${MODEL}",engine="0"`;
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
@@ -181,14 +182,14 @@ describe('GET /metrics', () => {
       const { generationTokens: before } = await svc.engine.stats();
       const asked = svc.client.completions.create({ ...ENDLESS, n: 2 }, { signal: controller.signal });
       asked.catch(() => {});
-      await eventually(async () => (await svc.engine.stats()).generationTokens > before + 1);
+      await until(async () => (await svc.engine.stats()).generationTokens > before + 1);
       const metrics = await scrape();
       expect(metrics.get(`svc:num_requests_waiting{${LABELS}}`)).toBe(1);
       expect(metrics.get(`svc:num_requests_running{${LABELS}}`)).toBe(1);
       expect(metrics.get(`svc:kv_cache_usage_perc{${LABELS}}`)).toBeGreaterThan(0);
       controller.abort();
       await asked.catch(() => {});
-      await eventually(() => isIdle(svc.engine));
+      await until(() => isIdle(svc.engine));
     });
     expect(gain(ended('abort'))).toBe(2);
     expect(gain(`e2e_request_latency_seconds_count{${LABELS}}`)).toBe(2);
@@ -215,8 +216,8 @@ describe('the line of statistics', () => {
     svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
     const full =
       /prompt throughput: [\d.]+ tokens\/s, generation throughput: \d*[1-9]\d*\.\d tokens\/s, running: 1, waiting: 0, KV cache usage: \d+\.\d%/;
-    await eventually(() => lines.filter(isStats).some((line) => full.test(line)));
+    await until(() => lines.filter(isStats).some((line) => full.test(line)));
     controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
   });
 });
