@@ -4,6 +4,8 @@ import { until } from '../helpers/until.ts';
 import { isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const LABELS = `model_name="${MODEL}",engine="0"`;
+const SIX_BLOCKS = 6 * 12_288;
+const PREEMPTIONS = `svc:num_preemptions_total{${LABELS}}`;
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
 
 const GAUGES = ['num_requests_running', 'num_requests_waiting', 'kv_cache_usage_perc'];
@@ -45,8 +47,8 @@ beforeAll(async () => {
 });
 afterAll(() => svc.close());
 
-async function scrape(): Promise<Map<string, number>> {
-  const text = await (await fetch(`${svc.url}/metrics`)).text();
+async function scrape(url = svc.url): Promise<Map<string, number>> {
+  const text = await (await fetch(`${url}/metrics`)).text();
   const samples = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(
     samples.map((line) => [
@@ -205,6 +207,22 @@ describe('GET /metrics', () => {
     });
     expect([gain(ended('stop')), gain(ended('length'))]).toEqual([1, 1]);
   });
+});
+
+it('GET /metrics counts every preemption once', async () => {
+  const short = await startTestServer({ engine: { maxModelLen: 64, kvCacheMemoryBytes: SIX_BLOCKS } });
+  try {
+    const read = async (): Promise<number> => (await scrape(short.url)).get(PREEMPTIONS) ?? Number.NaN;
+    expect(await read()).toBe(0);
+    // Each of the two would fill four blocks.
+    await short.client.completions.create({ ...ENDLESS, max_tokens: 58, n: 2, seed: 1 });
+    const { preemptions } = await short.engine.stats();
+    expect(preemptions).toBeGreaterThan(0);
+    expect(await read()).toBe(preemptions);
+    expect(await read()).toBe(preemptions);
+  } finally {
+    await short.close();
+  }
 });
 
 describe('the line of statistics', () => {
