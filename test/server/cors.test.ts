@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CorsConfig } from '../../src/config/cors-options.ts';
 import { corsConfig } from '../../src/config/cors-options.ts';
-import { mergeOptions } from '../../src/config/merge.ts';
+import { mergeOptions, type OptionSource, serveConfig } from '../../src/config/merge.ts';
 import type { OptionKey } from '../../src/config/options.ts';
 import { proxyConfig } from '../../src/config/proxy-options.ts';
 import { ConfigError } from '../../src/errors.ts';
@@ -249,6 +249,21 @@ describe('the options of other origins', () => {
     expect(() => given('allowedOrigins', value)).toThrow(
       'origins such as https://example.com, without a path',
     );
+  });
+
+  it.each([
+    ['svc serve', (source: OptionSource) => serveConfig(mergeOptions(source)).http.cors],
+    ['svc proxy', (source: OptionSource) => proxyConfig(source).cors],
+  ])('are those of %s', (_, corsOf) => {
+    const given = (value: unknown) => ({ value, origin: 'a flag' });
+    const source: OptionSource = new Map([
+      ['allowedOrigins', given([PAGE])],
+      ['allowedMethods', given(['POST'])],
+      ['allowedHeaders', given(['Authorization'])],
+      ['allowCredentials', given(true)],
+    ]);
+    expect(corsOf(source)).toEqual(CLOSED);
+    expect(corsOf(new Map())).toEqual(OPEN);
   });
 
   it('take names of methods and headers', () => {
