@@ -1,6 +1,8 @@
 // JSON of a long answer, piece by piece: what is long in it is made and written a little at a time, so that neither
 // its objects nor its text ever exist as a whole.
 
+import { yieldTurn } from '../util/yield-turn.ts';
+
 /** Characters of a piece, more or less. */
 const PIECE_LENGTH = 16_384;
 /** Elements of an array that are written at once. */
@@ -21,9 +23,14 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
   if (piece !== '') yield piece;
 }
 
-/** All pieces in one text. */
-export function toJson(value: unknown): string {
-  return [...jsonPieces(value)].join('');
+/** All pieces in one text, which is made in as many turns as it needs. */
+export async function toJson(value: unknown): Promise<string> {
+  const pieces: string[] = [];
+  for (const piece of jsonPieces(value)) {
+    pieces.push(piece);
+    await yieldTurn();
+  }
+  return pieces.join('');
 }
 
 /** The elements of a list, each made from the one in `items` when it is asked for. */

@@ -42,13 +42,13 @@ export abstract class ChunkWriter implements ResponseWriter {
     delta: OutputDelta,
     isFirst: boolean,
     usage: Usage | null,
-  ): Frames;
+  ): Promise<Frames>;
 
   open(): Frames {
     return [];
   }
 
-  delta(choice: number, delta: OutputDelta): Frames {
+  async delta(choice: number, delta: OutputDelta): Promise<Frames> {
     const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
     const { returnTokenIds, continuousUsage } = this.options;
     this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numCachedTokens };
