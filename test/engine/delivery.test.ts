@@ -7,9 +7,9 @@ import { busyFor, turnsDuring } from '../helpers/turns.ts';
 import { until } from '../helpers/until.ts';
 import { isIdle, startTestServer, type TestServer } from '../server/test-server.ts';
 
-const N = 64;
-/** All of it would hold the thread for 128 ms. */
-const MS_A_SAMPLE = 2;
+const N = 128;
+/** All of it takes half a second: that a client has left is noticed after a tenth. */
+const MS_A_SAMPLE = 4;
 
 let svc: TestServer;
 let reasons: EndedSample['reason'][];
