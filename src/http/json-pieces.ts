@@ -5,6 +5,8 @@ import { yieldTurn } from '../util/yield-turn.ts';
 
 /** Characters of a piece, more or less. */
 const PIECE_LENGTH = 16_384;
+/** Parts of a piece: elements of a list, each of which takes time to make, however short it is. */
+const PIECE_PARTS = 1024;
 /** Elements of an array that are written at once. */
 const SLICE = 256;
 
@@ -14,11 +16,14 @@ const SLICE = 256;
  */
 export function* jsonPieces(value: unknown): Generator<string, void, undefined> {
   let piece = '';
+  let numParts = 0;
   for (const part of partsOf(value)) {
     piece += part;
-    if (piece.length < PIECE_LENGTH) continue;
+    numParts += 1;
+    if (piece.length < PIECE_LENGTH && numParts < PIECE_PARTS) continue;
     yield piece;
     piece = '';
+    numParts = 0;
   }
   if (piece !== '') yield piece;
 }
