@@ -14,15 +14,17 @@ const MS_A_SAMPLE = 4;
 let svc: TestServer;
 let reasons: EndedSample['reason'][];
 let onEnd: () => void;
+let onNextToken: () => void;
 beforeEach(async () => {
   svc = await startTestServer();
   reasons = [];
   onEnd = () => {};
+  onNextToken = () => {};
   svc.engine.observe({
     step() {},
     prompt() {},
     firstToken() {},
-    nextToken() {},
+    nextToken: () => onNextToken(),
     sampleEnded({ reason }) {
       reasons.push(reason);
       busyFor(MS_A_SAMPLE);
@@ -67,6 +69,15 @@ it('a client that leaves while its tokens are being handed over gets no more of 
   expect(times('abort')).toBeGreaterThan(0);
   await until(() => isIdle(svc.engine));
   expect(reasons).toHaveLength(N);
+});
+
+it('tokens of later steps wait for those of earlier ones', async () => {
+  const body = { model: 'tiny', prompt: 'a', n: 4, max_tokens: 30, ignore_eos: true, seed: 1 };
+  const undisturbed = await svc.client.completions.create(body);
+  // Several steps have ended before the tokens of one are handed over.
+  onNextToken = () => busyFor(5);
+  const { choices } = await svc.client.completions.create(body);
+  expect(choices).toEqual(undisturbed.choices);
 });
 
 it('an engine that is closed while it hands tokens over fails the rest', async () => {

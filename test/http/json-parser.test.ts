@@ -18,11 +18,11 @@ it('many bodies that come together are parsed in several turns', async () => {
 it('what follows a body does not begin in a turn that has been long already', async () => {
   const parser = new JsonParser();
   await new Promise(setImmediate);
-  const parsed = parser.parse(Buffer.from('{"a":1}'));
   let isLater = false;
   setImmediate(() => {
     isLater = true;
   });
+  const parsed = parser.parse(Buffer.from('{"a":1}'));
   busyFor(10);
   expect(await parsed).toEqual({ a: 1 });
   expect(isLater).toBe(true);

@@ -44,6 +44,11 @@ describe('jsonPieces', () => {
     expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
   });
 
+  it('cuts lists of many short elements, too', () => {
+    const pieces = [...jsonPieces({ list: lazyList(new Array(5000).fill(1), (one) => one) })];
+    expect(Math.max(...pieces.map((piece) => piece.split(',').length))).toBeLessThan(1000);
+  });
+
   it('makes the elements of a list when they are written, and not before', () => {
     let numMade = 0;
     const list = lazyList(new Array(10_000).fill('x'.repeat(100)), (text) => {

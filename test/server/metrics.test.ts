@@ -206,6 +206,21 @@ describe('GET /metrics', () => {
       expect(stopped.choices[0]!.finish_reason).toBe('stop');
     });
     expect([gain(ended('stop')), gain(ended('length'))]).toEqual([1, 1]);
+    expect(gain(`request_params_max_tokens_sum{${LABELS}}`)).toBe(40);
+  });
+
+  it('shows requests that wait for a seat', async () => {
+    const controller = new AbortController();
+    for (let i = 0; i < 3; i += 1) {
+      svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
+    }
+    await until(async () => {
+      const metrics = await scrape();
+      const of = (name: string) => metrics.get(`svc:num_requests_${name}{${LABELS}}`);
+      return of('running') === 2 && of('waiting') === 1;
+    });
+    controller.abort();
+    await until(() => isIdle(svc.engine));
   });
 });
 
