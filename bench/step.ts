@@ -4,10 +4,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
 import { NativeOps } from '../src/ops/native/native-ops.ts';
 import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { newRequest } from '../test/helpers/new-request.ts';
 import { type Figure, median, type Section } from './report.ts';
 
@@ -56,9 +56,7 @@ async function measure(modelPath: string, numSequences: number): Promise<Times> 
   try {
     for (let id = 0; id < numSequences; id += 1) {
       const promptTokenIds = Array.from({ length: CONTEXT }, (_, at) => (7 * at + id) % 100);
-      core.scheduler.add(
-        newRequest({ id, promptTokenIds, mayReadCache: false, stop: { maxTokens: CONTEXT } }),
-      );
+      core.scheduler.add(newRequest({ id, promptTokenIds, stop: { maxTokens: CONTEXT } }));
     }
     while (core.stats.running < numSequences || core.stats.promptTokens < numSequences * CONTEXT) core.step();
     const times: Times = { schedule: [], forward: [], beginStep: [], read: [], update: [], sample: [] };
