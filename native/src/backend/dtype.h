@@ -14,6 +14,13 @@ constexpr int kBf16Depth = 32;
 /// Rows of f32 are written in whole vectors of this many columns where an op says so.
 constexpr int kF32Vector = 16;
 
+/// How the numbers of a weight are kept. Int8: whole numbers from -127 to 127, times one scale for each column of the
+/// output; a product then quantises each row of its input in the same way.
+enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2 };
+
+/// The format of the activations that a weight is multiplied with.
+constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
+
 constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 

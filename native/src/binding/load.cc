@@ -57,6 +57,18 @@ DType computeDType(const Napi::Value& name) {
   return dtype;
 }
 
+/// Sums of int8 stay within 32 bits up to this k.
+constexpr int kMostInt8K = 1 << 16;
+
+WeightFormat formatFrom(const Napi::Value& name, int k) {
+  const std::string text = name.ToString();
+  if (text == "f32") return WeightFormat::F32;
+  if (text == "bf16") return WeightFormat::Bf16;
+  if (text != "int8") throw ArgumentError("load", "f32, bf16 or int8", text);
+  if (k > kMostInt8K) throw ArgumentError("load", "k up to 65536 for int8", std::to_string(k));
+  return WeightFormat::Int8;
+}
+
 /// { weight, n, bias or null }
 LinearPart partFrom(const Napi::Object& object, Files& files) {
   LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt};
@@ -79,7 +91,7 @@ const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what)
 
 }  // namespace
 
-/// loadLinear(parts, k, dtype)
+/// loadLinear(parts, k, format)
 Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
@@ -88,17 +100,17 @@ Napi::Value BackendObject::loadLinear(const Info& info) {
   for (uint32_t i = 0; i < list.Length(); ++i) {
     parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files));
   }
-  return addTo(weights_, backend().loadLinear(parts, k, computeDType(info[2])), info.Env());
+  return addTo(weights_, backend().loadLinear(parts, k, formatFrom(info[2], k)), info.Env());
 }
 
-/// loadGateUp(gate, up, k, dtype)
+/// loadGateUp(gate, up, k, format)
 Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
   Files files;
   const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files);
   const LinearPart up = partFrom(info[1].As<Napi::Object>(), files);
   if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  return addTo(weights_, backend().loadGateUp(gate, up, k, computeDType(info[3])), info.Env());
+  return addTo(weights_, backend().loadGateUp(gate, up, k, formatFrom(info[3], k)), info.Env());
 }
 
 /// loadVector(source, length)
