@@ -143,6 +143,13 @@ export const SERVE_OPTIONS = new OptionTable({
       isEngineOption: true,
     },
   ),
+  quantization: optional(choice(['int8']), {
+    group: 'Model',
+    help: 'quantise the weights while they are read: int8 takes half the memory and time of bfloat16 (it computes in bfloat16)',
+    aliases: ['-q'],
+    defaultText: 'none',
+    isEngineOption: true,
+  }),
   maxModelLen: optional(size(1), {
     group: 'Model',
     help: 'longest sequence, prompt and answer together, in tokens',

@@ -27,6 +27,9 @@ export interface NativePart {
   readonly bias: NativeSource | null;
 }
 
+/** How the numbers of a weight are kept; k of int8 is at most 65536. */
+type NativeWeightFormat = 'f32' | 'bf16' | 'int8';
+
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
 
@@ -40,8 +43,8 @@ export type StreamPosition = number;
  * what they are given may be used again at once.
  */
 export interface NativeBackend {
-  loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
-  loadGateUp(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
+  loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(

@@ -1,6 +1,6 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
-import type { ComputeDType } from '../../ops/dtype.ts';
+import type { ComputeDType, WeightFormat } from '../../ops/dtype.ts';
 import type { Ops } from '../../ops/ops.ts';
 import { type LinearPart, type LinearWeight, plainPart, type Vector } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
@@ -13,16 +13,24 @@ interface Projection {
   readonly bias?: boolean;
 }
 
+/** What a model computes in, and what its products keep their weights in. */
+export interface WeightFormats {
+  readonly dtype: ComputeDType;
+  readonly products: WeightFormat;
+}
+
 export class WeightReader {
   readonly dtype: ComputeDType;
+  readonly #products: WeightFormat;
   readonly #checkpoint: Checkpoint;
   readonly #ops: Ops;
   #packedBytes = 0;
 
-  constructor(checkpoint: Checkpoint, ops: Ops, dtype: ComputeDType) {
+  constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products }: WeightFormats) {
     this.#checkpoint = checkpoint;
     this.#ops = ops;
     this.dtype = dtype;
+    this.#products = products;
   }
 
   /** Packed bytes of all matrices so far but of embeddings: what one decode step reads. */
@@ -33,16 +41,18 @@ export class WeightReader {
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
     const parts = projections.map((projection) => this.#part(projection, k));
-    return new ColumnParallelLinear(this.#count(this.#ops.loadLinear(parts, this.dtype)));
+    return new ColumnParallelLinear(this.#count(this.#ops.loadLinear(parts, this.#products)));
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#count(this.#ops.loadLinear([this.#part(projection, k)], this.dtype)));
+    return new RowParallelLinear(
+      this.#count(this.#ops.loadLinear([this.#part(projection, k)], this.#products)),
+    );
   }
 
   gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
     const parts = [this.#part(gate, k), this.#part(up, k)] as const;
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, this.dtype)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, this.#products)));
   }
 
   vector(name: string, length: number): Vector {
@@ -56,7 +66,7 @@ export class WeightReader {
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
-    return this.#count(this.embedding(projection, hidden));
+    return this.#count(this.#ops.loadLinear([this.#part(projection, hidden)], this.#products));
   }
 
   #part({ name, n, bias }: Projection, k: number): LinearPart {

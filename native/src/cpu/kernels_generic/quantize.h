@@ -1,10 +1,11 @@
 // A row of numbers -> whole numbers and one scale. Included inside an instruction set's namespace, after tile.h.
 
-inline V16 loadRow(const float* x, int count) { return loadFirst(x, count); }
-inline V16 loadRow(const uint16_t* x, int count) {
-  if (count >= kLanes) return loadBf16(x);
+/// The first numbers of what is left of a row, zeros after its end.
+inline V16 loadRow(const float* x, int left) { return loadFirst(x, smaller(kLanes, left)); }
+inline V16 loadRow(const uint16_t* x, int left) {
+  if (left >= kLanes) return loadBf16(x);
   alignas(64) uint16_t rest[kLanes] = {};
-  __builtin_memcpy(rest, x, static_cast<size_t>(count) * 2);
+  __builtin_memcpy(rest, x, static_cast<size_t>(left) * 2);
   return loadBf16(rest);
 }
 
