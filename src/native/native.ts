@@ -163,7 +163,7 @@ export interface NativeBackend {
   /** Bytes a second that all threads together read from memory, the best of `repeats` passes over `bytes`. */
   readBandwidth(bytes: number, repeats: number): number;
   /** Operations a second of the widest multiply-add of the instruction set, all threads, the best of `repeats`. */
-  matrixPeak(repeats: number): number;
+  matrixPeak(repeats: number, isInt8: boolean): number;
   /** Seconds that handing an empty op to all threads takes. */
   forkJoinSeconds(repeats: number): number;
 }

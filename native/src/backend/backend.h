@@ -124,7 +124,7 @@ class Backend {
 
   /// Limits of the device, which benchmarks divide by; `src/native/native.ts` says what each is.
   virtual double readBandwidth(size_t bytes, int64_t repeats) = 0;
-  virtual double matrixPeak(int64_t repeats) = 0;
+  virtual double matrixPeak(int64_t repeats, WeightFormat format) = 0;
   virtual double forkJoinSeconds(int64_t repeats) = 0;
 };
 

@@ -58,7 +58,7 @@ class CpuBackend final : public Backend {
 
   // probes.cc
   double readBandwidth(size_t bytes, int64_t repeats) override;
-  double matrixPeak(int64_t repeats) override;
+  double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
 
  private:

@@ -176,8 +176,10 @@ struct KernelSet {
   /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
   void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
 
-  /// Multiply-adds of the widest kind for about `loops` loops on this thread; returns floating-point operations done.
+  /// Multiply-adds of floats, of the widest kind, and of int8 for about `loops` loops on this thread; returns the
+  /// operations done.
   double (*peak)(int64_t loops);
+  double (*peakInt8)(int64_t loops);
 };
 
 }  // namespace svc::cpu

@@ -267,8 +267,7 @@ void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
           });
 }
 
-#undef SVC_MULTIPLY_TILES
-
+template <class Dot>
 double peakOfTiles(int64_t loops) {
   alignas(64) static const char zeros[kTileBytes] = {};
   Tiles tiles;
@@ -280,14 +279,16 @@ double peakOfTiles(int64_t loops) {
       _tile_loadd(6, zeros, kStepBytes);
       _tile_loadd(7, zeros, kStepBytes);
     }
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    SVC_MULTIPLY_TILES(0, 4, 6);
+    SVC_MULTIPLY_TILES(1, 4, 7);
+    SVC_MULTIPLY_TILES(2, 5, 6);
+    SVC_MULTIPLY_TILES(3, 5, 7);
   }
-  constexpr double kOperations = 2.0 * kTileRows * kLanes * kBf16Depth;
+  constexpr double kOperations = 2.0 * kTileRows * kLanes * kTileSteps * Dot::kPerWord;
   return static_cast<double>(loops) * 4 * kOperations;
 }
+
+#undef SVC_MULTIPLY_TILES
 
 }  // namespace
 
@@ -297,7 +298,8 @@ void addMatmul(KernelSet& set) {
   set.linear[2] = &linearOnTiles<Int8Dot>;
   set.gateUp[1] = &gateUpOnTiles<Bf16Dot>;
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
-  set.peak = &peakOfTiles;
+  set.peak = &peakOfTiles<Bf16Dot>;
+  set.peakInt8 = &peakOfTiles<Int8Dot>;
 }
 
 }  // namespace svc::cpu::amx

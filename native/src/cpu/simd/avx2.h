@@ -191,6 +191,7 @@ struct Bf16Dot {
 /// Unsigned bytes of x times signed bytes of a panel, four a word. The instruction that multiplies bytes saturates its
 /// sums of two, so even and odd bytes are widened and multiplied apart.
 struct Int8Dot {
+  static constexpr int kPerWord = 4;
   using Sum = I16;
   using Lane = int32_t;
   struct Weight {

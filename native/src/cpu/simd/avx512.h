@@ -123,6 +123,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
+  static constexpr int kPerWord = 4;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = __m512i;
