@@ -40,13 +40,18 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   expectNoMoreLayers(checkpoint, config);
+  expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, options);
   options.onOpen?.({
     config,
     dtype,
     kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
   });
-  const weights = new WeightReader(checkpoint, ops, { dtype, products: options.quantization ?? dtype });
+  const weights = new WeightReader(checkpoint, ops, {
+    dtype,
+    products: options.quantization ?? dtype,
+    published: config.quantization,
+  });
   const progress = async (fraction: number, what: string) => {
     options.onProgress?.(fraction, what);
     // A turn for whoever shows the progress.
@@ -79,6 +84,27 @@ function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | nu
   return length;
 }
 
+/** @throws ConfigError where weights that are quantised already are to be quantised, or to be computed with in float32. */
+function expectOneQuantization(
+  { path }: ModelSource,
+  { quantization: published }: ModelConfig,
+  { quantization = null, dtype }: LoadOptions,
+): void {
+  if (published === null) return;
+  if (quantization !== null) {
+    throw new ConfigError(
+      `the weights of ${path} are quantised already (${published.method}): leave out --quantization`,
+      { param: 'quantization' },
+    );
+  }
+  if (dtype === 'float32') {
+    throw new ConfigError(
+      `the weights of ${path} are quantised (${published.method}), which are computed with in bfloat16: leave out --dtype`,
+      { param: 'dtype' },
+    );
+  }
+}
+
 /** `auto` is the published format; f16 has a smaller range than bf16, and it and quantised weights are computed in bf16. */
 function chooseDType(
   config: ModelConfig,
@@ -86,7 +112,7 @@ function chooseDType(
   { dtype, quantization = null }: Pick<LoadOptions, 'dtype' | 'quantization'>,
 ): ComputeDType {
   if (dtype !== 'auto') return dtype === 'float32' ? 'f32' : 'bf16';
-  if (quantization !== null) return 'bf16';
+  if (quantization !== null || config.quantization !== null) return 'bf16';
   const { vocabSize, hiddenSize, checkpointDType } = config;
   const published =
     checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;

@@ -14,16 +14,17 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8';
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
 }
 
-/** A published weight [n, k] and its bias [n]. */
+/** A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. */
 export interface NativePart {
   readonly weight: NativeSource;
   readonly n: number;
+  readonly scales: NativeSource | null;
   readonly bias: NativeSource | null;
 }
 

@@ -7,7 +7,8 @@
 
 namespace svc {
 
-enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2 };
+/// I8 is a format of files only.
+enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2, I8 = 3 };
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
@@ -21,7 +22,7 @@ enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2 };
 /// The format of the activations that a weight is multiplied with.
 constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
 
-constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
+constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : dtype == DType::I8 ? 1 : 2; }
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// Columns of a row with its zeros: what an op may write of a row of `cols`, and a product may read.

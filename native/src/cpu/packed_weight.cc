@@ -5,12 +5,35 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <stdexcept>
 
 #include "cpu/finite.h"
 #include "threads/first_failure.h"
 
 namespace svc::cpu {
 namespace {
+
+/// A part and the scales of its rows, where it is published as whole numbers.
+struct ScaledPart {
+  LinearPart part;
+  std::vector<float> scales;
+};
+
+std::vector<ScaledPart> withScales(const KernelSet& set, const std::vector<LinearPart>& parts) {
+  std::vector<ScaledPart> scaled;
+  for (const LinearPart& part : parts) {
+    scaled.push_back({part, {}});
+    if (!part.scales.has_value()) continue;
+    std::vector<float>& scales = scaled.back().scales;
+    scales = readVector(set, *part.scales, part.n);
+    const auto wrong = std::find_if(scales.begin(), scales.end(), [](float scale) { return scale <= 0.0f; });
+    if (wrong == scales.end()) continue;
+    throw std::runtime_error("tensor " + part.scales->name + " of " + part.scales->file->path() +
+                             " must be above 0, row " + std::to_string(wrong - scales.begin()) + " is not");
+  }
+  return scaled;
+}
 
 /// Rows of one panel as words of the packed format, [16, steps], before they are interleaved.
 class PanelRows {
@@ -19,11 +42,12 @@ class PanelRows {
       : format_(format), k_(k), steps_(stepsOf(format, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
 
   /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
-  void load(const KernelSet& set, const std::vector<LinearPart>& parts, int first) {
+  void load(const KernelSet& set, const std::vector<ScaledPart>& parts, int first) {
     int lane = 0, row = first;
-    for (const LinearPart& part : parts) {
+    for (const auto& [part, scales] : parts) {
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
       loadRows(set, part.weight, row, count, lane);
+      if (!scales.empty()) std::copy_n(scales.begin() + row, count, scales_.begin() + lane);
       lane += count;
       row = std::max(0, row - part.n);
     }
@@ -58,7 +82,10 @@ class PanelRows {
     weight.read(to, row, count, k_);
     for (int i = 0; i < count; ++i, words += steps_) {
       const char* stored = stored_.data() + i * rowBytes;
-      if (format_ == WeightFormat::Int8) {
+      if (weight.dtype == DType::I8) {
+        std::memcpy(words, stored, k_);
+        offsets_[lane + i] = offsetOf(words);
+      } else if (format_ == WeightFormat::Int8) {
         set.widen[static_cast<int>(weight.dtype)](stored, wide_.data(), k_);
         expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
         quantize(set, lane + i, words);
@@ -71,18 +98,18 @@ class PanelRows {
 
   bool isStored(DType dtype) const { return format_ != WeightFormat::Int8 && dtype == inputDType(format_); }
 
-  /// The widened row -> signed bytes, their scale and their sum.
+  /// The widened row -> signed bytes, their scale and offset.
   void quantize(const KernelSet& set, int lane, uint32_t* words) {
     const auto bytes = reinterpret_cast<uint8_t*>(words);
     const int padded = steps_ * 4;
     scales_[lane] = set.quantize[static_cast<int>(DType::F32)](wide_.data(), k_, padded, bytes);
-    int32_t sum = 0;
-    for (int i = 0; i < padded; ++i) {
-      const int number = bytes[i] - kInt8Zero;
-      bytes[i] = static_cast<uint8_t>(number);
-      sum += number;
-    }
-    offsets_[lane] = kInt8Zero * sum;
+    for (int i = 0; i < padded; ++i) bytes[i] = static_cast<uint8_t>(bytes[i] - kInt8Zero);
+    offsets_[lane] = offsetOf(words);
+  }
+
+  int32_t offsetOf(const uint32_t* words) const {
+    const auto numbers = reinterpret_cast<const int8_t*>(words);
+    return kInt8Zero * std::accumulate(numbers, numbers + k_, int32_t{0});
   }
 
   /// What pads k stays zero.
@@ -107,7 +134,7 @@ class PanelRows {
   std::vector<float> wide_;
 };
 
-using PanelParts = std::vector<std::vector<LinearPart>>;
+using PanelParts = std::vector<std::vector<ScaledPart>>;
 
 /// Packs `panels` panels; panel p takes columns of sources[p % count] from 16 * (p / count) on.
 PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k,
@@ -158,7 +185,7 @@ PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vecto
   int n = 0;
   for (const LinearPart& part : parts) n += part.n;
   const int panels = static_cast<int>(roundUp(n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {parts}, panels, k, format);
+  PackedWeight packed = pack(pool, set, {withScales(set, parts)}, panels, k, format);
   packed.n = n;
   packed.bias = packBias(set, parts, panels, [](int column) { return column; });
   return packed;
@@ -167,7 +194,7 @@ PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vecto
 PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
                         WeightFormat format) {
   const int panels = 2 * static_cast<int>(roundUp(gate.n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {{gate}, {up}}, panels, k, format);
+  PackedWeight packed = pack(pool, set, {withScales(set, {gate}), withScales(set, {up})}, panels, k, format);
   packed.n = gate.n;
   packed.isGateUp = true;
   const int n = gate.n;

@@ -34,7 +34,7 @@ export class NativeLinear extends Handle implements LinearWeight {
   readonly byteLength: number;
 
   constructor(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat) {
-    const { k, sizes } = expectParts('loadLinear', parts);
+    const { k, sizes } = expectParts('loadLinear', parts, format);
     const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
     super(
       native,
@@ -55,7 +55,7 @@ export class NativeGateUp extends Handle implements GateUpWeight {
 
   constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat) {
     expectGateUp(gate, up);
-    const { k, sizes } = expectParts('loadGateUp', [gate, up]);
+    const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
     super(
@@ -99,7 +99,8 @@ export class NativeKvCache extends Handle implements KvCache {
 }
 
 function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
-  return { weight: sourceOf(op, weight.tensor), n, bias: bias && sourceOf(op, bias) };
+  const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
+  return { weight: sourceOf(op, weight.tensor), n, scales, bias: bias && sourceOf(op, bias) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {

@@ -1,6 +1,6 @@
 // Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
 
-import { ShapeError } from '../../errors.ts';
+import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { Tensor } from '../ops.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type GateUpWeight,
   type LinearPart,
   type LinearWeight,
+  type TensorSource,
 } from '../weights.ts';
 import { quantizeRow } from './quantize.ts';
 import { readTensor } from './read-tensor.ts';
@@ -25,37 +26,45 @@ export class RefLinear implements LinearWeight {
   readonly bias: Float32Array | null;
 
   constructor(parts: readonly LinearPart[], format: WeightFormat) {
-    const { k, sizes } = expectParts('loadLinear', parts);
+    const { k, sizes } = expectParts('loadLinear', parts, format);
     this.k = k;
     this.n = sizes.reduce((sum, n) => sum + n, 0);
     this.inputDType = inputDTypeOf(format);
     this.values = new Float32Array(this.n * k);
+    this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readTensor(
-        part.weight.tensor,
-        format === 'int8' ? 'f32' : format,
-        this.values.subarray(start * k, end * k),
-      );
+      const values = this.values.subarray(start * k, end * k);
+      readTensor(part.weight.tensor, format === 'int8' ? 'f32' : format, values);
+      const scales = this.scales?.subarray(start, end);
+      if (scales !== undefined && part.weight.kind === 'int8') readScales(part.weight.scales, scales);
+      else if (scales !== undefined) quantizeRows(values, scales);
       if (part.bias) readTensor(part.bias, 'f32', this.bias?.subarray(start, end));
       start = end;
     }
-    this.scales = format === 'int8' ? this.#quantize() : null;
-  }
-
-  /** Each row by itself, in place. */
-  #quantize(): Float32Array {
-    const { values, n, k } = this;
-    return Float32Array.from({ length: n }, (_, row) => {
-      const numbers = values.subarray(row * k, (row + 1) * k);
-      return quantizeRow(numbers, numbers);
-    });
   }
 
   get byteLength(): number {
     return this.values.byteLength + (this.bias?.byteLength ?? 0);
+  }
+}
+
+/** Rows of values [scales.length, k], each by itself, in place. */
+function quantizeRows(values: Float32Array, scales: Float32Array): void {
+  const k = values.length / scales.length;
+  for (let row = 0; row < scales.length; row += 1) {
+    const numbers = values.subarray(row * k, (row + 1) * k);
+    scales[row] = quantizeRow(numbers, numbers);
+  }
+}
+
+function readScales(source: TensorSource, into: Float32Array): void {
+  readTensor(source, 'f32', into);
+  const row = into.findIndex((scale) => scale <= 0);
+  if (row >= 0) {
+    throw new ModelLoadError(`tensor ${source.name} of ${source.path} must be above 0, row ${row} is not`);
   }
 }
 
