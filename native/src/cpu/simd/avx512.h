@@ -4,7 +4,7 @@ struct V16 {
   __m512 lanes;
 };
 
-/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+/// Rows whose sums fit in the registers with one panel and with two, and the panels at once for many rows.
 constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kManyPanels = 2;
 
 inline __mmask16 lanesBelow(int count) {
@@ -133,5 +133,5 @@ struct Int8Dot {
   static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
 };
 
-/// The multiply-add of the most operations.
+/// The multiply-add with the most operations.
 using WidestDot = Bf16Dot;
