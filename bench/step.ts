@@ -51,6 +51,7 @@ async function measure(modelPath: string, numSequences: number): Promise<Times> 
     ...ENGINE_DEFAULTS,
     modelPath,
     maxNumSeqs: numSequences,
+    enablePrefixCaching: false,
     kvCacheMemoryBytes: 2 ** 28,
   });
   try {

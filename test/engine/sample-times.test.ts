@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { type EndedSample, SampleTimes } from '../../src/engine/sample-times.ts';
-import { ENDLESS } from '../helpers/new-request.ts';
+import { newRequest } from '../helpers/new-request.ts';
 import { busyFor } from '../helpers/turns.ts';
 
 /** The engine thread's clock has another zero. */
@@ -25,11 +25,8 @@ function sample(): Seen {
     nextToken: (seconds: number) => void next.push(seconds),
     sampleEnded: (one: EndedSample) => void ended.push(one),
   };
-  const facts = {
-    arrivedAt: performance.now() - 1000,
-    promptTokenIds: [1, 2],
-    stop: { ...ENDLESS, maxTokens: 4 },
-  };
+  const { promptTokenIds, stop } = newRequest({ promptTokenIds: [1, 2], stop: { maxTokens: 4 } });
+  const facts = { arrivedAt: performance.now() - 1000, promptTokenIds, stop };
   return { times: new SampleTimes(observer, facts), first, next, ended };
 }
 

@@ -2,7 +2,7 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
-import type { ComputeDType } from '../dtype.ts';
+import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import {
   expectGateUp,
@@ -33,16 +33,16 @@ export class NativeLinear extends Handle implements LinearWeight {
   readonly inputDType: ComputeDType;
   readonly byteLength: number;
 
-  constructor(native: NativeBackend, parts: readonly LinearPart[], dtype: ComputeDType) {
-    const { k, sizes } = expectParts('loadLinear', parts);
+  constructor(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat) {
+    const { k, sizes } = expectParts('loadLinear', parts, format);
     const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
     super(
       native,
-      loading(parts, () => native.loadLinear(nativeParts, k, dtype)),
+      loading(parts, () => native.loadLinear(nativeParts, k, format)),
     );
     this.n = sizes.reduce((sum, n) => sum + n, 0);
     this.k = k;
-    this.inputDType = dtype;
+    this.inputDType = inputDTypeOf(format);
     this.byteLength = native.weightBytes(this.index);
   }
 }
@@ -53,18 +53,18 @@ export class NativeGateUp extends Handle implements GateUpWeight {
   readonly inputDType: ComputeDType;
   readonly byteLength: number;
 
-  constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
+  constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat) {
     expectGateUp(gate, up);
-    const { k, sizes } = expectParts('loadGateUp', [gate, up]);
+    const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
     super(
       native,
-      loading([gate, up], () => native.loadGateUp(...parts, k, dtype)),
+      loading([gate, up], () => native.loadGateUp(...parts, k, format)),
     );
     this.n = n;
     this.k = k;
-    this.inputDType = dtype;
+    this.inputDType = inputDTypeOf(format);
     this.byteLength = native.weightBytes(this.index);
   }
 }
@@ -99,7 +99,8 @@ export class NativeKvCache extends Handle implements KvCache {
 }
 
 function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
-  return { weight: sourceOf(op, weight.tensor), n, bias: bias && sourceOf(op, bias) };
+  const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
+  return { weight: sourceOf(op, weight.tensor), n, scales, bias: bias && sourceOf(op, bias) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
