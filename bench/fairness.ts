@@ -11,18 +11,20 @@ import { type SvcProcess, startServeProcess } from '../test/helpers/svc-process.
 import { until } from '../test/helpers/until.ts';
 import { type Figure, median, type Section } from './report.ts';
 
+/** A step takes some milliseconds: with a tiny model the figures would be those of writing streams. */
+const MODEL = { hidden_size: 384, intermediate_size: 1536, num_hidden_layers: 8 };
 const NUM_SLOTS = 8;
 const HEAVY = { n: 128, max_tokens: 400 };
 const NUM_HEAVY = 4;
 const NEWCOMER_TOKENS = 100;
-const NUM_NEWCOMERS = 30;
+const NUM_NEWCOMERS = 20;
 const WINDOW_MS = 4000;
 const HEAVY_KEY = 'heavy';
 const OTHER_KEY = 'other';
 
 export async function fairnessSection(): Promise<Section> {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-  writeTinyModel(folder);
+  writeTinyModel(folder, { dtype: 'bf16', config: MODEL });
   const svc = await startServeProcess([
     folder,
     ...['--max-num-seqs', String(NUM_SLOTS), '--kv-cache-memory-bytes', '64M', '--log-level', 'error'],
