@@ -51,6 +51,7 @@ export async function loadRunner(
     model: modelPath,
     architecture: model.config.architecture,
     dtype: model.dtype,
+    weightFormat: model.weightFormat,
     backend: ops.backend,
     isa: ops.isa,
     modelFingerprint: fingerprint,
