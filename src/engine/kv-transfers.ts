@@ -2,14 +2,15 @@
 // here as if there were no other instances. The inference engine has one.
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
-import type { KvConnector, KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import type { KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import type { P2pConnector } from '../kv-transfer/p2p/p2p-connector.ts';
 import { within } from '../util/within.ts';
 import type { EngineClient } from './engine-client.ts';
 import { type ModelLimits, type PreparedRequest, stopRule } from './input-processor.ts';
 
 export type OnTransferError = (error: unknown) => void;
 
-export interface TransferListeners {
+interface TransferListeners {
   /** Gets what goes wrong between instances: no request fails by it. */
   readonly onError?: OnTransferError | undefined;
   /** Gets what a person should know, such as an instance of another model. */
@@ -17,10 +18,10 @@ export interface TransferListeners {
 }
 
 export class KvTransfers {
-  readonly #connector: KvConnector;
+  readonly #connector: P2pConnector;
   readonly #onError: OnTransferError;
 
-  private constructor(connector: KvConnector, onError: OnTransferError) {
+  private constructor(connector: P2pConnector, onError: OnTransferError) {
     this.#connector = connector;
     this.#onError = onError;
   }
@@ -36,8 +37,9 @@ export class KvTransfers {
   ): Promise<KvTransfers | null> {
     const { memoryToken, info } = client;
     if (config === null || memoryToken === null || info.kvCompatibility === null) return null;
-    const { createConnector } = await import('../kv-transfer/create-connector.ts');
-    const connector = await createConnector(config, {
+    // Only instances that exchange blocks load ZeroMQ.
+    const p2p = await import('../kv-transfer/p2p/p2p-connector.ts');
+    const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       memoryToken,
       applyTransfer: (command) => client.applyTransfer(command),

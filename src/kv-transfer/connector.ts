@@ -1,5 +1,5 @@
-// What the engine knows of KV transfer: how a sequence's blocks come or go, and what engine thread and main thread
-// tell each other about it. Implementations live on the main thread; the engine thread sees plain data only.
+// What the engine knows of KV transfer: how a sequence's blocks come or go, and what the engine thread and the connector on
+// the main thread tell each other about it, as plain data.
 
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 
@@ -57,19 +57,6 @@ export interface RequestTransfer {
   end(isComplete: boolean): void;
 }
 
-export interface KvConnector {
-  /** Null for a request that has nothing to do with other instances. */
-  open(request: TransferRequest): RequestTransfer | null;
-  onTransferEvent(event: KvTransferEvent): void;
-  /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
-  cancel(requestId: string): void;
-  /** Resolves when no blocks are held for other instances. */
-  delivered(): Promise<void>;
-  readonly stats: KvTransferStats;
-  /** Says goodbye to the peers and frees everything. */
-  close(): Promise<void>;
-}
-
 /** How a connector reaches the KV memory and the engine. */
 export interface ConnectorContext {
   readonly compatibility: KvCompatibility;
@@ -84,8 +71,8 @@ export interface ConnectorContext {
 export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
-  /** The instruction set: its kernels' sums are equal only to their own. */
-  readonly kernels: string;
+  /** The instruction set: sums are equal only on the same one. */
+  readonly isa: string;
   readonly dtype: string;
   readonly blockSize: number;
   readonly layers: number;
@@ -115,10 +102,10 @@ export interface KvTransferStats {
     readonly loadedTokens: number;
     /** Prompts that were computed here after all, by reason. */
     readonly recomputed: Readonly<Record<RecomputeReason, number>>;
-    readonly corruptPieces: number;
+    readonly corruptLayerBlocks: number;
     readonly bytes: number;
     /** Now. */
-    readonly areas: number;
+    readonly receiveBuffers: number;
     readonly bufferUsedBytes: number;
     readonly poolUsedBytes: number;
   };

@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type {
   KvCompatibility,
-  KvConnector,
   KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
@@ -35,7 +34,7 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
 /** Small enough that a test takes milliseconds. */
 export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
-  kernels: 'test',
+  isa: 'test',
   dtype: 'bf16',
   blockSize: 4,
   layers: 3,
@@ -63,7 +62,7 @@ export function expectedPiece(prompt: readonly number[], layer: number, index: n
 }
 
 export class KvInstance {
-  readonly connector: KvConnector;
+  readonly connector: P2pConnector;
   readonly config: KvTransferConfig;
   readonly commands: KvTransferCommand[] = [];
   readonly warnings: readonly string[];
@@ -72,7 +71,7 @@ export class KvInstance {
   readonly #free: number[];
 
   private constructor(
-    connector: KvConnector,
+    connector: P2pConnector,
     config: KvTransferConfig,
     memory: NativeKvMemory,
     heard: { readonly commands: KvTransferCommand[]; readonly warnings: string[]; readonly waiting: Waiting },
@@ -109,7 +108,7 @@ export class KvInstance {
     return `${this.config.ip}:${this.config.port}`;
   }
 
-  get stats(): KvConnector['stats'] {
+  get stats(): P2pConnector['stats'] {
     return this.connector.stats;
   }
 
