@@ -112,8 +112,8 @@ export class KvConsumer {
   discard(key: string, address: string): void {
     this.transfers.markOver(key);
     const known = this.transfers.get(key);
-    if (known !== undefined) this.transfers.push(known, { kind: 'discarded' });
-    void this.#tellCancel(key, address);
+    if (known === undefined) void this.#tellCancel(key, address);
+    else if (!known.transfer.isClaimed) this.transfers.push(known, { kind: 'ended' });
   }
 
   /** P asks for room. */

@@ -69,10 +69,8 @@ export type ConsumerEvent = Readonly<
   | { kind: 'wanted'; transferId: number; firstBlock: number; blocks: readonly number[] }
   /** A sequence needs nothing (any more). */
   | { kind: 'unwanted'; transferId: number }
-  /** The request is over, or the proxy has cancelled it. */
+  /** The request is over, cancelled by the proxy, or computed here: nobody wants the blocks. */
   | { kind: 'ended' }
-  /** Nobody here will use what was pushed. */
-  | { kind: 'discarded' }
   /** P will not send. */
   | { kind: 'cancelledByPeer' }
   /** The answers to `takeSlots`; `ticket` is a fresh one. */

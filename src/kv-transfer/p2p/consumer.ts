@@ -67,9 +67,6 @@ class Draft {
         if (isClaimed) this.#endSamples();
         else this.#forget(true);
         break;
-      case 'discarded':
-        if (!isClaimed) this.#forget(false);
-        break;
       case 'cancelledByPeer':
         if (isClaimed) this.#lose();
         else this.#forget(false);

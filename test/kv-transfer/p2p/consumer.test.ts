@@ -313,16 +313,6 @@ describe('a transfer at the consumer', () => {
     );
   });
 
-  it('that nobody will use is forgotten', () => {
-    expectEach(
-      { kind: 'discarded' },
-      {
-        pushed: ['over', 'closeBuffer', 'forget'],
-        'received, not claimed': ['over', 'closeBuffer', 'forget'],
-      },
-    );
-  });
-
   it('is computed here where P is gone, unless its blocks are here', () => {
     const lost = ['over', 'recompute', 'closeBuffer', 'loaded', 'forget'] as const;
     const outcomes = {
@@ -463,7 +453,6 @@ const WHATEVER: readonly ConsumerEvent[] = [
   { kind: 'unwanted', transferId: 1 },
   { kind: 'unwanted', transferId: 2 },
   { kind: 'ended' },
-  { kind: 'discarded' },
   { kind: 'cancelledByPeer' },
   { kind: 'peerGone' },
   { kind: 'peerRestarted' },
