@@ -72,7 +72,7 @@ export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
   /** The instruction set: sums are equal only on the same one. */
-  readonly isa: string;
+  readonly kernels: string;
   readonly dtype: string;
   readonly blockSize: number;
   readonly layers: number;

@@ -65,7 +65,7 @@ export class InProcessExecutor implements Executor {
     const fingerprint = source.fingerprint();
     const kvCompatibility: KvCompatibility = {
       model: fingerprint,
-      isa: ops.isa,
+      kernels: ops.isa,
       dtype: model.dtype,
       blockSize,
       layers: model.config.numLayers,

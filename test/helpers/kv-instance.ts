@@ -34,7 +34,7 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
 /** Small enough that a test takes milliseconds. */
 export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
-  isa: 'test',
+  kernels: 'test',
   dtype: 'bf16',
   blockSize: 4,
   layers: 3,
@@ -49,7 +49,7 @@ export interface KvInstanceOptions extends Partial<KvTransferConfig> {
 }
 
 /** The bytes that every instance computes for one block of one layer of a prompt. */
-export function expectedPiece(prompt: readonly number[], layer: number, index: number): Buffer {
+export function expectedLayerBlock(prompt: readonly number[], layer: number, index: number): Buffer {
   const { blockSize, layerBlockBytes } = COMPATIBILITY;
   const tokens = prompt.slice(0, (index + 1) * blockSize);
   let state = tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, layer * 7919 + 1);
@@ -133,7 +133,7 @@ export class KvInstance {
     return this.connector.open({ requestId, promptTokenIds: prompt, ...defaults, ...more });
   }
 
-  /** Computes blocks `first` .. `end` of a prompt in one step, layer by layer, and feeds what `send` covers. */
+  /** Computes blocks `first` .. `end` of a prompt in one step, layer by layer, and notifies of those that `send` covers. */
   computeStep(
     send: SequenceTransfer | null,
     prompt: readonly number[],
@@ -143,15 +143,15 @@ export class KvInstance {
   ): void {
     const isSent = send?.kind === 'send';
     const last = isSent ? Math.min(end, Math.ceil(send.numTokens / COMPATIBILITY.blockSize)) : 0;
-    const fed = blocks.slice(first, last);
-    if (isSent && fed.length > 0) {
-      this.#memory.onKvStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
+    const saved = blocks.slice(first, last);
+    if (isSent && saved.length > 0) {
+      this.#memory.onKvStep(Int32Array.of(send.transferId, first, saved.length, ...saved));
     }
     for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
       for (let index = first; index < end; index += 1) {
-        this.#memory.write(layer, blocks[index]!, expectedPiece(prompt, layer, index));
+        this.#memory.write(layer, blocks[index]!, expectedLayerBlock(prompt, layer, index));
       }
-      if (isSent && fed.length > 0) this.#memory.onKvLayerSaved(layer);
+      if (isSent && saved.length > 0) this.#memory.onKvLayerSaved(layer);
     }
   }
 
@@ -174,7 +174,7 @@ export class KvInstance {
     for (let index = firstBlock; index < Math.ceil(numTokens / blockSize); index += 1) {
       for (let layer = 0; layer < layers; layer += 1) {
         const piece = this.#memory.read(layer, blocks[index]!);
-        if (!expectedPiece(prompt, layer, index).equals(piece)) return false;
+        if (!expectedLayerBlock(prompt, layer, index).equals(piece)) return false;
       }
     }
     return true;

@@ -8,7 +8,7 @@ import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/messages.ts';
 import { HostilePeer } from '../helpers/hostile-peer.ts';
-import { COMPATIBILITY, expectedPiece, type KvInstance } from '../helpers/kv-instance.ts';
+import { COMPATIBILITY, expectedLayerBlock, type KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
   decode,
@@ -342,7 +342,7 @@ describe('a block that is damaged on the way', needsNative, () => {
     const blocks = Array.from({ length: NUM_BLOCKS }, (_, index) => index);
     s.memory.onKvStep(Int32Array.of(1, 0, NUM_BLOCKS, ...blocks));
     for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
-      for (const block of blocks) s.memory.write(layer, block, expectedPiece(PROMPT, layer, block));
+      for (const block of blocks) s.memory.write(layer, block, expectedLayerBlock(PROMPT, layer, block));
       s.memory.onKvLayerSaved(layer);
     }
     s.reply = (message) => {

@@ -98,7 +98,7 @@ export class NativeMover {
     return this.#up.has(link);
   }
 
-  /** A transfer of `numBlocks` blocks, which the engine thread feeds under the same number. */
+  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. */
   openSend(transferId: number, numBlocks: number): void {
     if (!this.#isClosed) this.#engine.openSend(transferId, numBlocks);
   }

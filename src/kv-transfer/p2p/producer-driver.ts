@@ -39,9 +39,9 @@ interface Send extends Entry {
 }
 
 export class KvProducer {
-  readonly #options: KvProducerOptions;
   /** Those whose blocks are for D still. */
   readonly transfers: Transfers<Send, ProducerEvent>;
+  readonly #options: KvProducerOptions;
   /** By the number of the transfer: those whose blocks cannot be reused yet. */
   readonly #byId = new Map<number, Send>();
   /** Called when all blocks can be reused. */

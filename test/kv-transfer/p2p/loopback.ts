@@ -18,7 +18,15 @@ import { freePort } from '../../helpers/svc-process.ts';
 import { MemoryMover } from './memory-mover.ts';
 
 export const COMPATIBILITY: KvCompatibility = {
-  ...{ model: 'm', isa: 'any', dtype: 'bf16', blockSize: 4, layers: 2, layerBlockBytes: 8, numBlocks: 64 },
+  ...{
+    model: 'm',
+    kernels: 'any',
+    dtype: 'bf16',
+    blockSize: 4,
+    layers: 2,
+    layerBlockBytes: 8,
+    numBlocks: 64,
+  },
 };
 
 export interface LoopbackOptions {
