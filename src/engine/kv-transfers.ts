@@ -1,5 +1,5 @@
-// The connector between the main thread's requests and the engine thread: whatever fails in it, requests are computed
-// here as if there were no other instances. The inference engine has one.
+// Connects requests on the main thread and the engine thread with the connector. Whatever fails in KV transfer, requests are
+// computed here as if there were no other instances.
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
@@ -11,9 +11,9 @@ import { type ModelLimits, type PreparedRequest, stopRule } from './input-proces
 export type OnTransferError = (error: unknown) => void;
 
 interface TransferListeners {
-  /** Gets what goes wrong between instances: no request fails by it. */
+  /** Gets errors between instances; no request fails because of them. */
   readonly onError?: OnTransferError | undefined;
-  /** Gets what a person should know, such as an instance of another model. */
+  /** Gets messages for a person, such as that an instance serves another model. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 

@@ -53,7 +53,7 @@ export interface RequestTransfer {
   readonly sequences: readonly (SequenceTransfer | null)[];
   /** Resolves when the answer of the request may leave; always within a deadline. */
   answerable(): Promise<void>;
-  /** The request is over; what is not complete is cancelled, at the other instance too. */
+  /** The request is over; an incomplete transfer is cancelled, at the other instance too. */
   end(isComplete: boolean): void;
 }
 
@@ -63,7 +63,7 @@ export interface ConnectorContext {
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
   readonly applyTransfer: (command: KvTransferCommand) => void;
-  /** Gets what a person should know, such as an instance of another model. */
+  /** Gets messages for a person, such as that an instance serves another model. */
   readonly warn?: (message: string) => void;
 }
 

@@ -1,5 +1,5 @@
 // The consumer's half of KV transfer (D): does the I/O of its transfers, and gives them slots in the order in which they
-// came. consumer.ts decides what a transfer does when.
+// came. consumer.ts decides everything else.
 
 import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
@@ -108,7 +108,7 @@ export class KvConsumer {
     };
   }
 
-  /** Frees what came for this key and was not claimed, and lets P free it. */
+  /** The prompt of this key is computed here: its blocks are freed, at P too, unless another request has claimed them. */
   discard(key: string, address: string): void {
     this.transfers.markOver(key);
     const known = this.transfers.get(key);
@@ -258,7 +258,7 @@ export class KvConsumer {
     if (this.#waiting.delete(entry)) this.#offerSlots();
   }
 
-  /** The transfer that has waited longest comes first; when it has its slots, the next one is offered what is left. */
+  /** The transfer that has waited longest comes first; when it has its slots, the next one is offered the rest. */
   #offerSlots(): void {
     const [entry] = this.#waiting;
     if (entry !== undefined) this.transfers.push(entry, { kind: 'slotsFreed' });

@@ -263,7 +263,7 @@ class Draft {
     else if (transfer.phase === 'received') this.#load(known);
   }
 
-  /** Copies what the sequence lacks out of the buffer, which holds all blocks now. */
+  /** Copies the blocks that the sequence lacks out of the buffer, which is complete. */
   #load(sample: MutableSample): void {
     const { buffer, numTokens } = this.transfer;
     const { transferId, firstBlock } = sample;
@@ -324,7 +324,7 @@ class Draft {
     for (const sample of this.transfer.samples) if (sample.state === 'wanted') this.#answer(sample, 0);
   }
 
-  /** Drops what no request has claimed, or what all sequences have had. */
+  /** Drops a transfer that no request has claimed, or whose sequences are all answered. */
   #forget(tells: boolean): void {
     if (this.transfer.isForgotten) return;
     this.#end(tells);
@@ -371,7 +371,7 @@ class Draft {
     return isExpected(this.transfer) && buffer?.ticket === ticket && !buffer.isClosing;
   }
 
-  /** Whether an answer to what was asked under this ticket still matters. */
+  /** Whether the answer to a pull under this ticket still matters. */
   #isPulling(ticket: bigint): boolean {
     return this.transfer.phase === 'pulling' && this.#isFilling(ticket);
   }

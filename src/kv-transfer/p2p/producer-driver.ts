@@ -1,4 +1,5 @@
-// The producer's half of KV transfer (P): does the I/O of its transfers. producer.ts decides what a transfer does when.
+// The producer's half of KV transfer (P): does the I/O of its transfers, and keeps those for pulls within its memory.
+// producer.ts decides everything else.
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';

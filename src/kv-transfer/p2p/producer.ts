@@ -109,7 +109,7 @@ export function isOpen({ phase }: ProducerTransfer): boolean {
   return phase !== 'closing' && phase !== 'closed';
 }
 
-/** What D hears when it asks for the blocks; where they come, `pulled` is what happens to the transfer. */
+/** The answer to D's pull; `sending` and `computing` promise the blocks, and the event `pulled` follows. */
 export function answerToPull(
   { hash, numTokens, numBlocks, isComputed }: ProducerTransfer,
   asked: MessageOf<'pull'>,
@@ -206,7 +206,7 @@ class Draft {
   #reserved(answer: Answer | null): void {
     const { transfer } = this;
     if (transfer.phase !== 'reserving') {
-      // It has ended meanwhile, or D has pulled and granted nothing before: what it grants now has no use.
+      // The transfer has ended, or D has pulled: a grant that comes now is of no use.
       if (answer?.type === 'granted') this.effects.push({ kind: 'tellCancel' });
       return;
     }

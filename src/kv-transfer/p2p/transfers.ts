@@ -16,7 +16,7 @@ export interface Entry {
 /** What happens to all transfers with one peer. */
 export type PeerEvent = Readonly<
   | { kind: 'peerGone' }
-  /** It has forgotten what it was told. */
+  /** It has forgotten all transfers. */
   | { kind: 'peerRestarted' }
 >;
 
