@@ -81,30 +81,25 @@ export interface KvCompatibility {
   readonly numBlocks: number;
 }
 
-/** Counters since the start, and gauges of now. */
+/** Counters since the start, except where it says now. */
 export interface KvTransferStats {
-  readonly send: {
-    /** Transfers delivered, given up because nobody came, and failed. */
-    readonly delivered: number;
-    readonly expired: number;
-    readonly cancelled: number;
-    readonly failed: number;
+  readonly send: Readonly<Record<SendOutcome, number>> & {
     readonly bytes: number;
-    /** Now. */
+    /** Transfers whose blocks cannot be reused, now. */
     readonly holding: number;
   };
   readonly receive: {
-    /** Transfers whose blocks came by way of the buffer or the pool, pushed or pulled. */
+    /** Transfers that have arrived, by who began them and by where they came to. */
     readonly pushed: number;
     readonly pulled: number;
     readonly viaBuffer: number;
     readonly viaPool: number;
     readonly loadedTokens: number;
-    /** Prompts that were computed here after all, by reason. */
+    /** Prompts that were computed here after all. */
     readonly recomputed: Readonly<Record<RecomputeReason, number>>;
     readonly corruptLayerBlocks: number;
     readonly bytes: number;
-    /** Now. */
+    /** Now, as all that follow. */
     readonly receiveBuffers: number;
     readonly bufferUsedBytes: number;
     readonly poolUsedBytes: number;
@@ -112,4 +107,7 @@ export interface KvTransferStats {
   readonly peers: number;
 }
 
+/** How a transfer ended; expired: nobody asked for it in time. */
+export type SendOutcome = 'delivered' | 'expired' | 'cancelled' | 'failed';
+/** Why blocks did not come. */
 export type RecomputeReason = 'peer_gone' | 'unknown' | 'no_room' | 'late' | 'corrupt' | 'mismatch';

@@ -130,15 +130,13 @@ class Draft {
 
   #useSlots({ slots, firstBlock, ticket }: Extract<ConsumerEvent, { kind: 'slotsTaken' }>): void {
     const { transfer } = this;
-    const isOfUse =
-      (transfer.phase === 'pulling' || transfer.phase === 'waiting') && transfer.buffer === null;
-    if (!isOfUse) {
+    const isWanted = transfer.phase === 'pulling' || transfer.phase === 'waiting';
+    if (!isWanted || transfer.buffer !== null) {
       this.effects.push({ kind: 'giveSlots', slots });
       return;
     }
     transfer.phase = 'pulling';
-    this.#open({ slots, ticket, firstBlock, isClosing: false });
-    this.#pull();
+    this.#pullInto({ slots, ticket, firstBlock, isClosing: false });
   }
 
   #awaitSlots(mayWait: boolean): void {
@@ -152,11 +150,12 @@ class Draft {
     transfer.waitingSince = this.#now;
   }
 
-  #open(buffer: ReceiveBuffer): void {
+  #pullInto(buffer: ReceiveBuffer): void {
     this.transfer.buffer = buffer;
     this.transfer.progress = 0;
     this.transfer.lastActivity = this.#now;
     this.effects.push({ kind: 'openBuffer', buffer });
+    this.#pull();
   }
 
   #close(): void {
@@ -173,8 +172,7 @@ class Draft {
     const { slots, firstBlock } = transfer.buffer;
     const isPulling = transfer.phase === 'pulling';
     if (isPulling && slots.offsets.length === this.#numBlocks - firstBlock) {
-      this.#open({ slots, ticket, firstBlock, isClosing: false });
-      this.#pull();
+      this.#pullInto({ slots, ticket, firstBlock, isClosing: false });
     } else {
       transfer.buffer = null;
       this.effects.push({ kind: 'giveSlots', slots });

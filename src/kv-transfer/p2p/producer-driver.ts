@@ -3,7 +3,7 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
-import type { KvTransferCommand, KvTransferStats, RequestTransfer } from '../connector.ts';
+import type { KvTransferCommand, KvTransferStats, RequestTransfer, SendOutcome } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
@@ -17,7 +17,6 @@ import {
   type ProducerTransfer,
   reduceProducer,
   type SendDescription,
-  type SendOutcome,
 } from './producer.ts';
 import { type Entry, Transfers } from './transfers.ts';
 

@@ -2,6 +2,7 @@
 // machine. Whatever goes wrong, P gives up the blocks, and D computes the prompt itself.
 
 import type { SendType } from '../../config/kv-transfer-config.ts';
+import type { SendOutcome } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { PeerEvent } from './transfers.ts';
@@ -13,11 +14,8 @@ import type { PeerEvent } from './transfers.ts';
  */
 type ProducerPhase = 'holding' | 'reserving' | 'reserved' | 'sending' | 'closing' | 'closed';
 
-/** How a transfer ended. */
-export type SendOutcome = 'delivered' | 'expired' | 'cancelled' | 'failed';
-
 /** Where D lets P write, from which block of the transfer on. */
-export interface Grant {
+interface Grant {
   readonly ticket: bigint;
   readonly firstBlock: number;
 }
