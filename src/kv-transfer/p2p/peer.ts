@@ -80,7 +80,8 @@ export class Peer {
     this.#introduced(identity);
   }
 
-  onMessage(): void {
+  /** A message of it has come. */
+  markAlive(): void {
     this.lastUsed = Date.now();
     this.missedPings = 0;
   }
@@ -151,7 +152,7 @@ export class Peer {
     this.lastUsed = Date.now();
     try {
       const answer = await this.#channel.request(route, request);
-      this.onMessage();
+      this.markAlive();
       if (answer.type !== 'refused' || answer.code !== 'hello') return answer;
       this.onDown(route);
       return null;
@@ -197,7 +198,7 @@ export class Peer {
     const isRestart = this.#epoch !== null && this.#epoch !== epoch;
     this.#epoch = epoch;
     this.#endpoints = endpoints;
-    this.onMessage();
+    this.markAlive();
     if (!isRestart) return;
     this.#closeLink();
     this.#handlers.onRestart();

@@ -165,7 +165,7 @@ export class Peers {
       this.#channel.send(route, { type: 'refused', seq, code: 'hello', reason: 'say hello first' });
       return;
     }
-    peer.onMessage();
+    peer.markAlive();
     switch (message.type) {
       case 'ping':
         this.#channel.send(route, { type: 'pong', seq: message.seq });
