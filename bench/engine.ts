@@ -4,10 +4,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { ENGINE_DEFAULTS } from '../src/config/engine-config.ts';
 import { EngineCore } from '../src/engine/engine-core.ts';
+import { saltKeys } from '../src/kv-cache/prefix-hash.ts';
 import { readModelConfig } from '../src/models/registry.ts';
 import { openModelSource } from '../src/models/source/model-source.ts';
+import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { type MachineLimits, measureMachine, weightBytesPerSecond } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
@@ -144,6 +145,9 @@ function measureDecode(
   return median(seconds);
 }
 
+/** Each has a salt of its own: the prefix cache saves none of them work. */
+let numRequests = 0;
+
 function addRequest(
   core: EngineCore,
   id: number,
@@ -158,8 +162,7 @@ function addRequest(
     priority: 0,
     caller: 0,
     group: 0,
-    extraKeys: [],
-    mayReadCache: false,
+    extraKeys: saltKeys(`${numRequests++}`),
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },
     rules: null,
     numPromptLogprobs: null,

@@ -67,6 +67,6 @@ async function run(engine: InferenceEngine, seed: number): Promise<void> {
     (_, index) => (seed * 7919 + index * 104729) % vocabSize,
   );
   const params = resolveSamplingParams({ temperature: 1, seed, max_tokens: OUTPUT_TOKENS, ignore_eos: true });
-  const request = await engine.prepare({ prompt: { tokenIds }, params });
+  const request = await engine.prepare({ tokenIds }, params);
   for await (const delta of engine.generate(request)) if (delta.finish_reason !== null) return;
 }

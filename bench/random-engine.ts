@@ -3,8 +3,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../src/config/engine-config.ts';
+import type { EngineConfig } from '../src/config/engine-config.ts';
 import { InferenceEngine } from '../src/engine/inference-engine.ts';
+import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 
 /** Writes the model, runs `body` for each of `configs` with an engine of its own, and removes the model. */

@@ -70,7 +70,7 @@ async function replay(engine: InferenceEngine, request: TracedRequest, startedAt
   await sleep(Math.max(0, startedAt + request.atMs - performance.now()));
   const sentAt = performance.now();
   const params = resolveSamplingParams({ temperature: 0, max_tokens: request.maxTokens, ignore_eos: true });
-  const prepared = await engine.prepare({ prompt: { tokenIds: request.tokenIds }, params });
+  const prepared = await engine.prepare({ tokenIds: request.tokenIds }, params);
   let outcome: Outcome | null = null;
   for await (const delta of engine.generate(prepared)) {
     outcome ??= { firstTokenMs: performance.now() - sentAt, numCachedTokens: delta.numCachedTokens };

@@ -111,16 +111,10 @@ export class RequestTimeoutError extends SvcError {
 }
 
 /** The model computed something that no token can be sampled from; other requests go on. */
-export class ModelOutputError extends SvcError {
-  override readonly status = 500;
-  override readonly type = 'InternalServerError';
-}
+export class ModelOutputError extends SvcError {}
 
 /** The engine thread has ended; nothing that it held will be answered. */
-export class EngineDeadError extends SvcError {
-  override readonly status = 500;
-  override readonly type = 'InternalServerError';
-}
+export class EngineDeadError extends SvcError {}
 
 /** An option, environment variable or config-file key that is wrong or contradicts another. */
 export class ConfigError extends SvcError {}

@@ -47,25 +47,20 @@ export async function serve(config: ServeConfig): Promise<void> {
   const stop = new StopRequest(logger);
   const { Server } = await import('../server/server.ts');
   const proxyToken = randomBytes(16).toString('hex');
+  const { host, tls, logLevel, logStats, requestTimeoutSeconds, ...http } = config.http;
   // Fail on a busy port at once, not after many gigabytes have been loaded.
   const server = await Server.listen({
-    host: config.http.host ?? '0.0.0.0',
-    port: config.http.port,
+    ...http,
+    host: host ?? '0.0.0.0',
     version: version(),
-    apiKeys: config.http.apiKeys,
-    cors: config.http.cors,
     servedModelNames: await servedNames(config),
-    logRequests: config.http.logRequests,
-    statsIntervalMs: config.http.logStats ? STATS_INTERVAL_MS : 0,
-    logsAccess: config.http.logsAccess,
-    rootPath: config.http.rootPath,
-    tls: config.http.tls && (await readTls(config.http.tls)),
-    showsCachedTokens: config.http.showsCachedTokens,
-    requestTimeoutMs: config.http.requestTimeoutSeconds * 1000,
+    statsIntervalMs: logStats ? STATS_INTERVAL_MS : 0,
+    tls: tls && (await readTls(tls)),
+    requestTimeoutMs: requestTimeoutSeconds * 1000,
     proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
-    logger: logger.child({}, { level: config.http.logLevel }),
+    logger: logger.child({}, { level: logLevel }),
   });
   const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {
     await server.close();
@@ -141,7 +136,7 @@ async function untilTheEnd(
   config: ServeConfig,
   logger: Logger,
 ): Promise<void> {
-  const death = await Promise.race([stop.requested, server.engineDied]);
+  const death = await Promise.race([stop.requested, ...(engine === null ? [] : [engine.died])]);
   if (death !== null) {
     logger.error(`the engine has died: ${death.message}`);
     registration?.close();

@@ -6,17 +6,11 @@ import type { JsonObject } from './option-kinds.ts';
 import type { OptionValues } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-/** Attention backends that the protocol knows; the value says whether it runs here. */
-const ATTENTION_BACKENDS: ReadonlyMap<string, boolean> = new Map([
-  ['CPU_ATTN', true],
-  ['FLASH_ATTN', false],
-  ['FLASHINFER', false],
-  ['FLEX_ATTENTION', false],
-  ['TRITON_ATTN', false],
-  ['ROCM_ATTN', false],
-  ['ROCM_AITER_FA', false],
-  ['ROCM_AITER_UNIFIED_ATTN', false],
-]);
+/** Attention backends that the protocol knows; the first one runs here. */
+const ATTENTION_BACKENDS: readonly string[] =
+  'CPU_ATTN FLASH_ATTN FLASHINFER FLEX_ATTENTION TRITON_ATTN ROCM_ATTN ROCM_AITER_FA ROCM_AITER_UNIFIED_ATTN'.split(
+    ' ',
+  );
 
 /** Keys of --attention-config with the values that ask for nothing. */
 const ATTENTION_CONFIG: ReadonlyMap<string, readonly unknown[]> = new Map([
@@ -92,17 +86,16 @@ function checkAttention(backend: string | null, config: JsonObject | null): void
 }
 
 function checkBackendName(name: unknown): void {
-  const wanted = typeof name === 'string' ? name.toUpperCase() : name;
-  if (wanted === null || wanted === 'AUTO') return;
-  const isHere = typeof wanted === 'string' ? ATTENTION_BACKENDS.get(wanted) : undefined;
-  if (isHere === undefined) {
-    const names = ['auto', ...ATTENTION_BACKENDS.keys()];
+  const wanted = String(name).toUpperCase();
+  if (name === null || wanted === 'AUTO' || wanted === ATTENTION_BACKENDS[0]) return;
+  if (!ATTENTION_BACKENDS.includes(wanted)) {
+    const names = ['auto', ...ATTENTION_BACKENDS];
     throw new ConfigError(
       `--attention-backend: unknown backend ${String(name)}: expected one of ${names.join(', ')}`,
       { param: 'attention-backend' },
     );
   }
-  if (!isHere) throw notAvailable('attention-backend', name, 'use auto or CPU_ATTN');
+  throw notAvailable('attention-backend', name, 'use auto or CPU_ATTN');
 }
 
 function notAvailable(option: string, value: unknown, instead: string): NotAvailableError {

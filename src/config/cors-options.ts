@@ -24,26 +24,25 @@ export const CORS_DEFAULTS: CorsConfig = {
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#*]+)$/i;
 const TOKEN = /^(\*|[\w!#$%&'+.^`|~-]+)$/;
 
-/** Rows of a table, under the heading `group`. */
-export function corsOptions(group: string) {
+/** Rows of a table. */
+export function corsOptions() {
   return {
     allowedOrigins: option<readonly string[]>(
       matching('<origin...>', ORIGIN, 'origins such as https://example.com, without a path, or *'),
       CORS_DEFAULTS.origins,
-      { group, help: 'origins whose pages may call from a browser: several values, or a JSON list' },
+      { help: 'origins whose pages may call from a browser: several values, or a JSON list' },
     ),
     allowedMethods: option<readonly string[]>(
       matching('<method...>', TOKEN, 'names of methods such as POST, or *'),
       CORS_DEFAULTS.methods,
-      { group, help: 'methods that such pages may use: several values, or a JSON list' },
+      { help: 'methods that such pages may use: several values, or a JSON list' },
     ),
     allowedHeaders: option<readonly string[]>(
       matching('<header...>', TOKEN, 'names of headers such as Authorization, or *'),
       CORS_DEFAULTS.headers,
-      { group, help: 'headers that such pages may send: several values, or a JSON list' },
+      { help: 'headers that such pages may send: several values, or a JSON list' },
     ),
     allowCredentials: option(flag(), CORS_DEFAULTS.allowsCredentials, {
-      group,
       help: 'lets browsers send cookies and other credentials of their own with such calls',
     }),
   };

@@ -55,29 +55,3 @@ export interface EngineConfig {
   /** How this instance exchanges KV blocks with others; null is not at all. */
   readonly kvTransfer: KvTransferConfig | null;
 }
-
-export const ENGINE_DEFAULTS: Omit<EngineConfig, 'modelPath'> = {
-  tokenizer: null,
-  revision: null,
-  downloadDir: null,
-  device: 'auto',
-  dtype: 'auto',
-  maxModelLen: null,
-  maxNumBatchedTokens: 2048,
-  maxNumSeqs: 256,
-  maxQueuedRequests: 4096,
-  schedulingPolicy: 'fcfs',
-  blockSize: 16,
-  enablePrefixCaching: true,
-  kvCacheMemoryBytes: null,
-  gpuMemoryUtilization: 0.9,
-  numThreads: null,
-  cpuIsa: null,
-  seed: 0,
-  skipTokenizerInit: false,
-  chatTemplate: null,
-  generationConfig: 'auto',
-  overrideGenerationConfig: null,
-  maxLogprobs: 20,
-  kvTransfer: null,
-};

@@ -5,8 +5,6 @@ import { z } from 'zod';
 import type { Kind } from './option-kinds.ts';
 
 interface OptionTraits {
-  /** Heading under which the help shows it. */
-  readonly group: string;
   readonly help: string;
   /** What the help shows as default where the value itself says too little. */
   readonly defaultText?: string;
@@ -19,6 +17,8 @@ interface OptionTraits {
 
 /** Metadata of an option. */
 export interface OptionInfo extends OptionTraits {
+  /** Heading under which the help shows it. */
+  readonly group: string;
   readonly kind: Kind<unknown>;
   readonly fallback: unknown;
 }
@@ -36,7 +36,7 @@ export function option<T>(kind: Kind<T>, fallback: T, traits: OptionTraits): z.Z
     context.addIssue({ code: 'custom', message: `expected ${kind.expected}` });
     return z.NEVER;
   });
-  infos.set(schema, { ...traits, kind, fallback });
+  infos.set(schema, { ...traits, kind, fallback, group: '' });
   return schema;
 }
 
@@ -46,6 +46,24 @@ export function optional<T>(
   traits: OptionTraits & { readonly defaultText: string },
 ): z.ZodType<T | null> {
   return option<T | null>(kind, null, traits);
+}
+
+/** Rows under one heading. */
+export function group<R extends OptionRows>(heading: string, rows: R, isOfEngine = false): R {
+  const defaults = { isEngineOption: isOfEngine };
+  for (const row of Object.values(rows)) infos.set(row, { ...defaults, ...infoOf(row), group: heading });
+  return rows;
+}
+
+/** The same where rows that do not say otherwise are options of `new LLM({ ... })`, too. */
+export function engineGroup<R extends OptionRows>(heading: string, rows: R): R {
+  return group(heading, rows, true);
+}
+
+function infoOf(row: z.ZodType | undefined): OptionInfo {
+  const info = row === undefined ? undefined : infos.get(row);
+  if (info === undefined) throw new Error('a row of a table of options was not made by option()');
+  return info;
 }
 
 /** `maxModelLen` -> `max-model-len`: flag without its dashes, and key of the config file. */
@@ -72,10 +90,7 @@ export class OptionTable<R extends OptionRows> {
   }
 
   info(key: keyof R & string): OptionInfo {
-    const row = this.#rows[key];
-    const info = row === undefined ? undefined : infos.get(row);
-    if (info === undefined) throw new Error(`option ${key} was not made by option()`);
-    return info;
+    return infoOf(this.#rows[key]);
   }
 
   /** The key of an option written with dashes or underscores, null where there is none. */

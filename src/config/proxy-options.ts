@@ -7,7 +7,7 @@ import { type CorsConfig, corsConfig, corsOptions } from './cors-options.ts';
 import { checkKvTransferSecret } from './kv-transfer-config.ts';
 import { checkedOptions, type OptionSource } from './merge.ts';
 import { choice, integer, list, seconds, size, text } from './option-kinds.ts';
-import { OptionTable, option, optional } from './option-table.ts';
+import { group, OptionTable, option, optional } from './option-table.ts';
 
 export const POLICIES = ['round_robin', 'random', 'least_loaded', 'prefix_aware'] as const;
 export type PolicyName = (typeof POLICIES)[number];
@@ -17,66 +17,55 @@ const DEFAULT_DISCOVERY_PORT = 30_001;
 const LOOPBACK = '127.0.0.1';
 
 export const PROXY_OPTIONS = new OptionTable({
-  config: optional(text('<file>'), {
-    group: 'General',
-    help: 'YAML file with options: their names without dashes; flags and environment win over it',
-    defaultText: 'none',
+  ...group('General', {
+    config: optional(text('<file>'), {
+      help: 'YAML file with options: their names without dashes; flags and environment win over it',
+      defaultText: 'none',
+    }),
+    logLevel: option(choice(['debug', 'info', 'warn', 'error', 'silent'], { warning: 'warn' }), 'info', {
+      help: 'least level of what is logged; debug has a line a request',
+      env: 'SVC_LOGGING_LEVEL',
+    }),
   }),
-  logLevel: option(choice(['debug', 'info', 'warn', 'error', 'silent'], { warning: 'warn' }), 'info', {
-    group: 'General',
-    help: 'least level of what is logged; debug has a line a request',
-    env: 'SVC_LOGGING_LEVEL',
+  ...group('Clients', {
+    host: option(text('<address>'), LOOPBACK, { help: 'address on which clients are answered' }),
+    port: option(integer(0, 65535), DEFAULT_PORT, {
+      help: 'port on which clients are answered; 0 takes a free one',
+    }),
+    apiKey: option<readonly string[]>(list('<key...>'), [], {
+      help: 'keys that clients may use: several values, or the option several times',
+      defaultText: 'none: everybody may use the proxy',
+      env: 'SVC_API_KEY',
+    }),
+    ...corsOptions(),
+    requestTimeout: option(seconds(), 0, {
+      help: 'how long a request may take before it is ended with an error (504); 0 is no limit',
+    }),
+    shutdownTimeout: option(seconds(), 30, {
+      help: 'how long running requests may take to finish after SIGTERM or SIGINT',
+    }),
+    maxInFlight: option(size(1), 8192, {
+      help: 'requests that may be under way at the same time; clients beyond are told to come again (429)',
+    }),
   }),
-
-  host: option(text('<address>'), LOOPBACK, {
-    group: 'Clients',
-    help: 'address on which clients are answered',
-  }),
-  port: option(integer(0, 65535), DEFAULT_PORT, {
-    group: 'Clients',
-    help: 'port on which clients are answered; 0 takes a free one',
-  }),
-  apiKey: option<readonly string[]>(list('<key...>'), [], {
-    group: 'Clients',
-    help: 'keys that clients may use: several values, or the option several times',
-    defaultText: 'none: everybody may use the proxy',
-    env: 'SVC_API_KEY',
-  }),
-  ...corsOptions('Clients'),
-  requestTimeout: option(seconds(), 0, {
-    group: 'Clients',
-    help: 'how long a request may take before it is ended with an error (504); 0 is no limit',
-  }),
-  shutdownTimeout: option(seconds(), 30, {
-    group: 'Clients',
-    help: 'how long running requests may take to finish after SIGTERM or SIGINT',
-  }),
-  maxInFlight: option(size(1), 8192, {
-    group: 'Clients',
-    help: 'requests that may be under way at the same time; clients beyond are told to come again (429)',
-  }),
-
-  discoveryHost: option(text('<address>'), LOOPBACK, {
-    group: 'Instances',
-    help: 'address on which instances register; an IP address',
-  }),
-  discoveryPort: option(integer(0, 65535), DEFAULT_DISCOVERY_PORT, {
-    group: 'Instances',
-    help: 'port on which instances register; 0 takes a free one',
-  }),
-  kvTransferSecret: optional(text('<secret>'), {
-    group: 'Instances',
-    help: 'shared by all instances and the proxy, at least 16 characters: without it nobody can register',
-    defaultText: 'none: everybody who reaches the port can register',
-    env: 'SVC_KV_TRANSFER_SECRET',
-  }),
-  policy: option(choice(POLICIES), 'round_robin', {
-    group: 'Instances',
-    help: 'which instances take a request: in turn, by chance, those with the least load, or those that know the beginning of the prompt',
-  }),
-  prefillThreshold: option(size(0), 64, {
-    group: 'Instances',
-    help: 'prompts of fewer tokens (4 bytes are taken for one) go straight to a decode instance',
+  ...group('Instances', {
+    discoveryHost: option(text('<address>'), LOOPBACK, {
+      help: 'address on which instances register; an IP address',
+    }),
+    discoveryPort: option(integer(0, 65535), DEFAULT_DISCOVERY_PORT, {
+      help: 'port on which instances register; 0 takes a free one',
+    }),
+    kvTransferSecret: optional(text('<secret>'), {
+      help: 'shared by all instances and the proxy, at least 16 characters: without it nobody can register',
+      defaultText: 'none: everybody who reaches the port can register',
+      env: 'SVC_KV_TRANSFER_SECRET',
+    }),
+    policy: option(choice(POLICIES), 'round_robin', {
+      help: 'which instances take a request: in turn, by chance, those with the least load, or those that know the beginning of the prompt',
+    }),
+    prefillThreshold: option(size(0), 64, {
+      help: 'prompts of fewer tokens (4 bytes are taken for one) go straight to a decode instance',
+    }),
   }),
 });
 

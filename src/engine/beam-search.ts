@@ -37,7 +37,7 @@ export async function prepareBeamSearch(
   prompt: Prompt,
   params: BeamSearchParams,
 ): Promise<readonly number[]> {
-  const { promptTokenIds } = await engine.prepare({ prompt, params: stepParams(params) });
+  const { promptTokenIds } = await engine.prepare(prompt, stepParams(params));
   return promptTokenIds;
 }
 
@@ -93,7 +93,7 @@ async function candidatesOf(
   { signal, ticket, extraKeys, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare({ prompt, params: stepParams(params), extraKeys, priority });
+  const prepared = await engine.prepare(prompt, stepParams(params), { extraKeys, priority });
   const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal, ticket)) {
     for (const { top } of logprobs ?? []) {

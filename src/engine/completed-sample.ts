@@ -3,21 +3,9 @@
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 import type { OutputDelta } from './output-processor.ts';
-import type { PositionLogprobs } from './token-logprobs.ts';
 
-export interface CompletedSample {
-  /** Which of the n samples. */
-  readonly index: number;
-  readonly text: string;
-  readonly tokenIds: readonly number[];
-  /** One entry a token; null where nobody asked. */
-  readonly logprobs: readonly PositionLogprobs[] | null;
-  /** As its first delta had them. */
-  readonly promptLogprobs: readonly (PositionLogprobs | null)[] | null;
-  /** Prompt tokens that came from the prefix cache. */
-  readonly numCachedTokens: number;
+export interface CompletedSample extends OutputDelta {
   readonly finish_reason: FinishReason;
-  readonly stop_reason: number | string | null;
 }
 
 /** Joins the deltas of each sample, in order of their index. */

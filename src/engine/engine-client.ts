@@ -9,6 +9,7 @@ import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { startThread } from '../util/start-thread.ts';
+import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
 import {
   type CoreStats,
@@ -23,12 +24,18 @@ import {
 const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
+/** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
+const MAX_DELIVERY_MS = 4;
 
-/** Gets what the engine says about one request. */
+/** A request, and who is told what becomes of it. */
 export interface RequestListener {
+  readonly request: NewRequest;
+  onSent(): void;
   /** @param at when the engine thread finished the step, by its clock. */
   onOutput(output: TokenOutput, at: number): void;
   onDeath(error: EngineDeadError): void;
+  /** Nobody wants it any more. */
+  onWithdrawn(): void;
 }
 
 export interface EngineClientOptions {
@@ -52,6 +59,10 @@ export class EngineClient {
   readonly #statsCalls = new Calls<CoreStats>();
   readonly #resetCalls = new Calls<boolean>();
   readonly #reportDeath: (error: EngineDeadError) => void;
+  /** A share of its own: the tokens of all streams do not wait for the long work of some. */
+  readonly #delivery = new TurnShare(MAX_DELIVERY_MS);
+  /** Resolves when all that the thread has said so far is handled. */
+  #handled: Promise<void> = Promise.resolve();
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
 
@@ -86,9 +97,10 @@ export class EngineClient {
       await client.#worker.terminate();
       throw error;
     }
-    client.#port.on('message', (message: FromEngine) => client.#receive(message));
-    client.#worker.on('error', (error) => client.#die(error));
-    client.#worker.on('exit', () => client.#die(new Error('the engine thread has ended')));
+    client.#port.on('message', (message: FromEngine) => client.#inOrder(() => client.#receive(message)));
+    client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));
+    const exited = new Error('the engine thread has ended');
+    client.#worker.on('exit', () => client.#inOrder(() => client.#die(exited)));
     client.#holdProcess();
     return client;
   }
@@ -117,23 +129,26 @@ export class EngineClient {
     return this.#deadWith === null && !this.#isClosing;
   }
 
-  /**
-   * @param listenerOf the listener of the request at that index.
-   * @throws EngineDeadError where the engine has ended.
-   */
-  add(requests: readonly NewRequest[], listenerOf: (index: number) => RequestListener): void {
-    this.#checkAlive();
-    for (const [index, { id }] of requests.entries()) this.#listeners.set(id, listenerOf(index));
+  /** Sends them in one message: what the samples of a request share is copied once. A dead engine tells them at once. */
+  add(listeners: readonly RequestListener[]): void {
+    if (listeners.length === 0) return;
+    const death = this.#death;
+    for (const listener of listeners) {
+      listener.onSent();
+      if (death !== null) listener.onDeath(death);
+      else this.#listeners.set(listener.request.id, listener);
+    }
+    if (death !== null) return;
     this.#holdProcess();
-    this.#send({ type: 'add', requests });
+    this.#send({ type: 'add', requests: listeners.map(({ request }) => request) });
   }
 
-  /** Forgets the requests and frees their blocks; ids that are not in flight are ignored. */
-  abort(requestIds: readonly number[]): void {
-    const inFlight = requestIds.filter((id) => this.#listeners.delete(id));
-    if (inFlight.length === 0 || !this.isAlive) return;
+  /** Forgets the requests and frees their blocks; those that are not in flight are ignored. */
+  abort(requests: readonly NewRequest[]): void {
+    const requestIds = requests.map(({ id }) => id).filter((id) => this.#listeners.delete(id));
+    if (requestIds.length === 0 || !this.isAlive) return;
     this.#holdProcess();
-    this.#send({ type: 'abort', requestIds: inFlight });
+    this.#send({ type: 'abort', requestIds });
   }
 
   /** What the connector tells the engine thread; ignored once that has ended. */
@@ -195,8 +210,13 @@ export class EngineClient {
     });
   }
 
-  #receive(message: FromEngine): void {
-    if (message.type === 'outputs') this.#deliver(message);
+  /** Handles what the thread says, and its end, one after the other: some of it takes several turns. */
+  #inOrder(handle: () => void | Promise<void>): void {
+    this.#handled = this.#handled.then(handle);
+  }
+
+  async #receive(message: FromEngine): Promise<void> {
+    if (message.type === 'outputs') await this.#deliver(message);
     if (message.type === 'transferEvents') for (const event of message.events) this.#onTransferEvent(event);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
@@ -204,12 +224,14 @@ export class EngineClient {
     this.#holdProcess();
   }
 
-  #deliver({ at, numTokens, outputs }: StepOutputs): void {
+  /** A step may end hundreds of samples, each of which lets another one start: too much for one turn. */
+  async #deliver({ at, numTokens, outputs }: StepOutputs): Promise<void> {
     this.#onStep(numTokens);
     for (const output of outputs) {
       const listener = this.#listeners.get(output.requestId);
       if (output.finish !== null) this.#listeners.delete(output.requestId);
       listener?.onOutput(output, at);
+      await this.#delivery.yieldTurn();
     }
   }
 
@@ -229,7 +251,7 @@ export class EngineClient {
   }
 
   #ask<T>(calls: Calls<T>, type: 'stats' | 'resetPrefixCache'): Promise<T> {
-    this.#checkAlive();
+    if (this.#death !== null) throw this.#death;
     const answer = calls.ask((callId) => this.#send({ type, callId }));
     this.#holdProcess();
     return answer;
@@ -244,9 +266,8 @@ export class EngineClient {
     }
   }
 
-  #checkAlive(): void {
-    if (this.#isClosing) throw new EngineDeadError('the engine has been closed');
-    if (this.#deadWith !== null) throw this.#deadWith;
+  get #death(): EngineDeadError | null {
+    return this.#isClosing ? new EngineDeadError('the engine has been closed') : this.#deadWith;
   }
 
   #send(message: ToEngine): void {

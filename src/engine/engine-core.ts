@@ -4,7 +4,7 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Executor } from '../runner/executor.ts';
-import { InProcessExecutor, type LoadListeners } from '../runner/in-process-executor.ts';
+import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig } from '../scheduler/scheduler.ts';
 import type { CoreStats, StepOutputs } from './messages.ts';
@@ -47,11 +47,7 @@ export class EngineCore {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, listeners: EngineCoreListeners = {}): Promise<EngineCore> {
-    return new EngineCore(
-      await InProcessExecutor.start(config, listeners),
-      config,
-      listeners.onTransferEvents,
-    );
+    return new EngineCore(await loadRunner(config, listeners), config, listeners.onTransferEvents);
   }
 
   get hasUnfinished(): boolean {

@@ -1,7 +1,6 @@
 // One sample of a request: makes deltas of what the engine thread sends of it, and notes its times.
 
 import type { NewRequest } from '../scheduler/request.ts';
-import type { TokenOutput } from '../scheduler/scheduler.ts';
 import type { EngineClient, RequestListener } from './engine-client.ts';
 import type { OutputProcessor } from './output-processor.ts';
 import type { OutputQueue } from './output-queue.ts';
@@ -16,68 +15,32 @@ interface SampleParts {
   readonly onEnd: () => void;
 }
 
-export class EngineSample implements RequestListener {
-  readonly #client: EngineClient;
-  readonly #parts: SampleParts;
-
-  constructor(client: EngineClient, parts: SampleParts) {
-    this.#client = client;
-    this.#parts = parts;
-  }
-
-  get id(): number {
-    return this.#parts.request.id;
-  }
-
-  get request(): NewRequest {
-    return this.#parts.request;
-  }
-
-  sent(): void {
-    this.#parts.times.sent();
-  }
-
-  onOutput(output: TokenOutput, at: number): void {
-    const { processor, times, queue, onEnd } = this.#parts;
-    try {
-      const delta = processor.process(output);
-      times.output(at, delta.tokenIds.length, output.admission);
-      if (delta.finish_reason !== null) {
-        // After a stop string the engine would go on.
-        this.#client.abort([this.id]);
-        times.end(delta.finish_reason);
-        onEnd();
+export function engineSample(client: EngineClient, parts: SampleParts): RequestListener {
+  const { request, processor, times, queue, onEnd } = parts;
+  const fail = (error: unknown): void => {
+    times.end('error');
+    queue.fail(error instanceof Error ? error : new Error(String(error)));
+  };
+  return {
+    request,
+    onSent: () => times.sent(),
+    onOutput(output, at) {
+      try {
+        const delta = processor.process(output);
+        times.output(at, delta.tokenIds.length, output.admission);
+        if (delta.finish_reason !== null) {
+          // After a stop string the engine would go on.
+          client.abort([request]);
+          times.end(delta.finish_reason);
+          onEnd();
+        }
+        queue.push(delta);
+      } catch (error) {
+        client.abort([request]);
+        fail(error);
       }
-      queue.push(delta);
-    } catch (error) {
-      this.#client.abort([this.id]);
-      this.#fail(error);
-    }
-  }
-
-  onDeath(error: unknown): void {
-    this.#fail(error);
-  }
-
-  /** Notes that the sample was given up; the caller aborts it at the engine thread. */
-  withdrawn(): void {
-    this.#parts.times.end('abort');
-  }
-
-  #fail(error: unknown): void {
-    this.#parts.times.end('error');
-    this.#parts.queue.fail(error instanceof Error ? error : new Error(String(error)));
-  }
-}
-
-/** Sends them in one message: what the samples of a request share is copied once. */
-export function sendSamples(client: EngineClient, samples: readonly EngineSample[]): void {
-  if (samples.length === 0) return;
-  for (const sample of samples) sample.sent();
-  const requests = samples.map(({ request }) => request);
-  try {
-    client.add(requests, (index) => samples[index]!);
-  } catch (error) {
-    for (const sample of samples) sample.onDeath(error);
-  }
+    },
+    onDeath: fail,
+    onWithdrawn: () => times.end('abort'),
+  };
 }

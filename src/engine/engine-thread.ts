@@ -1,9 +1,8 @@
-// Entry of the engine thread: inbox, loop, outbox. While steps run it drains its inbox without going back to the event
-// loop, as late as planning the next step allows; it sleeps on the event loop only when there is nothing to compute.
+// Entry of the engine thread. While steps run it takes its messages without going back to the event loop, as late as
+// planning the next step allows; it sleeps on the event loop only when there is nothing to compute.
 
-import { type MessagePort, workerData } from 'node:worker_threads';
+import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EngineCore } from './engine-core.ts';
-import { Inbox } from './inbox.ts';
 import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
 
 // Our own main thread is the only one that starts this file.
@@ -34,18 +33,35 @@ async function run(channel: MessagePort): Promise<void> {
 
 /** Steps while there is work, sleeps while there is nothing to do, returns when told to close. */
 async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
-  const inbox = new Inbox(channel);
+  /** Messages that the event loop has delivered; it runs only while this thread sleeps. */
+  const delivered: ToEngine[] = [];
+  let wake = (): void => {};
+  channel.on('message', (message: ToEngine) => {
+    delivered.push(message);
+    wake();
+  });
   let isIdle = true;
   while (true) {
-    if (isIdle) await inbox.wait();
-    else core.awaitPlanPoint();
-    for (const message of inbox.drain()) {
+    if (!isIdle) core.awaitPlanPoint();
+    else if (delivered.length === 0) {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+    for (const message of [...delivered.splice(0), ...undelivered(channel)]) {
       if (message.type === 'close') return;
       handle(core, channel, message);
     }
     const finished = core.step();
     for (const outputs of finished ?? []) send(channel, { type: 'outputs', ...outputs });
     isIdle = finished === null;
+  }
+}
+
+/** Messages that have arrived and that the event loop has not delivered yet, in order. */
+function* undelivered(channel: MessagePort): Generator<ToEngine> {
+  for (let next = receiveMessageOnPort(channel); next; next = receiveMessageOnPort(channel)) {
+    yield next.message;
   }
 }
 

@@ -8,20 +8,20 @@ import { readModelConfig } from '../models/registry.ts';
 import { openModelSource } from '../models/source/model-source.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
-import type { SamplingDefaults } from '../sampling/sampling-params.ts';
+import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
+import type { NewRequest } from '../scheduler/request.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Admission, type Ticket } from './admission.ts';
-import { EngineClient, type EngineClientOptions } from './engine-client.ts';
-import { EngineSample, sendSamples } from './engine-sample.ts';
+import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
+import { engineSample } from './engine-sample.ts';
 import {
-  type GenerationRequest,
   type ModelLimits,
   type PreparedRequest,
+  type Prompt,
   prepareRequest,
-  stopRule,
-  toEngineRequests,
+  type RequestOptions,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineStats } from './messages.ts';
@@ -32,13 +32,7 @@ import { SampleWindow } from './sample-window.ts';
 
 export type { EngineInfo } from '../runner/executor.ts';
 export type { Ticket } from './admission.ts';
-export type {
-  GenerationRequest,
-  ModelLimits,
-  PreparedRequest,
-  Prompt,
-  TransferKey,
-} from './input-processor.ts';
+export type { ModelLimits, PreparedRequest, Prompt, RequestOptions } from './input-processor.ts';
 export type { EngineStats } from './messages.ts';
 export type { OutputDelta } from './output-processor.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
@@ -46,13 +40,6 @@ export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** A request without a ticket has the engine to itself: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
-const NO_OBSERVER: EngineObserver = {
-  step() {},
-  prompt() {},
-  firstToken() {},
-  nextToken() {},
-  sampleEnded() {},
-};
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 export interface InferenceEngineOptions extends EngineClientOptions {
@@ -68,11 +55,13 @@ export class InferenceEngine {
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
+  /** Whom a server lets in; programs have the engine to themselves. */
+  readonly admission: Admission;
+  /** Null where no KV blocks are exchanged. */
+  readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
-  readonly #transfers: KvTransfers | null;
   readonly #config: EngineConfig;
-  readonly #admission: Admission;
-  #observer: EngineObserver = NO_OBSERVER;
+  #observer: EngineObserver | null = null;
   #numRequests = 0;
   #nextId = 0;
 
@@ -85,13 +74,13 @@ export class InferenceEngine {
     config: EngineConfig,
   ) {
     this.#client = client;
-    this.#transfers = transfers;
+    this.transfers = transfers;
     this.tokenizer = loaded.tokenizer;
     this.chatTemplate = loaded.chatTemplate;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
-    this.#admission = new Admission(config);
+    this.admission = new Admission(config);
   }
 
   /**
@@ -184,8 +173,8 @@ export class InferenceEngine {
    * Tokenises and checks a request.
    * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
    */
-  prepare(request: GenerationRequest): Promise<PreparedRequest> {
-    return prepareRequest(request, this.tokenizer, this.limits);
+  prepare(prompt: Prompt, params: SamplingParams, options: RequestOptions = {}): Promise<PreparedRequest> {
+    return prepareRequest(prompt, params, options, this);
   }
 
   /**
@@ -200,7 +189,7 @@ export class InferenceEngine {
   ): AsyncGenerator<OutputDelta, void, undefined> {
     signal?.throwIfAborted();
     const queue = new OutputQueue();
-    const transfer = this.#transfers?.open(request, this.limits) ?? null;
+    const transfer = this.transfers?.open(request) ?? null;
     let unfinished = request.params.n;
     const samples = this.#submit(request, queue, transfer, ticket, signal);
     // The reader may be waiting for something else than the queue: its blocks are not to wait with it.
@@ -214,46 +203,20 @@ export class InferenceEngine {
         for (const delta of await queue.take()) {
           if (delta.finish_reason !== null) unfinished -= 1;
           // The client may take the end of the answer for the end of the transfer.
-          if (unfinished === 0 && transfer !== null) await this.#transfers?.answerable(transfer, signal);
+          if (unfinished === 0 && transfer !== null) await this.transfers?.answerable(transfer, signal);
           yield delta;
         }
       }
     } finally {
       signal?.removeEventListener('abort', stop);
       samples.withdraw();
-      this.#transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
+      this.transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
-  }
-
-  /** Gives up what the proxy's request `requestId` has to do with other instances, here and there. */
-  cancelTransfer(requestId: string): void {
-    this.#transfers?.cancel(requestId);
-  }
-
-  /** Resolves when other instances have all that is kept for them, or after `deadlineMs`. */
-  async transfersDelivered(deadlineMs: number): Promise<void> {
-    await this.#transfers?.delivered(deadlineMs);
   }
 
   /** Whether requests may ask to be served earlier or later than others. */
   get hasPriorities(): boolean {
     return this.#config.schedulingPolicy === 'priority';
-  }
-
-  /**
-   * Asked before a request is read.
-   * @throws OverloadedError where not even one sample of this caller would be let in.
-   */
-  checkRoom(caller: string): void {
-    this.#admission.check(caller, 1);
-  }
-
-  /**
-   * Lets a client's request of so many samples in; its owner closes the ticket when it is over.
-   * @throws OverloadedError where --max-num-seqs and --max-queued-requests are reached, and the caller has its share.
-   */
-  admit(caller: string, numSamples: number): Ticket {
-    return this.#admission.open(caller, numSamples);
   }
 
   /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
@@ -262,13 +225,13 @@ export class InferenceEngine {
   }
 
   async stats(): Promise<EngineStats> {
-    const kvTransfer = this.#transfers?.stats ?? null;
-    return { ...(await this.#client.stats()), heldBack: this.#admission.numHeldBack, kvTransfer };
+    const kvTransfer = this.transfers?.stats ?? null;
+    return { ...(await this.#client.stats()), heldBack: this.admission.numHeldBack, kvTransfer };
   }
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await Promise.all([this.chatTemplate?.close(), this.#transfers?.close()]);
+    await Promise.all([this.chatTemplate?.close(), this.transfers?.close()]);
     await this.#client.close();
     await this.tokenizer?.close();
   }
@@ -281,49 +244,52 @@ export class InferenceEngine {
     ticket: Ticket | null,
     signal: AbortSignal | undefined,
   ): { withdraw(): void } {
-    const { caller, group } = ticket ?? NO_TICKET;
-    const requests = toEngineRequests(request, this.limits, {
-      firstId: this.#nextId,
-      defaultSeed: this.#drawSeed(),
-      caller,
-      group,
-      transfers: transfer?.sequences ?? [],
-    });
-    this.#nextId += requests.length;
-    this.#observer.prompt(requests.length);
-    const facts = {
-      arrivedAt: request.arrivedAt,
-      promptTokens: request.promptTokenIds.length,
-      maxTokens: stopRule(request, this.limits).maxTokens,
-    };
+    const requests = this.#requestsOf(request, transfer, ticket ?? NO_TICKET);
+    this.#observer?.prompt(requests.length);
     const samples = requests.map((engineRequest, index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      const times = new SampleTimes(this.#observer, facts);
+      const times = new SampleTimes(this.#observer, request);
       const onEnd = (): void => leaves[index]!();
-      return new EngineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
+      return engineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
     // One message for all that start at once: what they share is copied once.
-    const atOnce: EngineSample[] = [];
-    let start = (sample: EngineSample): void => void atOnce.push(sample);
+    const atOnce: RequestListener[] = [];
+    let start = (sample: RequestListener): void => void atOnce.push(sample);
     const leaves = samples.map((sample) => window.enter(() => start(sample)));
     start = (sample) => {
       // Prompts of one request end one after the other: a place that one gives up is of no use to the next.
-      if (!signal?.aborted) sendSamples(this.#client, [sample]);
+      if (!signal?.aborted) this.#client.add([sample]);
     };
-    sendSamples(this.#client, atOnce);
+    this.#client.add(atOnce);
     const withdraw = (): void => {
-      this.#client.abort(requests.map(({ id }) => id));
-      for (const sample of samples) sample.withdrawn();
+      this.#client.abort(requests);
+      for (const sample of samples) sample.onWithdrawn();
       // The last first: a place that is given up must not go to a sample that is withdrawn, too.
       for (const leave of leaves.toReversed()) leave();
     };
     return { withdraw };
   }
 
-  /** A seed for a request that brings none: from the engine's seed and the order of arrival. */
-  #drawSeed(): number {
-    return Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
+  /** One for each of the n samples. A request without a seed draws one, by the engine's own and the order of arrival. */
+  #requestsOf(
+    request: PreparedRequest,
+    transfer: RequestTransfer | null,
+    { caller, group }: Pick<Ticket, 'caller' | 'group'>,
+  ): NewRequest[] {
+    const { params, arrivedAt: _, transferKey: __, resume, ...shared } = request;
+    const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
+    return Array.from({ length: params.n }, (_, sample) => ({
+      ...shared,
+      id: this.#nextId++,
+      caller,
+      group,
+      sampling: { ...shared.sampling, seed: params.seed ?? drawn, sample },
+      // The prompt is the same for all samples: the first one reports its log-probabilities.
+      numPromptLogprobs: sample === 0 ? shared.numPromptLogprobs : null,
+      resumedTokenIds: resume?.[sample] ?? [],
+      transfer: transfer?.sequences[sample] ?? null,
+    }));
   }
 }
 

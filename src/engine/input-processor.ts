@@ -2,18 +2,16 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
-import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
-import type { NewRequest, StopRule } from '../scheduler/request.ts';
+import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
+import { numberList } from '../util/number-list.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
 
-export type Prompt =
-  | { readonly text: string; readonly addSpecialTokens: boolean }
-  | { readonly tokenIds: TokenIds };
+export type Prompt = { readonly text: string } | { readonly tokenIds: TokenIds };
 
 /** Names one prompt of a request for all instances that share the request. */
 export interface TransferKey {
@@ -22,9 +20,10 @@ export interface TransferKey {
   readonly promptIndex: number;
 }
 
-export interface GenerationRequest {
-  readonly prompt: Prompt;
-  readonly params: SamplingParams;
+/** What a request may say beside its prompt and its sampling parameters. */
+export interface RequestOptions {
+  /** To a text, those that the model expects around it; the default. */
+  readonly addSpecialTokens?: boolean | undefined;
   /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
@@ -34,17 +33,11 @@ export interface GenerationRequest {
   readonly resume?: readonly (readonly number[])[] | null | undefined;
 }
 
-/** A request that has passed every check: it can no longer be refused for what it says. */
-export interface PreparedRequest {
+/** A request that has passed every check: what the engine thread gets of it, and what the main thread keeps. */
+export interface PreparedRequest extends PromptRequest {
   /** By performance.now(): before it was tokenised. */
   readonly arrivedAt: number;
-  readonly promptTokenIds: readonly number[];
   readonly params: SamplingParams;
-  /** As tokens: each word as it is, and after a space. */
-  readonly badWords: BadWords;
-  /** What the prompt's keys and values depend on beside its tokens. */
-  readonly extraKeys: readonly ExtraKey[];
-  readonly priority: number;
   /** Null where the request is this instance's alone. */
   readonly transferKey: TransferKey | null;
   /** One list a sample; null where every answer begins from nothing. */
@@ -68,86 +61,60 @@ export interface ModelLimits {
 }
 
 /**
- * Tokenises and checks.
+ * Tokenises, checks, and turns words into numbers.
  * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
  * that leave no token to sample, or text without a tokenizer.
  */
 export async function prepareRequest(
-  request: GenerationRequest,
-  tokenizer: Tokenizer | null,
-  limits: ModelLimits,
+  prompt: Prompt,
+  params: SamplingParams,
+  options: RequestOptions,
+  { tokenizer, limits }: { readonly tokenizer: Tokenizer | null; readonly limits: ModelLimits },
 ): Promise<PreparedRequest> {
   const arrivedAt = performance.now();
-  const { params } = request;
+  const { vocabSize } = limits;
+  const {
+    addSpecialTokens = true,
+    extraKeys = [],
+    priority = 0,
+    transferKey = null,
+    resume = null,
+  } = options;
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
-  const promptTokenIds = await tokenise(request.prompt, params, tokenizer, limits);
-  checkIds(promptTokenIds, limits.vocabSize, 'prompt');
-  checkIds(params.stop_token_ids, limits.vocabSize, 'stop_token_ids');
-  checkAllowed(params.allowed_token_ids ?? [], limits.vocabSize);
-  checkIds(Object.keys(params.logit_bias).map(Number), limits.vocabSize, 'logit_bias');
+  const promptTokenIds = await tokenise(prompt, addSpecialTokens, params, tokenizer, limits);
+  checkIds(promptTokenIds, vocabSize, 'prompt');
+  checkIds(params.stop_token_ids, vocabSize, 'stop_token_ids');
+  checkAllowed(params.allowed_token_ids ?? [], vocabSize);
+  checkIds(Object.keys(params.logit_bias).map(Number), vocabSize, 'logit_bias');
   checkChoice(params, limits);
-  const badWords = await tokeniseWords(params.bad_words, tokenizer);
-  const { extraKeys = [], priority = 0, transferKey = null, resume = null } = request;
-  const about = { extraKeys, priority, transferKey, resume };
-  const prepared = { arrivedAt, promptTokenIds, params, badWords, ...about };
-  checkResume(prepared, limits);
-  return prepared;
-}
-
-/** The parts of an engine request that do not follow from the prepared one. */
-interface EngineRequestParts {
-  /** It and the ids after it must be unused. */
-  readonly firstId: number;
-  readonly defaultSeed: number;
-  readonly caller: number;
-  readonly group: number;
-  /** One entry a sample. */
-  readonly transfers: readonly (SequenceTransfer | null)[];
-}
-
-/** One engine request for each of the n samples. */
-export function toEngineRequests(
-  request: PreparedRequest,
-  limits: ModelLimits,
-  { firstId, defaultSeed, caller, group, transfers }: EngineRequestParts,
-): NewRequest[] {
-  const { params, promptTokenIds } = request;
-  const { vocabSize } = limits;
-  const shared = {
+  const stop = stopRule(params, limits, promptTokenIds.length);
+  if (resume !== null) checkResume(resume, params.n, stop, vocabSize);
+  return {
+    arrivedAt,
+    params,
+    transferKey,
+    resume,
     promptTokenIds,
-    priority: request.priority,
-    caller,
-    group,
-    extraKeys: request.extraKeys,
-    stop: stopRule(request, limits),
-    rules: logitRules(request, limits),
-  };
-  const numPromptLogprobs = numTop(params.prompt_logprobs, vocabSize);
-  return Array.from({ length: params.n }, (_, sample) => ({
-    ...shared,
-    id: firstId + sample,
-    resumedTokenIds: request.resume?.[sample] ?? [],
-    transfer: transfers[sample] ?? null,
-    // The prompt is the same for all samples: the first one reports its log-probabilities, and so must compute all of it.
-    numPromptLogprobs: sample === 0 ? numPromptLogprobs : null,
-    mayReadCache: numPromptLogprobs === null || sample > 0,
+    extraKeys,
+    priority,
+    stop,
+    rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),
+    numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
       temperature: params.temperature,
       topK: params.top_k,
       topP: params.top_p,
       minP: params.min_p,
-      seed: params.seed ?? defaultSeed,
-      sample,
       numLogprobs: numTop(params.logprobs, vocabSize),
     },
-  }));
+  };
 }
 
-export function stopRule({ params, promptTokenIds }: PreparedRequest, limits: ModelLimits): StopRule {
+function stopRule(params: SamplingParams, limits: ModelLimits, promptLength: number): StopRule {
   const [eosTokenId = null, ...otherEos] = params.ignore_eos ? [] : limits.eosTokenIds;
-  const room = limits.maxModelLen - promptTokenIds.length;
+  const room = limits.maxModelLen - promptLength;
   return {
     eosTokenId,
     stopTokenIds: [...params.stop_token_ids, ...otherEos],
@@ -157,7 +124,7 @@ export function stopRule({ params, promptTokenIds }: PreparedRequest, limits: Mo
 }
 
 /** Null where the logits stay as they are. */
-function logitRules({ params, badWords }: PreparedRequest, limits: ModelLimits): LogitRules | null {
+function logitRules(params: SamplingParams, limits: ModelLimits, badWords: BadWords): LogitRules | null {
   const rules: LogitRules = {
     repetitionPenalty: params.repetition_penalty,
     frequencyPenalty: params.frequency_penalty,
@@ -202,6 +169,7 @@ function numKept(
   return wanted === -1 ? Math.max(1, maxModelLen - (max_tokens ?? 1)) : wanted;
 }
 
+/** Each word as it is, and after a space. */
 async function tokeniseWords(words: readonly string[], tokenizer: Tokenizer | null): Promise<BadWords> {
   if (tokenizer === null) return groupBadWords([]);
   const forms = [...new Set(words.flatMap((word) => [word, ` ${word.trimStart()}`]))];
@@ -245,25 +213,29 @@ function checkChoice(params: SamplingParams, limits: ModelLimits): void {
 /** The tokens of the prompt that the model is to see. */
 async function tokenise(
   prompt: Prompt,
+  addSpecialTokens: boolean,
   params: SamplingParams,
   tokenizer: Tokenizer | null,
   { maxModelLen }: ModelLimits,
 ): Promise<readonly number[]> {
   const kept = numKept(params, maxModelLen);
   const ids =
-    'tokenIds' in prompt ? prompt.tokenIds : await tokeniseText(prompt, tokenizer, kept, maxModelLen);
+    'tokenIds' in prompt
+      ? prompt.tokenIds
+      : await tokeniseText(prompt.text, addSpecialTokens, tokenizer, kept, maxModelLen);
   checkLength(Math.min(ids.length, kept ?? ids.length), maxModelLen);
   return lastOf(ids, kept);
 }
 
 function lastOf(ids: TokenIds, kept: number | null): readonly number[] {
   const last = kept === null || kept >= ids.length ? ids : ids.slice(-kept);
-  return Array.isArray(last) ? last : Array.from(last);
+  return Array.isArray(last) ? last : numberList(last);
 }
 
 /** @param kept null where a text that is too long is refused. */
 async function tokeniseText(
-  { text, addSpecialTokens }: Extract<Prompt, { readonly text: string }>,
+  text: string,
+  addSpecialTokens: boolean,
   tokenizer: Tokenizer | null,
   kept: number | null,
   maxModelLen: number,
@@ -310,20 +282,20 @@ function checkIds(ids: readonly number[], vocabSize: number, param: string): voi
 }
 
 /** @throws InvalidRequestError for answers that this request cannot have begun. */
-function checkResume(request: PreparedRequest, limits: ModelLimits): void {
-  const { resume, params } = request;
-  if (resume === null) return;
-  if (resume.length !== params.n) {
+function checkResume(
+  resume: readonly (readonly number[])[],
+  numSamples: number,
+  { maxTokens }: StopRule,
+  vocabSize: number,
+): void {
+  if (resume.length !== numSamples) {
     throw new InvalidRequestError(
-      `there must be one list of tokens a sample (${params.n}), got ${resume.length}`,
-      {
-        param: 'resume',
-      },
+      `there must be one list of tokens a sample (${numSamples}), got ${resume.length}`,
+      { param: 'resume' },
     );
   }
-  const { maxTokens } = stopRule(request, limits);
   for (const ids of resume) {
-    checkIds(ids, limits.vocabSize, 'resume');
+    checkIds(ids, vocabSize, 'resume');
     if (ids.length <= maxTokens) continue;
     throw new InvalidRequestError(
       `an answer of this request has at most ${maxTokens} tokens, one with ${ids.length} cannot be resumed`,

@@ -6,7 +6,7 @@ import type { KvTransferStats, RequestTransfer } from '../kv-transfer/connector.
 import type { P2pConnector } from '../kv-transfer/p2p/p2p-connector.ts';
 import { within } from '../util/within.ts';
 import type { EngineClient } from './engine-client.ts';
-import { type ModelLimits, type PreparedRequest, stopRule } from './input-processor.ts';
+import type { PreparedRequest } from './input-processor.ts';
 
 export type OnTransferError = (error: unknown) => void;
 
@@ -57,15 +57,15 @@ export class KvTransfers {
   }
 
   /** Null for a request that other instances have no part in. */
-  open(request: PreparedRequest, limits: ModelLimits): RequestTransfer | null {
-    const { transferKey, promptTokenIds, extraKeys, params } = request;
+  open(request: PreparedRequest): RequestTransfer | null {
+    const { transferKey, promptTokenIds, extraKeys, params, stop } = request;
     if (transferKey === null) return null;
     const opened = {
       ...transferKey,
       promptTokenIds,
       extraKeys,
       numSamples: params.n,
-      maxTokens: stopRule(request, limits).maxTokens,
+      maxTokens: stop.maxTokens,
       mayLoad: params.prompt_logprobs === null,
     };
     return this.#guard(() => this.#connector.open(opened), null);

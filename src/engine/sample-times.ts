@@ -3,6 +3,7 @@
 
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import type { AdmissionTimes } from '../scheduler/request.ts';
+import type { PreparedRequest } from './input-processor.ts';
 
 /** Is told what becomes of requests; unknown values are null. */
 export interface EngineObserver {
@@ -29,15 +30,11 @@ export interface EndedSample {
   readonly inferenceSeconds: number | null;
 }
 
-interface SampleFacts {
-  /** By this thread's clock: before its prompt was tokenised. */
-  readonly arrivedAt: number;
-  readonly promptTokens: number;
-  readonly maxTokens: number;
-}
+type SampleFacts = Pick<PreparedRequest, 'arrivedAt' | 'promptTokenIds' | 'stop'>;
 
 export class SampleTimes {
-  readonly #observer: EngineObserver;
+  /** Null where nobody measures. */
+  readonly #observer: EngineObserver | null;
   readonly #facts: SampleFacts;
   readonly #heldFrom = performance.now();
   #heldMs = 0;
@@ -47,7 +44,7 @@ export class SampleTimes {
   #numTokens = 0;
   #isEnded = false;
 
-  constructor(observer: EngineObserver, facts: SampleFacts) {
+  constructor(observer: EngineObserver | null, facts: SampleFacts) {
     this.#observer = observer;
     this.#facts = facts;
   }
@@ -66,10 +63,10 @@ export class SampleTimes {
     if (admission !== null) {
       this.#admission = admission;
       this.#firstTokenAt = at;
-      this.#observer.firstToken((performance.now() - this.#facts.arrivedAt) / 1000);
+      this.#observer?.firstToken((performance.now() - this.#facts.arrivedAt) / 1000);
     } else if (at > this.#lastTokenAt) {
       // Outputs of an answer that is resumed come together: there is nothing between them.
-      this.#observer.nextToken((at - this.#lastTokenAt) / 1000);
+      this.#observer?.nextToken((at - this.#lastTokenAt) / 1000);
     }
     this.#lastTokenAt = at;
   }
@@ -78,11 +75,11 @@ export class SampleTimes {
   end(reason: EndedSample['reason']): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    const { arrivedAt, promptTokens, maxTokens } = this.#facts;
-    this.#observer.sampleEnded({
+    const { arrivedAt, promptTokenIds, stop } = this.#facts;
+    this.#observer?.sampleEnded({
       reason,
-      promptTokens,
-      maxTokens,
+      promptTokens: promptTokenIds.length,
+      maxTokens: stop.maxTokens,
       generationTokens: this.#numTokens,
       endToEndSeconds: (performance.now() - arrivedAt) / 1000,
       ...this.#engineSeconds(),

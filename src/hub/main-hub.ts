@@ -25,35 +25,20 @@ const treeAnswer = z.array(
   }),
 );
 
-export interface MainHubSettings {
-  readonly endpoint: string;
-  readonly cacheFolder: string;
-  readonly revision: string;
-  readonly token: string | null;
-}
-
 export class MainHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
   readonly revision: string;
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(settings: MainHubSettings) {
-    this.name = settings.endpoint;
-    this.cacheFolder = settings.cacheFolder;
-    this.revision = settings.revision;
-    this.headers = settings.token === null ? {} : { authorization: `Bearer ${settings.token}` };
-  }
-
   /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN as the Python tools do. */
-  static fromEnvironment(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}): MainHub {
+  constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
     const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
-    return new MainHub({
-      endpoint: (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, ''),
-      cacheFolder: downloadDir || env.HF_HUB_CACHE || join(home, 'hub'),
-      revision: revision || MAIN,
-      token: env.HF_TOKEN || savedToken(home),
-    });
+    const token = env.HF_TOKEN || savedToken(home);
+    this.name = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
+    this.cacheFolder = downloadDir || env.HF_HUB_CACHE || join(home, 'hub');
+    this.revision = revision || MAIN;
+    this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
   }
 
   async list(model: string): Promise<Listing> {

@@ -41,5 +41,5 @@ async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Prom
     return new AlternativeHub(env, options);
   }
   const { MainHub } = await import('./main-hub.ts');
-  return MainHub.fromEnvironment(env, options);
+  return new MainHub(env, options);
 }

@@ -3,7 +3,12 @@
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { collectSamples } from '../engine/completed-sample.ts';
-import { InferenceEngine, type PreparedRequest, type Prompt } from '../engine/inference-engine.ts';
+import {
+  InferenceEngine,
+  type PreparedRequest,
+  type Prompt,
+  type RequestOptions,
+} from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { withFolders } from '../models/model-folder.ts';
 import {
@@ -172,10 +177,15 @@ export class LLM {
     await engine?.close();
   }
 
-  async #prepare(engine: InferenceEngine, prompt: Prompt, params: SamplingParams): Promise<Job> {
+  async #prepare(
+    engine: InferenceEngine,
+    prompt: Prompt,
+    params: SamplingParams,
+    options?: RequestOptions,
+  ): Promise<Job> {
     const requestId = String(this.#numRequests++);
     const text = 'text' in prompt ? prompt.text : null;
-    return { requestId, text, prepared: await engine.prepare({ prompt, params }) };
+    return { requestId, text, prepared: await engine.prepare(prompt, params, options) };
   }
 
   async #prepareChat(
@@ -194,7 +204,7 @@ export class LLM {
       );
     }
     const text = await template.render(messages, { addGenerationPrompt, variables });
-    return this.#prepare(engine, { text, addSpecialTokens: false }, params);
+    return this.#prepare(engine, { text }, params, { addSpecialTokens: false });
   }
 
   /** Keeps the engine's seats full without handing it everything at once. */

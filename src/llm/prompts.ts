@@ -32,10 +32,10 @@ function isTokenIds(value: unknown): value is readonly number[] {
  * @throws InvalidRequestError where it has none of the forms.
  */
 export function readPrompt(prompt: PromptInput, path: string): Prompt {
-  if (typeof prompt === 'string') return fromText(prompt);
+  if (typeof prompt === 'string') return { text: prompt };
   if (isTokenIds(prompt)) return { tokenIds: prompt };
   if (typeof prompt === 'object' && prompt !== null) {
-    if ('prompt' in prompt && typeof prompt.prompt === 'string') return fromText(prompt.prompt);
+    if ('prompt' in prompt && typeof prompt.prompt === 'string') return { text: prompt.prompt };
     if ('prompt_token_ids' in prompt && isTokenIds(prompt.prompt_token_ids)) {
       return { tokenIds: prompt.prompt_token_ids };
     }
@@ -45,8 +45,4 @@ export function readPrompt(prompt: PromptInput, path: string): Prompt {
       `got ${JSON.stringify(prompt)}`,
     { param: 'prompts' },
   );
-}
-
-function fromText(text: string): Prompt {
-  return { text, addSpecialTokens: true };
 }

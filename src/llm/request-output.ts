@@ -38,17 +38,11 @@ export interface CompletionOutput {
 }
 
 /** What `LLM.stream` yields: what one step of the engine added to one of the n samples. */
-export interface CompletionDelta {
-  readonly index: number;
+export interface CompletionDelta extends Omit<CompletionOutput, 'cumulative_logprob' | 'finish_reason'> {
   /** Empty where the tokens are part of a character, or may become a stop string. */
   readonly text: string;
-  readonly token_ids: readonly number[];
-  /** One entry a token; null where none were asked for. */
-  readonly logprobs: readonly TokenLogprobs[] | null;
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
-  /** As in `CompletionOutput`. */
-  readonly stop_reason: number | string | null;
 }
 
 export interface RequestOutput {
@@ -66,14 +60,8 @@ export interface RequestOutput {
 
 export function toCompletionDelta(delta: OutputDelta): CompletionDelta {
   const { index, text, tokenIds, logprobs, finish_reason, stop_reason } = delta;
-  return {
-    index,
-    text,
-    token_ids: tokenIds,
-    logprobs: logprobs?.map(toTokenLogprobs) ?? null,
-    finish_reason,
-    stop_reason,
-  };
+  const ofTokens = { token_ids: tokenIds, logprobs: logprobs?.map(toTokenLogprobs) ?? null };
+  return { index, text, ...ofTokens, finish_reason, stop_reason };
 }
 
 /** Fields of the output that come from the samples of its prompt. */
@@ -89,16 +77,8 @@ export function outputFields(
 }
 
 function toCompletionOutput(sample: CompletedSample): CompletionOutput {
-  const { index, text, tokenIds, logprobs, finish_reason, stop_reason } = sample;
-  return {
-    index,
-    text,
-    token_ids: tokenIds,
-    cumulative_logprob: logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null,
-    logprobs: logprobs?.map(toTokenLogprobs) ?? null,
-    finish_reason,
-    stop_reason,
-  };
+  const cumulative_logprob = sample.logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null;
+  return { ...toCompletionDelta(sample), cumulative_logprob, finish_reason: sample.finish_reason };
 }
 
 export function toTokenLogprobs(position: PositionLogprobs): TokenLogprobs {

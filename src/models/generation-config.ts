@@ -4,20 +4,15 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
+import { samplingFields } from '../sampling/sampling-fields.ts';
+import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { parseModelJson } from '../util/model-file.ts';
 import { FolderFiles, type ModelFiles } from '../util/model-files.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
 interface GenerationConfig {
   /** For requests that leave these fields out, in the protocol's spelling. */
-  readonly sampling: {
-    readonly temperature?: number;
-    readonly top_p?: number;
-    readonly top_k?: number;
-    readonly min_p?: number;
-    readonly repetition_penalty?: number;
-    readonly max_tokens?: number;
-  };
+  readonly sampling: SamplingDefaults;
   readonly eosTokenIds: readonly number[];
   /** No answer may be longer: a max_new_tokens that the user named, not one that the model brings. */
   readonly maxOutputTokens: number | null;
@@ -31,13 +26,15 @@ interface GenerationConfigOptions {
   readonly override: Readonly<Record<string, unknown>> | null;
 }
 
+const { temperature, top_p, top_k, min_p, repetition_penalty, max_tokens } = samplingFields;
+
 const schema = z.object({
-  temperature: z.number().min(0).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
-  top_k: z.int().min(-1).nullish(),
-  min_p: z.number().min(0).max(1).nullish(),
-  max_new_tokens: z.int().min(1).nullish(),
-  repetition_penalty: z.number().positive().nullish(),
+  temperature,
+  top_p,
+  top_k,
+  min_p,
+  repetition_penalty,
+  max_new_tokens: max_tokens,
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
 });
 
@@ -95,10 +92,8 @@ function parseOverride(override: Readonly<Record<string, unknown>>): Fields {
 }
 
 function withoutLibraryDefaults(fields: Fields): Fields {
-  const chosen = Object.entries(fields).filter(
-    ([field, value]) => value !== Object.entries(LIBRARY_DEFAULTS).find(([name]) => name === field)?.[1],
-  );
-  return Object.fromEntries(chosen);
+  const isChosen = ([field, value]: [string, unknown]) => value !== Reflect.get(LIBRARY_DEFAULTS, field);
+  return Object.fromEntries(Object.entries(fields).filter(isChosen));
 }
 
 function present(fields: Record<string, number | null | undefined>): GenerationConfig['sampling'] {

@@ -1,9 +1,6 @@
 // Conversions between f32 and the 16-bit formats of checkpoints. The reference backend and the writers of test
 // models use them; native kernels have their own.
 
-const scratch = new Float32Array(1);
-const scratchBits = new Uint32Array(scratch.buffer);
-
 function bitsOf(values: Float32Array): Uint32Array {
   return new Uint32Array(values.buffer, values.byteOffset, values.length);
 }
@@ -32,11 +29,6 @@ export function unpackBf16(packed: Uint16Array, into: Float32Array): void {
   for (let i = 0; i < packed.length; i++) bits[i] = packed[i]! << 16;
 }
 
-/** Writes the f16 form of `values` to `into`, ties to even; too large becomes infinity. */
-export function packF16(values: Float32Array, into: Uint16Array): void {
-  for (let i = 0; i < values.length; i++) into[i] = nearestF16(values[i]!);
-}
-
 /** Writes the f32 form of `packed` to `into`: exact. */
 export function unpackF16(packed: Uint16Array, into: Float32Array): void {
   for (let i = 0; i < packed.length; i++) into[i] = f16ToNumber(packed[i]!);
@@ -49,24 +41,4 @@ function f16ToNumber(half: number): number {
   if (exponent === 0) return sign * mantissa * 2 ** -24;
   if (exponent === 31) return mantissa ? Number.NaN : sign * Number.POSITIVE_INFINITY;
   return sign * (mantissa + 1024) * 2 ** (exponent - 25);
-}
-
-function nearestF16(value: number): number {
-  if (Number.isNaN(value)) return 0x7e00;
-  scratch[0] = value;
-  const sign = (scratchBits[0]! >>> 16) & 0x8000;
-  const size = Math.abs(value);
-  if (size >= 65520) return sign | 0x7c00;
-  // In steps of the last place; the smallest normal exponent also serves the subnormal numbers.
-  const exponent = Math.max(-14, Math.floor(Math.log2(size || 1)));
-  const steps = roundHalfToEven(size / 2 ** (exponent - 10));
-  // A carry into the next exponent is right as it stands: the bits go on counting.
-  return sign | (size < 2 ** -14 ? steps : ((exponent + 15) << 10) + (steps - 1024));
-}
-
-function roundHalfToEven(value: number): number {
-  const below = Math.floor(value);
-  const rest = value - below;
-  if (rest !== 0.5) return Math.round(value);
-  return below + (below & 1);
 }

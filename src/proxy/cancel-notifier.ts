@@ -19,14 +19,14 @@ export class CancelNotifier {
   notify(instance: Instance, requestId: string, authorization: string | undefined): void {
     if (instance.state === 'gone') return;
     if (this.#numUnderWay >= MAX_UNDER_WAY) {
-      this.#metrics.cancelled('dropped');
+      this.#metrics.cancels.inc({ outcome: 'dropped' });
       return;
     }
     this.#numUnderWay += 1;
     this.#post(instance, requestId, authorization)
       .then(
-        () => this.#metrics.cancelled('told'),
-        () => this.#metrics.cancelled('failed'),
+        () => this.#metrics.cancels.inc({ outcome: 'told' }),
+        () => this.#metrics.cancels.inc({ outcome: 'failed' }),
       )
       .finally(() => {
         this.#numUnderWay -= 1;

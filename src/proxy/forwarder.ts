@@ -59,7 +59,7 @@ export class Forwarder {
   async answer(request: ClientRequest): Promise<void> {
     const { endpoint, response } = request.options;
     try {
-      while (!(await this.#attempt(request))) this.#parts.metrics.retried('decode');
+      while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
     } catch (thrown) {
       if (!(thrown instanceof ClientGoneError)) response.fail(toSvcError(thrown), endpoint);
     } finally {
@@ -76,7 +76,7 @@ export class Forwarder {
     const upstream = this.#send(request, decode, 'decode', body.bytes, id);
     try {
       const head = await upstream.head;
-      this.#parts.metrics.phaseTook('decode', performance.now() - upstream.openedAt);
+      this.#parts.metrics.phaseTimes.observe({ leg: 'decode' }, secondsSince(upstream.openedAt));
       if (await this.#isRefused(request, upstream, head)) return false;
       if (head.status === 200) this.#noteServed(request, prefill, decode);
       if (isEventStream(head)) await this.#stream(request, upstream, head, id);
@@ -112,7 +112,7 @@ export class Forwarder {
     while (attempts.total < MAX_PREFILL_ATTEMPTS) {
       const prefill = picker.pickPrefill(body, decode, attempts);
       if (prefill === null || attempts.has(prefill)) break;
-      if (attempts.total > 0) metrics.retried('prefill');
+      if (attempts.total > 0) metrics.retries.inc({ leg: 'prefill' });
       attempts.add(prefill);
       const id = makeRequestId(prefill.zmqAddress, decode.zmqAddress);
       request.transfer = { id, prefill, decode };
@@ -122,7 +122,7 @@ export class Forwarder {
       // What P finds wrong with the request, D says in its own words.
       if (status !== null && status < 500 && status !== 429) return alone;
     }
-    if (attempts.total === 0) metrics.skippedPrefill();
+    if (attempts.total === 0) metrics.prefillSkips.inc();
     return alone;
   }
 
@@ -135,7 +135,7 @@ export class Forwarder {
       const { status } = await upstream.head;
       await upstream.whole();
       if (status === 503) prefill.noteFailure();
-      this.#parts.metrics.phaseTook('prefill', performance.now() - upstream.openedAt);
+      this.#parts.metrics.phaseTimes.observe({ leg: 'prefill' }, secondsSince(upstream.openedAt));
       return status;
     } catch (error) {
       if (error instanceof UpstreamFailure) return null;
@@ -208,7 +208,7 @@ export class Forwarder {
     for (;;) {
       const decode = this.#pickDecode(request, broken.instance);
       if (decode === null) throw cutOff();
-      this.#parts.metrics.resumed();
+      this.#parts.metrics.resumes.inc();
       const upstream = this.#send(request, decode, 'decode', bytes, id);
       try {
         const head = await upstream.head;
@@ -236,7 +236,7 @@ export class Forwarder {
       headers['x-svc-caller'] = options.caller;
     }
     if (phase === 'decode' && options.body.isStream) headers['x-svc-journal'] = '1';
-    this.#parts.metrics.asked(instance, phase);
+    this.#parts.metrics.upstream.inc({ instance: instance.httpAddress, leg: phase });
     request.upstream = new UpstreamRequest(instance, {
       method: 'POST',
       path: options.endpoint.path,
@@ -254,7 +254,7 @@ export class Forwarder {
   #noteFirstByte(request: ClientRequest): void {
     if (request.hasFirstByte) return;
     request.hasFirstByte = true;
-    this.#parts.metrics.firstByte(performance.now() - request.startedAt);
+    this.#parts.metrics.firstByte.observe(secondsSince(request.startedAt));
   }
 
   /** Frees at once what P and D hold for a transfer that is not needed any more. */
@@ -266,6 +266,10 @@ export class Forwarder {
       this.#parts.cancels.notify(instance, transfer.id, request.options.authorization);
     }
   }
+}
+
+function secondsSince(milliseconds: number): number {
+  return (performance.now() - milliseconds) / 1000;
 }
 
 function isEventStream({ headers }: ResponseHead): boolean {

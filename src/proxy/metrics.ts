@@ -10,16 +10,19 @@ export type Phase = 'prefill' | 'decode';
 
 export class ProxyMetrics {
   readonly registry = new Registry();
-  readonly #requests = this.#counter('requests', 'Answers by status; 499: the client left', ['status']);
-  readonly #upstream = this.#counter('instance_requests', 'Requests to instances', ['instance', 'leg']);
-  readonly #failures = this.#counter('instance_failures', 'Requests to instances that failed', ['instance']);
-  readonly #retries = this.#counter('retries', 'Requests tried again on another instance', ['leg']);
-  readonly #resumes = this.#counter('resumes', 'Streams continued on another instance', []);
-  readonly #skips = this.#counter('prefill_skipped', 'Requests that went to a decode instance alone', []);
-  readonly #cancels = this.#counter('cancels', 'Transfers that instances were told to forget', ['outcome']);
-  readonly #unreadable = this.#counter('registrations_refused', 'Registrations that could not be used', []);
-  readonly #firstByte = this.#histogram('time_to_first_byte_seconds', 'From a request to its first byte', []);
-  readonly #phaseTimes = this.#histogram('leg_seconds', 'Prefill: whole; decode: until its head', ['leg']);
+  readonly requests = this.#counter('requests', 'Answers by status; 499: the client left', ['status']);
+  readonly upstream = this.#counter('instance_requests', 'Requests to instances', ['instance', 'leg']);
+  readonly failures = this.#counter('instance_failures', 'Requests to instances that failed', ['instance']);
+  readonly retries = this.#counter('retries', 'Requests tried again on another instance', ['leg']);
+  readonly resumes = this.#counter('resumes', 'Streams continued on another instance');
+  readonly prefillSkips = this.#counter('prefill_skipped', 'Requests that went to a decode instance alone');
+  readonly cancels = this.#counter('cancels', 'Transfers that instances were told to forget', ['outcome']);
+  readonly refusedRegistrations = this.#counter(
+    'registrations_refused',
+    'Registrations that could not be used',
+  );
+  readonly firstByte = this.#histogram('time_to_first_byte_seconds', 'From a request to its first byte');
+  readonly phaseTimes = this.#histogram('leg_seconds', 'Prefill: whole; decode: until its head', ['leg']);
 
   constructor(numInFlight: () => number, instances: () => readonly Instance[]) {
     this.#gauge('requests_in_flight', 'Requests under way', [], (gauge) => gauge.set(numInFlight()));
@@ -35,57 +38,17 @@ export class ProxyMetrics {
     });
   }
 
-  answered(status: number): void {
-    this.#requests.inc({ status: String(status) });
-  }
-
-  asked(instance: Instance, phase: Phase): void {
-    this.#upstream.inc({ instance: instance.httpAddress, leg: phase });
-  }
-
-  failed(instance: Instance): void {
-    this.#failures.inc({ instance: instance.httpAddress });
-  }
-
-  retried(phase: Phase): void {
-    this.#retries.inc({ leg: phase });
-  }
-
-  resumed(): void {
-    this.#resumes.inc();
-  }
-
-  skippedPrefill(): void {
-    this.#skips.inc();
-  }
-
-  cancelled(outcome: 'told' | 'failed' | 'dropped'): void {
-    this.#cancels.inc({ outcome });
-  }
-
-  refusedRegistration(): void {
-    this.#unreadable.inc();
-  }
-
-  firstByte(milliseconds: number): void {
-    this.#firstByte.observe(milliseconds / 1000);
-  }
-
-  phaseTook(phase: Phase, milliseconds: number): void {
-    this.#phaseTimes.observe({ leg: phase }, milliseconds / 1000);
-  }
-
   /** Counters of an instance that has left are not kept for ever. */
   forget({ httpAddress: instance }: Instance): void {
-    this.#failures.remove({ instance });
-    for (const leg of ['prefill', 'decode'] as const) this.#upstream.remove({ instance, leg });
+    this.failures.remove({ instance });
+    for (const leg of ['prefill', 'decode'] as const) this.upstream.remove({ instance, leg });
   }
 
-  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+  #counter<L extends string>(name: string, help: string, labelNames: L[] = []): Counter<L> {
     return new Counter({ name: `svc:proxy_${name}_total`, help, labelNames, registers: [this.registry] });
   }
 
-  #histogram<L extends string>(name: string, help: string, labelNames: L[]): Histogram<L> {
+  #histogram<L extends string>(name: string, help: string, labelNames: L[] = []): Histogram<L> {
     const about = { name: `svc:proxy_${name}`, help, labelNames, buckets: SECONDS };
     return new Histogram({ ...about, registers: [this.registry] });
   }

@@ -1,66 +1,96 @@
 // What the routes of the proxy share, and which requests they may take.
 
 import type { FastifyRequest } from 'fastify';
-import type { PolicyName } from '../config/proxy-options.ts';
+import type { Logger } from 'pino';
+import type { ProxyConfig } from '../config/proxy-options.ts';
 import { OverloadedError, ShuttingDownError } from '../errors.ts';
-import type { ApiKeys } from '../http/auth.ts';
-import type { InFlightRequests } from '../http/in-flight.ts';
-import type { BodyReader } from './body-reader.ts';
-import type { ProxyDeadlines } from './deadlines.ts';
-import type { Forwarder } from './forwarder.ts';
-import type { InstancePicker } from './instance-picker.ts';
-import type { Instances } from './instances.ts';
-import type { ProxyMetrics } from './metrics.ts';
-import type { RecentTransfers } from './recent-transfers.ts';
-
-export interface ProxyContext {
-  readonly bodies: BodyReader;
-  readonly forwarder: Forwarder;
-  readonly picker: InstancePicker;
-  readonly instances: Instances;
-  readonly inFlight: InFlightRequests;
-  readonly maxInFlight: number;
-  readonly metrics: ProxyMetrics;
-  readonly recent: RecentTransfers;
-  readonly deadlines: ProxyDeadlines;
-  readonly policy: PolicyName;
-  readonly version: string;
-  /** 0 is no limit. */
-  readonly requestTimeoutMs: number;
-  readonly apiKeys: ApiKeys;
-  /** Shown to instances in place of the client's key; undefined shows the client's key. */
-  readonly instanceKey: string | undefined;
-}
+import { ApiKeys } from '../http/auth.ts';
+import { InFlightRequests } from '../http/in-flight.ts';
+import { BodyReader } from './body-reader.ts';
+import { CancelNotifier } from './cancel-notifier.ts';
+import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
+import { Forwarder } from './forwarder.ts';
+import { InstancePicker } from './instance-picker.ts';
+import { Instances } from './instances.ts';
+import { ProxyMetrics } from './metrics.ts';
+import { RecentTransfers } from './recent-transfers.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
-/** @throws ShuttingDownError while the proxy drains. */
-export function checkOpen({ inFlight }: ProxyContext): void {
-  if (inFlight.isDraining) {
-    throw new ShuttingDownError('The proxy is shutting down and takes no new requests');
+export interface ProxyServerOptions {
+  readonly logger?: Logger | undefined;
+  /** The key that instances want, where clients show the proxy one of its own. */
+  readonly instanceKey?: string | undefined;
+  readonly version?: string | undefined;
+  readonly deadlines?: ProxyDeadlines | undefined;
+}
+
+export class ProxyContext {
+  readonly config: ProxyConfig;
+  readonly version: string;
+  readonly deadlines: ProxyDeadlines;
+  readonly bodies = new BodyReader();
+  readonly inFlight = new InFlightRequests();
+  readonly recent = new RecentTransfers();
+  readonly instances: Instances;
+  readonly metrics: ProxyMetrics;
+  readonly picker: InstancePicker;
+  readonly forwarder: Forwarder;
+  readonly #apiKeys: ApiKeys;
+  /** Shown to instances in place of the client's key; undefined shows the client's key. */
+  readonly #instanceKey: string | undefined;
+
+  constructor(config: ProxyConfig, { logger, instanceKey, version, deadlines }: ProxyServerOptions) {
+    this.config = config;
+    this.version = version ?? '';
+    this.deadlines = deadlines ?? PROXY_DEADLINES;
+    this.instances = new Instances(this.deadlines, {
+      changed: ({ type, httpAddress, model }, state) =>
+        logger?.info(
+          { type, address: httpAddress, ...(model !== null && { model }) },
+          `instance is ${state}`,
+        ),
+      failed: ({ httpAddress: instance }) => this.metrics.failures.inc({ instance }),
+      forgotten: (instance) => this.metrics.forget(instance),
+    });
+    this.metrics = new ProxyMetrics(
+      () => this.inFlight.size,
+      () => this.instances.all,
+    );
+    this.picker = new InstancePicker(this.instances, config.policy, config.prefillThreshold);
+    const { picker, metrics, recent } = this;
+    const cancels = new CancelNotifier(metrics, this.deadlines.cancel);
+    const { streamSilence } = this.deadlines;
+    this.forwarder = new Forwarder({ picker, metrics, cancels, recent, streamSilence });
+    this.#apiKeys = new ApiKeys(config.apiKeys);
+    this.#instanceKey = config.apiKeys.length > 0 && instanceKey !== '' ? instanceKey : undefined;
   }
-}
 
-/** @throws ShuttingDownError, or OverloadedError where as many requests are under way as may be. */
-export function checkRoom(context: ProxyContext): void {
-  checkOpen(context);
-  const { inFlight, maxInFlight } = context;
-  if (inFlight.size < maxInFlight) return;
-  throw new OverloadedError(
-    `The proxy has ${maxInFlight} requests under way (--max-in-flight): come again later`,
-    { retryAfter: RETRY_AFTER_SECONDS },
-  );
-}
+  /** @throws ShuttingDownError while the proxy drains. */
+  checkOpen(): void {
+    if (this.inFlight.isDraining) {
+      throw new ShuttingDownError('The proxy is shutting down and takes no new requests');
+    }
+  }
 
-/** The name under which instances count the requests of a client. */
-export function callerOf({ apiKeys }: ProxyContext, { headers, ip }: FastifyRequest): string {
-  return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
-}
+  /** @throws ShuttingDownError, or OverloadedError where as many requests are under way as may be. */
+  checkRoom(): void {
+    this.checkOpen();
+    const { maxInFlight } = this.config;
+    if (this.inFlight.size < maxInFlight) return;
+    throw new OverloadedError(
+      `The proxy has ${maxInFlight} requests under way (--max-in-flight): come again later`,
+      { retryAfter: RETRY_AFTER_SECONDS },
+    );
+  }
 
-/** What instances are shown for a client. */
-export function authorizationFor(
-  { instanceKey }: ProxyContext,
-  { headers }: FastifyRequest,
-): string | undefined {
-  return instanceKey === undefined ? headers.authorization : `Bearer ${instanceKey}`;
+  /** The name under which instances count the requests of a client. */
+  callerOf({ headers, ip }: FastifyRequest): string {
+    return this.#apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
+  }
+
+  /** What instances are shown for a client. */
+  authorizationFor({ headers }: FastifyRequest): string | undefined {
+    return this.#instanceKey === undefined ? headers.authorization : `Bearer ${this.#instanceKey}`;
+  }
 }

@@ -5,33 +5,15 @@ import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
-import { ApiKeys } from '../http/auth.ts';
-import { InFlightRequests } from '../http/in-flight.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
-import { BodyReader } from './body-reader.ts';
-import { CancelNotifier } from './cancel-notifier.ts';
-import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
 import { Discovery } from './discovery.ts';
-import { Forwarder } from './forwarder.ts';
-import { InstancePicker } from './instance-picker.ts';
-import { Instances } from './instances.ts';
-import { ProxyMetrics } from './metrics.ts';
-import type { ProxyContext } from './proxy-context.ts';
-import { RecentTransfers } from './recent-transfers.ts';
+import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
 import { generationRoutes } from './routes/generation.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 
 /** 64 MB: prompts of token ids are long. */
 const BODY_LIMIT = 64 * 1024 * 1024;
-
-export interface ProxyServerOptions {
-  readonly logger?: Logger | undefined;
-  /** The key that instances want, where clients show the proxy one of its own. */
-  readonly instanceKey?: string | undefined;
-  readonly version?: string | undefined;
-  readonly deadlines?: ProxyDeadlines | undefined;
-}
 
 export class ProxyServer {
   readonly #app: FastifyInstance;
@@ -48,20 +30,20 @@ export class ProxyServer {
 
   /** @throws ConfigError where one of the ports cannot be had. */
   static async listen(config: ProxyConfig, options: ProxyServerOptions = {}): Promise<ProxyServer> {
-    const context = makeContext(config, options);
+    const context = new ProxyContext(config, options);
     const discovery = await Discovery.open({
       host: config.discoveryHost,
       port: config.discoveryPort,
       secret: config.secret,
       registered: (message) => {
-        if (!context.instances.register(message)) context.metrics.refusedRegistration();
+        if (!context.instances.register(message)) context.metrics.refusedRegistrations.inc();
       },
       refused: (why) => {
-        context.metrics.refusedRegistration();
+        context.metrics.refusedRegistrations.inc();
         options.logger?.debug({ why }, 'a registration could not be used');
       },
     });
-    const app = makeApp(config, context, options.logger);
+    const app = makeApp(context, options.logger);
     const server = new ProxyServer(app, context, discovery, config.host);
     try {
       await listen(app, config);
@@ -116,47 +98,8 @@ export class ProxyServer {
   }
 }
 
-function makeContext(config: ProxyConfig, options: ProxyServerOptions): ProxyContext {
-  const { logger, deadlines = PROXY_DEADLINES } = options;
-  const inFlight = new InFlightRequests();
-  const instances = new Instances(deadlines, {
-    changed: ({ type, httpAddress, model }, state) =>
-      logger?.info({ type, address: httpAddress, ...(model !== null && { model }) }, `instance is ${state}`),
-    failed: (instance) => metrics.failed(instance),
-    forgotten: (instance) => metrics.forget(instance),
-  });
-  const metrics = new ProxyMetrics(
-    () => inFlight.size,
-    () => instances.all,
-  );
-  const picker = new InstancePicker(instances, config.policy, config.prefillThreshold);
-  const recent = new RecentTransfers();
-  const cancels = new CancelNotifier(metrics, deadlines.cancel);
-  const { streamSilence } = deadlines;
-  const hasOwnKeys = config.apiKeys.length > 0;
-  return {
-    bodies: new BodyReader(),
-    forwarder: new Forwarder({ picker, metrics, cancels, recent, streamSilence }),
-    picker,
-    instances,
-    inFlight,
-    maxInFlight: config.maxInFlight,
-    metrics,
-    recent,
-    deadlines,
-    policy: config.policy,
-    version: options.version ?? '',
-    requestTimeoutMs: config.requestTimeoutSeconds * 1000,
-    apiKeys: new ApiKeys(config.apiKeys),
-    instanceKey: hasOwnKeys && options.instanceKey !== '' ? options.instanceKey : undefined,
-  };
-}
-
-function makeApp(
-  { apiKeys, cors, logLevel }: ProxyConfig,
-  context: ProxyContext,
-  logger: Logger | undefined,
-): FastifyInstance {
+function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInstance {
+  const { apiKeys, cors, logLevel } = context.config;
   const app = createHttpApp({
     apiKeys,
     cors,

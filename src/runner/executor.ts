@@ -1,5 +1,5 @@
 // What the engine core needs of whatever runs the model: steps in, results out. Only plain data crosses this border, so
-// that the model may run in this thread (`InProcessExecutor`), or in several others that each hold a part of it.
+// that the model may run in this thread (`ModelRunner`), or in several others that each hold a part of it.
 
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';

@@ -1,23 +1,26 @@
-// Hands a step to the backend: forward pass, log-probabilities of known tokens, sampling. Owns the KV memory.
+// The executor that runs the whole model in the thread that calls it. Hands each step to the backend: forward pass,
+// log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
 
-import type { ForwardInputs, Model } from '../models/model.ts';
+import type { Model } from '../models/model.ts';
 import type { KvCache, KvSaveNotifier, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
-import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
-import { buildSends } from './batch-inputs.ts';
-import { InFlightStep } from './in-flight-step.ts';
+import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import { buildForwardInputs, buildSends } from './batch-inputs.ts';
+import type { EngineInfo, Executor } from './executor.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
+import { RequestStates } from './request-states.ts';
 import { type SampledRows, sampleRows } from './sample-rows.ts';
+import { type InFlightStep, readStep } from './step-result.ts';
 
-interface RunnerOptions {
-  readonly numBlocks: number;
-  readonly blockSize: number;
-  /** Whether other instances may be given the KV memory to read. */
-  readonly isShared: boolean;
+/** The memory of a model's keys and values, and who reads it beside the model. */
+export interface KvMemory {
+  readonly cache: KvCache;
+  /** Null where no other instance may read it. */
+  readonly saves: KvSaveNotifier | null;
 }
 
 /** A forward pass that has been started and not sampled yet. */
-export interface ForwardPass {
+interface ForwardPass {
   readonly step: ScheduledStep;
   /** Owns `hidden`; `sample` closes it. */
   readonly scope: Scope;
@@ -27,33 +30,35 @@ export interface ForwardPass {
   readonly knownLogprobs: Pending<KnownLogprobs>;
 }
 
-export class ModelRunner {
+export class ModelRunner implements Executor {
+  readonly info: EngineInfo;
   readonly #ops: Ops;
   readonly #model: Model;
-  readonly #cache: KvCache;
-  /** Null where nobody else reads the KV memory. */
-  readonly #kvSaves: KvSaveNotifier | null;
+  readonly #kv: KvMemory;
+  readonly #requests = new RequestStates();
+  /** Between `forward` and `sample`, else null. */
+  #pass: ForwardPass | null = null;
+  /** Steps that have not been read, the oldest first. */
+  readonly #inFlight: InFlightStep[] = [];
 
-  /** @throws ConfigError where the backend cannot share its KV memory and is asked to. */
-  constructor(ops: Ops, model: Model, { numBlocks, blockSize, isShared }: RunnerOptions) {
+  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory) {
+    this.info = info;
     this.#ops = ops;
     this.#model = model;
-    this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
-    this.#kvSaves = isShared ? ops.openKvSaveNotifier(this.#cache) : null;
+    this.#kv = kv;
   }
 
-  /** Bytes of one block of one layer. */
-  get layerBlockBytes(): number {
-    return this.#cache.layerBlockBytes;
-  }
-
-  /** Names the KV memory for the transfer engine; null where it is not shared. */
   get memoryToken(): bigint | null {
-    return this.#kvSaves?.token ?? null;
+    return this.#kv.saves?.token ?? null;
   }
 
-  /** @param planPoint as in `Executor.forward` */
-  forward(step: ScheduledStep, inputs: ForwardInputs, planPoint: number): ForwardPass {
+  get busySeconds(): number | null {
+    return this.#ops.busySeconds;
+  }
+
+  forward(step: ScheduledStep, planPoint: number): void {
+    this.#requests.apply(step);
+    const inputs = buildForwardInputs(step, this.info.blockSize, this.#requests);
     const scope = this.#ops.openScope();
     const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
     const onLayerSaved = this.#notifyOfStep(step);
@@ -62,28 +67,47 @@ export class ModelRunner {
       onLayerSaved?.(layer);
       if (layer + 1 === planLayer) planMark = this.#ops.mark();
     };
-    const hidden = this.#model.forward({ ...inputs, onLayer }, this.#cache);
+    const hidden = this.#model.forward({ ...inputs, onLayer }, this.#kv.cache);
     const { queryStarts } = inputs.batch;
     const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, hidden, step, queryStarts);
-    return { step, scope, hidden, queryStarts, planPoint: planMark, knownLogprobs };
+    this.#pass = { step, scope, hidden, queryStarts, planPoint: planMark, knownLogprobs };
   }
 
-  /** @param edits as in `Executor.sample` */
-  sample(pass: ForwardPass, edits: readonly (RowEdits | null)[]): InFlightStep {
+  sample(edits: readonly (RowEdits | null)[]): void {
+    const pass = this.#pass;
+    if (pass === null) throw new Error('no forward pass has been started to sample from');
+    this.#pass = null;
     try {
-      return new InFlightStep(pass.step, { ...pass, sampled: this.#sampleLastRows(pass, edits) });
+      const sampled = this.#sampleLastRows(pass, edits);
+      if (sampled !== null) this.#requests.noteSampled(pass.step, sampled.tokens);
+      const { step, planPoint, knownLogprobs } = pass;
+      this.#inFlight.push({ step, planPoint, sampled, knownLogprobs });
     } finally {
       pass.scope.close();
     }
   }
 
+  awaitPlanPoint(): void {
+    this.#inFlight[0]?.planPoint.read();
+  }
+
+  read(): StepResult {
+    const oldest = this.#inFlight.shift();
+    if (oldest === undefined) throw new Error('no step is in flight to be read');
+    return readStep(oldest);
+  }
+
+  close(): void {
+    this.#ops.close();
+  }
+
   /** A layer's blocks leave as soon as it is computed. */
   #notifyOfStep(step: ScheduledStep): ((layer: number) => void) | null {
-    const kvSaves = this.#kvSaves;
-    const sends = kvSaves === null ? null : buildSends(step);
-    if (kvSaves === null || sends === null) return null;
-    kvSaves.onStep(sends);
-    return (layer) => kvSaves.onLayerSaved(layer);
+    const { saves } = this.#kv;
+    const sends = saves === null ? null : buildSends(step);
+    if (saves === null || sends === null) return null;
+    saves.onStep(sends);
+    return (layer) => saves.onLayerSaved(layer);
   }
 
   /** Each sequence samples from its last row. Null where none samples. */

@@ -18,17 +18,21 @@ const LEGAL_TRANSITIONS: Readonly<Record<RequestState, readonly RequestState[]>>
   finished: [],
 };
 
-/** How a sequence is sampled: numbers only, ready for the kernel. */
-export interface SequenceSampling {
+/** How the tokens of a prompt's samples are drawn: numbers only, ready for the kernel. */
+export interface PromptSampling {
   readonly temperature: number;
   readonly topK: number;
   readonly topP: number;
   readonly minP: number;
+  /** Most probable tokens to report beside the sampled one; null reports nothing. */
+  readonly numLogprobs: number | null;
+}
+
+/** How one sequence is sampled. */
+export interface SequenceSampling extends PromptSampling {
   readonly seed: number;
   /** Which of the n samples of its request: part of the random stream's counter. */
   readonly sample: number;
-  /** Most probable tokens to report beside the sampled one; null reports nothing. */
-  readonly numLogprobs: number | null;
 }
 
 /** When a sequence ends. Stop strings are not here: they are found where text is made. */
@@ -41,13 +45,12 @@ export interface StopRule {
   readonly maxTokens: number;
 }
 
-/** A request as the engine thread gets it. */
-export interface NewRequest {
-  readonly id: number;
+/** A prompt and what all samples of it have in common: plain data. */
+export interface PromptRequest {
   readonly promptTokenIds: readonly number[];
-  /** The beginning of the answer, where it is known: emitted again as if it had just been sampled. */
-  readonly resumedTokenIds: readonly number[];
-  readonly sampling: SequenceSampling;
+  /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
+  readonly extraKeys: readonly ExtraKey[];
+  readonly sampling: PromptSampling;
   /** Null leaves the logits as they are. */
   readonly rules: LogitRules | null;
   /** Most probable tokens to report beside each token of the prompt; null reports nothing. */
@@ -55,14 +58,18 @@ export interface NewRequest {
   readonly stop: StopRule;
   /** Lower is served earlier; 0 is usual. */
   readonly priority: number;
+}
+
+/** One sample of a prompt, as the engine thread gets it. With `numPromptLogprobs` every token of the prompt is computed. */
+export interface NewRequest extends PromptRequest {
+  readonly id: number;
+  readonly sampling: SequenceSampling;
+  /** The beginning of the answer, where it is known: emitted again as if it had just been sampled. */
+  readonly resumedTokenIds: readonly number[];
   /** Who asked: callers take turns. 0 is a program with the engine to itself. */
   readonly caller: number;
   /** Which of the caller's requests it is a sample of: these take turns, too. */
   readonly group: number;
-  /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
-  readonly extraKeys: readonly ExtraKey[];
-  /** False where every prompt token must be computed. */
-  readonly mayReadCache: boolean;
   /** Its part in the exchange of KV blocks with other instances. */
   readonly transfer: SequenceTransfer | null;
 }
@@ -114,7 +121,6 @@ export class Request implements BlockTable {
   numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
   readonly extraKeys: readonly ExtraKey[];
-  readonly mayReadCache: boolean;
   readonly #queuedAt = performance.now();
   #scheduledAt = 0;
   #numCachedTokens: number | null = null;
@@ -136,7 +142,6 @@ export class Request implements BlockTable {
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.transfer = request.transfer;
     this.extraKeys = request.extraKeys;
-    this.mayReadCache = request.mayReadCache;
   }
 
   get state(): RequestState {
@@ -145,6 +150,10 @@ export class Request implements BlockTable {
 
   get admissionTimes(): AdmissionTimes {
     return { queuedAt: this.#queuedAt, scheduledAt: this.#scheduledAt };
+  }
+
+  get mayReadCache(): boolean {
+    return this.numPromptLogprobs === null;
   }
 
   get numCacheableTokens(): number {

@@ -13,7 +13,6 @@ import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
-import { RequestQueue } from './request-queue.ts';
 import {
   PENDING_TOKEN,
   type ScheduledSequence,
@@ -21,9 +20,8 @@ import {
   type StepResult,
   type TokensOutput,
 } from './scheduled-step.ts';
-import { SlotCounts } from './slot-counts.ts';
+import { SlotManager } from './slot-manager.ts';
 import { type Finish, type KeptTokens, keepUntilStop } from './stop-check.ts';
-import { chooseVictim, chooseVictimsFor } from './victim.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
@@ -75,27 +73,16 @@ export class Scheduler {
   readonly #transfers: BlockTransfers;
   /** All that have blocks or wait for some: also those that are over and that a step in flight still computes. */
   readonly #requests = new Map<number, Request>();
-  readonly #slots = new SlotCounts();
-  readonly #waiting = new RequestQueue(this.#slots);
-  /** In the order in which they were admitted. */
-  readonly #running: Request[] = [];
-  /** Requests that the executor has block tables of and that have none any more. */
-  #releasedRequestIds: number[] = [];
+  readonly #slots: SlotManager;
   #numInFlightSteps = 0;
-  #numLoading = 0;
   #numAdded = 0;
-  readonly #totals = {
-    preemptions: 0,
-    prefixCacheQueries: 0,
-    prefixCacheHits: 0,
-    promptTokens: 0,
-    generationTokens: 0,
-  };
+  readonly #totals = { promptTokens: 0, generationTokens: 0 };
 
   constructor(config: SchedulerConfig) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
     this.#transfers = new BlockTransfers(this.#kvCache, config.blockSize);
+    this.#slots = new SlotManager(config, this.#kvCache, this.#transfers);
   }
 
   get hasUnfinished(): boolean {
@@ -104,9 +91,7 @@ export class Scheduler {
 
   get stats(): SchedulerStats {
     return {
-      running: this.#running.length,
-      waiting: this.#waiting.length,
-      loading: this.#numLoading,
+      ...this.#slots.stats,
       freeBlocks: this.#kvCache.numFreeBlocks,
       heldBlocks: this.#transfers.numHeldBlocks,
       numBlocks: this.#kvCache.numBlocks,
@@ -117,7 +102,7 @@ export class Scheduler {
   add(newRequest: NewRequest): void {
     const request = new Request(newRequest, this.#numAdded++);
     this.#requests.set(request.id, request);
-    this.#waiting.add(request);
+    this.#slots.add(request);
     this.#transfers.add(request);
   }
 
@@ -144,21 +129,105 @@ export class Scheduler {
    * none, until a request or a command comes; it is not to be computed.
    */
   schedule(): ScheduledStep {
-    if (!this.#admitNewcomers()) return EMPTY_STEP;
-    const scheduled = new Map<Request, number>();
-    const { preemptions } = this.#totals;
-    const budget = this.#scheduleRunning(this.#config.maxNumBatchedTokens, scheduled);
-    if (budget === null) return EMPTY_STEP;
-    const sequences: ScheduledSequence[] = [];
-    for (const [request, numTokens] of scheduled) this.#scheduleTokens(request, numTokens, sequences);
-    const hasRoom = this.#totals.preemptions === preemptions || sequences.length === 0;
-    if (hasRoom) this.#admitWaiting(budget, sequences);
-    if (sequences.length === 0) return EMPTY_STEP;
+    // Nothing gives up its blocks while it is being computed.
+    if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
+    const sequences = this.#planSequences();
+    if (sequences === null || sequences.length === 0) return EMPTY_STEP;
     this.#numInFlightSteps += 1;
-    const releasedRequestIds = this.#releasedRequestIds;
-    this.#releasedRequestIds = [];
+    const releasedRequestIds = this.#slots.drainReleased();
     const numTokens = sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0);
     return { releasedRequestIds, sequences, numTokens };
+  }
+
+  /** What each request computes; null where that must wait for a step in flight. */
+  #planSequences(): ScheduledSequence[] | null {
+    const scheduled = new Map<Request, number>();
+    const { preemptions } = this.#slots.stats;
+    const budget = this.#planRunning(scheduled);
+    if (budget === null) return null;
+    const sequences: ScheduledSequence[] = [];
+    for (const [request, numTokens] of scheduled) this.#scheduleTokens(request, numTokens, sequences);
+    const hasRoom = this.#slots.stats.preemptions === preemptions || sequences.length === 0;
+    if (hasRoom) this.#admitWaiting(budget, sequences);
+    return sequences;
+  }
+
+  /**
+   * Plans tokens of the running requests into `scheduled`.
+   * @returns what is left of the budget; null where blocks are short and steps are in flight: the requests that they
+   * finish give blocks back.
+   */
+  #planRunning(scheduled: Map<Request, number>): number | null {
+    let left = this.#config.maxNumBatchedTokens;
+    for (const request of [...this.#slots.running]) {
+      if (left === 0) break;
+      const numTokens = Math.min(left, request.numTokensToCompute);
+      // It may have given up its blocks to one before it.
+      if (request.state !== 'running' || numTokens === 0) continue;
+      const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
+      if (!hasBlocks && this.#numInFlightSteps > 0) return null;
+      if (!hasBlocks) left += this.#makeRoom(request, numTokens, scheduled);
+      if (request.state !== 'running') continue;
+      scheduled.set(request, numTokens);
+      left -= numTokens;
+    }
+    return left;
+  }
+
+  /**
+   * Finds blocks for the next `numTokens` tokens of a running request: others give up theirs, at worst `request` itself.
+   * @returns tokens of this step's budget that preempted requests gave back.
+   */
+  #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
+    let returned = 0;
+    while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
+      const victim = this.#slots.preemptOne();
+      returned += scheduled.get(victim) ?? 0;
+      scheduled.delete(victim);
+      if (victim === request) break;
+    }
+    return returned;
+  }
+
+  #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
+    let left = budget;
+    for (let request = this.#slots.admitNext(left); request; request = this.#slots.admitNext(left)) {
+      if (request.state !== 'running') continue;
+      const numTokens = Math.min(left, request.numTokensToCompute);
+      if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
+      left -= numTokens;
+    }
+  }
+
+  /**
+   * Plans the next `numTokens` tokens and counts them as computed, so that the next step can be planned, and so that
+   * requests admitted later can share its blocks: a layer stores all keys before it reads any.
+   */
+  #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
+    const { tokens, blocks, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const isPending = firstPosition >= tokens.length;
+    const reachesEnd = firstPosition + numTokens === tokens.length + request.numPendingTokens;
+    request.numComputedTokens += numTokens;
+    request.numInFlightSteps += 1;
+    if (reachesEnd) request.numPendingTokens += 1;
+    request.numScheduledBlocks = blocks.length;
+    this.#publish(request, firstPosition);
+    sequences.push({
+      requestId: request.id,
+      tokenIds: isPending ? [PENDING_TOKEN] : tokens.slice(firstPosition, firstPosition + numTokens),
+      firstPosition,
+      newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
+      sampling: reachesEnd ? request.sampling : null,
+      promptLogprobs: takePromptTargets(request, firstPosition),
+      resumedLogprobs: takeResumedTargets(request, firstPosition),
+      send: this.#transfers.takeCompleted(request),
+    });
+  }
+
+  /** Lets others find the blocks that hold known tokens from `firstPosition` on and are planned to be computed. */
+  #publish(request: Request, firstPosition: number): void {
+    const numKnown = Math.min(request.numComputedTokens, request.tokens.length);
+    this.#kvCache.publish(request, numKnown, firstPosition);
   }
 
   /** Whether `logitEdits` of `step`, which was planned last, depends on tokens that steps before it still sample. */
@@ -251,201 +320,20 @@ export class Scheduler {
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
   resetPrefixCache(): boolean {
-    if (this.#running.length + this.#numLoading > 0) return false;
+    const { running, loading } = this.#slots.stats;
+    if (running + loading > 0) return false;
     this.#kvCache.reset();
     return true;
   }
 
-  /**
-   * Plans tokens of the running requests into `scheduled`.
-   * @returns what is left of the budget; null where blocks are short and steps are in flight: the requests that they
-   * finish give blocks back, and nothing gives up its blocks while it is being computed.
-   */
-  #scheduleRunning(budget: number, scheduled: Map<Request, number>): number | null {
-    let left = budget;
-    for (const request of [...this.#running]) {
-      if (left === 0) break;
-      const numTokens = Math.min(left, request.numTokensToCompute);
-      // It may have given up its blocks to one before it.
-      if (request.state !== 'running' || numTokens === 0) continue;
-      const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
-      if (!hasBlocks && this.#numInFlightSteps > 0) return null;
-      if (!hasBlocks) left += this.#makeRoom(request, numTokens, scheduled);
-      if (request.state !== 'running') continue;
-      scheduled.set(request, numTokens);
-      left -= numTokens;
-    }
-    return left;
-  }
-
-  /**
-   * Finds blocks for the next `numTokens` tokens of a running request: others give up theirs, at worst `request` itself.
-   * @returns tokens of this step's budget that preempted requests gave back.
-   */
-  #makeRoom(request: Request, numTokens: number, scheduled: Map<Request, number>): number {
-    let returned = 0;
-    while (!this.#kvCache.grow(request, request.numComputedTokens + numTokens)) {
-      const victim = chooseVictim(this.#running, this.#slots);
-      returned += scheduled.get(victim) ?? 0;
-      scheduled.delete(victim);
-      this.#preempt(victim);
-      if (victim === request) break;
-    }
-    return returned;
-  }
-
-  /**
-   * Lets in each request that has no slot, that free slots and blocks are not enough for, and that another one, or
-   * another caller, has at least two more slots than: those whose place it takes are preempted.
-   * @returns false, with nothing changed, where steps are in flight: nothing gives up its blocks while it is being computed.
-   */
-  #admitNewcomers(): boolean {
-    for (let found = this.#findNewcomer(); found !== null; found = this.#findNewcomer()) {
-      if (this.#numInFlightSteps > 0) return false;
-      for (const victim of found.victims) this.#preempt(victim);
-      this.#admit(found.newcomer, Number.POSITIVE_INFINITY);
-    }
-    return true;
-  }
-
-  #findNewcomer(): { readonly newcomer: Request; readonly victims: readonly Request[] } | null {
-    for (const newcomer of this.#waiting.firstWithoutSlot()) {
-      if (this.#isWithinReach(newcomer)) continue;
-      // Room for its whole prompt, so that it need not give way again before its first token.
-      const victims = chooseVictimsFor(newcomer, this.#running, this.#slots, (leaving) =>
-        this.#kvCache.canAdmit(newcomer, Number.POSITIVE_INFINITY, leaving),
-      );
-      if (victims !== null) return { newcomer, victims };
-    }
-    return null;
-  }
-
-  /** Whether free slots go as far as to this request, and blocks to the next one and to this. */
-  #isWithinReach(request: Request): boolean {
-    const { maxNumBatchedTokens } = this.#config;
-    if (this.#numFreeSlots === 0 || this.#waiting.numAheadOf(request) >= this.#numFreeSlots) return false;
-    return [this.#waiting.first!, request].every((one) =>
-      this.#kvCache.canAdmit(one, wantsLoad(one) ? Number.POSITIVE_INFINITY : maxNumBatchedTokens, []),
-    );
-  }
-
-  get #numFreeSlots(): number {
-    return this.#config.maxNumSeqs - this.#running.length - this.#numLoading;
-  }
-
-  /** In the order of the queue: the first that finds no blocks ends the round. */
-  #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
-    let left = budget;
-    while (this.#numFreeSlots > 0) {
-      const request = this.#waiting.first;
-      if (request === null || (left === 0 && !wantsLoad(request))) return;
-      if (!this.#admit(request, left)) return;
-      if (request.state !== 'running') continue;
-      const numTokens = Math.min(left, request.numTokensToCompute);
-      if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
-      left -= numTokens;
-    }
-  }
-
-  /**
-   * Gives a waiting request its slot, and blocks for as many of its tokens as are cached and up to `maxNewTokens` more.
-   * @returns false, with nothing changed, where there are too few blocks.
-   */
-  #admit(request: Request, maxNewTokens: number): boolean {
-    const isLoad = wantsLoad(request);
-    const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : maxNewTokens);
-    if (numCachedTokens === null) return false;
-    this.#waiting.admit(request);
-    this.#slots.take(request);
-    this.#countPrefix(request, numCachedTokens);
-    if (isLoad && this.#transfers.requestLoad(request, numCachedTokens)) {
-      request.moveTo('waitingForRemoteKv');
-      this.#numLoading += 1;
-    } else {
-      request.moveTo('running');
-      this.#running.push(request);
-    }
-    return true;
-  }
-
-  #countPrefix(request: Request, numCachedTokens: number): void {
-    const { blockSize, enablePrefixCaching } = this.#config;
-    // Of a resumed answer more may be found than a prompt alone would tell.
-    const most = Math.floor((request.promptLength - 1) / blockSize) * blockSize;
-    const ofPrompt = Math.min(numCachedTokens, most);
-    if (request.isNew && enablePrefixCaching && request.mayReadCache) {
-      this.#totals.prefixCacheQueries += request.promptLength;
-      this.#totals.prefixCacheHits += ofPrompt;
-    }
-    request.startFrom(numCachedTokens, ofPrompt);
-  }
-
-  /** The first `numTokens` tokens have come; what a load does not bring is computed here. */
   #endLoad(transferId: number, numTokens: number): void {
     const request = this.#transfers.endLoad(transferId);
-    if (request === null) return;
-    if (request.state === 'finished') {
-      this.#freeBlocks(request);
-      return;
-    }
-    const { numComputedTokens: numCached, promptLength } = request;
-    const numLoaded = Math.max(numCached, Math.min(numTokens, promptLength - 1));
-    request.numComputedTokens = numLoaded;
-    this.#kvCache.publish(request, numLoaded, numCached);
-    this.#numLoading -= 1;
-    request.moveTo('running');
-    this.#running.push(request);
-  }
-
-  /**
-   * Plans the next `numTokens` tokens and counts them as computed, so that the next step can be planned, and so that
-   * requests admitted later can share its blocks: a layer stores all keys before it reads any.
-   */
-  #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
-    const { tokens, blocks, numComputedTokens: firstPosition, numScheduledBlocks } = request;
-    const isPending = firstPosition >= tokens.length;
-    const reachesEnd = firstPosition + numTokens === tokens.length + request.numPendingTokens;
-    request.numComputedTokens += numTokens;
-    request.numInFlightSteps += 1;
-    if (reachesEnd) request.numPendingTokens += 1;
-    request.numScheduledBlocks = blocks.length;
-    this.#publish(request, firstPosition);
-    sequences.push({
-      requestId: request.id,
-      tokenIds: isPending ? [PENDING_TOKEN] : tokens.slice(firstPosition, firstPosition + numTokens),
-      firstPosition,
-      newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
-      sampling: reachesEnd ? request.sampling : null,
-      promptLogprobs: takePromptTargets(request, firstPosition),
-      resumedLogprobs: takeResumedTargets(request, firstPosition),
-      send: this.#transfers.takeCompleted(request),
-    });
-  }
-
-  /** Lets others find the blocks that hold known tokens from `firstPosition` on and are planned to be computed. */
-  #publish(request: Request, firstPosition: number): void {
-    const numKnown = Math.min(request.numComputedTokens, request.tokens.length);
-    this.#kvCache.publish(request, numKnown, firstPosition);
-  }
-
-  /** Recompute later: all blocks go back, the tokens stay. */
-  #preempt(request: Request): void {
-    this.#running.splice(this.#running.indexOf(request), 1);
-    this.#slots.giveBack(request);
-    this.#freeBlocks(request);
-    request.numComputedTokens = 0;
-    request.numPreemptions += 1;
-    request.moveTo('preempted');
-    this.#waiting.add(request);
-    this.#totals.preemptions += 1;
+    if (request?.state === 'finished') this.#slots.freeBlocks(request);
+    else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
 
   #finish(request: Request): void {
-    if (request.state === 'running') this.#running.splice(this.#running.indexOf(request), 1);
-    else if (request.state === 'waitingForRemoteKv') this.#numLoading -= 1;
-    const hasSlot = request.state === 'running' || request.state === 'waitingForRemoteKv';
-    if (hasSlot) this.#slots.giveBack(request);
-    else this.#waiting.remove(request);
+    this.#slots.leave(request);
     const isLoading = !this.#transfers.end(request);
     request.moveTo('finished');
     // What is being written into stays taken: here until the one answer to the load comes.
@@ -457,17 +345,6 @@ export class Scheduler {
   #releaseIfIdle(request: Request): void {
     if (request.numInFlightSteps > 0) return;
     this.#requests.delete(request.id);
-    this.#freeBlocks(request);
+    this.#slots.freeBlocks(request);
   }
-
-  #freeBlocks(request: Request): void {
-    this.#kvCache.free(request);
-    if (request.numScheduledBlocks > 0) this.#releasedRequestIds.push(request.id);
-    request.numScheduledBlocks = 0;
-  }
-}
-
-/** What was preempted is computed again: nobody sends it twice. */
-function wantsLoad({ state, transfer }: Request): boolean {
-  return state === 'waiting' && transfer?.kind === 'load';
 }

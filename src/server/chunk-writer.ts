@@ -5,11 +5,13 @@ import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta } from '../engine/inference-engine.ts';
 import type { SvcError } from '../errors.ts';
 import { errorBody } from '../http/errors.ts';
+import { lazyList } from '../http/json-pieces.ts';
 import { type Usage, usageOf } from './protocol/usage.ts';
 import type { ResponseOptions } from './response-options.ts';
 import type { Frames, ResponseWriter } from './response-writer.ts';
 
 const DONE = 'data: [DONE]\n\n';
+const NO_FRAMES: Promise<Frames> = Promise.resolve([]);
 
 interface ChoiceState {
   hasBegun: boolean;
@@ -42,13 +44,13 @@ export abstract class ChunkWriter implements ResponseWriter {
     delta: OutputDelta,
     isFirst: boolean,
     usage: Usage | null,
-  ): Frames;
+  ): Promise<Frames>;
 
   open(): Frames {
     return [];
   }
 
-  delta(choice: number, delta: OutputDelta): Frames {
+  delta(choice: number, delta: OutputDelta): Promise<Frames> {
     const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
     const { returnTokenIds, continuousUsage } = this.options;
     this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numCachedTokens };
@@ -56,7 +58,7 @@ export abstract class ChunkWriter implements ResponseWriter {
     state.numTokens += tokenIds.length;
     state.numCachedTokens = numCachedTokens;
     // Half a character, or the beginning of a possible stop string: there is nothing to show yet.
-    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return [];
+    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return NO_FRAMES;
     const isFirst = !state.hasBegun;
     state.hasBegun = true;
     return this.chunks(choice, delta, isFirst, continuousUsage ? this.#usageOf(choice, state) : null);
@@ -80,11 +82,19 @@ export abstract class ChunkWriter implements ResponseWriter {
     return `${this.#chunkHead}[${choice}]${extra}${this.#usageField(usage)}}\n\n`;
   }
 
-  protected usageOfAll(samples: readonly CompletedSample[]): Usage {
-    return this.#totalUsage(
+  /** The fields that all answers in one piece have. */
+  protected answer(
+    object: string,
+    samples: readonly CompletedSample[],
+    choiceOf: (sample: CompletedSample, choice: number) => object,
+  ): object {
+    const { id, created, model, system_fingerprint } = this.options.head;
+    const usage = this.#totalUsage(
       sum(samples.map(({ tokenIds }) => tokenIds.length)),
       sum(samples.map(({ index, numCachedTokens }) => (index === 0 ? numCachedTokens : 0))),
     );
+    const choices = lazyList(samples, choiceOf);
+    return { id, object, created, model, choices, service_tier: null, system_fingerprint, usage };
   }
 
   /** Choices count the samples of the first prompt first. */

@@ -2,7 +2,6 @@
 
 import type { PositionLogprobs, TokenLogprob } from '../engine/inference-engine.ts';
 import { lazyList } from '../http/json-pieces.ts';
-import type { PromptLogprob, PromptLogprobs } from './protocol/logprobs.ts';
 
 /** JSON has no infinity: the log-probability of an impossible token is this. */
 const LEAST_LOGPROB = -9999;
@@ -19,11 +18,12 @@ export function tokenText(
   return isAsId || token === null ? `token_id:${tokenId}` : token.text;
 }
 
-export function promptLogprobs(positions: readonly (PositionLogprobs | null)[]): PromptLogprobs {
+/** One entry a token of the prompt, by token id; null for the first, which nothing comes before. */
+export function promptLogprobs(positions: readonly (PositionLogprobs | null)[]) {
   return lazyList(positions, (position) => position && byTokenId(position));
 }
 
-function byTokenId(position: PositionLogprobs): Record<string, PromptLogprob> {
+function byTokenId(position: PositionLogprobs) {
   const entries = [...position.top, position].map(({ tokenId, logprob, rank, token }) => [
     tokenId,
     { logprob: finiteLogprob(logprob), rank, decoded_token: token?.text ?? null },

@@ -2,7 +2,7 @@
 // stream, and the beginning of a stream that another instance could not finish.
 
 import type { FastifyRequest } from 'fastify';
-import type { GenerationRequest } from '../engine/inference-engine.ts';
+import type { RequestOptions } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { REQUEST_ID } from '../http/app.ts';
 import { CALLER_NAME, isSameSecret } from '../http/auth.ts';
@@ -23,7 +23,7 @@ interface ProxiedRequest {
   /** Null where the proxy names none. */
   readonly answerId: string | null;
   /** By prompt: fields of its engine request. */
-  readonly prompts: readonly Pick<GenerationRequest, 'transferKey' | 'resume'>[];
+  readonly prompts: readonly Pick<RequestOptions, 'transferKey' | 'resume'>[];
 }
 
 /**

@@ -18,49 +18,16 @@ const STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16
 const NUM_SAMPLES = [1, 2, 5, 10, 20];
 const REASONS: readonly EndedSample['reason'][] = ['stop', 'length', 'abort', 'error'];
 
-/** Null where the sample ended before this could be measured. */
-type Measure = (sample: EndedSample) => number | null;
-
-/** Observed when a sample ends: name, help, buckets (null are those of lengths), value. */
-const AT_THE_END: readonly [string, string, readonly number[] | null, Measure][] = [
-  [
-    'e2e_request_latency_seconds',
-    'From the arrival of a request to the end of a sample',
-    REQUEST_SECONDS,
-    ({ endToEndSeconds }) => endToEndSeconds,
-  ],
-  [
-    'request_queue_time_seconds',
-    'Time that a sample waited for a seat',
-    REQUEST_SECONDS,
-    ({ queueSeconds }) => queueSeconds,
-  ],
-  [
-    'request_prefill_time_seconds',
-    'From the seat of a sample to its first token',
-    REQUEST_SECONDS,
-    ({ prefillSeconds }) => prefillSeconds,
-  ],
-  [
-    'request_decode_time_seconds',
-    'From the first token of a sample to its last',
-    REQUEST_SECONDS,
-    ({ decodeSeconds }) => decodeSeconds,
-  ],
-  [
-    'request_inference_time_seconds',
-    'From the seat of a sample to its last token',
-    REQUEST_SECONDS,
-    ({ inferenceSeconds }) => inferenceSeconds,
-  ],
-  ['request_prompt_tokens', 'Tokens of the prompt of a sample', null, ({ promptTokens }) => promptTokens],
-  [
-    'request_generation_tokens',
-    'Tokens that a sample was given',
-    null,
-    ({ generationTokens }) => generationTokens,
-  ],
-  ['request_params_max_tokens', 'Tokens that a sample could have', null, ({ maxTokens }) => maxTokens],
+/** Observed when a sample ends, unless it ended before this could be measured. */
+const AT_THE_END: readonly [Exclude<keyof EndedSample, 'reason'>, name: string, help: string][] = [
+  ['endToEndSeconds', 'e2e_request_latency_seconds', 'From the arrival of a request to the end of a sample'],
+  ['queueSeconds', 'request_queue_time_seconds', 'Time that a sample waited for a seat'],
+  ['prefillSeconds', 'request_prefill_time_seconds', 'From the seat of a sample to its first token'],
+  ['decodeSeconds', 'request_decode_time_seconds', 'From the first token of a sample to its last'],
+  ['inferenceSeconds', 'request_inference_time_seconds', 'From the seat of a sample to its last token'],
+  ['promptTokens', 'request_prompt_tokens', 'Tokens of the prompt of a sample'],
+  ['generationTokens', 'request_generation_tokens', 'Tokens that a sample was given'],
+  ['maxTokens', 'request_params_max_tokens', 'Tokens that a sample could have'],
 ];
 
 export class RequestMetrics implements EngineObserver {
@@ -69,7 +36,7 @@ export class RequestMetrics implements EngineObserver {
   readonly #stepTokens: Histogram;
   readonly #numSamples: Histogram;
   readonly #ended: Counter<'finished_reason'>;
-  readonly #atTheEnd: readonly (readonly [Histogram, Measure])[];
+  readonly #atTheEnd: readonly (readonly [Histogram, (typeof AT_THE_END)[number][0]])[];
 
   constructor(registry: Registry, maxModelLen: number) {
     const histogram = (name: string, help: string, buckets: readonly number[]): Histogram =>
@@ -94,10 +61,10 @@ export class RequestMetrics implements EngineObserver {
     });
     for (const reason of REASONS) this.#ended.inc({ finished_reason: reason }, 0);
     const lengths = lengthBuckets(maxModelLen);
-    this.#atTheEnd = AT_THE_END.map(([name, help, buckets, measure]) => [
-      histogram(name, help, buckets ?? lengths),
-      measure,
-    ]);
+    this.#atTheEnd = AT_THE_END.map(([measure, name, help]) => {
+      const buckets = measure.endsWith('Seconds') ? REQUEST_SECONDS : lengths;
+      return [histogram(name, help, buckets), measure];
+    });
   }
 
   step(numTokens: number): void {
@@ -119,7 +86,7 @@ export class RequestMetrics implements EngineObserver {
   sampleEnded(sample: EndedSample): void {
     this.#ended.inc({ finished_reason: sample.reason });
     for (const [histogram, measure] of this.#atTheEnd) {
-      const value = measure(sample);
+      const value = sample[measure];
       if (value !== null) histogram.observe(value);
     }
   }

@@ -39,20 +39,25 @@ export interface ResponseOptions {
   readonly showsCachedTokens: boolean;
 }
 
-/**
- * The options that endpoints read alike.
- * @param answerId the id that a proxy chose; else it is that of a header, of the body, or of the log, in this order.
- */
-export function commonResponseOptions(
+/** What an endpoint says of its answer in its own way. */
+interface EndpointOptions extends Pick<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds'> {
+  readonly prefix: string;
+  /** The id that a proxy chose; else it is that of a header, of the body, or of the log, in this order. */
+  readonly answerId: string | null;
+  readonly isBeamSearch: boolean;
+}
+
+export function responseOptions(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
   body: CommonFields,
-  { prefix, answerId }: { readonly prefix: string; readonly answerId: string | null },
-): Omit<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds'> {
+  { prefix, answerId, isBeamSearch, ...ofEndpoint }: EndpointOptions,
+): ResponseOptions {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
   const id = answerId ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   return {
+    ...ofEndpoint,
     head: {
       id: `${prefix}-${id}`,
       created: body.svc_resume?.created ?? Math.floor(Date.now() / 1000),
@@ -63,6 +68,7 @@ export function commonResponseOptions(
     areTokensIds: body.return_tokens_as_token_ids ?? false,
     includeUsage: body.stream_options?.include_usage ?? false,
     continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
-    showsCachedTokens: context.options.showsCachedTokens,
+    // The prompt of a beam search is looked up again for every token.
+    showsCachedTokens: (context.options.showsCachedTokens ?? true) && !isBeamSearch,
   };
 }

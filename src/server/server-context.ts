@@ -1,9 +1,10 @@
 // State that all routes share: the phase of the server, its engine once the model is loaded, the names of the model.
 
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
-import type { ApiKeys } from '../http/auth.ts';
+import type { HttpAppOptions } from '../http/app.ts';
+import { ApiKeys } from '../http/auth.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
 import { shortened } from '../util/preview.ts';
 import { proxiedCaller } from './proxied-request.ts';
@@ -17,17 +18,30 @@ const MAX_IN_LINE = 20;
 /** Characters of a model's name that an error repeats: those of real models are shorter. */
 const MAX_MODEL_NAME = 200;
 
-interface ContextOptions {
-  readonly servedModelNames: readonly string[];
+export interface ServerOptions extends HttpAppOptions {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** Shown by GET /version. */
   readonly version: string;
-  readonly apiKeys: ApiKeys;
-  readonly proxyToken: string | undefined;
-  readonly logRequests: boolean;
-  readonly writeTimeoutMs: number | undefined;
-  /** 0 is no limit. */
-  readonly requestTimeoutMs: number;
-  readonly showsCachedTokens: boolean;
-  readonly logger: FastifyBaseLogger | undefined;
+  /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
+  readonly servedModelNames?: readonly string[] | undefined;
+  /** One line a generation request with its parameters, never its text. */
+  readonly logRequests?: boolean | undefined;
+  /** A stream whose reader takes nothing for this long is cut off. */
+  readonly writeTimeoutMs?: number | undefined;
+  /** A request that takes longer ends with an error; 0 is no limit. */
+  readonly requestTimeoutMs?: number | undefined;
+  /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
+  readonly showsCachedTokens?: boolean | undefined;
+  /** By which a proxy proves who it is: what it says of whose request it passes on is believed. */
+  readonly proxyToken?: string | undefined;
+  /** Adds the route by which a proxy cancels transfers. */
+  readonly exchangesKv?: boolean | undefined;
+  /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
+  readonly statsIntervalMs?: number | undefined;
+  /** Adds the routes of operators and tests. */
+  readonly hasDevRoutes?: boolean | undefined;
 }
 
 interface Served {
@@ -36,15 +50,17 @@ interface Served {
 }
 
 export class ServerContext {
-  readonly options: ContextOptions;
+  readonly options: ServerOptions;
+  readonly #apiKeys: ApiKeys;
   readonly inFlight = new InFlightRequests();
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
   #served: Served | null = null;
   readonly #reported = new Set<string>();
 
-  constructor(options: ContextOptions) {
+  constructor(options: ServerOptions) {
     this.options = options;
+    this.#apiKeys = new ApiKeys(options.apiKeys ?? []);
   }
 
   setEngine(engine: InferenceEngine): void {
@@ -84,22 +100,16 @@ export class ServerContext {
     return this.#served;
   }
 
-  /** Resolves when other instances have the KV blocks that are kept for them, or after `deadlineMs`. */
-  async deliverTransfers(deadlineMs: number): Promise<void> {
-    await this.#served?.engine.transfersDelivered(deadlineMs);
-  }
-
   /** The name under which the engine counts a request. */
   callerOf(request: FastifyRequest): string {
-    const { apiKeys, proxyToken } = this.options;
     const { headers, ip } = request;
-    const proxied = proxiedCaller(request, proxyToken);
-    return apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied });
+    const proxied = proxiedCaller(request, this.options.proxyToken);
+    return this.#apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied });
   }
 
   /** The names that requests may give, the one that answers carry first. */
   modelNames(engine: InferenceEngine): readonly [string, ...string[]] {
-    const [first, ...others] = this.options.servedModelNames;
+    const [first, ...others] = this.options.servedModelNames ?? [];
     return first === undefined ? [engine.info.model] : [first, ...others];
   }
 

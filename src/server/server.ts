@@ -4,8 +4,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
-import { createHttpApp, type HttpAppOptions } from '../http/app.ts';
-import { ApiKeys } from '../http/auth.ts';
+import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
@@ -15,51 +14,19 @@ import { kvTransferRoutes } from './routes/kv-transfer.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
-import { ServerContext } from './server-context.ts';
+import { ServerContext, type ServerOptions } from './server-context.ts';
 import { logStats } from './stats-log.ts';
-
-export interface ServerOptions extends HttpAppOptions {
-  readonly host: string;
-  /** 0 takes any free port. */
-  readonly port: number;
-  /** Shown by GET /version. */
-  readonly version: string;
-  /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
-  readonly servedModelNames?: readonly string[] | undefined;
-  /** One line a generation request with its parameters, never its text. */
-  readonly logRequests?: boolean | undefined;
-  /** A stream whose reader takes nothing for this long is cut off. */
-  readonly writeTimeoutMs?: number | undefined;
-  /** A request that takes longer ends with an error; 0 is no limit. */
-  readonly requestTimeoutMs?: number | undefined;
-  /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
-  readonly showsCachedTokens?: boolean | undefined;
-  /** By which a proxy proves who it is: what it says of whose request it passes on is believed. */
-  readonly proxyToken?: string | undefined;
-  /** Adds the route by which a proxy cancels transfers. */
-  readonly exchangesKv?: boolean | undefined;
-  /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
-  readonly statsIntervalMs?: number | undefined;
-  /** Adds the routes of operators and tests. */
-  readonly hasDevRoutes?: boolean | undefined;
-}
 
 export class Server {
   readonly #app: FastifyInstance;
   readonly #context: ServerContext;
   readonly #options: ServerOptions;
   #stopStats: () => void = () => {};
-  #reportDeath: (error: Error) => void = () => {};
-  /** Resolves when the engine has died: the process should end with a non-zero code. */
-  readonly engineDied: Promise<Error>;
 
   private constructor(app: FastifyInstance, context: ServerContext, options: ServerOptions) {
     this.#app = app;
     this.#context = context;
     this.#options = options;
-    this.engineDied = new Promise((resolve) => {
-      this.#reportDeath = resolve;
-    });
   }
 
   /**
@@ -68,17 +35,7 @@ export class Server {
    */
   static async listen(options: ServerOptions): Promise<Server> {
     const app = createHttpApp(options);
-    const context = new ServerContext({
-      servedModelNames: options.servedModelNames ?? [],
-      version: options.version,
-      apiKeys: new ApiKeys(options.apiKeys ?? []),
-      proxyToken: options.proxyToken,
-      logRequests: options.logRequests ?? false,
-      writeTimeoutMs: options.writeTimeoutMs,
-      requestTimeoutMs: options.requestTimeoutMs ?? 0,
-      showsCachedTokens: options.showsCachedTokens ?? true,
-      logger: options.logger,
-    });
+    const context = new ServerContext(options);
     modelsRoute(app, context);
     for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
     statusRoutes(app, context);
@@ -102,7 +59,6 @@ export class Server {
     this.#context.setEngine(engine);
     if (logger !== undefined && statsIntervalMs > 0)
       this.#stopStats = logStats(engine, logger, statsIntervalMs);
-    void engine.died.then((error) => this.#reportDeath(error));
   }
 
   get port(): number {
@@ -130,7 +86,8 @@ export class Server {
     this.#app.server.close();
     const stopped = new ShuttingDownError('The server is shutting down and could not finish this request');
     const numAborted = await inFlight.drain(deadlineMs, stopped);
-    await this.#context.deliverTransfers(Math.max(0, end - performance.now()));
+    // Other instances may still fetch the KV blocks that are kept for them.
+    await this.#context.livingEngine?.transfers?.delivered(Math.max(0, end - performance.now()));
     await this.close();
     return numAborted;
   }

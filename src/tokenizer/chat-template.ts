@@ -1,9 +1,10 @@
 // A model's chat template: checked when it is loaded, rendered for each conversation.
 
 import { InvalidRequestError } from '../errors.ts';
+import type { CallThread } from '../util/call-thread.ts';
 import { TemplateSyntaxError } from './jinja/errors.ts';
 import { Template } from './jinja/template.ts';
-import { type RenderLimits, RenderQueue } from './render-queue.ts';
+import { openRenderQueue, RENDER_LIMITS, type RenderLimits, type Variables } from './render-queue.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 
 /** Texts such as bos_token and eos_token, by the names that templates use. */
@@ -12,13 +13,13 @@ export type SpecialTokens = Readonly<Record<string, string>>;
 export class JinjaChatTemplate implements ChatTemplate {
   /** As of `defectOf`. */
   readonly defect: string | null;
-  readonly #queue: RenderQueue;
+  readonly #queue: CallThread<Variables, string>;
   readonly #specialTokens: SpecialTokens;
 
   /** A template that does not compile refuses every conversation; prompts without it still work. */
-  constructor(source: string, specialTokens: SpecialTokens, limits?: RenderLimits) {
+  constructor(source: string, specialTokens: SpecialTokens, limits: RenderLimits = RENDER_LIMITS) {
     this.defect = defectOf(source);
-    this.#queue = new RenderQueue(source, limits);
+    this.#queue = openRenderQueue(source, limits);
     this.#specialTokens = specialTokens;
   }
 
@@ -29,11 +30,14 @@ export class JinjaChatTemplate implements ChatTemplate {
         { param: 'messages' },
       );
     }
-    return this.#queue.render({
-      ...this.#specialTokens,
-      ...options.variables,
-      messages,
-      add_generation_prompt: options.addGenerationPrompt,
+    const { variables, addGenerationPrompt: add_generation_prompt } = options;
+    const given = { ...this.#specialTokens, ...variables, messages, add_generation_prompt };
+    return this.#queue.call(given).catch((error: unknown) => {
+      if (!(error instanceof DOMException)) throw error;
+      throw new InvalidRequestError(`the messages and variables of a chat must be JSON: ${error.message}`, {
+        param: 'messages',
+        cause: error,
+      });
     });
   }
 

@@ -1,8 +1,9 @@
 // The steps from token to text as machines that take one token at a time; the incremental detokenizer chains them.
 // Each does what the step of the same name in tokenizer.json does to a whole list of tokens.
 
+import { StringDecoder } from 'node:string_decoder';
+import { TextDecoder } from 'node:util';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
-import { unfinishedTail } from './utf8.ts';
 
 export type Sink = (piece: string) => void;
 
@@ -52,8 +53,13 @@ export const BYTE_OF_CHAR: ReadonlyMap<string, number> = byteLevelAlphabet();
 
 /** The bytes that a token of a byte-level vocabulary means; null where it is another token. */
 export function byteLevelBytes(token: string): number[] | null {
-  const bytes = [...token].map((char) => BYTE_OF_CHAR.get(char));
-  return bytes.every((byte) => byte !== undefined) ? bytes : null;
+  const bytes: number[] = [];
+  for (const char of token) {
+    const byte = BYTE_OF_CHAR.get(char);
+    if (byte === undefined) return null;
+    bytes.push(byte);
+  }
+  return bytes;
 }
 
 /** The byte of `<0xE2>`; null where `token` has another form. */
@@ -73,28 +79,17 @@ function byteLevelAlphabet(): Map<string, number> {
 }
 
 class ByteLevelStage implements Stage {
-  #pending: number[] = [];
+  readonly #decoder = new StringDecoder('utf8');
 
   push(token: string, next: Sink): void {
-    const bytes = this.#pending;
-    const before = bytes.length;
-    for (const char of token) {
-      const byte = BYTE_OF_CHAR.get(char);
-      if (byte === undefined) {
-        // A token with any other character (an added token) is its own text.
-        bytes.length = before;
-        bytes.push(...Buffer.from(token, 'utf8'));
-        break;
-      }
-      bytes.push(byte);
-    }
-    const whole = bytes.length - unfinishedTail(bytes);
-    if (whole > 0) next(Buffer.from(bytes.splice(0, whole)).toString('utf8'));
+    // A token with any other character (an added token) is its own text.
+    const text = this.#decoder.write(Buffer.from(byteLevelBytes(token) ?? Buffer.from(token)));
+    if (text !== '') next(text);
   }
 
   end(next: Sink): void {
-    if (this.#pending.length > 0) next(REPLACEMENT);
-    this.#pending = [];
+    const rest = this.#decoder.end();
+    if (rest !== '') next(rest);
   }
 }
 
@@ -102,7 +97,9 @@ const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
 /** `<0xE2>` is one byte; a run of them is text, or one U+FFFD a byte from the first bad byte to the run's end. */
 class ByteFallbackStage implements Stage {
-  #pending: number[] = [];
+  #decoder = newStrictDecoder();
+  /** Bytes of a character that is not complete. */
+  #numPending = 0;
   #isRunBroken = false;
 
   push(token: string, next: Sink): void {
@@ -112,29 +109,33 @@ class ByteFallbackStage implements Stage {
       next(token);
       return;
     }
-    this.#pending.push(byte);
-    if (!this.#isRunBroken && unfinishedTail(this.#pending) === this.#pending.length) return;
-    const text = Buffer.from(this.#pending).toString('utf8');
-    if (this.#isRunBroken || text.includes(REPLACEMENT)) this.#breakRun(next);
-    else next(text);
-    this.#pending = [];
+    this.#numPending += 1;
+    const text = this.#isRunBroken ? null : this.#decode(byte);
+    if (text === '') return;
+    next(text ?? REPLACEMENT.repeat(this.#numPending));
+    this.#numPending = 0;
+    this.#isRunBroken = text === null;
   }
 
   end(next: Sink): void {
-    if (this.#pending.length > 0) this.#breakRun(next);
-    this.#pending = [];
+    if (this.#numPending > 0) next(REPLACEMENT.repeat(this.#numPending));
+    if (this.#numPending > 0 || this.#isRunBroken) this.#decoder = newStrictDecoder();
+    this.#numPending = 0;
     this.#isRunBroken = false;
   }
 
-  #breakRun(next: Sink): void {
-    // The bytes EF BF BD are a well-formed U+FFFD and break nothing.
-    const isLiteral = this.#pending.length === 3 && this.#pending[0] === 0xef && !this.#isRunBroken;
-    if (isLiteral && this.#pending[1] === 0xbf && this.#pending[2] === 0xbd) next(REPLACEMENT);
-    else {
-      this.#isRunBroken = true;
-      next(REPLACEMENT.repeat(this.#pending.length));
+  /** The character that `byte` completes, nothing where it is not complete, null where there is none such. */
+  #decode(byte: number): string | null {
+    try {
+      return this.#decoder.decode(Uint8Array.of(byte), { stream: true });
+    } catch {
+      return null;
     }
   }
+}
+
+function newStrictDecoder(): TextDecoder {
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 }
 
 function replaceEach(pattern: { String: string } | { Regex: string }, content: string): Stage {

@@ -46,5 +46,5 @@ serveCalls(async (order: LongText): Promise<Result<EncodedText>> => {
 });
 
 function refusal(numTokens: number, isWhole: boolean): Result<EncodedText> {
-  return { value: { numTokens, isWhole, ids: null }, transferList: [] };
+  return { value: { numTokens, isWhole, ids: null } };
 }

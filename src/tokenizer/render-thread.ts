@@ -1,33 +1,23 @@
-// Renders one chat template, one conversation after the other, in a thread that can be ended.
+// Entry of the thread that renders one chat template, one conversation after the other.
 
-import { parentPort, workerData } from 'node:worker_threads';
+import { workerData } from 'node:worker_threads';
+import { type Result, serveCalls } from '../util/call-thread.ts';
 import { TemplateError, TemplateRefusal } from './jinja/errors.ts';
 import { LimitError } from './jinja/limits.ts';
 import { Template } from './jinja/template.ts';
-import type { FromRenderThread, RenderProblem, RenderThreadData, Variables } from './render-messages.ts';
+import { problemError, type RenderThreadData, type Variables } from './render-queue.ts';
 
 const { source }: RenderThreadData = workerData.data;
 const template = new Template(source);
 
-function render(variables: Variables): FromRenderThread {
+serveCalls((variables: Variables): Result<string> => {
   try {
-    return { type: 'text', text: template.render(variables) };
+    return { value: template.render(variables) };
   } catch (error) {
-    return { type: 'problem', problem: problemOf(error) };
+    if (error instanceof TemplateRefusal) throw problemError('refusal', error.message);
+    const message = error instanceof Error ? error.message : String(error);
+    const line = error instanceof TemplateError ? error.line : null;
+    const reason = line === null ? message : `line ${line}: ${message}`;
+    throw problemError(error instanceof LimitError ? 'limit' : 'failure', reason);
   }
-}
-
-function problemOf(error: unknown): RenderProblem {
-  const kind =
-    error instanceof TemplateRefusal ? 'refusal' : error instanceof LimitError ? 'limit' : 'failure';
-  const message = error instanceof Error ? error.message : String(error);
-  const line = error instanceof TemplateError && kind !== 'refusal' ? error.line : null;
-  return { kind, reason: line === null ? message : `line ${line}: ${message}` };
-}
-
-function send(message: FromRenderThread): void {
-  parentPort?.postMessage(message);
-}
-
-parentPort?.on('message', (variables: Variables) => send(render(variables)));
-send({ type: 'ready' });
+});

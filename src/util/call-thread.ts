@@ -6,6 +6,21 @@ import { InvalidRequestError, MalformedRequestError, OverloadedError, SvcError }
 import { startThread } from './start-thread.ts';
 
 const RETRY_AFTER_SECONDS = 1;
+/** A busy machine needs seconds to start a thread. */
+const START_DEADLINE_MS = 60_000;
+
+/** Why a call gets no answer. */
+export interface CallThreadErrors {
+  /** As many calls wait as may. */
+  full(): Error;
+  /** It took longer than `deadlineMs`. */
+  late(): Error;
+  /** It has waited for longer than `waitMs`. */
+  waitedTooLong(): Error;
+  /** The thread has ended by itself. */
+  died(cause: unknown): Error;
+  closed(): Error;
+}
 
 interface CallThreadOptions {
   readonly name: string;
@@ -13,11 +28,17 @@ interface CallThreadOptions {
   readonly data?: unknown;
   /** A call that takes longer is given up, and the thread with it; the time in which it waits for others does not count. */
   readonly deadlineMs: number;
+  /** How long a call may wait for others; without it, as long as it takes. */
+  readonly waitMs?: number;
   /** Calls that may wait; left out where callers are not many by themselves. */
   readonly maxWaiting?: number;
+  /** Memory for what lives long in the thread; it dies where it needs more. */
+  readonly memoryMb?: number;
+  /** In the words of the caller. */
+  readonly errors?: CallThreadErrors;
 }
 
-type Answer<Value> = { readonly value: Value } | { readonly fault: Fault };
+type Answer<Value> = { readonly value: Value } | { readonly fault: Fault } | { readonly isReady: true };
 
 /** An error as plain data: a structured clone would lose its class. */
 interface Fault {
@@ -32,22 +53,28 @@ const FAULTS = { MalformedRequestError, InvalidRequestError } as const;
 interface Call<Order, Value> {
   readonly order: Order;
   readonly transferList: readonly Transferable[];
+  /** While it waits. */
+  waitTimer?: NodeJS.Timeout;
   resolve(value: Value): void;
-  reject(error: Error): void;
+  reject(error: unknown): void;
 }
 
 export class CallThread<Order, Value> {
   readonly #module: URL;
   readonly #options: CallThreadOptions;
+  readonly #errors: CallThreadErrors;
   readonly #waiting: Call<Order, Value>[] = [];
   #current: Call<Order, Value> | null = null;
   #deadline: NodeJS.Timeout | undefined;
   #worker: Worker | null = null;
+  #isReady = false;
+  #isClosed = false;
 
   /** @param module URL without its ending; it calls `serveCalls` with the same types. */
   constructor(module: URL, options: CallThreadOptions) {
     this.#module = module;
     this.#options = options;
+    this.#errors = options.errors ?? defaultErrors(options.name);
   }
 
   /**
@@ -55,71 +82,104 @@ export class CallThread<Order, Value> {
    * @throws OverloadedError where too many calls wait already, or this one takes too long.
    */
   call(order: Order, transferList: readonly Transferable[] = []): Promise<Value> {
-    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#options;
-    if (this.#waiting.length >= maxWaiting) return Promise.reject(overloaded());
+    const { maxWaiting = Number.POSITIVE_INFINITY, waitMs } = this.#options;
+    if (this.#isClosed) return Promise.reject(this.#errors.closed());
+    if (this.#waiting.length >= maxWaiting) return Promise.reject(this.#errors.full());
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ order, transferList, resolve, reject });
+      const call: Call<Order, Value> = { order, transferList, resolve, reject };
+      if (waitMs !== undefined) call.waitTimer = setTimeout(() => this.#giveUpWaiting(call), waitMs);
+      this.#waiting.push(call);
       if (this.#current === null) this.#next();
     });
   }
 
-  /** Those that wait get an error. */
+  /** Ends the thread; its call, and those that wait, get an error. */
   async close(): Promise<void> {
-    const closed = new SvcError(`the thread ${this.#options.name} has been closed`);
-    for (const { reject } of this.#waiting.splice(0)) reject(closed);
+    this.#isClosed = true;
+    for (const { waitTimer, reject } of this.#waiting.splice(0)) {
+      clearTimeout(waitTimer);
+      reject(this.#errors.closed());
+    }
     const worker = this.#worker;
-    this.#fail(closed);
+    this.#fail(this.#errors.closed());
     await worker?.terminate();
   }
 
   #next(): void {
-    this.#current = this.#waiting.shift() ?? null;
+    const call = this.#waiting.shift() ?? null;
+    this.#current = call;
     // Only what somebody waits for holds the process.
-    if (this.#current === null) {
+    if (call === null) {
       this.#worker?.unref();
       return;
     }
+    clearTimeout(call.waitTimer);
     this.#worker ??= this.#start();
     this.#worker.ref();
-    this.#deadline = setTimeout(() => this.#fail(overloaded()), this.#options.deadlineMs);
-    this.#worker.postMessage(this.#current.order, this.#current.transferList);
+    this.#limitTime(this.#isReady ? this.#options.deadlineMs : START_DEADLINE_MS);
+    try {
+      this.#worker.postMessage(call.order, call.transferList);
+    } catch (error) {
+      // What cannot be copied is the caller's fault, not the thread's.
+      this.#settle(() => call.reject(error));
+    }
   }
 
   #start(): Worker {
-    const { name, data } = this.#options;
-    const worker = startThread(this.#module, { name, data });
+    const { name, data, memoryMb } = this.#options;
+    const worker = startThread(this.#module, { name, data, memoryMb });
+    this.#isReady = false;
     worker.on('message', (answer: Answer<Value>) => {
-      if (worker === this.#worker) this.#settle(answer);
+      if (worker === this.#worker) this.#receive(answer);
     });
     const die = (cause?: unknown): void => {
-      if (worker === this.#worker) this.#fail(new SvcError(`the thread ${name} has died`, { cause }));
+      if (worker === this.#worker) this.#fail(this.#errors.died(cause));
     };
     worker.on('error', die).on('exit', () => die());
     return worker;
   }
 
-  #settle(answer: Answer<Value>): void {
-    clearTimeout(this.#deadline);
+  #receive(answer: Answer<Value>): void {
+    if ('isReady' in answer) {
+      this.#isReady = true;
+      this.#limitTime(this.#options.deadlineMs);
+      return;
+    }
     const call = this.#current;
+    this.#settle(() => {
+      if ('fault' in answer) call?.reject(toError(answer.fault));
+      else call?.resolve(answer.value);
+    });
+  }
+
+  #settle(tell: () => void): void {
+    clearTimeout(this.#deadline);
+    tell();
     this.#next();
-    if ('fault' in answer) call?.reject(toError(answer.fault));
-    else call?.resolve(answer.value);
+  }
+
+  #limitTime(milliseconds: number): void {
+    clearTimeout(this.#deadline);
+    this.#deadline = setTimeout(() => this.#fail(this.#errors.late()), milliseconds);
+  }
+
+  #giveUpWaiting(call: Call<Order, Value>): void {
+    this.#waiting.splice(this.#waiting.indexOf(call), 1);
+    call.reject(this.#errors.waitedTooLong());
   }
 
   /** Gives the thread up, and with it the call that it was at; the next one gets a new thread. */
   #fail(error: Error): void {
-    clearTimeout(this.#deadline);
     void this.#worker?.terminate();
     this.#worker = null;
-    this.#current?.reject(error);
-    this.#next();
+    this.#settle(() => this.#current?.reject(error));
   }
 }
 
 export interface Result<Value> {
   readonly value: Value;
   /** Memory of the value that is handed over. */
-  readonly transferList: readonly Transferable[];
+  readonly transferList?: readonly Transferable[];
 }
 
 /** The thread's end; the next order comes when this one is answered. */
@@ -128,12 +188,13 @@ export function serveCalls<Order, Value>(
 ): void {
   parentPort?.on('message', async (order: Order) => {
     try {
-      const { value, transferList } = await answer(order);
+      const { value, transferList = [] } = await answer(order);
       parentPort?.postMessage({ value } satisfies Answer<Value>, transferList);
     } catch (error) {
       parentPort?.postMessage({ fault: toFault(error) } satisfies Answer<Value>);
     }
   });
+  parentPort?.postMessage({ isReady: true } satisfies Answer<Value>);
 }
 
 /** The memory of `view` where nobody else has a part of it; what is not handed over is copied. */
@@ -152,8 +213,16 @@ function toError({ kind, message, param }: Fault): SvcError {
   return new FAULTS[kind](message, { param: param ?? undefined });
 }
 
-function overloaded(): OverloadedError {
-  return new OverloadedError('The server has too many large requests to read: try again soon', {
-    retryAfter: RETRY_AFTER_SECONDS,
-  });
+function defaultErrors(name: string): CallThreadErrors {
+  const overloaded = (): OverloadedError =>
+    new OverloadedError('The server has too many large requests to read: try again soon', {
+      retryAfter: RETRY_AFTER_SECONDS,
+    });
+  return {
+    full: overloaded,
+    late: overloaded,
+    waitedTooLong: overloaded,
+    died: (cause) => new SvcError(`the thread ${name} has died`, { cause }),
+    closed: () => new SvcError(`the thread ${name} has been closed`),
+  };
 }

@@ -9,7 +9,7 @@ interface ThreadOptions {
   readonly data?: unknown;
   readonly transferList?: Transferable[];
   /** Memory for what lives long in it; it is ended where it needs more. */
-  readonly memoryMb?: number;
+  readonly memoryMb?: number | undefined;
 }
 
 /** `module` is the URL of the module without its ending. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
 import { toEngineConfig } from '../../src/config/llm-options.ts';
 import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 
 describe('the options of new LLM()', () => {
   it('start from the same defaults as the command line', () => {

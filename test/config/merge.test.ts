@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../../src/config/merge.ts';
 import { optionName } from '../../src/config/option-table.ts';
 import { type OptionKey, SERVE_OPTIONS } from '../../src/config/options.ts';
 import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 
 type Given = Partial<Record<OptionKey, unknown>>;
 

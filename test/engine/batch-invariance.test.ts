@@ -7,13 +7,14 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CpuIsa } from '../../src/config/cpu-isa.ts';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
 import { groupBadWords } from '../../src/sampling/logit-rules.ts';
 import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
@@ -129,7 +130,6 @@ function requestOf(id: number, parts: RequestParts): NewRequest {
     promptTokenIds: Array.from({ length: promptLength }, (_, index) => (text * 131 + index * 17) % VOCAB),
     sampling,
     numPromptLogprobs,
-    mayReadCache: numPromptLogprobs === null,
     rules,
     stop: { stopTokenIds: [2, 3], minTokens: rules?.minTokens ?? 0, maxTokens: MAX_TOKENS },
   });

@@ -5,11 +5,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { OVERFLOWING_TOKEN, writeOverflowingModel } from '../fixtures/overflowing-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type NewRequestParts, newRequest } from '../helpers/new-request.ts';
 
 let folder: string;

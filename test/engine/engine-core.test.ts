@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 let folder: string;

@@ -5,16 +5,17 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
-import { InProcessExecutor } from '../../src/runner/in-process-executor.ts';
+import { loadRunner } from '../../src/runner/load-runner.ts';
 import type { RowEdits } from '../../src/sampling/logit-rules.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Copies all that passes, as a message to another thread would be, and keeps nothing of the original. */
@@ -71,7 +72,6 @@ const REQUESTS: readonly NewRequest[] = Array.from({ length: 7 }, (_, id) =>
     sampling: { temperature: id % 2, seed: id, numLogprobs: id % 3 === 0 ? 2 : null },
     rules: id % 2 === 0 ? { repetitionPenalty: 1.7 } : null,
     numPromptLogprobs: id === 3 ? 1 : null,
-    mayReadCache: id !== 3,
     stop: { maxTokens: 24, stopTokenIds: [3 * id, 50 + id] },
   }),
 );
@@ -91,7 +91,7 @@ function answers(core: EngineCore): Map<number, readonly TokenOutput[]> {
 }
 
 describe.each(availableBackends)('the executor on %s', (device) => {
-  async function start(options: Partial<EngineConfig> = {}): Promise<[EngineConfig, InProcessExecutor]> {
+  async function start(options: Partial<EngineConfig> = {}): Promise<[EngineConfig, Executor]> {
     const memory = { kvCacheMemoryBytes: 110_000, maxModelLen: 112 };
     const config = {
       ...ENGINE_DEFAULTS,
@@ -101,7 +101,7 @@ describe.each(availableBackends)('the executor on %s', (device) => {
       maxNumBatchedTokens: 32,
       ...options,
     };
-    return [config, await InProcessExecutor.start(config)];
+    return [config, await loadRunner(config)];
   }
 
   it('gives the same where every step, edit and result is a copy, and is told each block once', async () => {

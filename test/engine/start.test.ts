@@ -4,11 +4,12 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 

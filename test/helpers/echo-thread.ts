@@ -8,5 +8,5 @@ serveCalls((order: string): Result<string> => {
   if (order === 'break') throw new TypeError('a defect');
   if (order === 'hang') for (;;);
   if (order === 'die') process.exit(1);
-  return { value: `${order}!`, transferList: [] };
+  return { value: `${order}!` };
 });

@@ -42,7 +42,6 @@ export function newRequest({ sampling, stop, rules, ...parts }: NewRequestParts)
     caller: 0,
     group: 0,
     extraKeys: [],
-    mayReadCache: true,
     numPromptLogprobs: null,
     ...parts,
     sampling: { ...GREEDY, ...sampling },

@@ -4,8 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import type { StorageDType } from '../../src/ops/dtype.ts';
-import { packBf16, packF16 } from '../../src/ops/float-formats.ts';
+import { packBf16 } from '../../src/ops/float-formats.ts';
 import { type TensorSource, wholeTensor } from '../../src/ops/weights.ts';
+import { packF16 } from './pack-f16.ts';
 
 export class WeightFolder {
   readonly path = mkdtempSync(join(os.tmpdir(), 'svc-weights-'));

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { packBf16, packF16, roundToBf16, unpackBf16, unpackF16 } from '../../src/ops/float-formats.ts';
+import { packBf16, roundToBf16, unpackBf16, unpackF16 } from '../../src/ops/float-formats.ts';
+import { packF16 } from '../helpers/pack-f16.ts';
 
 const ALL_BITS = Uint16Array.from({ length: 65536 }, (_, bits) => bits);
 

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/cluster/address.ts';
 import { Registration } from '../../src/cluster/registration.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import type { ServerOptions } from '../../src/server/server.ts';
+import type { ServerOptions } from '../../src/server/server-context.ts';
 import { Cluster } from '../helpers/cluster.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 import { needsNative } from '../helpers/needs.ts';

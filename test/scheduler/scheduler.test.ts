@@ -565,7 +565,7 @@ describe('Scheduler', () => {
     const scheduler = new Scheduler(config);
     const model = new FakeModel();
     for (const id of [0, 1, 2]) {
-      scheduler.add({ ...request(id, 37, 25), numPromptLogprobs: 2, mayReadCache: false });
+      scheduler.add({ ...request(id, 37, 25), numPromptLogprobs: 2 });
     }
     const scored = new Map<number, number[]>();
     while (scheduler.hasUnfinished) {

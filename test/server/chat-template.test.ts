@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { ENGINE_DEFAULTS } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { errorOf, startTestServer, type TestServer } from './test-server.ts';
 
 const HELLO = [{ role: 'user', content: 'Hello' }];

@@ -2,20 +2,17 @@ import { describe, expect, it } from 'vitest';
 import type { OutputDelta, PreparedRequest } from '../../src/engine/inference-engine.ts';
 import { InvalidRequestError } from '../../src/errors.ts';
 import { toSvcError } from '../../src/http/errors.ts';
-import { groupBadWords } from '../../src/sampling/logit-rules.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import { ChatWriter } from '../../src/server/chat/chat-writer.ts';
 import { CompletionWriter } from '../../src/server/completion/completion-writer.ts';
 import type { ResponseOptions } from '../../src/server/response-options.ts';
 import type { Frames } from '../../src/server/response-writer.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 const PROMPT: PreparedRequest = {
+  ...newRequest({ promptTokenIds: [1, 2, 3] }),
   arrivedAt: 0,
-  promptTokenIds: [1, 2, 3],
   params: resolveSamplingParams({ n: 2 }),
-  badWords: groupBadWords([]),
-  extraKeys: [],
-  priority: 0,
   transferKey: null,
   resume: null,
 };
@@ -58,12 +55,12 @@ describe.each([
   ['CompletionWriter', () => new CompletionWriter(OPTIONS, null)],
   ['ChatWriter', () => new ChatWriter(OPTIONS, 'assistant')],
 ])('%s', (_name, newWriter) => {
-  it('gives no frame for tokens that are no text yet, and counts them all the same', () => {
+  it('gives no frame for tokens that are no text yet, and counts them all the same', async () => {
     const writer = newWriter();
     expect(writer.open()).toEqual([]);
-    expect(writer.delta(0, delta(''))).toEqual([]);
-    expect(writer.delta(0, delta('é', { finish_reason: 'stop' }))).not.toEqual([]);
-    expect(writer.delta(1, delta('', { index: 1, finish_reason: 'length' }))).not.toEqual([]);
+    expect(await writer.delta(0, delta(''))).toEqual([]);
+    expect(await writer.delta(0, delta('é', { finish_reason: 'stop' }))).not.toEqual([]);
+    expect(await writer.delta(1, delta('', { index: 1, finish_reason: 'length' }))).not.toEqual([]);
     const [usage, done] = eventsOf(writer.close());
     expect(usage).toMatchObject({
       choices: [],
@@ -90,9 +87,13 @@ describe.each([
 });
 
 describe('ChatWriter', () => {
-  it('says once for each choice who speaks, before its first text', () => {
+  it('says once for each choice who speaks, before its first text', async () => {
     const writer = new ChatWriter(OPTIONS, 'assistant');
-    const deltas = [writer.delta(0, delta('a')), writer.delta(1, delta('b')), writer.delta(0, delta('c'))];
+    const deltas = [
+      await writer.delta(0, delta('a')),
+      await writer.delta(1, delta('b')),
+      await writer.delta(0, delta('c')),
+    ];
     const spoken = deltas.map((frames) => eventsOf(frames).map((event) => JSON.stringify(event)));
     expect(spoken.map((events) => events.length)).toEqual([2, 2, 1]);
     expect(spoken.flat().filter((event) => event.includes('"role":"assistant"'))).toHaveLength(2);

@@ -10,7 +10,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { TlsConfig } from '../../src/config/serve-config.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { readTls } from '../../src/http/tls.ts';
-import { Server, type ServerOptions } from '../../src/server/server.ts';
+import { Server } from '../../src/server/server.ts';
+import type { ServerOptions } from '../../src/server/server-context.ts';
 import { needsIpv6 } from '../helpers/needs.ts';
 
 const file = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));

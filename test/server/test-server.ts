@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import OpenAI from 'openai';
 import { expect } from 'vitest';
 import { z } from 'zod';
-import { ENGINE_DEFAULTS, type EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
-import { type Server, type ServerOptions, startServer } from '../../src/server/server.ts';
+import { type Server, startServer } from '../../src/server/server.ts';
+import type { ServerOptions } from '../../src/server/server-context.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 
 export interface TestServer {
   readonly server: Server;
@@ -104,18 +106,6 @@ export async function errorOf(
 /** The body as whatever JSON it is. */
 export async function bodyOf(response: Response) {
   return JSON.parse(await response.text());
-}
-
-/** Waits until `isTrue`, and fails after `milliseconds`. */
-export async function eventually(
-  isTrue: () => boolean | Promise<boolean>,
-  milliseconds = 5000,
-): Promise<void> {
-  const deadline = Date.now() + milliseconds;
-  while (!(await isTrue())) {
-    if (Date.now() > deadline) throw new Error(`still not so after ${milliseconds} ms: ${isTrue}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }
 
 /** Nothing runs or waits, and every block is free. */

@@ -8,7 +8,7 @@ import { ClientRequest } from '../client-request.ts';
 import { ClientResponse } from '../client-response.ts';
 import type { EndpointAdapter } from '../endpoints/endpoint.ts';
 import { ENDPOINTS } from '../endpoints/endpoints.ts';
-import { authorizationFor, callerOf, checkRoom, type ProxyContext } from '../proxy-context.ts';
+import type { ProxyContext } from '../proxy-context.ts';
 
 /** What the count of answers has in place of a status where the client has left. */
 const CLIENT_LEFT = 499;
@@ -25,19 +25,22 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
-  checkRoom(context);
+  context.checkRoom();
   const body = await context.bodies.read(endpoint, request.body);
   // Others may have come while it was read.
-  checkRoom(context);
+  context.checkRoom();
   const id = answerId(request, body.requestId);
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
-  const caller = callerOf(context, request);
-  const authorization = authorizationFor(context, request);
+  const caller = context.callerOf(request);
+  const authorization = context.authorizationFor(request);
   const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization });
   context.inFlight.add(forwarded, reply, {
     requestId: id,
-    timeoutMs: context.requestTimeoutMs,
-    onClosed: (isComplete) => context.metrics.answered(isComplete ? reply.raw.statusCode : CLIENT_LEFT),
+    timeoutMs: context.config.requestTimeoutSeconds * 1000,
+    onClosed: (isComplete) => {
+      const status = isComplete ? reply.raw.statusCode : CLIENT_LEFT;
+      context.metrics.requests.inc({ status });
+    },
   });
   await context.forwarder.answer(forwarded);
 }

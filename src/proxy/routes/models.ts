@@ -4,15 +4,15 @@ import type { FastifyInstance } from 'fastify';
 import { NotReadyError } from '../../errors.ts';
 import { ClientResponse } from '../client-response.ts';
 import { UpstreamFailure } from '../instance.ts';
-import { authorizationFor, checkOpen, type ProxyContext } from '../proxy-context.ts';
+import type { ProxyContext } from '../proxy-context.ts';
 import { UpstreamRequest } from '../upstream-request.ts';
 
 const MAX_INSTANCES_ASKED = 3;
 
 export function modelsRoute(app: FastifyInstance, context: ProxyContext): void {
   app.get('/v1/models', async (request, reply) => {
-    checkOpen(context);
-    const authorization = authorizationFor(context, request);
+    context.checkOpen();
+    const authorization = context.authorizationFor(request);
     const headers = authorization === undefined ? {} : { authorization };
     const instances = context.instances.ready(({ mayDecode }) => mayDecode);
     for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {

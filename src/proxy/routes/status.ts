@@ -37,7 +37,7 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
     instances: context.instances.all.map(described),
     transfers: context.recent.all,
     requests_in_flight: context.inFlight.size,
-    policy: context.policy,
+    policy: context.config.policy,
   }));
   app.get('/version', async () => ({ version: context.version }));
 }

@@ -3,10 +3,9 @@
 import type { PositionLogprobs, TokenLogprob } from '../../engine/inference-engine.ts';
 import { lazyList } from '../../http/json-pieces.ts';
 import { finiteLogprob, tokenText } from '../logprobs.ts';
-import type { ChatLogprobs, ChatTokenLogprob } from '../protocol/chat-completion.ts';
 
-export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensIds: boolean): ChatLogprobs {
-  const describe = (one: TokenLogprob): ChatTokenLogprob => ({
+export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensIds: boolean) {
+  const describe = (one: TokenLogprob) => ({
     token: tokenText(one, areTokensIds),
     logprob: finiteLogprob(one.logprob),
     bytes: one.token === null ? null : [...one.token.bytes],
@@ -16,6 +15,7 @@ export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensId
       ...describe(position),
       top_logprobs: position.top.map(describe),
     })),
+    // No answer is a refusal.
     refusal: null,
   };
 }

@@ -2,10 +2,9 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { lazyList, toJson } from '../../http/json-pieces.ts';
+import { toJson } from '../../http/json-pieces.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
-import type { ChatChoice, ChatCompletionResponse, ChatLogprobs } from '../protocol/chat-completion.ts';
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
@@ -20,38 +19,37 @@ export class ChatWriter extends ChunkWriter {
     this.#role = role;
   }
 
-  body(samples: readonly CompletedSample[]): ChatCompletionResponse {
-    const { head, returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+  body(samples: readonly CompletedSample[]): object {
+    const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
     const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
-      id: head.id,
-      object: 'chat.completion',
-      created: head.created,
-      model: head.model,
-      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
-      service_tier: null,
-      system_fingerprint: head.system_fingerprint,
-      usage: this.usageOfAll(samples),
+      ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,
     };
   }
 
-  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+  protected async chunks(
+    choice: number,
+    delta: OutputDelta,
+    isFirst: boolean,
+    usage: Usage | null,
+  ): Promise<Frames> {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
     const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
-    const logprobs = toJson(this.#logprobs(delta));
+    const lists = this.#logprobs(delta);
+    const logprobs = lists === null ? 'null' : await toJson(lists);
     const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
     const chunk = this.#chunk(choice, content, tail, usage);
-    return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];
+    return isFirst ? [...(await this.#opening(choice, usage)), chunk] : [chunk];
   }
 
   /** The role, then the echo: both before the first token. */
-  #opening(choice: number, usage: Usage | null): Frames {
+  async #opening(choice: number, usage: Usage | null): Promise<Frames> {
     const { prompts, returnTokenIds, echoes } = this.options;
-    const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';
+    const extra = returnTokenIds ? `,"prompt_token_ids":${await toJson(prompts[0]?.promptTokenIds)}` : '';
     const unfinished = '"finish_reason":null';
     const delta = `{"role":${JSON.stringify(this.#role)},"content":""},"logprobs":null`;
     const role = this.#chunk(choice, delta, unfinished, usage, extra);
@@ -65,11 +63,11 @@ export class ChatWriter extends ChunkWriter {
     return this.chunk(`{"index":${choice},"delta":${delta},${tail}}`, usage, extra);
   }
 
-  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>): ChatLogprobs | null {
+  #logprobs({ logprobs }: Pick<OutputDelta, 'logprobs'>) {
     return logprobs === null ? null : chatLogprobs(logprobs, this.options.areTokensIds);
   }
 
-  #choice(sample: CompletedSample, choice: number): ChatChoice {
+  #choice(sample: CompletedSample, choice: number): object {
     return {
       index: choice,
       message: {

@@ -5,7 +5,6 @@ import type { PositionLogprobs, PreparedRequest, TokenLogprob } from '../../engi
 import { lazyList } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { finiteLogprob, tokenText } from '../logprobs.ts';
-import type { CompletionLogprobs } from '../protocol/completion.ts';
 import type { Echo } from '../response-options.ts';
 import { countCharacters, TextOffsets } from './text-offsets.ts';
 
@@ -42,12 +41,9 @@ export class CompletionLogprobsWriter {
 
   /**
    * Lists of the next tokens of the answer, after those of the prompt where its log-probabilities are given: the first
-   * of them is null. Each list is to be read once, before those of the next call.
+   * of them is null. Offsets count characters (code points). Each list is to be read once, before those of the next call.
    */
-  lists(
-    ofPrompt: readonly (PositionLogprobs | null)[] | null,
-    ofAnswer: readonly PositionLogprobs[],
-  ): CompletionLogprobs {
+  lists(ofPrompt: readonly (PositionLogprobs | null)[] | null, ofAnswer: readonly PositionLogprobs[]) {
     const entries = (): Iterable<Entry> => this.#entries(ofPrompt, ofAnswer);
     return {
       text_offset: lazyList(entries(), ({ offsets, tokenId }) => offsets.next(tokenId)),

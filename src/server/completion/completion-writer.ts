@@ -2,11 +2,10 @@
 
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
-import { lazyList, toJson } from '../../http/json-pieces.ts';
+import { toJson } from '../../http/json-pieces.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
-import type { CompletionChoice, CompletionLogprobs, CompletionResponse } from '../protocol/completion.ts';
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
@@ -22,32 +21,30 @@ export class CompletionWriter extends ChunkWriter {
     this.#tokenizer = tokenizer;
   }
 
-  body(samples: readonly CompletedSample[]): CompletionResponse {
-    const { id, created, model, system_fingerprint } = this.options.head;
+  body(samples: readonly CompletedSample[]): object {
     return {
-      id,
-      object: 'text_completion',
-      created,
-      model,
-      choices: lazyList(samples, (sample, choice) => this.#choice(sample, choice)),
-      service_tier: null,
-      system_fingerprint,
-      usage: this.usageOfAll(samples),
+      ...this.answer('text_completion', samples, (sample, choice) => this.#choice(sample, choice)),
       kv_transfer_params: null,
     };
   }
 
-  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+  protected async chunks(
+    choice: number,
+    delta: OutputDelta,
+    isFirst: boolean,
+    usage: Usage | null,
+  ): Promise<Frames> {
     const echo = isFirst ? this.#echoOf(choice) : '';
-    const logprobs = toJson(this.#logprobs(choice, delta, isFirst));
-    const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
+    const lists = this.#logprobs(choice, delta, isFirst);
+    const logprobs = lists === null ? 'null' : await toJson(lists);
+    const ids = this.options.returnTokenIds ? await this.#idFields(choice, delta, isFirst) : '';
     const fields =
       `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
       `"finish_reason":${jsonOf(delta.finish_reason)},"stop_reason":${jsonOf(delta.stop_reason)}${ids}}`;
     return [this.chunk(fields, usage)];
   }
 
-  #choice(sample: CompletedSample, choice: number): CompletionChoice {
+  #choice(sample: CompletedSample, choice: number): object {
     const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
     const ofPrompt = returnPromptLogprobs ? sample.promptLogprobs : null;
     return {
@@ -67,11 +64,7 @@ export class CompletionWriter extends ChunkWriter {
   }
 
   /** Those of an echoed prompt come before the first token. */
-  #logprobs(
-    choice: number,
-    added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>,
-    isFirst: boolean,
-  ): CompletionLogprobs | null {
+  #logprobs(choice: number, added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>, isFirst: boolean) {
     if (added.logprobs === null) return null;
     const isEchoed = isFirst && this.options.echoes[this.promptOf(choice)] !== null;
     const ofPrompt = isEchoed ? added.promptLogprobs : null;
@@ -93,9 +86,9 @@ export class CompletionWriter extends ChunkWriter {
     return writer;
   }
 
-  #idFields(choice: number, delta: OutputDelta, isFirst: boolean): string {
+  async #idFields(choice: number, delta: OutputDelta, isFirst: boolean): Promise<string> {
     const prompt = this.options.prompts[this.promptOf(choice)];
-    const promptIds = isFirst ? `,"prompt_token_ids":${JSON.stringify(prompt?.promptTokenIds)}` : '';
+    const promptIds = isFirst ? `,"prompt_token_ids":${await toJson(prompt?.promptTokenIds)}` : '';
     return `${promptIds},"token_ids":${JSON.stringify(delta.tokenIds)}`;
   }
 }

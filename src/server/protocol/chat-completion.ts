@@ -1,12 +1,9 @@
-// POST /v1/chat/completions on the wire: the schema of requests, the types of answers.
+// POST /v1/chat/completions on the wire: the schema of requests.
 
 import { z } from 'zod';
-import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
-import type { PromptLogprobs } from './logprobs.ts';
-import type { Usage } from './usage.ts';
 
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
@@ -65,50 +62,3 @@ export const ignoredChatFields: ReadonlySet<string> = new Set([
   'store',
   'verbosity',
 ]);
-
-interface ChatMessageBody {
-  readonly role: string;
-  readonly content: string;
-  readonly refusal: null;
-  readonly annotations: readonly [];
-  readonly audio: null;
-  readonly tool_calls: readonly [];
-  readonly reasoning: null;
-}
-
-export interface ChatTokenLogprob {
-  readonly token: string;
-  readonly logprob: number;
-  /** Null without a tokenizer. */
-  readonly bytes: readonly number[] | null;
-}
-
-export interface ChatLogprobs {
-  /** No answer is a refusal. */
-  readonly refusal: null;
-  readonly content: Iterable<ChatTokenLogprob & { readonly top_logprobs: readonly ChatTokenLogprob[] }>;
-}
-
-export interface ChatChoice {
-  readonly index: number;
-  readonly message: ChatMessageBody;
-  readonly logprobs: ChatLogprobs | null;
-  readonly finish_reason: FinishReason;
-  readonly stop_reason: number | string | null;
-  readonly token_ids: readonly number[] | null;
-}
-
-export interface ChatCompletionResponse {
-  readonly id: string;
-  readonly object: 'chat.completion';
-  /** Unix seconds. */
-  readonly created: number;
-  readonly model: string;
-  readonly choices: Iterable<ChatChoice>;
-  readonly service_tier: null;
-  readonly system_fingerprint: string;
-  readonly usage: Usage;
-  readonly prompt_logprobs: PromptLogprobs | null;
-  readonly prompt_token_ids: readonly number[] | null;
-  readonly kv_transfer_params: null;
-}

@@ -1,11 +1,8 @@
-// POST /v1/completions on the wire: the schema of requests, the types of answers.
+// POST /v1/completions on the wire: the schema of requests.
 
 import { z } from 'zod';
-import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
-import type { PromptLogprobs } from './logprobs.ts';
 import { promptSchema } from './prompt.ts';
-import type { Usage } from './usage.ts';
 
 export const completionSchema = z.looseObject({
   ...commonFields,
@@ -24,37 +21,3 @@ export const unavailableCompletionFields: Readonly<Record<string, readonly unkno
   suffix: [''],
   prompt_embeds: [],
 };
-
-/** One entry a token in each list. */
-export interface CompletionLogprobs {
-  /** Characters (code points) of the choice's text before the token. */
-  readonly text_offset: Iterable<number>;
-  /** Null for the first token of an echoed prompt. */
-  readonly token_logprobs: Iterable<number | null>;
-  readonly tokens: Iterable<string>;
-  readonly top_logprobs: Iterable<Readonly<Record<string, number>> | null>;
-}
-
-export interface CompletionChoice {
-  readonly index: number;
-  readonly text: string;
-  readonly logprobs: CompletionLogprobs | null;
-  readonly finish_reason: FinishReason;
-  readonly stop_reason: number | string | null;
-  readonly token_ids: readonly number[] | null;
-  readonly prompt_logprobs: PromptLogprobs | null;
-  readonly prompt_token_ids: readonly number[] | null;
-}
-
-export interface CompletionResponse {
-  readonly id: string;
-  readonly object: 'text_completion';
-  /** Unix seconds. */
-  readonly created: number;
-  readonly model: string;
-  readonly choices: Iterable<CompletionChoice>;
-  readonly service_tier: null;
-  readonly system_fingerprint: string;
-  readonly usage: Usage;
-  readonly kv_transfer_params: null;
-}

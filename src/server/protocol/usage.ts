@@ -1,13 +1,6 @@
 // Usage on the wire: the tokens that a request cost.
 
-export interface Usage {
-  readonly prompt_tokens: number;
-  readonly total_tokens: number;
-  readonly completion_tokens: number;
-  /** Left out where nothing is to be told of the prefix cache. */
-  readonly prompt_tokens_details?: { readonly cached_tokens: number };
-  readonly completion_tokens_details: typeof COMPLETION_TOKENS_DETAILS;
-}
+export type Usage = ReturnType<typeof usageOf>;
 
 /** Kinds of tokens that this server never generates. */
 const COMPLETION_TOKENS_DETAILS = {
@@ -21,7 +14,7 @@ const COMPLETION_TOKENS_DETAILS = {
  * Prompt tokens count once a prompt, whatever n is.
  * @param cachedTokens those of them that came from the prefix cache; null tells nothing of it.
  */
-export function usageOf(promptTokens: number, completionTokens: number, cachedTokens: number | null): Usage {
+export function usageOf(promptTokens: number, completionTokens: number, cachedTokens: number | null) {
   return {
     prompt_tokens: promptTokens,
     total_tokens: promptTokens + completionTokens,

@@ -20,7 +20,7 @@ import {
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
-import { commonResponseOptions } from '../response-options.ts';
+import { responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
@@ -45,38 +45,34 @@ async function parse(
   const proxied = readProxied(request, body, 1, params.n);
   const messages = toChatMessages(body.messages);
   const text = await renderPrompt(template, messages, body);
+  const common = {
+    extraKeys: saltKeys(body.cache_salt ?? null),
+    priority: body.priority ?? 0,
+    addSpecialTokens: body.add_special_tokens ?? false,
+  };
   const prompt = await engine
-    .prepare({
-      prompt: { text, addSpecialTokens: body.add_special_tokens ?? false },
-      params,
-      extraKeys: saltKeys(body.cache_salt ?? null),
-      priority: body.priority ?? 0,
-      ...proxied.prompts[0],
-    })
+    .prepare({ text }, params, { ...common, ...proxied.prompts[0] })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
   const role = answeringRole(body, messages);
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
-  const { answerId, keepsJournal } = proxied;
-  const options = commonResponseOptions(context, engine, request, body, { prefix: 'chatcmpl', answerId });
+  const options = responseOptions(context, engine, request, body, {
+    prefix: 'chatcmpl',
+    answerId: proxied.answerId,
+    prompts: [prompt],
+    echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
+    returnTokenIds: body.return_token_ids ?? false,
+    isBeamSearch: beamSearch !== null,
+  });
   return {
     id: options.head.id,
     prompts: [prompt],
     beamSearch,
     isEchoOnly: false,
     isStream: body.stream ?? false,
-    keepsJournal,
-    writer: new ChatWriter(
-      {
-        ...options,
-        prompts: [prompt],
-        echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
-        returnTokenIds: body.return_token_ids ?? false,
-        showsCachedTokens: options.showsCachedTokens && beamSearch === null,
-      },
-      role,
-    ),
+    keepsJournal: proxied.keepsJournal,
+    writer: new ChatWriter(options, role),
   };
 }
 

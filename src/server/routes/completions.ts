@@ -19,7 +19,7 @@ import type { CompletionPrompt } from '../protocol/prompt.ts';
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
-import { commonResponseOptions, type Echo } from '../response-options.ts';
+import { type Echo, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
@@ -43,34 +43,27 @@ async function parse(
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(body.prompt.length, params.n);
   const proxied = readProxied(request, body, body.prompt.length, params.n);
-  const addSpecialTokens = body.add_special_tokens ?? true;
-  const shared = { params, extraKeys: saltKeys(body.cache_salt ?? null), priority: body.priority ?? 0 };
+  const common = {
+    extraKeys: saltKeys(body.cache_salt ?? null),
+    priority: body.priority ?? 0,
+    addSpecialTokens: body.add_special_tokens ?? true,
+  };
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   for (const [index, given] of body.prompt.entries()) {
-    const prompt = 'text' in given ? { text: given.text, addSpecialTokens } : given;
-    const prepared = await engine.prepare({ prompt, ...shared, ...proxied.prompts[index] });
+    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index] });
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
     await yieldTurn();
   }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const { answerId, keepsJournal } = proxied;
-  const options = commonResponseOptions(context, engine, request, body, { prefix: 'cmpl', answerId });
   const returnTokenIds = body.return_token_ids ?? engine.tokenizer === null;
-  const showsCachedTokens = options.showsCachedTokens && beamSearch === null;
-  return {
-    id: options.head.id,
-    prompts,
-    beamSearch,
-    isEchoOnly,
-    isStream: body.stream ?? false,
-    keepsJournal,
-    writer: new CompletionWriter(
-      { ...options, prompts, echoes, returnTokenIds, showsCachedTokens },
-      engine.tokenizer,
-    ),
-  };
+  const about = { answerId, prompts, echoes, returnTokenIds, isBeamSearch: beamSearch !== null };
+  const options = responseOptions(context, engine, request, body, { prefix: 'cmpl', ...about });
+  const writer = new CompletionWriter(options, engine.tokenizer);
+  const isStream = body.stream ?? false;
+  return { id: options.head.id, prompts, beamSearch, isEchoOnly, isStream, keepsJournal, writer };
 }
 
 function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampling {

@@ -36,16 +36,19 @@ async function generate(
   const { engine, options } = context;
   const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
-  engine.checkRoom(caller);
+  engine.admission.check(caller, 1);
   const controller = sharedAbortController();
-  context.inFlight.add(controller, reply, { requestId: request.id, timeoutMs: options.requestTimeoutMs });
+  context.inFlight.add(controller, reply, {
+    requestId: request.id,
+    timeoutMs: options.requestTimeoutMs ?? 0,
+  });
   const { signal } = controller;
   let ticket: Ticket | null = null;
   try {
     const parsed = await endpoint.parse(context, engine, request);
     if (options.logRequests) logRequest(request, parsed);
     signal.throwIfAborted();
-    ticket = engine.admit(caller, numSequences(parsed));
+    ticket = engine.admission.open(caller, numSequences(parsed));
     const run = { signal, ticket };
     if (!parsed.isStream) {
       return await replyJson(reply, await respondWhole(engine, parsed, run), options.writeTimeoutMs);

@@ -12,7 +12,7 @@ export function kvTransferRoutes(app: FastifyInstance, context: ServerContext): 
   app.post('/kv_transfer/cancel', async (request) => {
     const { request_id } = parseBody(cancelSchema, request.body);
     context.inFlight.abort(request_id, new CancelledError('The request was cancelled by its proxy'));
-    context.livingEngine?.cancelTransfer(request_id);
+    context.livingEngine?.transfers?.cancel(request_id);
     return {};
   });
 }

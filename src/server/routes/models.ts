@@ -3,17 +3,16 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
-import type { ModelCard, ModelList } from '../protocol/model-list.ts';
 import type { ServerContext } from '../server-context.ts';
 
 export function modelsRoute(app: FastifyInstance, context: ServerContext): void {
-  app.get('/v1/models', async (): Promise<ModelList> => {
+  app.get('/v1/models', async () => {
     const { engine } = context;
     const data = context.modelNames(engine).map((name) => card(name, context.startedAt, engine));
     return { object: 'list', data };
   });
   // Names may hold slashes, written as they are or as %2F.
-  app.get<{ Params: { '*': string } }>('/v1/models/*', async (request): Promise<ModelCard> => {
+  app.get<{ Params: { '*': string } }>('/v1/models/*', async (request) => {
     const { engine } = context;
     const name = request.params['*'];
     context.checkModel(name, engine);
@@ -21,7 +20,8 @@ export function modelsRoute(app: FastifyInstance, context: ServerContext): void 
   });
 }
 
-function card(name: string, created: number, engine: InferenceEngine): ModelCard {
+/** @param created Unix seconds. */
+function card(name: string, created: number, engine: InferenceEngine) {
   return {
     id: name,
     object: 'model',

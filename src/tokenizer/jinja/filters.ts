@@ -6,7 +6,7 @@ import { defined } from './expressions.ts';
 import { percentFormat } from './format.ts';
 import { checkedText, checkLength, checkTextLength } from './limits.ts';
 import { getAttribute, getItem } from './members.ts';
-import { CENTER, capitalize, pad, replaceText, strip } from './methods.ts';
+import { CENTER, capitalize, joinTexts, pad, replaceText, strip } from './methods.ts';
 import { print, toJson } from './print.ts';
 import { predicate } from './tests.ts';
 import {
@@ -95,15 +95,7 @@ function last(value: Value): Value {
 
 function join(value: Value, separator: Value = '', attribute?: Value): Value {
   const pick = picker(attribute);
-  const mark = print(separator);
-  let text = '';
-  let isFirst = true;
-  for (const item of iterate(value)) {
-    const piece = print(pick(item));
-    text = checkedText(isFirst ? piece : text + mark + piece);
-    isFirst = false;
-  }
-  return text;
+  return joinTexts(print(separator), iterate(value), (item) => print(pick(item)));
 }
 
 function indent(value: Value, width: Value = 4, isFirst: Value = false, isBlank: Value = false): Value {
@@ -126,16 +118,14 @@ function checkedWidth(width: Value): number {
 }
 
 function toInteger(value: Value, fallback: Value = 0, base: Value = 10): Value {
+  let number = numberOf(value);
   if (typeof value === 'string') {
     const text = strip(value, null).replaceAll('_', '');
-    if (base !== 10) {
-      const number = Number.parseInt(text.replace(/^0[xob]/i, ''), integerOf(base, 'the base'));
-      return Number.isNaN(number) ? fallback : number;
-    }
-    const number = toNumber(text);
-    return number === null || !Number.isFinite(number) ? fallback : Math.trunc(number);
+    const isDecimal = base === 10;
+    number = isDecimal
+      ? toNumber(text)
+      : Number.parseInt(text.replace(/^0[xob]/i, ''), integerOf(base, 'the base'));
   }
-  const number = numberOf(value);
   return number === null || !Number.isFinite(number) ? fallback : Math.trunc(number);
 }
 

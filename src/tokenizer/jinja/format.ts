@@ -38,26 +38,20 @@ function percentValue(value: Value, kind: string, flags: string, precision: numb
   return sign + digits(Math.abs(number), kind, Math.min(100, precision ?? 6));
 }
 
+const DIGITS: Readonly<Record<string, (number: number, precision: number) => string>> = {
+  d: (number) => String(Math.trunc(number)),
+  f: (number, precision) => number.toFixed(precision),
+  e: (number, precision) => number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2'),
+  x: (number) => Math.trunc(number).toString(16),
+  X: (number) => Math.trunc(number).toString(16).toUpperCase(),
+  o: (number) => Math.trunc(number).toString(8),
+};
+const SAME_KINDS: Readonly<Record<string, string>> = { i: 'd', u: 'd', F: 'f' };
+
 function digits(number: number, kind: string, precision: number): string {
-  switch (kind) {
-    case 'd':
-    case 'i':
-    case 'u':
-      return String(Math.trunc(number));
-    case 'f':
-    case 'F':
-      return number.toFixed(precision);
-    case 'e':
-      return number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2');
-    case 'x':
-      return Math.trunc(number).toString(16);
-    case 'X':
-      return Math.trunc(number).toString(16).toUpperCase();
-    case 'o':
-      return Math.trunc(number).toString(8);
-    default:
-      throw new TemplateError(`the format %${kind} is not served`);
-  }
+  const write = DIGITS[SAME_KINDS[kind] ?? kind];
+  if (write === undefined) throw new TemplateError(`the format %${kind} is not served`);
+  return write(number, precision);
 }
 
 function filled(text: string, flags: string, width: number): string {

@@ -5,6 +5,25 @@ import { TemplateError } from './errors.ts';
 import { type Arguments, type Attributes, isEqual, orUndefined, tuple, type Value } from './values.ts';
 
 export class Loop implements Attributes {
+  static readonly #attributes: ReadonlyMap<string, (loop: Loop) => Value> = new Map<
+    string,
+    (loop: Loop) => Value
+  >([
+    ['index', (loop) => loop.index + 1],
+    ['index0', (loop) => loop.index],
+    ['revindex', (loop) => loop.#items.length - loop.index],
+    ['revindex0', (loop) => loop.#items.length - loop.index - 1],
+    ['first', (loop) => loop.index === 0],
+    ['last', (loop) => loop.index === loop.#items.length - 1],
+    ['length', (loop) => loop.#items.length],
+    ['depth', (loop) => loop.#depth + 1],
+    ['depth0', (loop) => loop.#depth],
+    ['previtem', (loop) => loop.#item(loop.index - 1, 'previous')],
+    ['nextitem', (loop) => loop.#item(loop.index + 1, 'next')],
+    ['cycle', (loop) => (args) => loop.#cycle(args)],
+    ['changed', (loop) => (args) => loop.#changed(args)],
+  ]);
+
   readonly kind = 'LoopContext';
   readonly #items: readonly Value[];
   readonly #depth: number;
@@ -26,37 +45,7 @@ export class Loop implements Attributes {
   }
 
   attribute(name: string): Value | undefined {
-    const { length } = this.#items;
-    switch (name) {
-      case 'index':
-        return this.index + 1;
-      case 'index0':
-        return this.index;
-      case 'revindex':
-        return length - this.index;
-      case 'revindex0':
-        return length - this.index - 1;
-      case 'first':
-        return this.index === 0;
-      case 'last':
-        return this.index === length - 1;
-      case 'length':
-        return length;
-      case 'depth':
-        return this.#depth + 1;
-      case 'depth0':
-        return this.#depth;
-      case 'previtem':
-        return this.#item(this.index - 1, 'previous');
-      case 'nextitem':
-        return this.#item(this.index + 1, 'next');
-      case 'cycle':
-        return (args) => this.#cycle(args);
-      case 'changed':
-        return (args) => this.#changed(args);
-      default:
-        return undefined;
-    }
+    return Loop.#attributes.get(name)?.(this);
   }
 
   /** `loop(items)`: the same body for the items inside an item. */

@@ -179,15 +179,16 @@ function every(name: string, pattern: RegExp): [string, Builtin] {
   return [name, plain(name, (text) => pattern.test(text))];
 }
 
-function joinTexts(separator: string, items: Value): string {
-  let text = '';
-  let isFirst = true;
-  for (const part of iterate(items)) {
-    const piece = textOf(part, 'join(): every item');
-    text = checkedText(isFirst ? piece : text + separator + piece);
-    isFirst = false;
+export function joinTexts(
+  separator: string,
+  items: Iterable<Value>,
+  textOfItem: (item: Value) => string,
+): string {
+  let text: string | null = null;
+  for (const item of items) {
+    text = checkedText(text === null ? textOfItem(item) : text + separator + textOfItem(item));
   }
-  return text;
+  return text ?? '';
 }
 
 export const TEXT_METHODS: Methods = new Map([
@@ -204,7 +205,9 @@ export const TEXT_METHODS: Methods = new Map([
     index: finder('index', (text, part) => text.indexOf(part), true),
     islower: plain('islower', (text) => text !== text.toUpperCase() && text === text.toLowerCase()),
     isupper: plain('isupper', (text) => text !== text.toLowerCase() && text === text.toUpperCase()),
-    join: builtin('join()', ['iterable'], (self, items = null) => joinTexts(textOf(self, 'self'), items)),
+    join: builtin('join()', ['iterable'], (self, items = null) =>
+      joinTexts(textOf(self, 'self'), iterate(items), (item) => textOf(item, 'join(): every item')),
+    ),
     ljust: filler('ljust', () => 0),
     lower: plain('lower', (text) => text.toLowerCase()),
     lstrip: stripper('lstrip', 'left'),

@@ -19,6 +19,19 @@ class Parser {
   readonly #tokens: TokenStream;
   readonly #expressions: ExpressionParser;
   #loops = 0;
+  /** What comes after the name of a tag. */
+  readonly #tags: ReadonlyMap<string, () => Statement> = new Map([
+    ['if', () => this.#if()],
+    ['for', () => this.#for()],
+    ['set', () => this.#set()],
+    ['macro', () => this.#macro()],
+    ['call', () => this.#call()],
+    ['filter', () => this.#filter()],
+    ['with', () => this.#with()],
+    ['generation', () => statements.scoped([], this.#block('endgeneration').body)],
+    ['break', () => this.#jump('break')],
+    ['continue', () => this.#jump('continue')],
+  ]);
 
   constructor(tokens: TokenStream) {
     this.#tokens = tokens;
@@ -65,30 +78,14 @@ class Parser {
     const tokens = this.#tokens;
     const name = tokens.current;
     tokens.expect('name');
-    switch (name.text) {
-      case 'if':
-        return this.#if();
-      case 'for':
-        return this.#for();
-      case 'set':
-        return this.#set();
-      case 'macro':
-        return this.#macro();
-      case 'call':
-        return this.#call();
-      case 'filter':
-        return this.#filter();
-      case 'with':
-        return this.#with();
-      case 'generation':
-        return statements.scoped([], this.#block('endgeneration').body);
-      case 'break':
-      case 'continue':
-        if (this.#loops === 0) tokens.fail(undefined, `${name.text} outside of a for`);
-        return statements.jump(name.text);
-      default:
-        return tokens.fail('a statement that chat templates have', `unknown tag ${name.text}`, name.line);
-    }
+    const parse = this.#tags.get(name.text);
+    if (parse !== undefined) return parse();
+    return tokens.fail('a statement that chat templates have', `unknown tag ${name.text}`, name.line);
+  }
+
+  #jump(to: 'break' | 'continue'): Statement {
+    if (this.#loops === 0) this.#tokens.fail(undefined, `${to} outside of a for`);
+    return statements.jump(to);
   }
 
   #if(): Statement {

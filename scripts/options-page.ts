@@ -1,10 +1,34 @@
-// The reference pages of the options, as Markdown, one a table. scripts/options-doc.ts writes them to docs/.
+// The reference pages of the options, as Markdown, one a table.
 
-import { ENVIRONMENT } from '../config/environment.ts';
-import { FOREIGN_OPTIONS, type ForeignOption } from '../config/foreign-options.ts';
-import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
-import { SERVE_OPTIONS } from '../config/options.ts';
-import { PROXY_OPTIONS } from '../config/proxy-options.ts';
+import { FOREIGN_OPTIONS, type ForeignOption } from '../src/config/foreign-options.ts';
+import { type OptionInfo, type OptionNames, optionName } from '../src/config/option-table.ts';
+import { SERVE_OPTIONS } from '../src/config/options.ts';
+import { PROXY_OPTIONS } from '../src/config/proxy-options.ts';
+
+/** Read where they matter: they are no options. */
+const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] = [
+  { name: 'SVC_USE_ALT_MODEL_HUB', help: 'true: download models from the alternative hub' },
+  { name: 'SVC_ALT_MODEL_HUB_ENDPOINT', help: 'address of the alternative hub, for mirrors' },
+  {
+    name: 'SVC_SERVER_DEV_MODE',
+    help: '1: adds routes for operators and tests, such as POST /reset_prefix_cache',
+  },
+  {
+    name: 'SVC_HOST_IP',
+    help: 'address that instances with --kv-transfer-config listen on and tell each other where kv_ip is not given; default 127.0.0.1',
+  },
+  { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
+  {
+    name: 'SVC_NATIVE_ADDON',
+    help: 'file of another build of the native addon, such as one with sanitizers',
+  },
+  { name: 'HF_HOME', help: 'folder of downloaded models and of the token; default ~/.cache/huggingface' },
+  { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },
+  { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
+  { name: 'HF_TOKEN', help: 'token for gated and private models' },
+  { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded' },
+  { name: 'XDG_CACHE_HOME', help: 'folder of caches where HF_HOME is not set; default ~/.cache' },
+];
 
 const INTRODUCTION = `# Options
 
