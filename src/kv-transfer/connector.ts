@@ -72,13 +72,12 @@ export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
   /** The instruction set: sums are equal only on the same one. */
-  readonly kernels: string;
+  readonly isa: string;
   readonly dtype: string;
   readonly blockSize: number;
   readonly layers: number;
   /** Bytes of one block of one layer. */
   readonly layerBlockBytes: number;
-  readonly numBlocks: number;
 }
 
 /** Counters since the start, except where it says now. */

@@ -27,7 +27,7 @@ export class BlockTransfers {
   }
 
   /** Takes what happened since the last call, for the connector. */
-  drainTransferEvents(): readonly KvTransferEvent[] {
+  drainEvents(): readonly KvTransferEvent[] {
     const events = this.#events;
     if (events.length > 0) this.#events = [];
     return events;

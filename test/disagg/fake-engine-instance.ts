@@ -11,7 +11,13 @@ import { Registration } from '../../src/cluster/registration.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
 import { loadNative } from '../../src/native/native.ts';
-import { COMPATIBILITY, expectedLayerBlock, KvInstance, type KvInstanceOptions } from '../helpers/kv-instance.ts';
+import {
+  COMPATIBILITY,
+  expectedLayerBlock,
+  KvInstance,
+  type KvInstanceOptions,
+  NUM_BLOCKS,
+} from '../helpers/kv-instance.ts';
 
 const Body = z.object({
   prompt: z.array(z.int()),
@@ -75,7 +81,7 @@ export class FakeEngineInstance {
       running: this.numInFlight,
       waiting: 0,
       free_blocks: numFreeBlocks,
-      num_blocks: COMPATIBILITY.numBlocks,
+      num_blocks: NUM_BLOCKS,
     };
   }
 

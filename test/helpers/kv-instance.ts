@@ -34,13 +34,14 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
 /** Small enough that a test takes milliseconds. */
 export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
-  kernels: 'test',
+  isa: 'test',
   dtype: 'bf16',
   blockSize: 4,
   layers: 3,
   layerBlockBytes: 512,
-  numBlocks: 512,
 };
+/** Of the KV memory of each instance. */
+export const NUM_BLOCKS = 512;
 export const SLOT_BYTES = COMPATIBILITY.layers * COMPATIBILITY.layerBlockBytes;
 
 export interface KvInstanceOptions extends Partial<KvTransferConfig> {
@@ -82,14 +83,14 @@ export class KvInstance {
     this.warnings = heard.warnings;
     this.#waiting = heard.waiting;
     this.#memory = memory;
-    this.#free = Array.from({ length: COMPATIBILITY.numBlocks }, (_, block) => block);
+    this.#free = Array.from({ length: NUM_BLOCKS }, (_, block) => block);
   }
 
   static async start({ compatibility, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
     const { KvMemory } = loadNative();
-    const { layers, numBlocks, layerBlockBytes } = COMPATIBILITY;
-    const memory = new KvMemory(layers, numBlocks, layerBlockBytes);
+    const { layers, layerBlockBytes } = COMPATIBILITY;
+    const memory = new KvMemory(layers, NUM_BLOCKS, layerBlockBytes);
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },

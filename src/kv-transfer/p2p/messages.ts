@@ -130,9 +130,9 @@ export function identityOf(
   compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, kernels, dtype, blockSize, layers, layerBlockBytes } = compatibility;
+  const { model, isa, dtype, blockSize, layers, layerBlockBytes } = compatibility;
   const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
-  return { protocol: PROTOCOL, model, kernels, dtype, ...shape, rank: 0, ...rest };
+  return { protocol: PROTOCOL, model, kernels: isa, dtype, ...shape, rank: 0, ...rest };
 }
 
 /** Fields that must be equal, and what a person calls them. */

@@ -20,12 +20,11 @@ import { MemoryMover } from './memory-mover.ts';
 export const COMPATIBILITY: KvCompatibility = {
   ...{
     model: 'm',
-    kernels: 'any',
+    isa: 'any',
     dtype: 'bf16',
     blockSize: 4,
     layers: 2,
     layerBlockBytes: 8,
-    numBlocks: 64,
   },
 };
 
