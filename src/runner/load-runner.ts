@@ -40,12 +40,11 @@ export async function loadRunner(
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
     model: fingerprint,
-    kernels: ops.isa,
+    isa: ops.isa,
     dtype: model.dtype,
     blockSize,
     layers: model.config.numLayers,
     layerBlockBytes: cache.layerBlockBytes,
-    numBlocks,
   };
   const info: EngineInfo = {
     model: modelPath,
@@ -58,8 +57,8 @@ export async function loadRunner(
     compute: ops.description,
     backendReason: reason,
     weightBytes: model.weightBytes,
-    numBlocks,
     blockSize,
+    numBlocks,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
