@@ -78,7 +78,6 @@ export class OptionTable<R extends OptionRows> {
   readonly #rows: R;
   readonly #schema: z.ZodObject<R>;
   readonly keys: readonly (keyof R & string)[];
-  /** Headings, in the order of their first rows. */
   readonly groups: readonly string[];
 
   /** @param rows every option by its camelCase name; the flag and the YAML key are the same in kebab-case. */

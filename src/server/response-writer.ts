@@ -15,7 +15,6 @@ export interface ResponseWriter {
   open(): Frames;
   /** Frames for what the engine added to a choice; none as long as there is nothing to show. */
   delta(choice: number, delta: OutputDelta): Frames;
-  /** Frames at the end of a complete stream. */
   close(): Frames;
   /** Frames at the end of a stream that failed: its HTTP status was sent long ago. */
   fail(error: SvcError): Frames;
