@@ -56,11 +56,11 @@ export class NativeOps implements Ops {
   }
 
   loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return new NativeLinear(this.#native, parts, dtype);
+    return NativeLinear.load(this.#native, parts, dtype);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
-    return new NativeGateUp(this.#native, gate, up, dtype);
+    return NativeGateUp.load(this.#native, gate, up, dtype);
   }
 
   loadVector(source: TensorSource): Vector {
