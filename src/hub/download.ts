@@ -9,7 +9,6 @@ import { cachedSnapshot, exists, type ModelCache, type ModelPart, modelCache, ne
 import { withLock } from './lock.ts';
 import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
 
-/** Files that are fetched at the same time. */
 const CONCURRENCY = 4;
 
 export interface DownloadProgress {
