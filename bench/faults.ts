@@ -1,5 +1,5 @@
 // Every fault at every step of the transfer protocol, in every mode; many instances with some coming and going; and
-// clients that leave.
+// clients that disconnect.
 
 import { modelFolder } from '../src/models/model-folder.ts';
 import { runChurn } from '../test/disagg/churn.ts';
@@ -8,7 +8,7 @@ import { allScenarios, FaultRig, type Outcome, type Scenario, STEPS } from '../t
 import { Cluster } from '../test/helpers/cluster.ts';
 import type { Figure, Section } from './report.ts';
 
-const NUM_HANG_UPS = 500;
+const NUM_CLIENTS = 500;
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
 
 interface Row {
@@ -62,10 +62,10 @@ export async function clientDisconnectSection(): Promise<Section> {
   const proxyArgs = ['--prefill-threshold', '0'];
   const group = await Cluster.start({ model, producers: 1, consumers: 1, proxyArgs });
   try {
-    const ms = await disconnectClients(group, NUM_HANG_UPS);
-    const name = 'last client left until P and D hold nothing';
+    const ms = await disconnectClients(group, NUM_CLIENTS);
+    const name = 'last client disconnected until P and D hold nothing';
     return {
-      title: `${NUM_HANG_UPS} clients that leave within 300 ms, svc-chat, 1 P and 1 D`,
+      title: `${NUM_CLIENTS} clients that disconnect within 300 ms, svc-chat, 1 P and 1 D`,
       figures: [{ name, value: ms, unit: 'ms', limit: null, goal: '< 1000' }],
     };
   } finally {
@@ -83,7 +83,7 @@ export async function churnSection(): Promise<Section> {
     goal,
   });
   return {
-    title: '96 P and 144 D without a model, each second two joins, a drain and a crash of a P and a D',
+    title: 'Churn: 96 P and 144 D without a model, each second two joins, a drain and a crash of a P and a D',
     figures: [
       figure('requests', report.requests, ''),
       figure('requests that failed', report.failed, '', '0'),

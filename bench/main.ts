@@ -4,6 +4,7 @@
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
 import { engineSection } from './engine.ts';
+import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
@@ -15,6 +16,7 @@ import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
+import { stepSection } from './step.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
 
@@ -23,16 +25,18 @@ const SECTIONS = {
   kernels: kernelSection,
   attention: attentionSection,
   engine: engineSection,
+  step: stepSection,
   load: loadSection,
   trace: traceSection,
   serve: serveSection,
   responsiveness: responsivenessSection,
+  fairness: fairnessSection,
   transfer: transferSection,
   disaggregated: disaggregatedSection,
   proxy: proxySection,
   faults: faultSection,
-  crowd: churnSection,
-  hangups: clientDisconnectSection,
+  churn: churnSection,
+  disconnects: clientDisconnectSection,
 } as const;
 
 type SectionName = keyof typeof SECTIONS;

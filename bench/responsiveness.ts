@@ -56,6 +56,17 @@ const CASES: readonly (readonly [name: string, path: string, body: object])[] = 
     CHAT,
     { messages: [message('a')], chat_template_kwargs: named(19_000, 'v') },
   ],
+  ['stream, 1,024 lists of 8 ids', COMPLETIONS, { prompt: times(1024, () => ids(8)), stream: true }],
+  [
+    'stream, first chunk with logprobs 5 of 4,000 echoed ids',
+    COMPLETIONS,
+    { prompt: ids(4000), echo: true, logprobs: 5, stream: true },
+  ],
+  [
+    'stream, 128 times 120,000 ids',
+    COMPLETIONS,
+    { prompt: ids(120_000), n: 128, return_token_ids: true, stream: true },
+  ],
   ['answer, 128 times 120,000 ids', COMPLETIONS, { prompt: ids(120_000), n: 128, return_token_ids: true }],
   ['answer, prompt_logprobs 20 of 4,000 ids', COMPLETIONS, { prompt: ids(4000), prompt_logprobs: 20 }],
   [

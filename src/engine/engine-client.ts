@@ -9,6 +9,7 @@ import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { startThread } from '../util/start-thread.ts';
+import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
 import {
   type CoreStats,
@@ -23,6 +24,8 @@ import {
 const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
+/** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
+const MAX_DELIVERY_MS = 4;
 
 /** A request, and who is told what becomes of it. */
 export interface RequestListener {
@@ -58,6 +61,10 @@ export class EngineClient {
   readonly #statsCalls = new Calls<CoreStats>();
   readonly #resetCalls = new Calls<boolean>();
   readonly #reportDeath: (error: EngineDeadError) => void;
+  /** A share of its own: the tokens of all streams do not wait for the long work of some. */
+  readonly #delivery = new TurnShare(MAX_DELIVERY_MS);
+  /** Resolves when all that the thread has said so far is handled. */
+  #handled: Promise<void> = Promise.resolve();
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
 
@@ -92,9 +99,10 @@ export class EngineClient {
       await client.#worker.terminate();
       throw error;
     }
-    client.#port.on('message', (message: FromEngine) => client.#receive(message));
-    client.#worker.on('error', (error) => client.#die(error));
-    client.#worker.on('exit', () => client.#die(new Error('the engine thread has ended')));
+    client.#port.on('message', (message: FromEngine) => client.#inOrder(() => client.#receive(message)));
+    client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));
+    const exited = new Error('the engine thread has ended');
+    client.#worker.on('exit', () => client.#inOrder(() => client.#die(exited)));
     client.#holdProcess();
     return client;
   }
@@ -194,8 +202,13 @@ export class EngineClient {
     });
   }
 
-  #receive(message: FromEngine): void {
-    if (message.type === 'outputs') this.#deliver(message);
+  /** Handles what the thread says, and its end, one after the other: some of it takes several turns. */
+  #inOrder(handle: () => void | Promise<void>): void {
+    this.#handled = this.#handled.then(handle);
+  }
+
+  async #receive(message: FromEngine): Promise<void> {
+    if (message.type === 'outputs') await this.#deliver(message);
     if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
@@ -203,12 +216,14 @@ export class EngineClient {
     this.#holdProcess();
   }
 
-  #deliver({ at, numTokens, outputs }: StepOutputs): void {
+  /** A step may end hundreds of samples, each of which lets another one start: too much for one turn. */
+  async #deliver({ at, numTokens, outputs }: StepOutputs): Promise<void> {
     this.onStep(numTokens);
     for (const output of outputs) {
       const listener = this.#listeners.get(output.requestId);
       if (output.finish !== null) this.#listeners.delete(output.requestId);
       listener?.onOutput(output, at);
+      await this.#delivery.yieldTurn();
     }
   }
 

@@ -6,6 +6,7 @@ import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
+import { numberList } from '../util/number-list.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
@@ -228,7 +229,7 @@ async function tokenise(
 
 function lastOf(ids: TokenIds, kept: number | null): readonly number[] {
   const last = kept === null || kept >= ids.length ? ids : ids.slice(-kept);
-  return Array.isArray(last) ? last : Array.from(last);
+  return Array.isArray(last) ? last : numberList(last);
 }
 
 /** @param kept null where a text that is too long is refused. */

@@ -41,12 +41,12 @@ interface OutputRequest {
 export class OutputProcessor {
   readonly #index: number;
   readonly #params: SamplingParams;
-  /** Null where no text is made: token ids out. */
-  readonly #decoder: DecodeStream | null;
+  /** Made with the first token: it reads the ends of the prompt, too much to do for all samples of a request at once. */
+  #decoder: DecodeStream | null = null;
   /** UTF-16 units that may be the beginning of a stop string; one more where they begin within a character. */
   readonly #numHeldBack: number;
   readonly #tokenizer: Tokenizer | null;
-  readonly #numPromptTokens: number;
+  readonly #promptTokenIds: readonly number[];
   #heldBack = '';
   #numTokens = 0;
 
@@ -56,13 +56,7 @@ export class OutputProcessor {
     this.#index = index;
     this.#params = params;
     this.#tokenizer = tokenizer;
-    this.#numPromptTokens = promptTokenIds.length;
-    const options = {
-      skipSpecialTokens: params.skip_special_tokens,
-      spacesBetweenSpecialTokens: params.spaces_between_special_tokens,
-      promptTokenIds,
-    };
-    this.#decoder = params.detokenize ? (tokenizer?.decodeStream(options) ?? null) : null;
+    this.#promptTokenIds = promptTokenIds;
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
@@ -88,14 +82,19 @@ export class OutputProcessor {
   #brokenLogits(): ModelOutputError {
     return new ModelOutputError(
       `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
-        `${this.#numPromptTokens} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
+        `${this.#promptTokenIds.length} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
         'help where it computes in bfloat16), or its weights are damaged',
     );
   }
 
   /** An end token is no text, nor is a stop token unless it was asked for. */
   #decode(tokenId: number, finish: TokenOutput['finish']): string {
-    if (this.#decoder === null) return '';
+    if (this.#tokenizer === null || !this.#params.detokenize) return '';
+    this.#decoder ??= this.#tokenizer.decodeStream({
+      skipSpecialTokens: this.#params.skip_special_tokens,
+      spacesBetweenSpecialTokens: this.#params.spaces_between_special_tokens,
+      promptTokenIds: this.#promptTokenIds,
+    });
     const isWanted = finish?.stopTokenId != null && this.#params.include_stop_str_in_output;
     const isText = finish?.reason !== 'stop' || isWanted;
     const text = isText ? this.#decoder.push([tokenId]) : '';

@@ -18,22 +18,45 @@ export interface PositionLogprobs extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
-/** One entry a row of `logprobs`. */
-export function describeLogprobs(logprobs: Logprobs, tokenizer: Tokenizer | null): PositionLogprobs[] {
-  const { numTop } = logprobs;
-  const describe = (id: number): TokenDescription | null => tokenizer?.describe(id) ?? null;
-  return Array.from(logprobs.tokenIds, (tokenId, row) => ({
-    tokenId,
-    logprob: logprobs.logprobs[row]!,
-    rank: logprobs.ranks[row]!,
-    token: describe(tokenId),
-    // Made anew when it is read: those of a long prompt are too many to be made at once.
-    get top() {
-      return Array.from({ length: numTop }, (_, place) => {
-        const id = logprobs.topIds[row * numTop + place]!;
-        const logprob = logprobs.topLogprobs[row * numTop + place]!;
-        return { tokenId: id, logprob, rank: place + 1, token: describe(id) };
-      });
-    },
-  }));
+/** One entry a row of `rows`. */
+export function describeLogprobs(rows: Logprobs, tokenizer: Tokenizer | null): PositionLogprobs[] {
+  return Array.from(rows.tokenIds, (_, row) => new DescribedRow(rows, row, tokenizer));
+}
+
+/** Is described when it is read: the rows of a long prompt are too many to be described at once. */
+class DescribedRow implements PositionLogprobs {
+  readonly #rows: Logprobs;
+  readonly #row: number;
+  readonly #tokenizer: Tokenizer | null;
+
+  constructor(rows: Logprobs, row: number, tokenizer: Tokenizer | null) {
+    this.#rows = rows;
+    this.#row = row;
+    this.#tokenizer = tokenizer;
+  }
+
+  get tokenId(): number {
+    return this.#rows.tokenIds[this.#row]!;
+  }
+
+  get logprob(): number {
+    return this.#rows.logprobs[this.#row]!;
+  }
+
+  get rank(): number {
+    return this.#rows.ranks[this.#row]!;
+  }
+
+  get token(): TokenDescription | null {
+    return this.#tokenizer?.describe(this.tokenId) ?? null;
+  }
+
+  get top(): TokenLogprob[] {
+    const { numTop, topIds, topLogprobs } = this.#rows;
+    return Array.from({ length: numTop }, (_, place) => {
+      const tokenId = topIds[this.#row * numTop + place]!;
+      const logprob = topLogprobs[this.#row * numTop + place]!;
+      return { tokenId, logprob, rank: place + 1, token: this.#tokenizer?.describe(tokenId) ?? null };
+    });
+  }
 }

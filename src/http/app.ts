@@ -95,11 +95,9 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);
   // After the hook of the CORS plugin, so that a browser lets its page read a 401.
-  app.after(() => {
-    app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
-      reply.header('x-request-id', id);
-      keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
-    });
+  app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
+    reply.header('x-request-id', id);
+    keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
   });
   answerUnknownPaths(app);
   return app;

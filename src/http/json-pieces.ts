@@ -1,8 +1,12 @@
 // JSON of a long answer, piece by piece: what is long in it is made and written a little at a time, so that neither
 // its objects nor its text ever exist as a whole.
 
+import { yieldTurn } from '../util/yield-turn.ts';
+
 /** Characters of a piece, more or less. */
 const PIECE_LENGTH = 16_384;
+/** Parts of a piece: elements of a list, each of which takes time to make, however short it is. */
+const PIECE_PARTS = 1024;
 /** Elements of an array that are written at once. */
 const SLICE = 256;
 
@@ -12,18 +16,26 @@ const SLICE = 256;
  */
 export function* jsonPieces(value: unknown): Generator<string, void, undefined> {
   let piece = '';
+  let numParts = 0;
   for (const part of partsOf(value)) {
     piece += part;
-    if (piece.length < PIECE_LENGTH) continue;
+    numParts += 1;
+    if (piece.length < PIECE_LENGTH && numParts < PIECE_PARTS) continue;
     yield piece;
     piece = '';
+    numParts = 0;
   }
   if (piece !== '') yield piece;
 }
 
-/** All pieces in one text. */
-export function toJson(value: unknown): string {
-  return [...jsonPieces(value)].join('');
+/** All pieces in one text, which is made in as many turns as it needs. */
+export async function toJson(value: unknown): Promise<string> {
+  const pieces: string[] = [];
+  for (const piece of jsonPieces(value)) {
+    pieces.push(piece);
+    await yieldTurn();
+  }
+  return pieces.join('');
 }
 
 /** The elements of a list, each made from the one in `items` when it is asked for. */

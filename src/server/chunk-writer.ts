@@ -11,6 +11,7 @@ import type { ResponseOptions } from './response-options.ts';
 import type { Frames, ResponseWriter } from './response-writer.ts';
 
 const DONE = 'data: [DONE]\n\n';
+const NO_FRAMES: Promise<Frames> = Promise.resolve([]);
 
 interface ChoiceState {
   hasBegun: boolean;
@@ -42,13 +43,13 @@ export abstract class ChunkWriter implements ResponseWriter {
     delta: OutputDelta,
     isFirst: boolean,
     usage: Usage | null,
-  ): Frames;
+  ): Promise<Frames>;
 
   open(): Frames {
     return [];
   }
 
-  delta(choice: number, delta: OutputDelta): Frames {
+  delta(choice: number, delta: OutputDelta): Promise<Frames> {
     const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
     const { returnTokenIds, continuousUsage } = this.options;
     this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numCachedTokens };
@@ -56,7 +57,7 @@ export abstract class ChunkWriter implements ResponseWriter {
     state.numTokens += tokenIds.length;
     state.numCachedTokens = numCachedTokens;
     // Half a character, or the beginning of a possible stop string: there is nothing to show yet.
-    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return [];
+    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return NO_FRAMES;
     const isFirst = !state.hasBegun;
     state.hasBegun = true;
     return this.chunks(choice, delta, isFirst, continuousUsage ? this.#usageOf(choice, state) : null);

@@ -35,7 +35,7 @@ export async function respondStream(
     const firstChoice = prompt * prompts[prompt]!.params.n;
     for await (const delta of deltasOf(engine, request, prompt, run)) {
       const choice = firstChoice + delta.index;
-      const frames = writer.delta(choice, delta);
+      const frames = await writer.delta(choice, delta);
       if (!sse.write(journal?.annotate(choice, delta.tokenIds, frames) ?? frames)) await sse.drained();
     }
   });

@@ -13,8 +13,11 @@ export interface ResponseWriter {
   body(samples: readonly CompletedSample[]): object;
   /** Frames at the beginning of a stream, before the engine has made anything. */
   open(): Frames;
-  /** Frames for what the engine added to a choice; none as long as there is nothing to show. */
-  delta(choice: number, delta: OutputDelta): Frames;
+  /**
+   * Frames for what the engine added to a choice; none as long as there is nothing to show. A choice's next delta may come
+   * once they are there.
+   */
+  delta(choice: number, delta: OutputDelta): Promise<Frames>;
   close(): Frames;
   /** Frames at the end of a stream that failed: its HTTP status was sent long ago. */
   fail(error: SvcError): Frames;

@@ -2,6 +2,7 @@
 
 import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { CallThread } from '../util/call-thread.ts';
+import { numberList } from '../util/number-list.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
 import { buildStages } from './decoder-stages.ts';
@@ -22,7 +23,8 @@ import {
 const LONG_TEXT = 32_768;
 /** Megabytes take seconds, on a machine that is busy many. */
 const LONG_TEXT_DEADLINE_MS = 120_000;
-const DECODED_AT_ONCE = 4096;
+/** Tokens: a millisecond or so. */
+const DECODED_AT_ONCE = 1024;
 
 interface HfTokenizerParts {
   /** The text of which `native` was made: a second thread may need a tokenizer of its own, whatever became of the file. */
@@ -80,7 +82,7 @@ export class HfTokenizer implements Tokenizer {
         ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens })
         : await this.#encode(text, addSpecialTokens);
     if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
-    return Array.from(ids);
+    return numberList(ids);
   }
 
   async encodeAll(texts: readonly string[]): Promise<number[][]> {

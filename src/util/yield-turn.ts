@@ -4,26 +4,41 @@
 /** Milliseconds of long work in one turn of the event loop, of all who have some together. */
 const MAX_TURN_MS = 5;
 
-/** By performance.now(); null in a turn without long work so far. */
-let turnBegan: number | null = null;
-/** In the order in which they came. */
-const waiting: (() => void)[] = [];
+/** A part of each turn of the event loop, shared by some work. */
+export class TurnShare {
+  readonly #maxMs: number;
+  /** By performance.now(); null in a turn without such work so far. */
+  #began: number | null = null;
+  /** In the order in which they came. */
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(maxMs: number) {
+    this.#maxMs = maxMs;
+  }
+
+  /** To be awaited between two parts of the work: resolves in a later turn where this one's share is used up. */
+  async yieldTurn(): Promise<void> {
+    this.#began ??= this.#begin();
+    if (performance.now() - this.#began < this.#maxMs) return;
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  #begin(): number {
+    setImmediate(() => this.#end());
+    return performance.now();
+  }
+
+  /** Runs in the last phase of the turn: the next one belongs to whoever has waited longest. */
+  #end(): void {
+    const next = this.#waiting.shift();
+    this.#began = next === undefined ? null : this.#begin();
+    next?.();
+  }
+}
+
+const longWork = new TurnShare(MAX_TURN_MS);
 
 /** To be awaited between two parts of long work: resolves in a later turn where this one has been long enough. */
-export async function yieldTurn(): Promise<void> {
-  turnBegan ??= beginTurn();
-  if (performance.now() - turnBegan < MAX_TURN_MS) return;
-  await new Promise<void>((resolve) => waiting.push(resolve));
-}
-
-function beginTurn(): number {
-  setImmediate(endTurn);
-  return performance.now();
-}
-
-/** Runs in the last phase of the turn: the next one belongs to whoever has waited longest. */
-function endTurn(): void {
-  const next = waiting.shift();
-  turnBegan = next === undefined ? null : beginTurn();
-  next?.();
+export function yieldTurn(): Promise<void> {
+  return longWork.yieldTurn();
 }

@@ -126,11 +126,19 @@ describe('svc serve', () => {
     expect(response.status).toBe(200);
   });
 
-  it('asks for one of the keys of --api-key', async () => {
-    const { url } = await serve(model(), '--api-key', 'one', 'two');
-    const status = async (key: string) =>
-      (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).status;
-    expect(await Promise.all(['one', 'two', 'three'].map(status))).toEqual([200, 200, 401]);
+  it('asks for one of the keys of --api-key, and lets the pages of --allowed-origins call', async () => {
+    const origins = ['--allowed-origins', 'https://page.example'];
+    const { url } = await serve(model(), '--api-key', 'one', 'two', ...origins);
+    const ask = (key: string, origin: string) =>
+      fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}`, origin } });
+    const answers = await Promise.all([
+      ask('one', 'https://page.example'),
+      ask('two', 'https://other.example'),
+      ask('three', 'https://page.example'),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 401]);
+    const readers = answers.map(({ headers }) => headers.get('access-control-allow-origin'));
+    expect(readers).toEqual(['https://page.example', null, 'https://page.example']);
   });
 
   it('without a model serves the one that svc brings along, and says so', async () => {

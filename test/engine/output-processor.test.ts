@@ -191,8 +191,8 @@ describe('OutputProcessor', () => {
       token: { text: 'A', bytes: Buffer.from('A') },
       top: [{ tokenId: 233, logprob: -0.25, rank: 1, token: { text: 'é', bytes: Buffer.from('é') } }],
     };
-    expect(delta.logprobs).toEqual([position]);
-    expect(delta.promptLogprobs).toEqual([null, position, position]);
+    expect(delta.logprobs).toMatchObject([position]);
+    expect(delta.promptLogprobs).toMatchObject([null, position, position]);
     expect(processor.process(token(66))).toMatchObject({ logprobs: null, promptLogprobs: null });
   });
 });

@@ -200,6 +200,7 @@ export class FakeInstance {
     });
     if (!answer.canResume) return refuse(response, 400);
     response.setHeader('x-fake-instance', String(this.#number));
+    response.setHeader('access-control-allow-origin', '*');
     if (parsed.data.stream) return this.#stream(received, answer, trouble, response);
     const { tokenMs } = this.#options;
     if (tokenMs !== undefined) await sleep(tokenMs);

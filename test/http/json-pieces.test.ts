@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { jsonPieces, lazyList, toJson } from '../../src/http/json-pieces.ts';
+import { busyFor, turnsDuring } from '../helpers/turns.ts';
 
 const json = fc.jsonValue({ maxDepth: 5 });
 
@@ -12,20 +13,20 @@ function withLazyLists(value: unknown): unknown {
 }
 
 describe('jsonPieces', () => {
-  it('writes what JSON.stringify writes', () => {
-    fc.assert(
-      fc.property(json, (value) => {
-        expect(toJson(value)).toBe(JSON.stringify(value));
+  it('writes what JSON.stringify writes', async () => {
+    await fc.assert(
+      fc.asyncProperty(json, async (value) => {
+        expect(await toJson(value)).toBe(JSON.stringify(value));
       }),
     );
-    expect(toJson({ a: undefined, b: [undefined], c: { d: undefined } })).toBe('{"b":[null],"c":{}}');
-    expect(toJson({ a: undefined, b: lazyList([], String), c: {} })).toBe('{"b":[],"c":{}}');
+    expect(await toJson({ a: undefined, b: [undefined], c: { d: undefined } })).toBe('{"b":[null],"c":{}}');
+    expect(await toJson({ a: undefined, b: lazyList([], String), c: {} })).toBe('{"b":[],"c":{}}');
   });
 
-  it('writes iterables as lists, whatever is in them', () => {
-    fc.assert(
-      fc.property(json, (value) => {
-        expect(toJson(withLazyLists(value))).toBe(JSON.stringify(value));
+  it('writes iterables as lists, whatever is in them', async () => {
+    await fc.assert(
+      fc.asyncProperty(json, async (value) => {
+        expect(await toJson(withLazyLists(value))).toBe(JSON.stringify(value));
       }),
     );
   });
@@ -43,6 +44,11 @@ describe('jsonPieces', () => {
     expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
   });
 
+  it('cuts lists of many short elements, too', () => {
+    const pieces = [...jsonPieces({ list: lazyList(new Array(5000).fill(1), (one) => one) })];
+    expect(Math.max(...pieces.map((piece) => piece.split(',').length))).toBeLessThan(1000);
+  });
+
   it('makes the elements of a list when they are written, and not before', () => {
     let numMade = 0;
     const list = lazyList(new Array(10_000).fill('x'.repeat(100)), (text) => {
@@ -55,4 +61,12 @@ describe('jsonPieces', () => {
     expect(numMade).toBeGreaterThan(0);
     expect(numMade).toBeLessThan(200);
   });
+});
+
+it('toJson leaves turns to others while it makes a long text', async () => {
+  const list = lazyList(new Array(40).fill('x'.repeat(20_000)), (text) => {
+    busyFor(2);
+    return text;
+  });
+  expect(await turnsDuring(toJson({ list }))).toBeGreaterThanOrEqual(8);
 });

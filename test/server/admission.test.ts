@@ -1,16 +1,8 @@
 import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import {
-  bodyOf,
-  errorOf,
-  eventsOf,
-  eventually,
-  isIdle,
-  MODEL,
-  startTestServer,
-  type TestServer,
-} from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { bodyOf, errorOf, eventsOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 /** Runs for many seconds unless somebody stops it. */
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
@@ -33,7 +25,7 @@ describe('a bounded waiting queue', () => {
   afterAll(() => svc.close());
   afterEach(async () => {
     for (const controller of controllers.splice(0)) controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
   });
 
   /** Sends requests that stay in the engine until the test is over. */
@@ -44,7 +36,7 @@ describe('a bounded waiting queue', () => {
       controllers.push(controller);
       svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
     }
-    await eventually(async () => (await numInEngine(svc)) === before + count);
+    await until(async () => (await numInEngine(svc)) === before + count);
   }
 
   it('answers 429 with Retry-After beyond what runs and may wait, and takes requests again later', async () => {
@@ -61,7 +53,7 @@ describe('a bounded waiting queue', () => {
     const { client } = svc;
     await expect(client.completions.create({ ...ENDLESS })).rejects.toBeInstanceOf(OpenAI.RateLimitError);
     for (const controller of controllers) controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
     const { choices } = await client.completions.create({ ...ENDLESS, max_tokens: 2 });
     expect(choices).toHaveLength(1);
   });
@@ -88,7 +80,7 @@ describe('a bounded waiting queue', () => {
     });
     let refused = 0;
     for (const one of sent) void one.then((status) => (refused += status === 429 ? 1 : 0));
-    await eventually(() => refused === 8);
+    await until(() => refused === 8);
     expect(await numInEngine(svc)).toBe(5);
   });
 });
@@ -102,14 +94,14 @@ describe('a request of many samples', () => {
     const controller = new AbortController();
     const heavy = { ...ENDLESS, n: 64, prompt: ['a', 'b'] };
     svc.client.completions.create(heavy, { signal: controller.signal }).catch(() => {});
-    await eventually(async () => (await svc.engine.stats()).running === 3);
+    await until(async () => (await svc.engine.stats()).running === 3);
     for (const max_tokens of [1, 5]) {
       const { choices } = await svc.client.completions.create({ ...ENDLESS, max_tokens });
       expect(choices[0]!.finish_reason).toBe('length');
     }
     expect((await svc.engine.stats()).running).toBe(3);
     controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
     const many = { ...ENDLESS, prompt: ['a', 'b'], n: 40, max_tokens: 2, seed: 4 };
     const { choices, usage } = await svc.client.completions.create(many);
     expect(choices.map(({ index }) => index)).toEqual(Array.from({ length: 80 }, (_, index) => index));
@@ -126,10 +118,10 @@ describe('a request of many samples', () => {
     const controller = new AbortController();
     const { signal } = controller;
     svc.client.completions.create({ ...ENDLESS, n: 100 }, { signal }).catch(() => {});
-    await eventually(async () => (await svc.engine.stats()).running === 3);
+    await until(async () => (await svc.engine.stats()).running === 3);
     controller.abort();
-    await eventually(() => isIdle(svc.engine));
-    await eventually(() => svc.server.numInFlight === 0);
+    await until(() => isIdle(svc.engine));
+    await until(() => svc.server.numInFlight === 0);
     expect(await isIdle(svc.engine)).toBe(true);
     await svc.close();
   });
@@ -143,13 +135,13 @@ describe('requests that fill all slots together', () => {
       svc.client.completions.create({ ...ENDLESS, n: 3 }, { signal }).catch(() => {});
     }
     const numRunning = async (): Promise<number> => (await svc.engine.stats()).running;
-    await eventually(async () => (await numRunning()) === 4);
+    await until(async () => (await numRunning()) === 4);
     const seeded = { ...ENDLESS, n: 2, max_tokens: 200, temperature: 1, seed: 4 };
     const many = await svc.client.completions.create(seeded);
-    await eventually(async () => (await numRunning()) === 4);
+    await until(async () => (await numRunning()) === 4);
     expect((await svc.engine.stats()).preemptions).toBeGreaterThan(0);
     for (const controller of controllers) controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
     const alone = await svc.client.completions.create(seeded);
     expect(many.choices).toEqual(alone.choices);
     await svc.close();
@@ -160,10 +152,10 @@ describe('requests that fill all slots together', () => {
     const numRunning = async (): Promise<number> => (await svc.engine.stats()).running;
     const heavy = { ...ENDLESS, n: 3, max_tokens: 1000, temperature: 1, seed: 1 };
     const first = svc.client.completions.create(heavy);
-    await eventually(async () => (await numRunning()) === 3);
+    await until(async () => (await numRunning()) === 3);
     const other = new AbortController();
     svc.client.completions.create(ENDLESS, { signal: other.signal }).catch(() => {});
-    await eventually(async () => (await numRunning()) === 4);
+    await until(async () => (await numRunning()) === 4);
     await svc.client.completions.create({ ...ENDLESS, max_tokens: 1 });
     expect((await svc.engine.stats()).preemptions).toBe(1);
     other.abort();
@@ -190,7 +182,7 @@ describe('callers with keys of their own', () => {
       await (await ask('heavy', 400)).text();
       done.push('heavy');
     });
-    await eventually(async () => (await numInEngine(svc)) === 6);
+    await until(async () => (await numInEngine(svc)) === 6);
     expect((await ask('heavy', 1)).status).toBe(429);
     const light = await ask('light', 1);
     expect(light.status).toBe(200);
@@ -210,7 +202,7 @@ describe('a request that takes longer than --request-timeout', () => {
     });
   });
   afterAll(() => svc.close());
-  afterEach(() => eventually(() => isIdle(svc.engine)));
+  afterEach(() => until(() => isIdle(svc.engine)));
 
   it('is answered 504 and its blocks are freed', async () => {
     const error = await errorOf(await svc.post('/v1/completions', ENDLESS));
@@ -219,7 +211,7 @@ describe('a request that takes longer than --request-timeout', () => {
       type: 'RequestTimeoutError',
       message: expect.stringMatching(/0\.4 seconds.*--request-timeout/),
     });
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
   });
 
   it('ends a stream with an error event', async () => {
@@ -260,8 +252,8 @@ describe('a stream that nobody reads', () => {
     socket.pause();
     const head = 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
     socket.write(`${head}Content-Length: ${body.length}\r\n\r\n${body}`);
-    await eventually(async () => (await svc.engine.stats()).running === 4);
-    await eventually(() => isIdle(svc.engine), 30_000);
+    await until(async () => (await svc.engine.stats()).running === 4);
+    await until(() => isIdle(svc.engine), 30_000);
     expect((await svc.engine.stats()).generationTokens).toBeLessThan(4 * ENDLESS.max_tokens);
     expect(svc.server.numInFlight).toBe(1);
     socket.destroy();
@@ -283,11 +275,11 @@ describe('priority', () => {
       done.push(name);
     };
     const asked = [ask('first', 0, 3000)];
-    await eventually(async () => (await numInEngine(svc)) === 1);
+    await until(async () => (await numInEngine(svc)) === 1);
     asked.push(ask('low', 5));
-    await eventually(async () => (await numInEngine(svc)) === 2);
+    await until(async () => (await numInEngine(svc)) === 2);
     asked.push(ask('high', 1));
-    await eventually(async () => (await numInEngine(svc)) === 3);
+    await until(async () => (await numInEngine(svc)) === 3);
     await Promise.all(asked);
     expect(done).toEqual(['first', 'high', 'low']);
     expect(

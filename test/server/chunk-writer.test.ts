@@ -55,12 +55,12 @@ describe.each([
   ['CompletionWriter', () => new CompletionWriter(OPTIONS, null)],
   ['ChatWriter', () => new ChatWriter(OPTIONS, 'assistant')],
 ])('%s', (_name, newWriter) => {
-  it('gives no frame for tokens that are no text yet, and counts them all the same', () => {
+  it('gives no frame for tokens that are no text yet, and counts them all the same', async () => {
     const writer = newWriter();
     expect(writer.open()).toEqual([]);
-    expect(writer.delta(0, delta(''))).toEqual([]);
-    expect(writer.delta(0, delta('é', { finish_reason: 'stop' }))).not.toEqual([]);
-    expect(writer.delta(1, delta('', { index: 1, finish_reason: 'length' }))).not.toEqual([]);
+    expect(await writer.delta(0, delta(''))).toEqual([]);
+    expect(await writer.delta(0, delta('é', { finish_reason: 'stop' }))).not.toEqual([]);
+    expect(await writer.delta(1, delta('', { index: 1, finish_reason: 'length' }))).not.toEqual([]);
     const [usage, done] = eventsOf(writer.close());
     expect(usage).toMatchObject({
       choices: [],
@@ -87,9 +87,13 @@ describe.each([
 });
 
 describe('ChatWriter', () => {
-  it('says once for each choice who speaks, before its first text', () => {
+  it('says once for each choice who speaks, before its first text', async () => {
     const writer = new ChatWriter(OPTIONS, 'assistant');
-    const deltas = [writer.delta(0, delta('a')), writer.delta(1, delta('b')), writer.delta(0, delta('c'))];
+    const deltas = [
+      await writer.delta(0, delta('a')),
+      await writer.delta(1, delta('b')),
+      await writer.delta(0, delta('c')),
+    ];
     const spoken = deltas.map((frames) => eventsOf(frames).map((event) => JSON.stringify(event)));
     expect(spoken.map((events) => events.length)).toEqual([2, 2, 1]);
     expect(spoken.flat().filter((event) => event.includes('"role":"assistant"'))).toHaveLength(2);

@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { needsIpv6 } from '../helpers/needs.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
-import { eventsOf, eventually, isIdle, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { eventsOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
 const PATH = '/v1/completions';
 const BODY = { prompt: 'Hello', max_tokens: 5, ignore_eos: true };
@@ -22,7 +23,7 @@ describe('a client that shuts down its side behind its request', () => {
   /** Requests wait behind it until it leaves. */
   async function occupy(): Promise<RawClient> {
     const client = new RawClient(svc.server.port, rawPost(PATH, ENDLESS));
-    await eventually(async () => (await svc.engine.stats()).running === 1);
+    await until(async () => (await svc.engine.stats()).running === 1);
     return client;
   }
 
@@ -30,9 +31,9 @@ describe('a client that shuts down its side behind its request', () => {
     const other = await occupy();
     const client = new RawClient(svc.server.port, rawPost(PATH, BODY));
     client.shutDown();
-    await eventually(() => client.received.includes('100 Continue'));
+    await until(() => client.received.includes('100 Continue'));
     other.leave();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.answer.status).toBe(200);
     expect(JSON.parse(client.answer.body).usage.completion_tokens).toBe(5);
   });
@@ -44,9 +45,9 @@ describe('a client that shuts down its side behind its request', () => {
       rawPost(PATH, { ...BODY, stream: true }, { version: '1.0' }),
     );
     client.shutDown();
-    await eventually(() => client.received.includes(': waiting\n\n'));
+    await until(() => client.received.includes(': waiting\n\n'));
     other.leave();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(eventsOf(client.answer.body)).toHaveLength(6);
     expect(client.answer.body).toContain('data: [DONE]');
   });
@@ -55,7 +56,7 @@ describe('a client that shuts down its side behind its request', () => {
     const posts = rawPost(PATH, BODY).repeat(15);
     const client = new RawClient(svc.server.port, posts);
     client.shutDown();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.received.match(/HTTP\/1\.1 200/g)).toHaveLength(15);
   });
 
@@ -66,19 +67,19 @@ describe('a client that shuts down its side behind its request', () => {
   ])('and is gone while it waits for %s frees its request', async (_, body, version) => {
     const other = await occupy();
     const client = new RawClient(svc.server.port, rawPost(PATH, body, { version }));
-    await eventually(async () => (await svc.engine.stats()).waiting === 1);
+    await until(async () => (await svc.engine.stats()).waiting === 1);
     client.leave();
-    await eventually(async () => (await svc.engine.stats()).waiting === 0);
+    await until(async () => (await svc.engine.stats()).waiting === 0);
     expect(svc.server.numInFlight).toBe(1);
     other.leave();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
   });
 
   it('in the middle of its body is told that this is no request', async () => {
     const client = new RawClient(svc.server.port, rawPost(PATH, '{"prompt":', { length: 100 }));
-    await eventually(() => client.socket.bytesWritten > 100);
+    await until(() => client.socket.bytesWritten > 100);
     client.shutDown();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.answer.status).toBe(400);
     expect(JSON.parse(client.answer.body)).toMatchObject({ error: { code: 400 } });
   });
@@ -97,7 +98,7 @@ describe('a client that does not send its whole request in time', () => {
     ['any byte of the body', rawPost(PATH, '', { length: 100 })],
   ])('(%s) is answered 408 in the standard shape and cut off', async (_, text) => {
     const client = new RawClient(svc.server.port, text);
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     const { status, head, body } = client.answer;
     expect(status).toBe(408);
     expect(head).toContain('Connection: close');
@@ -111,7 +112,7 @@ describe('a client that does not send its whole request in time', () => {
       svc.server.port,
       rawPost(PATH, { ...BODY, stream: true }) + rawPost(PATH, '{', { length: 100 }),
     );
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.received.match(/HTTP\/1\.1 \d+/g)?.[0]).toBe('HTTP/1.1 200');
   });
 });
@@ -126,7 +127,7 @@ describe('a server on localhost', needsIpv6, () => {
 
   it.each(BOTH)('answers a body that does not come in time 408 at %s', async (host) => {
     const client = new RawClient(svc.server.port, rawPost(PATH, '{"prompt":', { length: 100 }), host);
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.answer.status).toBe(408);
     expect(JSON.parse(client.answer.body)).toMatchObject({ error: { type: 'Request Timeout' } });
   });
@@ -134,7 +135,7 @@ describe('a server on localhost', needsIpv6, () => {
   it.each(BOTH)('answers a client that has shut down its side at %s', async (host) => {
     const client = new RawClient(svc.server.port, rawPost(PATH, BODY), host);
     client.shutDown();
-    await eventually(() => client.isClosed);
+    await until(() => client.isClosed);
     expect(client.answer.status).toBe(200);
     expect(JSON.parse(client.answer.body).usage.completion_tokens).toBe(5);
   });
@@ -142,13 +143,13 @@ describe('a server on localhost', needsIpv6, () => {
   it('answers nobody who comes while it drains, at either address', async () => {
     const stream = rawPost(PATH, { ...BODY, max_tokens: 100, stream: true });
     const inFlight = new RawClient(svc.server.port, stream);
-    await eventually(() => svc.server.numInFlight === 1);
+    await until(() => svc.server.numInFlight === 1);
     const { port } = svc.server;
     const drained = svc.server.drain(10_000);
     const late = BOTH.map((host) => new RawClient(port, rawPost(PATH, BODY), host));
-    await eventually(() => late.every(({ isClosed }) => isClosed));
+    await until(() => late.every(({ isClosed }) => isClosed));
     expect(late.map(({ received }) => received)).toEqual(['', '']);
     expect(await drained).toBe(0);
-    await eventually(() => inFlight.received.includes('data: [DONE]'));
+    await until(() => inFlight.received.includes('data: [DONE]'));
   });
 });

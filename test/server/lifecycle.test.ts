@@ -6,12 +6,12 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { Server } from '../../src/server/server.ts';
+import { until } from '../helpers/until.ts';
 import {
   bodyOf,
   clientOf,
   errorOf,
   eventsOf,
-  eventually,
   MODEL,
   startTestServer,
   startTinyEngine,
@@ -88,7 +88,7 @@ describe('what a server tells of itself', () => {
     await svc.post('/v1/completions', { prompt: 'secret words', max_tokens: 2, colour: 'red' });
     await svc.post('/v1/completions', { prompt: 'secret words', max_tokens: 2, colour: 'red' });
     await fetch(`${svc.url}/health`);
-    await eventually(() => lines.filter((line) => line.includes('"status":200')).length === 2);
+    await until(() => lines.filter((line) => line.includes('"status":200')).length === 2);
     expect(lines.filter((line) => line.includes('received request'))).toHaveLength(2);
     expect(lines.filter((line) => line.includes('"colour"'))).toHaveLength(1);
     expect(lines.join()).not.toContain('secret');
@@ -114,7 +114,7 @@ describe('a server that drains', () => {
     const svc = await startTestServer(LONG);
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 8, stream: true });
     const whole = svc.client.completions.create({ ...ENDLESS, n: 8 });
-    await eventually(() => svc.server.numInFlight === 2);
+    await until(() => svc.server.numInFlight === 2);
     const answers = Promise.allSettled([
       (async () => {
         for await (const _ of stream);
@@ -138,7 +138,7 @@ describe('a server whose engine dies', () => {
     const [worker]: Worker[] = await created;
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 8, stream: true });
     const whole = svc.client.completions.create({ ...ENDLESS, n: 8 });
-    await eventually(() => svc.server.numInFlight === 2);
+    await until(() => svc.server.numInFlight === 2);
     const answers = Promise.allSettled([
       (async () => {
         for await (const _ of stream);
@@ -169,7 +169,7 @@ it('a client that leaves in the middle of its body is no error of the server', a
   // The server wants the rest: it has begun to read the body.
   await once(socket, 'data');
   socket.destroy();
-  await eventually(() => lines.some((line) => line.includes('client left in the middle')));
+  await until(() => lines.some((line) => line.includes('client left in the middle')));
   expect(lines.filter((line) => JSON.parse(line).level >= pino.levels.values.error!)).toEqual([]);
   await svc.close();
 });

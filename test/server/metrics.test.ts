@@ -1,8 +1,11 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventually, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const LABELS = `model_name="${MODEL}",engine="0"`;
+const SIX_BLOCKS = 6 * 12_288;
+const PREEMPTIONS = `svc:num_preemptions_total{${LABELS}}`;
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
 
 const GAUGES = ['num_requests_running', 'num_requests_waiting', 'kv_cache_usage_perc'];
@@ -44,8 +47,8 @@ beforeAll(async () => {
 });
 afterAll(() => svc.close());
 
-async function scrape(): Promise<Map<string, number>> {
-  const text = await (await fetch(`${svc.url}/metrics`)).text();
+async function scrape(url = svc.url): Promise<Map<string, number>> {
+  const text = await (await fetch(`${url}/metrics`)).text();
   const samples = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(
     samples.map((line) => [
@@ -181,14 +184,14 @@ describe('GET /metrics', () => {
       const { generationTokens: before } = await svc.engine.stats();
       const asked = svc.client.completions.create({ ...ENDLESS, n: 2 }, { signal: controller.signal });
       asked.catch(() => {});
-      await eventually(async () => (await svc.engine.stats()).generationTokens > before + 1);
+      await until(async () => (await svc.engine.stats()).generationTokens > before + 1);
       const metrics = await scrape();
       expect(metrics.get(`svc:num_requests_waiting{${LABELS}}`)).toBe(1);
       expect(metrics.get(`svc:num_requests_running{${LABELS}}`)).toBe(1);
       expect(metrics.get(`svc:kv_cache_usage_perc{${LABELS}}`)).toBeGreaterThan(0);
       controller.abort();
       await asked.catch(() => {});
-      await eventually(() => isIdle(svc.engine));
+      await until(() => isIdle(svc.engine));
     });
     expect(gain(ended('abort'))).toBe(2);
     expect(gain(`e2e_request_latency_seconds_count{${LABELS}}`)).toBe(2);
@@ -203,7 +206,38 @@ describe('GET /metrics', () => {
       expect(stopped.choices[0]!.finish_reason).toBe('stop');
     });
     expect([gain(ended('stop')), gain(ended('length'))]).toEqual([1, 1]);
+    expect(gain(`request_params_max_tokens_sum{${LABELS}}`)).toBe(40);
   });
+
+  it('shows requests that wait for a seat', async () => {
+    const controller = new AbortController();
+    for (let i = 0; i < 3; i += 1) {
+      svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
+    }
+    await until(async () => {
+      const metrics = await scrape();
+      const of = (name: string) => metrics.get(`svc:num_requests_${name}{${LABELS}}`);
+      return of('running') === 2 && of('waiting') === 1;
+    });
+    controller.abort();
+    await until(() => isIdle(svc.engine));
+  });
+});
+
+it('GET /metrics counts every preemption once', async () => {
+  const short = await startTestServer({ engine: { maxModelLen: 64, kvCacheMemoryBytes: SIX_BLOCKS } });
+  try {
+    const read = async (): Promise<number> => (await scrape(short.url)).get(PREEMPTIONS) ?? Number.NaN;
+    expect(await read()).toBe(0);
+    // Each of the two would fill four blocks.
+    await short.client.completions.create({ ...ENDLESS, max_tokens: 58, n: 2, seed: 1 });
+    const { preemptions } = await short.engine.stats();
+    expect(preemptions).toBeGreaterThan(0);
+    expect(await read()).toBe(preemptions);
+    expect(await read()).toBe(preemptions);
+  } finally {
+    await short.close();
+  }
 });
 
 describe('the line of statistics', () => {
@@ -215,8 +249,8 @@ describe('the line of statistics', () => {
     svc.client.completions.create(ENDLESS, { signal: controller.signal }).catch(() => {});
     const full =
       /prompt throughput: [\d.]+ tokens\/s, generation throughput: \d*[1-9]\d*\.\d tokens\/s, running: 1, waiting: 0, KV cache usage: \d+\.\d%/;
-    await eventually(() => lines.filter(isStats).some((line) => full.test(line)));
+    await until(() => lines.filter(isStats).some((line) => full.test(line)));
     controller.abort();
-    await eventually(() => isIdle(svc.engine));
+    await until(() => isIdle(svc.engine));
   });
 });

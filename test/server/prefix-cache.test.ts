@@ -1,14 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  bodyOf,
-  errorOf,
-  eventsOf,
-  eventually,
-  isIdle,
-  MODEL,
-  startTestServer,
-  type TestServer,
-} from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { bodyOf, errorOf, eventsOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
 beforeAll(async () => {
@@ -123,10 +115,10 @@ describe('POST /reset_prefix_cache', () => {
     const endless = { ...REQUEST, prompt: 'Hello', max_tokens: 19_000 };
     const running = svc.client.completions.create(endless, { signal: controller.signal });
     running.catch(() => {});
-    await eventually(async () => (await svc.engine.stats()).running === 1);
+    await until(async () => (await svc.engine.stats()).running === 1);
     expect(await bodyOf(await reset())).toBe(false);
     controller.abort();
-    await eventually(async () => (await svc.engine.stats()).running === 0);
+    await until(async () => (await svc.engine.stats()).running === 0);
     expect(cachedOf(await ask())).toBe(64);
   });
 

@@ -1,7 +1,8 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { eventsOf, eventually, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { eventsOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
 beforeAll(async () => {
@@ -27,18 +28,18 @@ describe('a client that hangs up', () => {
   it('frees its blocks in the middle of a stream', async () => {
     const stream = await svc.client.completions.create({ ...ENDLESS, n: 4, stream: true });
     for await (const { choices } of stream) if (choices.length > 0) break;
-    await eventually(() => isIdle(svc.engine), SOON_MS);
-    await eventually(() => svc.server.numInFlight === 0);
+    await until(() => isIdle(svc.engine), SOON_MS);
+    await until(() => svc.server.numInFlight === 0);
   });
 
   it('frees its blocks before an answer in one piece', async () => {
     const controller = new AbortController();
     const asked = svc.client.completions.create({ ...ENDLESS, n: 4 }, { signal: controller.signal });
-    await eventually(isRunning);
+    await until(isRunning);
     controller.abort();
     await expect(asked).rejects.toThrow('aborted');
-    await eventually(() => isIdle(svc.engine), SOON_MS);
-    await eventually(() => svc.server.numInFlight === 0);
+    await until(() => isIdle(svc.engine), SOON_MS);
+    await until(() => svc.server.numInFlight === 0);
   });
 
   it('frees the blocks of all its prompts', async () => {
@@ -46,10 +47,10 @@ describe('a client that hangs up', () => {
     const prompt = Array.from({ length: 8 }, (_, index) => `prompt ${index}`);
     const request = { ...ENDLESS, prompt, stream: true as const };
     const stream = await svc.client.completions.create(request, { signal: controller.signal });
-    await eventually(async () => (await svc.engine.stats()).running === 8);
+    await until(async () => (await svc.engine.stats()).running === 8);
     for await (const _ of stream) break;
     controller.abort();
-    await eventually(() => isIdle(svc.engine), SOON_MS);
+    await until(() => isIdle(svc.engine), SOON_MS);
   });
 
   it('is noticed where it only closes its socket', async () => {
@@ -58,9 +59,9 @@ describe('a client that hangs up', () => {
     socket.write(
       `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );
-    await eventually(isRunning);
+    await until(isRunning);
     socket.destroy();
-    await eventually(() => isIdle(svc.engine), SOON_MS);
+    await until(() => isIdle(svc.engine), SOON_MS);
   });
 });
 
@@ -105,7 +106,7 @@ describe('a reader that is slow', () => {
   it('is waited for and gets everything', async () => {
     const response = await openStream(large);
     response.pause();
-    await eventually(() => response.socket.bytesRead > 0 || response.readableLength > 0);
+    await until(() => response.socket.bytesRead > 0 || response.readableLength > 0);
     const events = eventsOf(await textOf(response));
     expect(events).toHaveLength(8 * 128 + 1);
     expect(events.at(-1)).toBe('[DONE]');
@@ -116,7 +117,7 @@ describe('a reader that is slow', () => {
     response.on('error', () => {});
     response.pause();
     expect(svc.server.numInFlight).toBe(1);
-    await eventually(() => svc.server.numInFlight === 0);
+    await until(() => svc.server.numInFlight === 0);
     response.resume();
     await expect(textOf(response)).rejects.toThrow();
   });

@@ -108,18 +108,6 @@ export async function bodyOf(response: Response) {
   return JSON.parse(await response.text());
 }
 
-/** Waits until `isTrue`, and fails after `milliseconds`. */
-export async function eventually(
-  isTrue: () => boolean | Promise<boolean>,
-  milliseconds = 5000,
-): Promise<void> {
-  const deadline = Date.now() + milliseconds;
-  while (!(await isTrue())) {
-    if (Date.now() > deadline) throw new Error(`still not so after ${milliseconds} ms: ${isTrue}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
 /** Nothing runs or waits, and every block is free. */
 export async function isIdle(engine: InferenceEngine): Promise<boolean> {
   const { running, waiting, freeBlocks, numBlocks } = await engine.stats();

@@ -7,6 +7,7 @@ import { InvalidRequestError, ModelLoadError } from '../../src/errors.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
+import { turnsDuring } from '../helpers/turns.ts';
 
 const HELLO = [{ role: 'user', content: 'Hello' }];
 
@@ -34,6 +35,14 @@ async function refusal(): Promise<string> {
   expect(error).toBeInstanceOf(ModelLoadError);
   return error instanceof Error ? error.message : '';
 }
+
+it('decoding a long list of ids leaves turns to others', async () => {
+  const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
+  const [id = 0] = await tokenizer.encode('a', { addSpecialTokens: false });
+  const decoded = tokenizer.decode(new Array(300_000).fill(id), { skipSpecialTokens: true });
+  expect(await turnsDuring(decoded)).toBeGreaterThan(5);
+  expect(await decoded).toBe('a'.repeat(300_000));
+});
 
 describe('loading a tokenizer', () => {
   it('needs no more than tokenizer.json', async () => {

@@ -1,14 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it, vi } from 'vitest';
-import { yieldTurn } from '../../src/util/yield-turn.ts';
+import { TurnShare, yieldTurn } from '../../src/util/yield-turn.ts';
+import { busyFor, turnsDuring } from '../helpers/turns.ts';
 
 const NUM_WORKERS = 20;
 const NUM_PARTS = 15;
-
-function busyFor(milliseconds: number): void {
-  const end = performance.now() + milliseconds;
-  while (performance.now() < end);
-}
 
 it('many who work long at the same time hold a turn no longer than one, and each gets on', async () => {
   const order: number[] = [];
@@ -21,16 +17,7 @@ it('many who work long at the same time hold a turn no longer than one, and each
   };
   const workers = Array.from({ length: NUM_WORKERS }, (_, worker) => worker);
   // Only what runs in later turns is shared: the first part of each runs when it is called.
-  let isOver = false;
-  const all = Promise.all(workers.map(work)).then(() => {
-    isOver = true;
-  });
-  let numTurns = 0;
-  while (!isOver) {
-    numTurns += 1;
-    await nextTurn();
-  }
-  await all;
+  const numTurns = await turnsDuring(Promise.all(workers.map(work)));
   // A turn has room for about 5 parts, however many want one.
   expect(numTurns).toBeGreaterThan((NUM_WORKERS * NUM_PARTS) / 10);
   // Nobody is done before everybody has had a turn.
@@ -49,4 +36,15 @@ it('work that was short so far goes on in the same turn', async () => {
   await yieldTurn();
   clock.mockRestore();
   expect(isLater).toBe(false);
+});
+
+it('work with a share of its own does not wait for others that have used theirs up', async () => {
+  await nextTurn();
+  busyFor(1);
+  await yieldTurn();
+  busyFor(10);
+  const longWork = yieldTurn().then(() => 'long work');
+  const own = new TurnShare(5).yieldTurn().then(() => 'own');
+  expect(await Promise.race([longWork, own])).toBe('own');
+  expect(await longWork).toBe('long work');
 });

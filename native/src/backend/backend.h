@@ -1,9 +1,8 @@
-// What a device does for the addon: memory, and ops that run in their order. `binding/` checks the arguments of every
-// call against the sizes that a backend tells here, so a backend need not check them again; `src/ops/ops.ts` says what
-// each op computes.
+// The interface of a device: memory, and ops that run in order. `binding/` checks the arguments of every call against the
+// sizes that the backend reports here, so a backend need not check them again; `src/ops/ops.ts` defines each op.
 //
-// An op is recorded when it is called and runs later, after all that were called before it. Each call returns the op's
-// position in that order. What a load function returns belongs to the backend and lives as long as it does.
+// An op is recorded when it is called and runs later, after all ops that were called before it. Each call returns the
+// op's position in that order. The backend owns the objects that its load functions return, and frees them at its end.
 #pragma once
 
 #include <chrono>
@@ -37,7 +36,7 @@ struct Weight {
   int n;  // columns of the output
   int k;
   bool isGateUp;
-  /// What one use streams through the processor.
+  /// Bytes that the processor reads each time the weight is used.
   size_t bytes;
 };
 
@@ -56,9 +55,9 @@ struct KvCacheShape {
 
 struct KvCache {
   KvCacheShape shape;
-  /// Of one block of one layer.
+  /// Bytes of one block of one layer.
   size_t layerBlockBytes;
-  /// The memory where other processes of this host may read it, [layer][block]; null where they may not.
+  /// The same memory, if other processes of this host may read it, [layer][block]; null otherwise.
   std::shared_ptr<SharedPages> shared;
 };
 
@@ -66,11 +65,11 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// 0 is none.
+  /// 0 means no step.
   int64_t window;
 };
 
-/// Counts ops from 1.
+/// The first op is 1.
 using StreamPosition = uint64_t;
 
 class Backend {
@@ -89,17 +88,17 @@ class Backend {
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
   virtual void growArena(size_t bytes) = 0;
 
-  /// That of the op that was called last; 0 before the first.
+  /// Position of the op that was called last; 0 before the first.
   virtual StreamPosition lastPosition() const = 0;
   virtual bool hasRun(StreamPosition position) const = 0;
-  /// Waits until the op at `position` has run; false where it has not within `atMost`. Throws what an op threw.
+  /// Waits until the op at `position` has run; false if it has not within `atMost`. Rethrows the exception of an op.
   virtual bool await(StreamPosition position, Duration atMost) = 0;
   /// Time in which ops ran.
   virtual double busySeconds() const = 0;
   /// Runs `body` on a thread of this process, in the order of the ops.
   virtual StreamPosition callback(std::function<void()> body) = 0;
 
-  /// The step that ops may name from now on, in the memory where they read it. Ops share it until they have run.
+  /// Ops may name this step from now on. Copies it to the memory where they read it; they share it until they have run.
   virtual Step beginStep(StepInputs inputs) = 0;
   virtual StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) = 0;
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
@@ -122,7 +121,7 @@ class Backend {
   virtual void read(DType dtype, Rows x, int64_t cols, float* values) = 0;
   virtual void write(DType dtype, const float* values, int64_t cols, Rows out) = 0;
 
-  /// Limits of the device, which benchmarks divide by; `src/native/native.ts` says what each is.
+  /// Limits of the device, which benchmarks divide by; `src/native/native.ts` defines each.
   virtual double readBandwidth(size_t bytes, int64_t repeats) = 0;
   virtual double matrixPeak(int64_t repeats) = 0;
   virtual double forkJoinSeconds(int64_t repeats) = 0;

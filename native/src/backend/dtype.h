@@ -11,13 +11,13 @@ enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2 };
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
-/// Rows of f32 are written in whole vectors of this many columns where an op says so.
+/// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.
 constexpr int kF32Vector = 16;
 
 constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// Columns of a row with its zeros: what an op may write of a row of `cols`, and a product may read.
+/// Columns of a row with its zeros: an op may write, and a product may read, this many columns of a row of `cols`.
 constexpr int64_t paddedCols(DType dtype, int64_t cols) { return dtype == DType::Bf16 ? roundUp(cols, kBf16Depth) : cols; }
 
 }  // namespace svc

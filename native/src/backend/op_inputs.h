@@ -1,5 +1,5 @@
-// What ops are given beside tensors, in forms that own their numbers: an op may run after JavaScript has changed or freed
-// its arrays. `src/ops/ops.ts` says what each field means.
+// Arguments of ops beside tensors. They own their numbers: an op may run after JavaScript has changed or freed its
+// arrays. `src/ops/ops.ts` defines each field.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace svc {
 
-/// Token ids, of which some may still be being sampled: the id -1 - i stands for sampled[i].
+/// Token ids. Some may not be sampled yet: the id -1 - i means sampled[i].
 struct TokenIds {
   int64_t vocab;
   std::vector<int32_t> ids;
-  /// The result of a `sample` op, there when the ops after it run.
+  /// The result of a `sample` op, complete before the ops after it run.
   const int32_t* sampled;
 
   int64_t size() const { return static_cast<int64_t>(ids.size()); }
 
-  /// When the op runs: all of them. Where no token could be sampled it goes on with token 0: the reader of what was
-  /// sampled ends that sequence. Throws std::range_error where a token was sampled from a larger vocabulary.
+  /// All ids, once the op runs. A sequence for which no token could be sampled goes on with token 0 until the reader of
+  /// the results ends it. Throws std::range_error if a token was sampled from a larger vocabulary.
   std::vector<int32_t> resolve() const {
     std::vector<int32_t> tokens = ids;
     for (int32_t& token : tokens) {
@@ -47,7 +47,7 @@ struct LogitEdits {
   std::vector<float> repetition, frequency, presence;
 };
 
-/// Which log-probabilities are asked for, and the arrays that they are written to.
+/// Which log-probabilities a request wants, and the arrays for them.
 struct LogprobRows {
   std::vector<int32_t> rows;
   TokenIds tokens;
@@ -66,7 +66,7 @@ struct SamplingRows {
   std::vector<double> uniform;
 };
 
-/// In the place of a token where a logit is NaN or +infinity. -infinity is a token that must not be sampled.
+/// The result in place of a token if a logit is NaN or +infinity. -infinity marks a token that must not be sampled.
 constexpr int32_t kNoToken = -1;
 
 }  // namespace svc

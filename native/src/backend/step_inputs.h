@@ -1,4 +1,4 @@
-// The sequences of one step: given once, read by the ops of every layer.
+// The sequences of one step: passed once, then read by the ops of every layer.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct StepInputs {
   /// [sequences, maxBlocks]
   std::vector<int32_t> blockTables;
   int maxBlocks;
-  /// The largest of `positions`; -1 where there are none.
+  /// The largest of `positions`; -1 if there are none.
   int32_t lastPosition;
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }

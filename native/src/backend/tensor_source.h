@@ -1,4 +1,4 @@
-// A rectangle of a tensor in its file, as published: what the load functions of a backend take.
+// A rectangle of a published tensor in its file. The load functions of a backend take these.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// The addon's surface: a class for each backend, KV transfer, and what this machine has. src/native/native.ts types it.
+// The addon's exports: a class for each backend, KV transfer, and the features of this machine. src/native/native.ts types
+// them.
 
 #include "binding/backend_object.h"
 #include "binding/kv_memory.h"

@@ -5,7 +5,7 @@
 namespace svc {
 namespace {
 
-/// No tensor comes near these; products of two of them stay inside 64 bits.
+/// Far larger than any tensor; the product of two of them fits in 64 bits.
 constexpr int64_t kMostRows = int64_t{1} << 30;
 constexpr int64_t kMostCols = int64_t{1} << 30;
 

@@ -26,7 +26,7 @@ struct Span {
   T* data;
   int64_t length;
 
-  /// For what runs later: JavaScript may change or free its array before.
+  /// A copy for ops that run later: JavaScript may change or free its array before.
   std::vector<std::remove_const_t<T>> copy() const { return {data, data + length}; }
 };
 
@@ -68,7 +68,7 @@ class Args {
   [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
     throw ArgumentError(op_, expected, got);
   }
-  /// Throws unless `got` equals `expected`; `what` says what both count.
+  /// Throws unless `got` equals `expected`; `what` names the quantity.
   void expectEqual(const std::string& what, int64_t expected, int64_t got) const {
     if (got != expected) fail(what + " " + std::to_string(expected), std::to_string(got));
   }

@@ -1,4 +1,4 @@
-// Construction, the table of methods, and what they share.
+// Construction, the table of methods, and their helpers.
 
 #include "binding/backend_object.h"
 

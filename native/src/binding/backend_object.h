@@ -20,7 +20,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   /// Makes the backend from the arguments of the constructor.
   using Factory = std::unique_ptr<Backend> (*)(const Info&);
 
-  /// The class `name`, whose objects run on what `factory` makes.
+  /// Defines the class `name`; `factory` makes the backend of each object.
   static Napi::Function define(Napi::Env env, const char* name, Factory factory);
   explicit BackendObject(const Info& info);
 
@@ -37,10 +37,10 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   template <Method method>
   Napi::Value call(const Info& info);
 
-  /// Throws when it is closed.
+  /// Throws if the backend is closed.
   Backend& backend();
   Args args(const char* op, const Info& info) { return Args(op, info, backend().arena()); }
-  /// The position of an op that was just called; what `args` keeps is kept until it has run.
+  /// The position of the op that was just called. Keeps the arrays in `args` until that op has run.
   Napi::Value recorded(const Info& info, const Args& args, StreamPosition position);
 
   // load.cc: memory that lives as long as the model; each returns an index.
@@ -97,15 +97,15 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value matrixPeak(const Info&);
   Napi::Value forkJoinSeconds(const Info&);
 
-  /// Released on the JavaScript thread once the stream is past them.
+  /// Released on the JavaScript thread after the stream has run the ops that use them.
   std::deque<KeptArray> keptArrays_;
-  /// Freed before the arrays: its ops may be writing into them.
+  /// Freed before the arrays, since its ops may still write into them.
   std::unique_ptr<Backend> backend_;
-  // By index, all of them the backend's.
+  // By index; the backend owns them.
   std::vector<const Weight*> weights_;
   std::vector<const Vector*> vectors_;
   std::vector<const KvCache*> caches_;
-  /// The step that was begun last, and how many there were.
+  /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;
   /// Null until the notifier is opened.

@@ -1,4 +1,4 @@
-// What the transfer's objects share: integers in a range, and C++ exceptions as JavaScript errors.
+// Helpers of the transfer objects: integers in a range, and C++ exceptions as JavaScript errors.
 #pragma once
 
 #include <napi.h>

@@ -40,7 +40,7 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
   });
 }
 
-/// A new table each time, as a backend's: two engines never serve one.
+/// Makes a new table each time, as a backend does: two engines never share one.
 Napi::Value KvMemoryObject::openKvSaveNotifier(const Napi::CallbackInfo& info) {
   table_ = std::make_shared<transfer::SendTable>(table_->memory);
   return giveToken(info.Env(), table_);

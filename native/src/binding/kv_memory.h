@@ -1,4 +1,5 @@
-// KV memory without a backend, for tests and for instances without a model; and what its KV saves share with a backend's.
+// KV memory without a backend, for tests and for instances without a model, and the code that its KV saves share with
+// those of a backend.
 #pragma once
 
 #include <napi.h>
@@ -9,7 +10,7 @@
 
 namespace svc {
 
-/// Passes a step's entries to the table. Throws std::range_error where they do not fit.
+/// Passes a step's entries to the table. Throws std::range_error if they do not fit.
 void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length);
 Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table);
 

@@ -8,7 +8,7 @@
 namespace svc {
 namespace {
 
-/// Files of one load, each opened once and closed when the load is done.
+/// The files of one load. Each is opened once, and closed at the end of the load.
 class Files {
  public:
   const WeightFile& at(const std::string& path) {
@@ -21,7 +21,7 @@ class Files {
   std::map<std::string, std::unique_ptr<WeightFile>> files_;
 };
 
-/// By the names that the op interface uses.
+/// Formats by their names in the op interface.
 DType dtypeFrom(const Napi::Value& name) {
   const std::string text = name.ToString();
   if (text == "f32") return DType::F32;
@@ -65,7 +65,7 @@ LinearPart partFrom(const Napi::Object& object, Files& files) {
   return part;
 }
 
-/// Keeps `item` at the index that it returns.
+/// Keeps `item`, and returns its index.
 template <class T>
 Napi::Value addTo(std::vector<const T*>& list, const T& item, Napi::Env env) {
   list.push_back(&item);
@@ -130,7 +130,7 @@ Napi::Value BackendObject::layerBlockBytes(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(cacheAt(a).layerBlockBytes));
 }
 
-/// weightBytes(weight): what one use of it streams through the processor.
+/// weightBytes(weight): bytes that the processor reads each time the weight is used.
 Napi::Value BackendObject::weightBytes(const Info& info) {
   Args a = args("weightBytes", info);
   return Napi::Number::New(info.Env(), static_cast<double>(itemAt(weights_, a, "a weight").bytes));

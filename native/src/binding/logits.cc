@@ -41,8 +41,7 @@ Napi::Value BackendObject::editLogits(const Info& info) {
   return recorded(info, a, backend().editLogits(logits.rows, std::move(edits)));
 }
 
-/// logprobs(logits[4], numTop, rows, ids, sampled, logprobs, ranks, topIds, topLogprobs): the last four are there when
-/// the op has run.
+/// logprobs(logits[4], numTop, rows, ids, sampled, logprobs, ranks, topIds, topLogprobs): the op fills the last four.
 Napi::Value BackendObject::logprobs(const Info& info) {
   Args a = args("logprobs", info);
   if (a.peekCols() < 1) a.fail("at least one logit a row", "none");
@@ -62,7 +61,7 @@ Napi::Value BackendObject::logprobs(const Info& info) {
   return recorded(info, a, backend().logprobs(logits.rows, logits.vocab, std::move(wanted)));
 }
 
-/// sample(logits[4], temperature, topK, topP, minP, uniform, tokens): the tokens are there when the op has run.
+/// sample(logits[4], temperature, topK, topP, minP, uniform, tokens): the op fills `tokens`.
 Napi::Value BackendObject::sample(const Info& info) {
   Args a = args("sample", info);
   if (a.peekCols() < 1) a.fail("at least one logit a row", "none");

@@ -1,4 +1,4 @@
-// beginStep, and the ops that read its arrays: every index into the KV memory is checked here, once a step.
+// beginStep, and the ops that read its arrays. beginStep checks every index into the KV memory, once a step.
 
 #include <algorithm>
 #include <climits>

@@ -1,16 +1,16 @@
-// The order of the ops: where it is, waiting for it, and its end.
+// The order of the ops: its last position, waiting for a position, and its end.
 
 #include "binding/backend_object.h"
 
 namespace svc {
 
-/// growArena(bytes): how many bytes are usable then.
+/// growArena(bytes): the number of bytes that are usable afterwards.
 Napi::Value BackendObject::growArena(const Info& info) {
   backend().growArena(static_cast<size_t>(args("growArena", info).integerIn(0, int64_t{1} << 50, "bytes")));
   return Napi::Number::New(info.Env(), static_cast<double>(backend().arena().capacity));
 }
 
-/// lastPosition(): that of the op that was called last.
+/// lastPosition(): the position of the op that was called last.
 Napi::Value BackendObject::lastPosition(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(backend().lastPosition()));
 }
@@ -29,7 +29,7 @@ Napi::Value BackendObject::busySeconds(const Info& info) {
   return Napi::Number::New(info.Env(), backend().busySeconds());
 }
 
-/// close(): ends the op that is running, drops those after it, frees everything.
+/// close(): ends the running op, drops the ops after it, and frees everything.
 Napi::Value BackendObject::close(const Info& info) {
   backend_.reset();
   keptArrays_.clear();

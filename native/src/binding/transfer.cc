@@ -10,7 +10,7 @@ using transfer::EventKind;
 
 namespace {
 
-/// Sends are named by 32 bits with sign where blocks are saved.
+/// Saved blocks name their send by a signed integer of 32 bits.
 constexpr int64_t kMaxId = INT32_MAX;
 constexpr int64_t kMaxBlocks = 1 << 24;
 constexpr int64_t kMaxSockets = 16;
@@ -52,7 +52,7 @@ napi_threadsafe_function openSignal(napi_env env, napi_value onEvents, napi_thre
   const bool isOpen = napi_create_threadsafe_function(env, onEvents, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
                                                       call, &signal) == napi_ok;
   if (!isOpen) throw std::runtime_error("onEvents must be a function");
-  // Whoever waits for a transfer keeps the process alive by what it waits with.
+  // Code that waits for a transfer keeps the process alive by its own timer or socket.
   napi_unref_threadsafe_function(env, signal);
   return signal;
 }
@@ -139,7 +139,7 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
       throw;
     }
-    // Hooks run last in, first out: the threads end before the function that they call.
+    // Hooks run last in, first out, so the threads end before the function that they call is freed.
     napi_add_env_cleanup_hook(info.Env(), endAtExit, this);
     return info.Env().Undefined();
   });
@@ -179,7 +179,7 @@ Napi::Value TransferEngine::endpoints(const Info& info) {
 }
 
 Napi::Value TransferEngine::takeEvents(const Info& info) {
-  // Events that were signalled may be taken after the engine was closed.
+  // JavaScript may take events after the engine was closed, if they were signalled before.
   const std::vector<Event> events = parts_ ? parts_->events.take() : std::vector<Event>();
   Napi::Array list = Napi::Array::New(info.Env(), events.size());
   for (uint32_t i = 0; i < events.size(); ++i) list.Set(i, describe(info.Env(), events[i]));

@@ -24,7 +24,7 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   using Info = Napi::CallbackInfo;
   using Method = Napi::Value (TransferEngine::*)(const Info&);
 
-  /// Everything that `close` ends, in the order in which it must end.
+  /// The parts that `close` ends, in the order in which they must end.
   struct Parts {
     Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, std::vector<transfer::Listener> listeners,
           std::function<void()> signal);
@@ -55,12 +55,12 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   Napi::Value bytesSent(const Info&);
   Napi::Value bytesReceived(const Info&);
   Napi::Value close(const Info&);
-  /// Ends the threads before what they call into is gone.
+  /// Ends the threads before the function that they call is freed.
   void end();
-  /// Where the environment ends first, as it does when a process or a worker ends without `close`.
+  /// Runs if the environment ends first: a process or a worker may end without `close`.
   static void endAtExit(void* engine) { static_cast<TransferEngine*>(engine)->end(); }
 
-  /// Calls `onEvents` on the JavaScript thread, unless the environment is ending. Its error is an uncaught one.
+  /// Calls `onEvents` on the JavaScript thread, unless the environment is ending. An error of it is uncaught.
   static void callEvents(napi_env env, napi_value onEvents, void*, void*);
 
   napi_threadsafe_function signal_ = nullptr;

@@ -1,11 +1,11 @@
-// What this machine can do at most when it moves bytes: figures that the transfer benchmark divides by.
+// How fast this machine can move bytes at most. The transfer benchmark divides by these figures.
 #pragma once
 
 #include <napi.h>
 
 namespace svc {
 
-/// copyBandwidth(bytes): bytes a second of one memcpy by one thread between memory that is already there.
+/// copyBandwidth(bytes): bytes a second of one memcpy by one thread, all pages being in memory already.
 Napi::Value copyBandwidth(const Napi::CallbackInfo& info);
 
 /// socketBandwidth(bytes, memoryBytes, sockets): bytes a second over TCP on the loopback, a thread for each end of a

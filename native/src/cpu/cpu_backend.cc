@@ -1,4 +1,4 @@
-// Each op is recorded with all that it needs: tensors by address, numbers as its own copy, the step by a share in it.
+// A recorded op owns its inputs: tensors by address, numbers as a copy, the step by a shared pointer.
 
 #include "cpu/cpu_backend.h"
 

@@ -18,7 +18,7 @@ namespace svc::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  /// Throws std::runtime_error for an instruction set that this processor lacks.
+  /// Throws std::runtime_error if this processor lacks the instruction set.
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
 
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) override;
@@ -69,7 +69,7 @@ class CpuBackend final : public Backend {
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
-  /// Last, so that it has ended when the rest is freed. Only its thread uses the pool.
+  /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };
 

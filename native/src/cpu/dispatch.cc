@@ -1,4 +1,4 @@
-// Decided by cpuid and by the features that the operating system enables.
+// cpuid and the features that the operating system enables decide which sets run here.
 
 #include "cpu/dispatch.h"
 
@@ -38,7 +38,7 @@ bool hasAvx512Bf16() {
          __builtin_cpu_supports("avx512bf16");
 }
 
-/// Whether the kernel lets this process use the tile registers, which it must be asked for once.
+/// Whether the kernel lets this process use the tile registers; a process must ask once.
 bool mayUseTiles() {
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
@@ -47,7 +47,7 @@ bool mayUseTiles() {
 
 bool hasAmx() {
   if (!hasAvx512Bf16()) return false;
-  // Tests preload a library that carries this symbol and executes the tile instructions in software.
+  // Tests preload a library with this symbol, which executes the tile instructions in software.
   if (dlsym(RTLD_DEFAULT, "svc_amx_emulator") != nullptr) return true;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;

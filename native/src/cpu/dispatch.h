@@ -1,4 +1,4 @@
-// Which instruction sets this processor has, and their kernels. The backend asks once, when it is made.
+// The instruction sets that this processor has, and their kernels.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace svc::cpu {
 
-/// Names of the kernel sets that run here, the best first; `portable` is always the last.
+/// Names of the kernel sets that run here, best first; the last is always `portable`.
 std::vector<std::string> availableSets();
 
-/// The set called `name`; throws std::runtime_error listing what there is when it cannot run here.
+/// The set called `name`. Throws std::runtime_error with a list of the available sets if it cannot run here.
 KernelSet kernelSet(const std::string& name);
 
 // Each instruction set fills in its part of the table.

@@ -1,4 +1,4 @@
-// A task is as many rows as are worth waking a thread for.
+// A task has enough rows to be worth waking a thread for.
 
 #include "cpu/elementwise.h"
 
@@ -8,7 +8,7 @@
 namespace svc::cpu {
 namespace {
 
-/// Numbers that one task should touch at least: less is done before another thread has woken.
+/// Fewest numbers of a task: less work is done before another thread has woken.
 constexpr int64_t kTaskNumbers = 16384;
 
 /// Calls body(row) for each row, in tasks of enough numbers.
@@ -28,7 +28,7 @@ char* rowAt(const Rows& tensor, int64_t row, DType dtype) {
 
 float* floatsAt(const Rows& tensor, int64_t row) { return reinterpret_cast<float*>(rowAt(tensor, row, DType::F32)); }
 
-/// What follows the columns of a row, up to its padding.
+/// The padding of a row.
 void clearPadding(char* row, DType dtype, int64_t cols) {
   const size_t element = elementBytes(dtype);
   std::memset(row + cols * element, 0, (paddedCols(dtype, cols) - cols) * element);

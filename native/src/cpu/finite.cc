@@ -11,7 +11,7 @@ namespace {
 constexpr int32_t kF32Infinity = 0x7f800000;
 constexpr int16_t kBf16Infinity = 0x7f80;
 
-/// The largest number without its sign, as an integer: infinity is larger than all that is finite, NaN larger still.
+/// The largest number without its sign, as an integer: infinity is larger than every finite number, NaN larger still.
 template <class Bits>
 Bits largestSize(const Bits* numbers, int64_t count, Bits withoutSign) {
   Bits most = 0;

@@ -1,4 +1,4 @@
-// Weights are checked while they are loaded: all numbers that are served were whole and finite then.
+// Weights are checked while they are loaded: a model with NaN or infinite weights is never served.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace svc::cpu {
 
-/// All `count` numbers of a vector, in f32. Throws std::runtime_error where one is not finite.
+/// All `count` numbers of a vector, in f32. Throws std::runtime_error if one is not finite.
 std::vector<float> readVector(const KernelSet&, const TensorSource&, int64_t count);
 
-/// Throws std::runtime_error naming the tensor and the place where one of `count` numbers of f32 or bf16 is NaN or
-/// infinite. They are row `row` of the rectangle; a vector has no rows.
+/// Throws std::runtime_error, naming the tensor and the place, if one of `count` numbers of f32 or bf16 is NaN or
+/// infinite. The numbers are row `row` of the rectangle; a vector has no rows.
 void expectFinite(const TensorSource&, const void* numbers, DType dtype, int64_t count, std::optional<int64_t> row);
 
 }  // namespace svc::cpu

@@ -1,5 +1,5 @@
-// What an instruction set implements: a table of functions over parts of an op, without threads, checks or memory
-// management. The drivers in this folder cut ops into such parts.
+// The table of functions that each instruction set implements. A function computes a part of an op, without threads,
+// checks or memory management; the drivers in this folder cut ops into these parts.
 #pragma once
 
 #include "backend/dtype.h"
@@ -108,9 +108,9 @@ struct AttentionScratch {
 
 /// Tokens between two corrections of the softmax; tiles begin at multiples of it, counted from the first token.
 constexpr int kKvTile = 64;
-/// Tokens whose softmax states are computed apart and then merged in order: what threads may divide among them.
+/// Tokens of a partition: threads compute the softmax states of partitions apart, and then merge them in order.
 constexpr int kKvPartition = 512;
-/// Query rows (tokens times heads of the group) that a task aims at.
+/// Query rows (tokens times heads of the group) that a task should have.
 constexpr int kTaskRows = 72;
 /// Query rows whose scores are computed together.
 constexpr int kScoreRows = 12;
@@ -130,7 +130,7 @@ constexpr int kWeighBlock = 256;
 
 struct KernelSet {
   const char* name;
-  /// Panels that a product of few rows takes at once: tasks are whole multiples of it.
+  /// Panels that a product of few rows reads at once: tasks have a multiple of it.
   int panelsAtOnce;
   /// By DType, F32 and Bf16.
   void (*linear[2])(const LinearJob&, Range rows, Range panels);
@@ -153,7 +153,7 @@ struct KernelSet {
   /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
   void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
 
-  /// Multiply-adds of the widest kind for about `loops` loops on this thread; returns floating-point operations done.
+  /// About `loops` loops of the widest multiply-add on this thread; returns the floating-point operations.
   double (*peak)(int64_t loops);
 };
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int kSerialTokens = 16;
 constexpr int kTokensPerTask = 16;
 
-/// One head of one token, already in the cache's format, to its place in a key tile: words are 64 bytes apart.
+/// Writes one head of one token, already in the cache's format, into a key tile: words are 64 bytes apart.
 void scatterKey(char* tile, int lane, const char* words, int steps) {
   char* out = tile + lane * 4;
   for (int step = 0; step < steps; ++step) std::memcpy(out + step * kStepBytes, words + step * 4, 4);

@@ -10,14 +10,15 @@ namespace svc::cpu {
 
 struct HostKvCache : KvCache {
   KvLayout layout;
-  /// [layer][block], each `layerBlockBytes`; zeroed, taken from the system when first written. In `shared` or in `own`.
+  /// [layer][block], each `layerBlockBytes`; zeroed. The system gives the pages when they are first written. In `shared`
+  /// or in `own`.
   char* data;
   Pages own;
 
   char* layer(int index) const { return data + static_cast<size_t>(index) * shape.blocks * layerBlockBytes; }
 };
 
-/// `isShared`: whether other processes can be given the memory to read.
+/// `isShared`: whether other processes may map the memory to read it.
 HostKvCache makeKvCache(const KvCacheShape&, bool isShared);
 
 /// k, v [tokens, kvHeads * headDim] f32 -> slots of a layer; slot = block * blockSize + offset.

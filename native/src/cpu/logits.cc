@@ -1,4 +1,4 @@
-// A row is one thread's work from beginning to end, so nothing depends on how many rows there are.
+// One thread computes a row from beginning to end, so the number of rows changes no result.
 
 #include "cpu/logits.h"
 
@@ -11,7 +11,7 @@
 namespace svc::cpu {
 namespace {
 
-/// Logits that are skipped together when none of them can be among the largest.
+/// Logits that are skipped together if none of them can be among the largest.
 constexpr int kSearchBlock = 256;
 
 float* rowOf(const Rows& logits, int row) { return reinterpret_cast<float*>(logits.data) + row * logits.stride; }
@@ -23,7 +23,7 @@ float edited(float x, float bias, int count, float repetition, float frequency, 
     x -= static_cast<float>(count) * frequency;
     x -= presence;
   }
-  // A tiny repetition penalty would make infinities, which no softmax can tell apart.
+  // A tiny repetition penalty would make several logits infinite, and their softmax meaningless.
   return std::min(x, FLT_MAX);
 }
 
@@ -52,7 +52,7 @@ struct Reader {
     return static_cast<double>(most) + std::log(total);
   }
 
-  /// The `count` best entries in order. `top` is a heap whose first entry is the worst that is kept.
+  /// The `count` best entries in order. `top` is a heap; its first entry is the worst one kept.
   void findTop(const KernelSet& set, const float* x, int vocab, int count) {
     top.clear();
     for (int begin = 0; begin < vocab && count > 0; begin += kSearchBlock) {

@@ -1,5 +1,5 @@
-// A task is one KV head of one sequence for a few query tokens. Its context is read in partitions of fixed position
-// whose states are merged in order, whether one thread does them all or several share them: the bits are the same.
+// A task is one KV head of one sequence for a few query tokens. It reads its context in partitions of fixed position and
+// merges their states in order, whether one thread computes all of them or several share them: the bits are the same.
 
 #include "cpu/paged_attention.h"
 
@@ -12,7 +12,7 @@ namespace {
 struct PlannedTask {
   AttentionTask task;
   Range tokens;  // visible to any of its rows
-  int64_t firstPartial;  // index of its first partition's state, where partitions are shared out
+  int64_t firstPartial;  // index of its first partition's state, if threads share the partitions
 
   int firstPartition() const { return tokens.begin / kKvPartition; }
   int partitions() const { return (tokens.end - 1) / kKvPartition - firstPartition() + 1; }
@@ -22,7 +22,7 @@ struct PlannedTask {
   }
 };
 
-/// Hands out consecutive parts of memory, each aligned to a cache line; without memory it only counts.
+/// Gives out consecutive parts of memory, each aligned to a cache line; without memory it only counts.
 class Carver {
  public:
   explicit Carver(char* memory) : memory_(memory) {}
@@ -92,7 +92,7 @@ int64_t workOf(const PlannedTask& planned) {
   return int64_t{planned.task.tokens} * (planned.tokens.end - planned.tokens.begin);
 }
 
-/// One attention call: what all its tasks share.
+/// One attention call: the state that its tasks share.
 class Attention {
  public:
   Attention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const AttentionJob& job, DType dtype,
@@ -105,7 +105,7 @@ class Attention {
     for (Pages& pages : memory_.scratch) ensure(pages, size.used());
   }
 
-  /// Each task on one thread, the longest first.
+  /// Runs each task on one thread, the longest first.
   void runWhole(std::vector<PlannedTask>& tasks) {
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const PlannedTask& a, const PlannedTask& b) { return workOf(a) > workOf(b); });
@@ -122,7 +122,7 @@ class Attention {
     });
   }
 
-  /// Each partition on its own, then one thread a task merges them in order.
+  /// Runs each partition by itself; then one thread a task merges the states in order.
   void runPartitioned(const std::vector<PlannedTask>& tasks) {
     std::vector<std::pair<int, int>> shares;  // task, partition
     for (size_t task = 0; task < tasks.size(); ++task) {

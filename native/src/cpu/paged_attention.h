@@ -1,11 +1,11 @@
-// Attention over all threads: cuts a batch into tasks and, where they are too few, a task into partitions.
+// Attention over all threads: cuts a batch into tasks and, if there are too few of them, each task into partitions.
 #pragma once
 
 #include "cpu/kv_cache.h"
 
 namespace svc::cpu {
 
-/// Memory that attention calls reuse; grows to the largest task and batch seen.
+/// Memory that attention calls reuse; it grows to the largest task and batch so far.
 struct AttentionMemory {
   std::vector<Pages> scratch;
   Pages partials;

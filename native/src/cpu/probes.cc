@@ -1,4 +1,4 @@
-// What this machine can do at most.
+// Measures how fast this machine can be at most.
 
 #include <algorithm>
 #include <atomic>
@@ -17,8 +17,8 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Adds up memory in independent chains, which the compiler turns into vector loads, and asks for it well ahead:
-/// without that a processor reads a good deal slower than it can.
+/// Adds up memory in independent chains, which the compiler turns into vector loads, and prefetches it well ahead: a
+/// processor reads a good deal slower without.
 uint64_t addUp(const uint64_t* words, size_t count) {
   constexpr size_t kAhead = 256;
   uint64_t sums[32] = {};
@@ -66,7 +66,7 @@ double CpuBackend::matrixPeak(int64_t repeats) {
   return best;
 }
 
-/// Mean time of an op whose tasks wait for each other: every thread takes part in it.
+/// Mean time of an op with one task a thread. The tasks wait for each other, so that every thread takes part.
 double CpuBackend::forkJoinSeconds(int64_t repeats) {
   double seconds = 0;
   stream_.run([&] {

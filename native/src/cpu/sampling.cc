@@ -1,5 +1,5 @@
-// min_p, top_k and top_p become one cut each on the weights exp((logit - largest) / temperature); the draw then walks
-// the ids upwards. A row is sampled by one thread, a greedy row's argmax by several.
+// min_p, top_k and top_p each cut the weights exp((logit - largest) / temperature); the draw then adds up the weights
+// that are left, by ascending id. One thread samples a row; several threads share the argmax of a greedy row.
 
 #include "cpu/sampling.h"
 
@@ -23,7 +23,7 @@ bool isLikelier(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
 }
 
-/// Bits, not floats: the same for every instruction set, and beyond the reach of fast-math flags.
+/// Tests bits, not floats: every instruction set gives the same, and fast-math flags cannot remove the test.
 bool hasBroken(const float* logits, int count) {
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr uint32_t kMinusInfinity = 0xff800000u;
@@ -50,9 +50,9 @@ double totalOf(const std::vector<Candidate>& kept) {
   return total;
 }
 
-/// Keeps the likeliest candidates whose weights reach `goal`; the order of ids stays.
+/// Keeps the most probable candidates until their weights reach `goal`, in the order of ids.
 void keepLikeliest(std::vector<Candidate>& kept, double goal) {
-  // Candidates are sorted part by part: mostly a few dozen already reach the goal.
+  // Sorts candidates part by part: a few dozen mostly reach the goal.
   size_t sorted = 0, part = 64, count = 0;
   double sum = 0;
   while (count < kept.size() && (count == 0 || sum < goal)) {
@@ -97,19 +97,19 @@ struct Sampler {
     const bool cutsK = k > 0 && k < vocab;
     if (minP <= 0 && !cutsK && topP >= 1) return drawFromAll(settings.uniform[row] * total);
     const bool onlyTopP = minP <= 0 && !cutsK;
-    // What is lighter than this sums to less than half of 1 - top_p: no need to sort it.
+    // All lighter candidates together have less than half of 1 - top_p: they need no sorting.
     collect(onlyTopP ? static_cast<float>((1.0 - topP) * 0.5 * total / vocab) : minP);
     if (cutsK && k < static_cast<int>(kept.size())) {
       const float threshold = kthLargest(logits, kept, k);
       std::erase_if(kept, [&](const Candidate& c) { return logits[c.id] < threshold; });
     }
-    // Where all tokens are forbidden.
+    // All tokens are forbidden.
     if (kept.empty()) return set.argmax(logits, vocab);
     if (topP < 1) keepLikeliest(kept, topP * (onlyTopP ? total : totalOf(kept)));
     return drawFrom(kept, settings.uniform[row]);
   }
 
-  /// As `drawFrom` over the whole vocabulary: whole blocks are stepped over by their sums.
+  /// As `drawFrom` over the whole vocabulary; skips whole blocks by their sums.
   int32_t drawFromAll(double target) const {
     double sum = 0;
     size_t block = 0;
@@ -133,7 +133,7 @@ struct Sampler {
   }
 };
 
-/// Largest logit of a row, its parts looked at by all threads.
+/// Largest logit of a row; all threads share the search.
 int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int vocab) {
   const int parts = (vocab + kArgmaxPart - 1) / kArgmaxPart;
   std::vector<int> best(parts);

@@ -1,4 +1,4 @@
-// Picks one token a row of logits: what `sample` of the op interface defines.
+// Samples one token a row of logits: `sample` of the op interface.
 #pragma once
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-// Reserves addresses without memory behind them, so that growing never moves a tensor.
+// Reserves a range of addresses first and memory for it as it grows, so that growing never moves a tensor.
 
 #include "memory/arena.h"
 

@@ -1,5 +1,5 @@
-// Memory of the activations: one reserved range of addresses, made usable from the front as it is needed. The
-// JavaScript side hands out offsets; this side only grows the range and refuses what lies outside.
+// Memory of the activations: one reserved range of addresses, made usable from the front as it is needed. JavaScript
+// assigns the offsets; this class only grows the range, and refuses offsets outside of it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Arena {
   char* data() const { return data_; }
   /// Bytes from `data()` that may be read and written.
   size_t capacity() const { return capacity_; }
-  /// Makes at least `bytes` usable; what was there stays where it is. Throws std::runtime_error past the range.
+  /// Makes at least `bytes` usable without moving anything. Throws std::runtime_error past the range.
   void grow(size_t bytes);
 
  private:

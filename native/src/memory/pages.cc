@@ -1,4 +1,4 @@
-// mmap with 2 MiB alignment; small pieces are left to ordinary pages.
+// mmap with 2 MiB alignment; small pieces use ordinary pages.
 
 #include "memory/pages.h"
 

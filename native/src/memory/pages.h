@@ -1,4 +1,4 @@
-// Zeroed memory straight from the kernel, aligned for huge pages: packed weights and KV blocks live in it.
+// Zeroed memory straight from the kernel, aligned for huge pages, for packed weights and KV blocks.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace svc {
 class Pages {
  public:
   Pages() = default;
-  /// Pages are touched, and so taken, only when first written. Throws std::runtime_error when refused.
+  /// The kernel gives each page when it is first written. Throws std::runtime_error if it refuses.
   explicit Pages(size_t bytes);
   ~Pages();
   Pages(Pages&& other) noexcept;

@@ -21,7 +21,7 @@ namespace {
 
 SharedPages::SharedPages(size_t bytes) : fd_(memfd_create("svc-kv", MFD_CLOEXEC | MFD_ALLOW_SEALING)), size_(bytes) {
   if (fd_ < 0) fail("no shared memory can be had");
-  // Whoever maps it must never find it shorter than it was.
+  // A process that has mapped the file must never find it shorter than it was.
   const bool isSized = ftruncate(fd_, static_cast<off_t>(bytes)) == 0 &&
                        fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   void* data = isSized && bytes > 0

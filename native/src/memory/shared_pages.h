@@ -1,4 +1,4 @@
-// Zeroed memory that other processes of this host can be given to read: a file without a name, gone with its last user.
+// Zeroed memory that other processes of this host can map to read: a file without a name, freed with its last user.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ namespace svc {
 
 class SharedPages {
  public:
-  /// Pages are touched, and so taken, only when first written. Throws std::runtime_error when refused.
+  /// The kernel gives each page when it is first written. Throws std::runtime_error if it refuses.
   explicit SharedPages(size_t bytes);
   ~SharedPages();
   SharedPages(const SharedPages&) = delete;
@@ -15,7 +15,7 @@ class SharedPages {
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
-  /// A new descriptor that can only be read from; -1 where the system gives none. The caller closes it.
+  /// A new read-only descriptor, or -1 if the system gives none. The caller closes it.
   int openToRead() const;
 
  private:

@@ -1,4 +1,4 @@
-// open, fstat, pread.
+// Opens without waiting, refuses everything but regular files, and reads at offsets (pread).
 
 #include "memory/weight_file.h"
 

@@ -1,4 +1,4 @@
-// What the tasks of a pool throw, for the thread that waits for them: a task itself must not throw.
+// Keeps the first exception of a pool's tasks for the thread that waits for them: a task itself must not throw.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class FirstFailure {
     }
   }
 
-  /// Once all tasks are done.
+  /// Rethrows it; to be called when all tasks are done.
   void rethrow() const {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }

@@ -1,5 +1,5 @@
-// The rounding mode of all arithmetic: denormals are zero, as the matrix instructions have it anyway. Set for the
-// length of an op on the calling thread and for the life of a pool thread.
+// The rounding mode of all arithmetic: denormals are zero, as in the matrix instructions. It is set for the duration of
+// an op on the calling thread and for the life of a pool thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The pool's protocol: a job is open while its caller still draws tickets; a worker that comes late finds it closed
-// and goes back to waiting, so nobody ever waits for a worker that has not begun.
+// A job is open while its caller still draws tickets. A worker that wakes too late finds the job closed and waits for the
+// next one, so the caller never waits for a worker that has not begun.
 
 #include "threads/pool.h"
 
@@ -17,7 +17,7 @@
 namespace svc {
 namespace {
 
-/// How long the caller spins for workers that hold a last task before it offers its core to them.
+/// How long the caller spins for workers with a last task before it offers its core to them.
 constexpr int kJoinPauses = 2000;
 
 long futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {

@@ -1,4 +1,4 @@
-// A fork-join pool: `run` splits one op into tasks that the caller and the workers draw from a shared ticket.
+// A fork-join pool: `run` splits one op into tasks; caller and workers take their numbers from a shared counter.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class ThreadPool {
   uint32_t awaitEpoch(uint32_t seen);
   bool join();
 
-  /// Bit of `gate_`: the job may still be joined. The bits below count the workers inside it.
+  /// Bit of `gate_`: workers may still join the job. The bits below it count the workers that have.
   static constexpr uint32_t kOpen = 1u << 31;
 
   const int threads_;

@@ -1,5 +1,6 @@
-// Both sides look at their counter for a while before they sleep, and wake the other only where it sleeps. Each first
-// says that it sleeps, then looks once more; the other first counts, then looks whether somebody sleeps.
+// Recorder and runner both watch their counter for a while before they sleep, and wake the other only if it sleeps. No
+// wake-up is lost: a thread sets its flag before it looks at the counter for the last time, and the other thread counts
+// before it looks at the flag.
 
 #include "threads/stream.h"
 
@@ -81,7 +82,7 @@ void Stream::execute(Command& command) {
   command = nullptr;
 }
 
-/// False where the stream ends.
+/// False if the stream ends.
 bool Stream::awaitRecorded(uint64_t position) {
   const auto isReady = [&] { return recorded_.load() >= position || stopping_.load(); };
   if (!spinUntil(isReady)) {

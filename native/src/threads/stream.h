@@ -20,23 +20,23 @@ class Stream {
   using Duration = std::chrono::milliseconds;
 
   Stream();
-  /// Ends after the command that is running; those after it are dropped.
+  /// Ends after the running command; drops the commands after it.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Lets `command` run after all that were recorded before, and returns its position for `await`. Waits where
-  /// `kMostWaiting` commands have not run yet.
+  /// Records `command` to run after all earlier ones, and returns its position for `await`. Waits if `kMostWaiting`
+  /// commands have not run yet.
   uint64_t record(Command command);
   /// The position of the last recorded command; 0 before the first.
   uint64_t lastPosition() const { return recorded_.load(std::memory_order_relaxed); }
   bool hasRun(uint64_t position) const { return run_.load(std::memory_order_acquire) >= position; }
 
-  /// Waits until the command at `position` has run; false where it has not within `atMost`. Throws what a command threw:
-  /// none after that one has run or will run.
+  /// Waits until the command at `position` has run; false if it has not within `atMost`. Rethrows the exception of a
+  /// command: no command after that one has run or will run.
   bool await(uint64_t position, Duration atMost);
 
-  /// Runs `body` after all that were recorded before and waits for it; what it throws is thrown here alone.
+  /// Runs `body` after all earlier commands and waits for it; only this call throws its exception.
   template <class Body>
   void run(const Body& body) {
     std::exception_ptr failure;
@@ -51,12 +51,12 @@ class Stream {
     if (failure != nullptr) std::rethrow_exception(failure);
   }
 
-  /// Time in which commands ran.
+  /// Time spent in commands.
   double busySeconds() const { return static_cast<double>(busyNanoseconds_.load(std::memory_order_relaxed)) * 1e-9; }
 
  private:
   static constexpr uint64_t kMostWaiting = 4096;
-  /// Any: commands end.
+  /// Long enough for any number of commands: each of them ends.
   static constexpr Duration kLongWait{1000};
   static constexpr uint64_t kNobodyWaits = UINT64_MAX;
 
@@ -70,12 +70,12 @@ class Stream {
   alignas(64) std::atomic<uint64_t> recorded_{0};
   alignas(64) std::atomic<uint64_t> run_{0};
   std::atomic<int64_t> busyNanoseconds_{0};
-  /// What a command threw; the stream's thread writes it once, before it says so.
+  /// The exception of a command; the stream's thread writes it once, before it sets the flag.
   std::exception_ptr failure_;
   std::atomic<bool> hasFailed_{false};
 
   std::atomic<bool> stopping_{false};
-  /// Whether the stream's thread sleeps; which position the recorder sleeps for.
+  /// Whether the stream's thread sleeps, and the position that the recorder sleeps for.
   std::atomic<bool> isSleeping_{false};
   std::atomic<uint64_t> awaited_{kNobodyWaits};
   std::mutex mutex_;

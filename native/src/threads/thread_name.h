@@ -1,4 +1,4 @@
-// What marks a thread as ours: a name for those who look at the process, and that signals are not for it.
+// Marks a thread as ours: gives it a name that tools show, and keeps signals away from it.
 #pragma once
 
 #include <csignal>
@@ -9,8 +9,8 @@ namespace svc {
 /// The calling thread, as `top -H` and debuggers show it; at most 15 characters.
 inline void nameThread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
-/// Threads that are started meanwhile take no signals but those that their own instructions raise: the others are the
-/// main thread's.
+/// While an object of this class exists, new threads take no signals but those that their own instructions raise: all
+/// others are for the main thread.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -28,7 +28,7 @@ std::vector<int> allowedCpus() {
   return cpus;
 }
 
-/// The kernel's list of the hardware threads of one core is the same text for each of them.
+/// The kernel gives each hardware thread of a core the same text: the list of all of them.
 std::string siblings(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
   std::string list;
@@ -36,7 +36,7 @@ std::string siblings(int cpu) {
   return list;
 }
 
-/// Processors' worth of time that the control group grants, or infinity.
+/// Processors that the control group's quota is worth, or infinity.
 double quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string limit;

@@ -18,8 +18,8 @@ inline void pauseCore() {
 #endif
 }
 
-/// False where `isReady` has not become true within `kSpin`. It offers its core to others meanwhile: there are as many
-/// threads as cores, and the one that is waited for may be without.
+/// False if `isReady` has not become true within `kSpin`. Offers its core to others meanwhile: there are as many threads
+/// as cores, and the awaited thread may have none.
 template <class Condition>
 bool spinUntil(const Condition& isReady) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;

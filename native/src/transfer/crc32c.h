@@ -8,7 +8,7 @@
 
 namespace svc::transfer {
 
-/// Ways to compute the same: tables, the CRC instruction, or wide carry-less products.
+/// Ways to compute it: tables, the CRC instruction, or wide carry-less products. All give the same.
 enum class CrcMethod { Portable, Sse42, Avx512 };
 
 CrcMethod bestCrcMethod();
@@ -16,7 +16,7 @@ CrcMethod bestCrcMethod();
 /// CRC-32C of `size` bytes, the usual one: reflected, all ones before and after.
 uint32_t crc32c(const void* data, size_t size);
 
-/// A way to sum layer blocks of one size; see crc32c_sse42.cc and crc32c_avx512.cc.
+/// Sums layer blocks of one size; see crc32c_sse42.cc and crc32c_avx512.cc.
 class LayerBlockSummer {
  public:
   virtual ~LayerBlockSummer() = default;
@@ -33,7 +33,7 @@ class LayerBlockChecksum {
  public:
   explicit LayerBlockChecksum(size_t bytes, CrcMethod method = bestCrcMethod());
   uint32_t operator()(const void* layerBlock) const;
-  /// Copies `layerBlock` to `to` and sums what it writes, even where `layerBlock` changes meanwhile.
+  /// Copies `layerBlock` to `to` and sums the copy, even if `layerBlock` changes meanwhile.
   uint32_t copy(void* to, const void* layerBlock) const;
 
  private:
@@ -41,7 +41,7 @@ class LayerBlockChecksum {
 
   size_t bytes_;
   CrcMethod method_;
-  /// Null where the method has no faster way for this size.
+  /// Null if the method has no faster way for this size.
   std::unique_ptr<const LayerBlockSummer> summer_;
 };
 

@@ -1,5 +1,5 @@
-// CRC-32C by carry-less products, 256 bytes at a time: what has come is multiplied to where the next bytes are and added
-// to them, until 64 bytes are left that have the sum of all (Gopal et al., "Fast CRC Computation Using PCLMULQDQ").
+// CRC-32C by carry-less products, 256 bytes at a time: the state is multiplied to the position of the next bytes and added
+// to them, until 64 bytes with the same checksum are left (Gopal et al., "Fast CRC Computation Using PCLMULQDQ").
 
 #include <cstring>
 
@@ -7,7 +7,7 @@
 #include "transfer/crc32c_summers.h"
 
 #if defined(__x86_64__)
-// g++ 12 takes the undefined sources inside its own AVX-512 headers for a mistake.
+// g++ 12 warns of uninitialised values inside its own AVX-512 headers.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kStride = 4 * kLine;
 
-/// Factors that move the halves of 16 bytes on over a distance in bytes.
+/// Factors that move the halves of 16 bytes on by a distance in bytes.
 struct Move {
   explicit constexpr Move(size_t bytes)
       : first(uint64_t{shiftBy(bytes + 4)} << 1), second(uint64_t{shiftBy(bytes - 4)} << 1) {}

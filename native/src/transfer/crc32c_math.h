@@ -1,5 +1,5 @@
-// Numbers modulo the polynomial 0x1EDC6F41, reflected: the highest bit is the power 0. That a sum followed by zeros is a
-// product with a power of x joins sums of parts (the arithmetic is that of zlib's crc32_combine).
+// Numbers modulo the polynomial 0x1EDC6F41, reflected: the highest bit is the power 0. Appending zeros multiplies a
+// checksum by a power of x, which is how checksums of parts are joined (the arithmetic of zlib's crc32_combine).
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace svc::transfer {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;
-/// Of the caches: parts begin with one, so that each is written by one.
+/// Bytes of a cache line. Parts begin at one, so that only one part writes each line.
 constexpr size_t kLine = 64;
-/// Memory is asked for so many bytes ahead, beyond the end of a layer block too, where the next one often is: twice as fast.
+/// Bytes to prefetch ahead, beyond the end of a layer block too, since the next one is often there: twice as fast.
 constexpr size_t kAhead = 4096;
 
 constexpr uint32_t multiply(uint32_t a, uint32_t b) {

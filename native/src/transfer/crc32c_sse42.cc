@@ -1,5 +1,5 @@
-// CRC-32C by the instruction, on three parts of a layer block side by side: it takes three cycles, and a new one can
-// begin in each.
+// CRC-32C by the instruction, on three parts of a layer block side by side: an instruction takes three cycles, and one
+// can begin in each cycle.
 
 #include <cstring>
 
@@ -12,7 +12,7 @@ namespace svc::transfer {
 
 namespace {
 
-/// What a sum becomes where zeros follow, by each of its bytes.
+/// A checksum with zeros appended, by each of its bytes.
 using Shift = std::array<std::array<uint32_t, 256>, 4>;
 
 Shift makeShift(size_t zeros) {
@@ -42,7 +42,7 @@ uint64_t copyWord(unsigned char* to, const unsigned char* from) {
   return word;
 }
 
-/// Sums of three parts of `part` bytes, copied to `to` where `kIsCopied`.
+/// Sums of three parts of `part` bytes, which it copies to `to` if `kIsCopied`.
 template <bool kIsCopied>
 __attribute__((target("sse4.2"))) std::array<uint64_t, 3> sumThree(const unsigned char* from, unsigned char* to,
                                                                    size_t part) {
@@ -79,7 +79,7 @@ class Sse42Summer final : public LayerBlockSummer {
   }
 
   size_t part_;
-  /// Over one part and over two.
+  /// Appends as many zeros as one part has, and as two have.
   Shift one_, two_;
 };
 

@@ -1,4 +1,4 @@
-// What the transfer threads have to tell, queued for the JavaScript thread.
+// Events of the transfer threads, queued for the JavaScript thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class EventKind { LinkUp, LinkDown, Sent, SendClosed, Received, Corrupt, Re
 
 struct Event {
   EventKind kind;
-  /// Link, send, ticket or load, by the kind.
+  /// The link, send, ticket or load that it is about, by its kind.
   uint64_t id;
   std::string reason = {};
   bool isIntact = false;
@@ -22,7 +22,7 @@ struct Event {
 
 class EventQueue {
  public:
-  /// `signal` is called from any thread when the queue begins to hold something.
+  /// Calls `signal`, on any thread, when the first event enters the empty queue.
   explicit EventQueue(std::function<void()> signal) : signal_(std::move(signal)) {}
 
   void push(Event event) {

@@ -1,4 +1,4 @@
-// What travels over a link, byte by byte, all numbers little-endian: one hello a socket, then frames.
+// The bytes on a link, all numbers little-endian: one hello a socket, then frames.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
 constexpr uint32_t kVersion = 1;
 /// Most layer blocks of one frame.
 constexpr uint32_t kMaxLayerBlocks = 128;
-/// Most bytes of layer blocks in one frame, which has at least one: what a core's cache holds, since they are summed
-/// first and copied then.
+/// Most bytes of layer blocks in one frame, which has at least one block. They fit in a core's cache, since they are
+/// summed first and copied afterwards.
 constexpr size_t kMaxPayload = 1 << 19;
 
-/// Whoever closes a connection because of what came over it says why, in text of at most this length.
+/// A receiver that closes a connection for an error sends the reason first, at most this many bytes of text.
 constexpr size_t kMaxReason = 128;
 
-/// Opens a socket; over shm the descriptor of the sender's KV memory comes with it.
+/// The first bytes on a socket; over shm the descriptor of the sender's KV memory is attached.
 struct Hello {
   uint32_t magic;
   uint32_t version;
@@ -36,20 +36,20 @@ struct FrameHeader {
   uint32_t firstBlock;
   uint32_t count;
   uint32_t flags;
-  /// Of the header with 0 here, and of the entries.
+  /// Checksum of the header, with 0 in this place, and of the entries.
   uint32_t checksum;
 };
 
 struct FrameEntry {
-  /// Of the layer block.
+  /// Checksum of the layer block.
   uint32_t checksum;
-  /// Where the sender has it.
+  /// Place of the layer block in the sender's memory.
   uint32_t sourceBlock;
 };
 
 static_assert(sizeof(Hello) == 24 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 8);
 
-/// The checksum that belongs into `header`.
+/// The value of the checksum field of `header`.
 uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries);
 
 }  // namespace svc::transfer

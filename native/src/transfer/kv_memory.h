@@ -11,7 +11,7 @@ struct KvMemory {
   KvMemory(std::shared_ptr<SharedPages> pages, uint32_t layers, uint32_t blocks, size_t layerBlockBytes)
       : pages(std::move(pages)), layers(layers), blocks(blocks), layerBlockBytes(layerBlockBytes) {}
 
-  /// Keeps the bytes while a transfer uses them, whatever their backend does.
+  /// Keeps the bytes alive while a transfer uses them, even if their backend is freed.
   std::shared_ptr<SharedPages> pages;
   uint32_t layers;
   uint32_t blocks;

@@ -44,7 +44,7 @@ bool Loader::copy(const LoadJob& job) const {
   const size_t numBlocks = receive.places.size(), skipped = job.firstBlock - receive.firstBlock;
   if (receive.numCome != receive.hasCome.size() || job.firstBlock < receive.firstBlock) return false;
   if (skipped + job.blocks.size() > numBlocks) return false;
-  // In the order of the source's addresses.
+  // Copies in the order of the source's addresses.
   for (size_t i = 0; i < job.blocks.size(); ++i) {
     if (isStopping_) return false;
     for (uint32_t layer = 0; layer < memory_.layers; ++layer) {

@@ -1,4 +1,4 @@
-// The thread that copies received layer blocks into KV blocks, and verifies them.
+// A thread that verifies received layer blocks and copies them into KV blocks.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ namespace svc::transfer {
 
 struct LoadJob {
   uint32_t load;
-  /// Null where nothing was received under the ticket: the load fails.
+  /// Null if nothing was received under the ticket: the load fails.
   std::shared_ptr<Receive> receive;
   /// Index in the transfer of the first block to load.
   uint32_t firstBlock;
-  /// Where the blocks go.
+  /// The KV blocks to fill.
   std::vector<uint32_t> blocks;
 };
 
@@ -30,12 +30,12 @@ class Loader {
   Loader(KvMemory memory, EventQueue& events);
   ~Loader();
 
-  /// Loaded follows.
+  /// A Loaded event follows.
   void post(LoadJob job);
 
  private:
   void run();
-  /// True where every layer block is as it was sent.
+  /// True if every layer block is as it was sent.
   bool copy(const LoadJob& job) const;
 
   const KvMemory memory_;

@@ -1,5 +1,5 @@
-// Hands the KV memory of one JavaScript thread over to another one of this process. The two have their own copies of
-// everything in the addon but this: tokens are numbers, so that they can be sent as messages.
+// Shares the KV memory of one JavaScript thread with another one of this process. Each thread has its own copy of
+// everything else in the addon. Tokens are numbers, so that they can be sent as messages.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class MemoryTokens {
     return token;
   }
 
-  /// Null for a token that was never given, was taken before, or whose memory is gone.
+  /// Null for an unknown token, one that was taken before, or one whose memory is freed.
   std::shared_ptr<SendTable> take(uint64_t token) {
     const std::lock_guard lock(mutex_);
     const auto found = given_.find(token);

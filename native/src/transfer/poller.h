@@ -34,7 +34,7 @@ class Poller {
     });
   }
 
-  /// Ends the thread; posted work that has not run is dropped.
+  /// Ends the thread, and drops commands that have not run.
   void stop() {
     isStopping_ = true;
     wake();
@@ -55,7 +55,7 @@ class Poller {
     wake();
   }
 
-  /// False where the system lets no more be watched.
+  /// False if the system can watch no more sockets.
   bool watch(int fd, uint32_t events) {
     epoll_event event{};
     event.events = events;

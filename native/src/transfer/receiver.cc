@@ -9,11 +9,11 @@
 namespace svc::transfer {
 namespace {
 
-/// More connections than any real set of peers opens.
+/// More connections than any real set of peers has.
 constexpr size_t kMaxConnections = 1024;
 /// Most bytes of KV memory that a peer can have.
 constexpr size_t kMaxForeignBytes = size_t{1} << 46;
-/// Reads from one connection before the others are served.
+/// Reads from one connection before the others have their turn.
 constexpr int kReadsPerTurn = 16;
 constexpr size_t kMaxParts = 32;
 
@@ -23,7 +23,7 @@ constexpr size_t kMaxParts = 32;
 
 Receiver::Receiver(LayerBlockShape shape, std::vector<Listener> listeners, EventQueue& events)
     : shape_(shape), events_(events), checksum_(shape.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
-  // Edge-triggered: with no descriptors left, a connection that waits must not keep the thread busy.
+  // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
 }
@@ -47,7 +47,7 @@ void Receiver::close(uint64_t ticket) {
     receives_.erase(ticket);
   }
   poller_.post([this, ticket] {
-    // What is still on its way is read and thrown away.
+    // Bytes that still arrive are read and thrown away.
     for (auto& [fd, inbound] : connections_) {
       if (inbound.receive && inbound.receive->ticket == ticket) inbound.receive = nullptr;
     }
@@ -116,7 +116,7 @@ bool Receiver::readSome(Inbound& inbound) {
   return false;
 }
 
-/// Reads on into `target`; true when all `size` bytes are there.
+/// Continues reading into `target`; true when all `size` bytes are there.
 bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
   const int fd = inbound.socket.get();
   const ssize_t got = inbound.state == State::Hello

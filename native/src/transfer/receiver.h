@@ -1,5 +1,5 @@
-// The thread that receives: takes connections, reads frames, verifies layer blocks and puts them where their ticket lets
-// them.
+// The receiving thread: accepts connections, reads frames, verifies layer blocks and writes them to the places that their
+// ticket allows.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,21 +21,21 @@
 
 namespace svc::transfer {
 
-/// What one ticket allows: layer blocks [layer][index], each at its place of the receive memory.
+/// The layer blocks that one ticket allows, [layer][index], each at its place in the receive memory.
 struct Receive {
   uint64_t ticket;
   /// Index in the transfer of the first block.
   uint32_t firstBlock;
-  /// Where each block's layers begin.
+  /// The place of each block's first layer.
   std::vector<char*> places;
-  /// Of layer blocks that have come; the loader verifies once more.
+  /// Checksums of the layer blocks that have arrived; the loader verifies them once more.
   std::vector<uint32_t> checksums;
-  /// Layer blocks [layer][index] that have come intact: nothing is written there again, so that the loader can read.
+  /// Layer blocks [layer][index] that have arrived intact. Nothing is written there again, so that the loader can read.
   std::vector<bool> hasCome;
   std::atomic<uint64_t> numCome = 0;
 };
 
-/// Shape of the KV memory, which must be that of every sender.
+/// Shape of the KV memory; every sender's must be the same.
 struct LayerBlockShape {
   uint32_t layers;
   size_t layerBlockBytes;
@@ -49,7 +49,7 @@ class Receiver {
   void open(std::shared_ptr<Receive> receive);
   /// Null for a ticket that is not open.
   std::shared_ptr<Receive> find(uint64_t ticket);
-  /// ReceiveClosed follows: nothing writes into its places any more.
+  /// A ReceiveClosed event follows: from then on nothing writes into its places.
   void close(uint64_t ticket);
 
   const std::vector<Listener>& listeners() const { return listeners_; }
@@ -68,7 +68,7 @@ class Receiver {
     std::unique_ptr<ForeignPages> pages;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
-    /// Null where the layer blocks are thrown away.
+    /// Null if the layer blocks are thrown away.
     std::shared_ptr<Receive> receive;
     /// Whether a layer block of this frame was corrupt.
     bool isCorrupt = false;
@@ -76,9 +76,9 @@ class Receiver {
 
   void handle(int fd);
   void accept(const Listener& listener);
-  /// Reads what there is, to a limit. Throws std::runtime_error with the reason to close the connection.
+  /// Reads the bytes that have arrived, up to a limit. Throws std::runtime_error with the reason to close the connection.
   void read(Inbound& inbound);
-  /// False where nothing more is to be read now.
+  /// False if there is nothing more to read now.
   bool readSome(Inbound& inbound);
   bool fill(Inbound& inbound, void* target, size_t size);
   void checkHello(Inbound& inbound) const;
@@ -87,11 +87,11 @@ class Receiver {
   bool readLayerBlocks(Inbound& inbound);
   void copyLayerBlocks(Inbound& inbound);
   void endLayerBlocks(Inbound& inbound);
-  /// The layer block is in its place and has this checksum there.
+  /// Notes that the layer block is in its place, with this checksum.
   void arrived(Inbound& inbound, uint32_t index, uint32_t checksum);
   /// Index of a layer block of the frame in its receive.
   size_t slotOf(const Inbound& inbound, uint32_t index) const;
-  /// Null where the layer block is thrown away.
+  /// Null if the layer block is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
   const LayerBlockShape shape_;

@@ -84,7 +84,7 @@ void SendTable::erase(uint32_t id) {
   sends_.erase(id);
 }
 
-/// Another send may get the same number before the step is over.
+/// Another send may get the same number before the step ends.
 void SendTable::leaveStep(uint32_t id) {
   std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
 }

@@ -1,5 +1,5 @@
-// Which layer blocks of which send are ready, granted and gone. The thread that computes tells what is saved, the
-// JavaScript thread opens and grants, the sender thread takes frames; none of them ever waits for more than a lookup.
+// Knows which layer blocks of each send are saved, granted and sent. The engine thread adds the saved blocks, the
+// JavaScript thread opens and grants sends, and the sender thread takes portions; none waits for more than a lookup.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace svc::transfer {
 /// Layer blocks to be written over one link: blocks of one layer.
 struct Portion {
   uint32_t send;
-  /// Which grant it belongs to: later ones begin anew.
+  /// Number of its grant: a later grant begins anew.
   uint32_t generation;
   uint64_t ticket;
   uint32_t layer;
@@ -30,13 +30,13 @@ class SendTable {
 
   const KvMemory memory;
 
-  /// `wake` is called when something may have become ready.
+  /// Calls `wake` when a portion may have become ready.
   void attach(std::function<void()> wake);
   void detach();
 
   // The thread that computes.
-  /// Entries `[send, firstIndex, count, block * count]`; unknown sends are ignored. False where the array is malformed,
-  /// or names a block a second time.
+  /// Entries `[send, firstIndex, count, block * count]`; ignores unknown sends. False if the array is malformed, or names
+  /// a block a second time.
   bool onStep(const int32_t* entries, int64_t length);
   void onLayerSaved(uint32_t layer);
 
@@ -48,7 +48,7 @@ class SendTable {
   // Sender thread.
   /// The next portion that is ready for `link`; sends take turns.
   std::optional<Portion> take(uint32_t link);
-  /// `portion` has left. True where it was the last one of its send.
+  /// Notes that `portion` was sent. True if it was the last one of its send.
   bool finish(const Portion& portion);
 
  private:
@@ -73,7 +73,7 @@ class SendTable {
     std::vector<Batch> batches;
     std::optional<Grant> grant;
     uint32_t generation = 0;
-    /// Layer blocks of the grant that have not left.
+    /// Layer blocks of the grant that were not sent yet.
     uint64_t remaining = 0;
   };
 
@@ -84,7 +84,7 @@ class SendTable {
   std::mutex mutex_;
   std::function<void()> wake_;
   std::map<uint32_t, Send> sends_;
-  /// Of the step that is being computed: the send and which of its batches.
+  /// Of the step that is being computed: the send, and the number of its batch.
   std::vector<std::pair<uint32_t, size_t>> step_;
   uint32_t lastServed_ = 0;
   uint32_t lastGeneration_ = 0;

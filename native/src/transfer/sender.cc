@@ -16,7 +16,7 @@ constexpr int kFramesPerTurn = 16;
 
 iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
-/// Takes `size` bytes off the front of `parts` from `next` on.
+/// Removes `size` bytes from the front of `parts`, beginning with part `next`.
 void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
   while (next < parts.size() && size >= parts[next].iov_len) size -= parts[next++].iov_len;
   if (size == 0) return;
@@ -24,7 +24,7 @@ void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
   parts[next].iov_len -= size;
 }
 
-/// What the peer said before it closed the connection; empty where it said nothing.
+/// The reason that the peer sent before it closed the connection; empty if it sent none.
 std::string lastWords(int socket) {
   std::array<char, kMaxReason> text;
   const ssize_t got = recv(socket, text.data(), text.size(), MSG_DONTWAIT);
@@ -87,7 +87,7 @@ void Sender::handle(int fd, uint32_t events) {
   if (found == sockets_.end()) return;
   Outbound& outbound = found->second;
   if ((events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0) {
-    // Before anything is read: that would take the error away.
+    // Before any read: a read would clear the error.
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
@@ -97,7 +97,7 @@ void Sender::handle(int fd, uint32_t events) {
   if ((events & EPOLLOUT) == 0) return;
   if (!outbound.isConnected) greet(outbound);
   else outbound.isFull = false;
-  // Greeting may have failed and taken the socket away.
+  // The hello may have failed, and the socket is closed then.
   if (sockets_.contains(fd)) pump(sockets_.at(fd));
 }
 
@@ -118,7 +118,7 @@ void Sender::pumpAll() {
   std::vector<int> fds;
   for (const auto& [fd, outbound] : sockets_) fds.push_back(fd);
   for (const int fd : fds) {
-    // One socket that fails takes its whole link away.
+    // If one socket fails, the whole link is closed.
     const auto found = sockets_.find(fd);
     if (found != sockets_.end()) pump(found->second);
   }
@@ -210,7 +210,7 @@ void Sender::closeLink(uint32_t id, const std::string& reason) {
   events_.push({EventKind::LinkDown, id, reason});
 }
 
-/// A frame that has begun must be completed, or its stream makes no sense: from a copy, so that the blocks are free.
+/// A frame that has begun must be completed, or the peer cannot read on. A copy of the rest frees the blocks.
 void Sender::finishClosing(uint32_t send) {
   for (auto& [fd, outbound] : sockets_) {
     if (!outbound.writing || outbound.writing->portion.send != send) continue;

@@ -1,4 +1,4 @@
-// The thread that sends: takes portions from the send table as links can carry them.
+// The sending thread: takes portions from the send table whenever a link has room.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,20 +23,20 @@ class Sender {
   Sender(std::shared_ptr<SendTable> table, EventQueue& events);
   ~Sender();
 
-  /// LinkUp or LinkDown follows. @returns the link.
+  /// A LinkUp or LinkDown event follows. @returns the link.
   uint32_t connect(const Transport& transport, std::string address, int sockets);
   void disconnect(uint32_t link);
-  /// SendClosed follows: nothing reads the blocks of `send` any more.
+  /// A SendClosed event follows: from then on nothing reads the blocks of `send`.
   void closeSend(uint32_t send);
 
   uint64_t bytesSent() const { return bytesSent_; }
 
  private:
-  /// A frame on its way into a socket.
+  /// A frame that is being written into a socket.
   struct Writing {
     Portion portion;
     std::vector<char> head;
-    /// What the layer blocks become where their send is closed before they have left.
+    /// A copy of the layer blocks, made if their send is closed before they were sent.
     std::vector<char> copies = {};
     std::vector<iovec> parts = {};
     size_t next = 0;
@@ -61,10 +61,10 @@ class Sender {
   void greet(Outbound& outbound);
   void pumpAll();
   void pump(Outbound& outbound);
-  /// False where there is no more to write now, or nowhere to.
+  /// False if there is nothing more to write now, or no socket for it.
   bool sendFrame(Outbound& outbound, const Transport& transport);
   Writing makeFrame(Portion portion, const Transport& transport) const;
-  /// False where the socket takes no more now, or is no more.
+  /// False if the socket takes no more now, or is closed.
   bool write(Outbound& outbound);
   /// The connection has ended, with an error number or 0.
   void hangUp(const Outbound& outbound, int error);

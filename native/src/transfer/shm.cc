@@ -1,4 +1,5 @@
-// Links on one host: frames over a Unix socket, layer blocks read out of the sender's memory, whose descriptor comes first.
+// Links on one host: frames over a Unix socket; the receiver copies layer blocks out of the sender's memory, whose
+// descriptor is sent first.
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -45,7 +46,7 @@ class Shm final : public Transport {
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0) {
       throw std::runtime_error("the local socket " + address + " does not answer: " + std::strerror(errno));
     }
-    // Whoever has taken the name of a dead peer must not be given the memory.
+    // A stranger who has taken the name of a dead peer must not get the memory.
     if (!isOwnUser(socket.get())) throw std::runtime_error("the local socket " + address + " is another user's");
     return socket;
   }
@@ -85,7 +86,7 @@ class Shm final : public Transport {
       for (size_t i = 0; i < count; ++i) {
         int fd;
         std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-        // Of several, the last is kept and the others are closed.
+        // If several descriptors arrive, the last is kept and the others are closed.
         memory = Descriptor(fd);
       }
     }

@@ -15,7 +15,7 @@ namespace svc::transfer {
 namespace {
 
 constexpr int kBacklog = 512;
-/// A peer that acknowledges nothing for this long is gone.
+/// A peer that acknowledges nothing for this long counts as gone.
 constexpr unsigned kUserTimeoutMs = 10'000;
 
 struct FreeAddresses {

@@ -1,5 +1,5 @@
-// How bytes get from one instance to another. A kind of link is one of these: it knows addresses and sockets, and
-// whether the layer blocks travel in the stream or are read where the sender has them.
+// The interface of a kind of link between instances: its addresses and sockets, and whether layer blocks travel in the
+// stream or the receiver copies them out of the sender's memory.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace svc::transfer {
 
-/// There is one object of each kind, which is never destroyed: a process may end while threads still use it.
+/// Each kind has one object, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
   /// Layer blocks follow their frame; otherwise the receiver copies them out of the sender's memory.
   virtual bool carriesLayerBlocks() const = 0;
   /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
   virtual Descriptor connect(const std::string& address) const = 0;
-  /// False where the socket does not take it.
+  /// False if the socket does not take it.
   virtual bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const = 0;
-  /// Reads what there is of a hello, from its byte `have` on. @returns bytes read, 0 at the end, -1 with errno.
+  /// Reads the bytes of a hello that have arrived, from its byte `have` on. @returns bytes read, 0 at the end, -1 with errno.
   virtual ssize_t receiveHello(int socket, Hello& hello, size_t have, Descriptor& memory) const = 0;
 
  protected:
@@ -44,7 +44,7 @@ Listener listenShm();
 Listener listenTcp(const std::string& host, int port);
 /// Whether the other end of a local socket belongs to the user of this process.
 bool isOwnUser(int socket);
-/// Checks and prepares a socket that came in. False where it is to be closed.
+/// Checks and prepares an accepted socket. False if it is to be closed.
 bool admit(const Listener& listener, int socket);
 
 }  // namespace svc::transfer

@@ -30,20 +30,26 @@ export class ChatWriter extends ChunkWriter {
     };
   }
 
-  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+  protected async chunks(
+    choice: number,
+    delta: OutputDelta,
+    isFirst: boolean,
+    usage: Usage | null,
+  ): Promise<Frames> {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
     const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
-    const logprobs = toJson(this.#logprobs(delta));
+    const lists = this.#logprobs(delta);
+    const logprobs = lists === null ? 'null' : await toJson(lists);
     const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
     const chunk = this.#chunk(choice, content, tail, usage);
-    return isFirst ? [...this.#opening(choice, usage), chunk] : [chunk];
+    return isFirst ? [...(await this.#opening(choice, usage)), chunk] : [chunk];
   }
 
   /** The role, then the echo: both before the first token. */
-  #opening(choice: number, usage: Usage | null): Frames {
+  async #opening(choice: number, usage: Usage | null): Promise<Frames> {
     const { prompts, returnTokenIds, echoes } = this.options;
-    const extra = returnTokenIds ? `,"prompt_token_ids":${JSON.stringify(prompts[0]?.promptTokenIds)}` : '';
+    const extra = returnTokenIds ? `,"prompt_token_ids":${await toJson(prompts[0]?.promptTokenIds)}` : '';
     const unfinished = '"finish_reason":null';
     const delta = `{"role":${JSON.stringify(this.#role)},"content":""},"logprobs":null`;
     const role = this.#chunk(choice, delta, unfinished, usage, extra);

@@ -28,10 +28,16 @@ export class CompletionWriter extends ChunkWriter {
     };
   }
 
-  protected chunks(choice: number, delta: OutputDelta, isFirst: boolean, usage: Usage | null): Frames {
+  protected async chunks(
+    choice: number,
+    delta: OutputDelta,
+    isFirst: boolean,
+    usage: Usage | null,
+  ): Promise<Frames> {
     const echo = isFirst ? this.#echoOf(choice) : '';
-    const logprobs = toJson(this.#logprobs(choice, delta, isFirst));
-    const ids = this.options.returnTokenIds ? this.#idFields(choice, delta, isFirst) : '';
+    const lists = this.#logprobs(choice, delta, isFirst);
+    const logprobs = lists === null ? 'null' : await toJson(lists);
+    const ids = this.options.returnTokenIds ? await this.#idFields(choice, delta, isFirst) : '';
     const fields =
       `{"index":${choice},"text":${JSON.stringify(`${echo}${delta.text}`)},"logprobs":${logprobs},` +
       `"finish_reason":${jsonOf(delta.finish_reason)},"stop_reason":${jsonOf(delta.stop_reason)}${ids}}`;
@@ -80,9 +86,9 @@ export class CompletionWriter extends ChunkWriter {
     return writer;
   }
 
-  #idFields(choice: number, delta: OutputDelta, isFirst: boolean): string {
+  async #idFields(choice: number, delta: OutputDelta, isFirst: boolean): Promise<string> {
     const prompt = this.options.prompts[this.promptOf(choice)];
-    const promptIds = isFirst ? `,"prompt_token_ids":${JSON.stringify(prompt?.promptTokenIds)}` : '';
+    const promptIds = isFirst ? `,"prompt_token_ids":${await toJson(prompt?.promptTokenIds)}` : '';
     return `${promptIds},"token_ids":${JSON.stringify(delta.tokenIds)}`;
   }
 }

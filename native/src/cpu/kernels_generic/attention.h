@@ -1,12 +1,12 @@
 // Paged causal attention with an online softmax. Included inside an instruction set's namespace, after tile.h and
 // exp.h.
 //
-// Tiles of kKvTile tokens and partitions of kKvPartition tokens begin at fixed positions of the sequence, and a row
-// skips what it cannot see: its arithmetic depends on its own position only, never on chunk, batch or threads.
+// Tiles of kKvTile tokens and partitions of kKvPartition tokens begin at fixed positions of the sequence, and a row skips
+// the tiles that it cannot see: its arithmetic depends on its own position only, never on chunk, batch or threads.
 
 constexpr float kNothing = -__builtin_inff();
 
-/// What one KV tile of a task needs: pointers to its tiles of 16 tokens and which rows can see any of it.
+/// One KV tile of a task: pointers to its tiles of 16 tokens, and the rows that can see any of it.
 struct KvTile {
   int firstToken;  // of the first tile of 16 that is there
   int count;       // tiles of 16
@@ -36,7 +36,7 @@ void loadQueries(const AttentionJob& job, const AttentionTask& task, uint32_t* q
   }
 }
 
-/// A copy of one tile of values in which tokens from `count` on, stale memory of other sequences, are zero.
+/// Copies one tile of values with zeros from token `count` on: the memory there may hold values of other sequences.
 template <class Dot>
 const char* maskedValues(const KvLayout& kv, const char* tile, int count, char* copy) {
   constexpr int perWord = Dot::kPerWord;
@@ -50,12 +50,12 @@ const char* maskedValues(const KvLayout& kv, const char* tile, int count, char* 
   return copy;
 }
 
-/// The block that holds a token.
+/// The block of a token.
 inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, int token) {
   return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.layerBlockBytes;
 }
 
-/// Asks for the keys and values of tokens [begin, end), which the next tile will read.
+/// Prefetches the keys and values of tokens [begin, end), which the next tile will read.
 inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int begin, int end) {
   const KvLayout& kv = job.kv;
   for (int token = begin; token < end; token += kLanes) {
@@ -102,8 +102,7 @@ inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, 
   return largestLane(most);
 }
 
-/// One row's masked scores -> its weights; `sums` and `largest` are brought up to date. Returns the factor for what
-/// the row has summed so far.
+/// One row's masked scores -> its weights; updates `sums` and `largest`. Returns the factor for the row's sums so far.
 template <class Weight>
 float weighRow(const KvTile& tile, const float* scores, int scoreStride, float tileLargest, Weight* weights,
                float* largest, float* sums) {
@@ -207,7 +206,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
   for (int start = tokens.begin / kKvTile * kKvTile; start < tokens.end; start += kKvTile) {
     const int begin = start < tokens.begin ? tokens.begin : start;
     const int end = smaller(start + kKvTile, tokens.end);
-    // Rows whose newest visible token, or with a window whose oldest one, is outside the tile are left alone.
+    // Leaves out rows whose newest visible token, or oldest one with a window, is outside the tile.
     const int64_t firstSeeing = start - task.firstPosition;
     const int64_t endSeeing = firstSeeing + kKvTile - 1 + static_cast<int64_t>(job.window);
     const int first = firstSeeing > 0 ? static_cast<int>(firstSeeing) : 0;
@@ -255,7 +254,7 @@ void finish(const AttentionJob& job, const AttentionTask& task, const AttentionS
     Out* out = reinterpret_cast<Out*>(job.out + (task.firstRow + row / group) * job.outStride) +
                static_cast<size_t>(task.kvHead * group + row % group) * headDim;
     for (int d = 0; d < headDim; d += kLanes) {
-      // Adding 0 turns a negative zero, whose sign may stem from a masked token, into a positive one.
+      // Adding 0 makes a negative zero positive: its sign may be that of a masked token.
       const V16 value = load(state.values + row * job.kv.valueDims + d) * share + splat(0.0f);
       if (headDim - d >= kLanes) {
         storeActivation(out + d, value);

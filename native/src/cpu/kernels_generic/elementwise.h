@@ -47,7 +47,7 @@ void widen16(const void* in, float* out, int64_t count) {
   int64_t i = 0;
   for (; i < count; i += kLanes) {
     const int taken = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
-    // By way of a copy: a tensor may begin at an odd byte of its file.
+    // Through a copy: a tensor may begin at an odd byte of its file.
     alignas(64) uint16_t bits[kLanes] = {};
     __builtin_memcpy(bits, from + i * 2, static_cast<size_t>(taken) * 2);
     storeFirst(out + i, Load(bits), taken);

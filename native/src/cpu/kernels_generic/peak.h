@@ -1,5 +1,5 @@
-// The fastest loop of multiply-adds that there can be: what no product on one thread exceeds. Included inside an
-// instruction set's namespace, after tile.h.
+// The fastest possible loop of multiply-adds: no product on one thread is faster. Included inside an instruction set's
+// namespace, after tile.h.
 
 template <class Dot>
 double peak(int64_t loops) {

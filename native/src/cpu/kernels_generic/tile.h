@@ -5,13 +5,13 @@
 
 /// How far ahead of their use panels of weights are fetched, in bytes.
 constexpr int kFetchAhead = 2048;
-/// Steps that row tiles of a block take in turn, so that the panels' part is still in the first-level cache.
+/// Steps that one row tile of a block takes before the next tile does: the panels stay in the first-level cache.
 constexpr int kChunkSteps = 32;
-/// Rows of a block: up to here a product is bound by reading weights, and passes over them once.
+/// Rows of a block: a product of so many rows is bound by reading weights, and reads them once.
 constexpr int kBlockRows = 16;
-/// Rows of a tile when there are many: what keeps the sums of `kManyPanels` panels in registers.
+/// Rows of a tile when there are many: the sums of `kManyPanels` panels fit in the registers.
 constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
-/// Panels that are taken at once at most: more of them were slower, each being a stream of its own from memory.
+/// Most panels at once: each is a stream of its own from memory, and more of them were slower.
 constexpr int kMostPanels = 2;
 
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels;
@@ -80,8 +80,8 @@ constexpr Cut cutFor(int rows) {
   return {(rows + tiles - 1) / tiles, kManyPanels};
 }
 
-/// Sums of `rows` rows, at most `kBlockRows`, against `count` panels; tiles of cut.rows rows stand one behind the
-/// other, each [count, tile's rows, 16].
+/// Sums of `rows` rows, at most `kBlockRows`, against `count` panels. The tiles of cut.rows rows follow each other in
+/// memory, each [count, tile's rows, 16].
 template <class Dot>
 void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* const* panels, int count, int steps,
               float* sums) {

@@ -4,7 +4,7 @@ struct V16 {
   __m256 low, high;
 };
 
-/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+/// Rows whose sums fit in the registers with one panel and with two, and the panels at once for many rows.
 constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
@@ -147,5 +147,5 @@ struct Bf16Dot {
   }
 };
 
-/// The multiply-add of the most operations.
+/// The multiply-add with the most operations.
 using WidestDot = F32Dot;

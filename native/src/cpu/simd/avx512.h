@@ -4,7 +4,7 @@ struct V16 {
   __m512 lanes;
 };
 
-/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+/// Rows whose sums fit in the registers with one panel and with two, and the panels at once for many rows.
 constexpr int kRowsOf1 = 12, kRowsOf2 = 12, kManyPanels = 2;
 
 inline __mmask16 lanesBelow(int count) {
@@ -93,5 +93,5 @@ struct Bf16Dot {
   static V16 add(V16 sum, Weight w, Value x) { return {_mm512_dpbf16_ps(sum.lanes, w, x)}; }
 };
 
-/// The multiply-add of the most operations.
+/// The multiply-add with the most operations.
 using WidestDot = Bf16Dot;

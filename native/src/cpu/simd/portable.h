@@ -1,10 +1,10 @@
-// Sixteen floats in plain C++: the definition of the vector that kernels_generic/ is written in.
+// Sixteen floats in plain C++: defines the vector type that kernels_generic/ uses.
 
 struct V16 {
   float lane[16];
 };
 
-/// Rows whose sums fit the registers with one panel and with two, and which of both many rows take.
+/// Rows whose sums fit in the registers with one panel and with two, and the panels at once for many rows.
 constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) {
@@ -184,5 +184,5 @@ struct Bf16Dot {
   }
 };
 
-/// The multiply-add of the most operations.
+/// The multiply-add with the most operations.
 using WidestDot = F32Dot;
