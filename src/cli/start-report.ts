@@ -41,7 +41,6 @@ export function startReport(
   return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
 }
 
-/** Lines to copy into another terminal. */
 function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean): string[] {
   const key = needsKey ? " -H 'authorization: Bearer <key>'" : '';
   const { path, body } = firstRequest(engine);
@@ -56,7 +55,6 @@ function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean):
   ];
 }
 
-/** One that this model can answer. */
 function firstRequest({ tokenizer, chatTemplate }: InferenceEngine): { path: string; body: object } {
   if (chatTemplate !== null) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: 'Hello!' }] } };

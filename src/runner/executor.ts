@@ -20,7 +20,6 @@ export interface EngineInfo {
   readonly modelFingerprint: string;
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */
   readonly compute: string;
-  /** Why this backend serves. */
   readonly backendReason: string;
   readonly weightBytes: number;
   readonly numBlocks: number;
@@ -52,7 +51,6 @@ export interface Executor {
   sample(edits: readonly (RowEdits | null)[]): void;
   /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */
   awaitPlanPoint(): void;
-  /** Waits for the oldest step that has not been read. */
   read(): StepResult;
   /** Frees the model, its KV memory and its threads. */
   close(): void;

@@ -53,7 +53,6 @@ const FAULTS = { MalformedRequestError, InvalidRequestError } as const;
 interface Call<Order, Value> {
   readonly order: Order;
   readonly transferList: readonly Transferable[];
-  /** While it waits. */
   waitTimer?: NodeJS.Timeout;
   resolve(value: Value): void;
   reject(error: unknown): void;
