@@ -13,6 +13,8 @@ export interface MachineLimits {
   readonly memoryReadBytesPerSecond: number;
   /** Floating-point operations a second of the widest bf16 multiply-add, all threads. */
   readonly matrixFlops: number;
+  /** Operations a second of the widest int8 multiply-add, all threads. */
+  readonly int8Ops: number;
   /** Seconds to hand an op to all threads and to hear back from them. */
   readonly forkJoinSeconds: number;
 }
@@ -38,7 +40,8 @@ export function measureMachine(): MachineLimits {
       isa,
       threads,
       memoryReadBytesPerSecond: backend.readBandwidth(READ_BYTES, 5),
-      matrixFlops: backend.matrixPeak(5),
+      matrixFlops: backend.matrixPeak(5, false),
+      int8Ops: backend.matrixPeak(5, true),
       forkJoinSeconds: backend.forkJoinSeconds(100_000),
     };
   } finally {
@@ -46,12 +49,27 @@ export function measureMachine(): MachineLimits {
   }
 }
 
+/** Bytes of a weight's number. */
+export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1 } as const;
+
+export type BenchFormat = keyof typeof BYTES_PER_WEIGHT;
+
+/** Operations a second of the multiply-adds of a format. */
+export function operationsPerSecond(limits: MachineLimits, format: BenchFormat): number {
+  return format === 'int8' ? limits.int8Ops : limits.matrixFlops;
+}
+
 /**
- * Bytes of bf16 weights a second that a product of `rows` rows can pass over: memory bounds it, and with many rows
- * the matrix unit, which needs two operations a weight and row, one a byte and row.
+ * Bytes of weights a second that a product of `rows` rows can pass over: memory bounds it, and with many rows the matrix
+ * unit, which needs two operations a weight and row.
  */
-export function weightBytesPerSecond(limits: MachineLimits, rows: number): number {
-  return Math.min(limits.memoryReadBytesPerSecond, limits.matrixFlops / rows);
+export function weightBytesPerSecond(
+  limits: MachineLimits,
+  rows: number,
+  format: BenchFormat = 'bf16',
+): number {
+  const weights = operationsPerSecond(limits, format) / (2 * rows);
+  return Math.min(limits.memoryReadBytesPerSecond, weights * BYTES_PER_WEIGHT[format]);
 }
 
 export function machineSection(limits: MachineLimits): Section {
@@ -61,6 +79,7 @@ export function machineSection(limits: MachineLimits): Section {
     figures: [
       { name: 'memory reads', value: limits.memoryReadBytesPerSecond / 1e9, unit: 'GB/s', ...watched },
       { name: 'bf16 multiply-adds', value: limits.matrixFlops / 1e9, unit: 'GFLOP/s', ...watched },
+      { name: 'int8 multiply-adds', value: limits.int8Ops / 1e9, unit: 'GOP/s', ...watched },
       { name: 'fork and join', value: limits.forkJoinSeconds * 1e6, unit: 'us', limit: null, goal: '< 1 us' },
     ],
   };

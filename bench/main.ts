@@ -8,7 +8,7 @@ import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
-import { kernelSection } from './kernels/kernels.ts';
+import { int8KernelSection, kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { proxySection } from './proxy.ts';
@@ -23,6 +23,7 @@ import { transferSection } from './transfer.ts';
 const SECTIONS = {
   goldens: goldenSection,
   kernels: kernelSection,
+  'kernels-int8': int8KernelSection,
   attention: attentionSection,
   engine: engineSection,
   step: stepSection,

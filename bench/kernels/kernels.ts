@@ -3,7 +3,14 @@
 
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
-import { type MachineLimits, openOps, weightBytesPerSecond } from '../machine.ts';
+import {
+  type BenchFormat,
+  BYTES_PER_WEIGHT,
+  type MachineLimits,
+  openOps,
+  operationsPerSecond,
+  weightBytesPerSecond,
+} from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
@@ -41,35 +48,44 @@ function layer(
   ];
 }
 
-export async function kernelSection(limits: MachineLimits): Promise<Section> {
+export function kernelSection(limits: MachineLimits): Promise<Section> {
+  return productSection(limits, 'bf16');
+}
+
+export function int8KernelSection(limits: MachineLimits): Promise<Section> {
+  return productSection(limits, 'int8');
+}
+
+async function productSection(limits: MachineLimits, format: BenchFormat): Promise<Section> {
   const figures: Figure[] = [];
   const file = new WeightFile(Math.max(...PRODUCTS.map(({ n, k }) => n * k)));
   try {
     for (const product of PRODUCTS) {
       const ops = openOps();
-      const weights = loadAll(ops, product, file);
-      for (const rows of product.rows) figures.push(measure(ops, product, weights, rows, limits));
+      const weights = loadAll(ops, product, format, file);
+      for (const rows of product.rows) figures.push(measure(ops, product, format, weights, rows, limits));
       ops.close();
     }
   } finally {
     file.remove();
   }
-  return { title: 'Matrix products, bf16', figures };
+  return { title: `Matrix products, ${format}`, figures };
 }
 
 type Weight = { readonly linear: LinearWeight } | { readonly gateUp: GateUpWeight };
 
-function loadAll(ops: Ops, { n, k, isGateUp }: Product, file: WeightFile): Weight[] {
+function loadAll(ops: Ops, { n, k, isGateUp }: Product, format: BenchFormat, file: WeightFile): Weight[] {
   const part = plainPart(file.source([n, k]));
-  const bytes = n * k * (isGateUp ? 4 : 2);
+  const bytes = n * k * (isGateUp ? 2 : 1) * BYTES_PER_WEIGHT[format];
   return Array.from({ length: Math.max(2, Math.ceil(ROTATED_BYTES / bytes)) }, () =>
-    isGateUp ? { gateUp: ops.loadGateUp(part, part, 'bf16') } : { linear: ops.loadLinear([part], 'bf16') },
+    isGateUp ? { gateUp: ops.loadGateUp(part, part, format) } : { linear: ops.loadLinear([part], format) },
   );
 }
 
 function measure(
   ops: Ops,
   product: Product,
+  format: BenchFormat,
   weights: readonly Weight[],
   rows: number,
   limits: MachineLimits,
@@ -82,11 +98,12 @@ function measure(
   const numbers = n * k * (isGateUp ? 2 : 1);
   const figure = { name: `${name} [${n}, ${k}], ${rows} rows` };
   if (rows <= 16) {
-    const [value, limit] = [(2 * numbers) / seconds / 1e9, weightBytesPerSecond(limits, rows) / 1e9];
+    const value = (BYTES_PER_WEIGHT[format] * numbers) / seconds / 1e9;
+    const limit = weightBytesPerSecond(limits, rows, format) / 1e9;
     return { ...figure, value, unit: 'GB/s', limit, goal: '>= 75 %' };
   }
-  const [value, limit] = [(2 * numbers * rows) / seconds / 1e9, limits.matrixFlops / 1e9];
-  return { ...figure, value, unit: 'GFLOP/s', limit, goal: null };
+  const [value, limit] = [(2 * numbers * rows) / seconds / 1e9, operationsPerSecond(limits, format) / 1e9];
+  return { ...figure, value, unit: format === 'int8' ? 'GOP/s' : 'GFLOP/s', limit, goal: null };
 }
 
 /** Median time of one product, the weights taken in turn. */

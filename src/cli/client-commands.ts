@@ -2,6 +2,7 @@
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Target } from './chat/connect.ts';
+import { positiveInteger } from './flags.ts';
 
 interface ClientFlags {
   readonly url?: string;
@@ -45,11 +46,6 @@ there is none, the small model that svc brings along runs here.`;
 
 function target(model: string | undefined, { url, apiKey, modelName }: ClientFlags): Target {
   return { url: url ?? null, model: model ?? null, modelName: modelName ?? null, apiKey };
-}
-
-function positiveInteger(text: string): number {
-  if (/^[1-9]\d*$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('expected a whole number of at least 1');
 }
 
 function httpUrl(text: string): string {

@@ -1,6 +1,6 @@
 // A table of options as command-line flags: what commander is told, and what it read as a source of options.
 
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nestPath, partValue } from '../config/dotted.ts';
 import type { GivenOption, OptionSource } from '../config/merge.ts';
 import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
@@ -76,6 +76,12 @@ export function addOptions<K extends string>(table: OptionNames<K>, command: Com
     command.addOption(option.hideHelp(key === 'model'));
     if (kind.placeholder === null) command.addOption(new Option(`--no-${optionName(key)}`).hideHelp());
   }
+}
+
+/** A number of a command that has no table of options. */
+export function positiveInteger(text: string): number {
+  if (/^[1-9]\d*$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('expected a whole number of at least 1');
 }
 
 function placeholder({ kind }: OptionInfo): string {

@@ -6,6 +6,7 @@ import type { ForeignFlag } from '../config/foreign-options.ts';
 import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
+import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
 import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
 import { takeForeignFlags } from './foreign-flags.ts';
@@ -43,6 +44,7 @@ function program(serving: SplitArguments<OptionKey>, foreign: readonly ForeignFl
   addOptions(SERVE_OPTIONS, serve);
   addProxy(svc);
   addClientCommands(svc);
+  addBenchCommands(svc);
   return svc;
 }
 
@@ -85,9 +87,12 @@ process.stderr.on('error', () => {});
 process.stdout.on('error', () => process.exit(0));
 
 try {
-  const { argv: own, foreign } = argv[0] === 'serve' ? takeForeignFlags(argv) : { argv, foreign: [] };
+  // A short flag of one command means something else to another.
+  const isServe = argv[0] === 'serve';
+  const { argv: own, foreign } = isServe ? takeForeignFlags(argv) : { argv: [], foreign: [] };
   const serving = splitArguments(SERVE_OPTIONS, own);
-  const args = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : serving.args;
+  const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : argv;
+  const args = isServe ? serving.args : others;
   const svc = program(serving, foreign);
   if (args.length === 0) svc.outputHelp();
   else await svc.parseAsync(args, { from: 'user' });

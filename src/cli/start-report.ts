@@ -18,7 +18,10 @@ export function startReport(
   const address = `${tls === null ? 'http' : 'https'}://${printable(host)}:${port}`;
   const rows: readonly (readonly [string, string])[] = [
     ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights)`],
-    ['dtype', info.dtype],
+    [
+      'dtype',
+      info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
+    ],
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
     ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens`],
     [

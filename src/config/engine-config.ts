@@ -7,6 +7,9 @@ export type Device = 'auto' | 'cpu' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
+/** What the weights of a plain checkpoint are turned into while they are read. */
+export type Quantization = 'int8';
+
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
@@ -19,6 +22,8 @@ export interface EngineConfig {
   readonly device: Device;
   /** `auto` computes in the checkpoint's own format (float16 in bfloat16). */
   readonly dtype: DTypeOption;
+  /** Null keeps the weights in the format of `dtype`. */
+  readonly quantization: Quantization | null;
   /** Null is the model's own limit. */
   readonly maxModelLen: number | null;
   /** Tokens of one step, over all requests. */

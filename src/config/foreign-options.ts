@@ -130,7 +130,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'the tokenizer comes from --revision or its main branch',
     'give --tokenizer a folder',
   ),
-  refused('--quantization -q', 'value', 'quantised weights are not served yet', 'serve the original weights'),
   harmless('--enforce-eager', 'nothing', NO_GRAPHS),
   refused(
     '--logprobs-mode',

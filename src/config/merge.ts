@@ -3,7 +3,7 @@
 import { ConfigError } from '../errors.ts';
 import { availableDevice, availableDType, checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
-import type { EngineConfig } from './engine-config.ts';
+import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
 import {
   type OptionNames,
@@ -89,6 +89,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     downloadDir: values.downloadDir,
     device: availableDevice(values.device),
     dtype: availableDType(values.dtype),
+    quantization: quantization(values),
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,
@@ -110,6 +111,16 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
   };
+}
+
+/** Quantised products take and give bfloat16. */
+function quantization({ quantization, dtype }: OptionValues): Quantization | null {
+  if (quantization === null || dtype !== 'float32') return quantization;
+  throw new ConfigError(
+    `--quantization ${quantization} and --dtype float32 contradict each other: quantised weights are computed with in ` +
+      'bfloat16; leave out one of them',
+    { param: 'quantization' },
+  );
 }
 
 /** Chats need a tokenizer: a template without one would never be used. */

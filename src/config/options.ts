@@ -112,6 +112,11 @@ export const SERVE_OPTIONS = new OptionTable({
         help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
       },
     ),
+    quantization: optional(choice(['int8']), {
+      help: 'quantise the weights while they are read: int8 takes half the memory of bfloat16, in which it computes',
+      aliases: ['-q'],
+      defaultText: 'none',
+    }),
     maxModelLen: optional(size(1), {
       help: 'longest sequence, prompt and answer together, in tokens',
       defaultText: "the model's own limit",

@@ -98,7 +98,7 @@ export class EngineCore {
   }
 
   #tellTransferEvents(): void {
-    const events = this.scheduler.drainTransferEvents();
+    const events = this.scheduler.transfers.drainEvents();
     if (events.length > 0) this.#onTransferEvents(events);
   }
 }

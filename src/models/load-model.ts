@@ -1,6 +1,6 @@
 // From where a model is published to a model in memory.
 
-import type { DTypeOption } from '../config/engine-config.ts';
+import type { DTypeOption, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import type { ComputeDType } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
@@ -15,6 +15,8 @@ import { WeightReader } from './weights/weight-reader.ts';
 
 interface LoadOptions {
   readonly dtype: DTypeOption;
+  /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
+  readonly quantization?: Quantization | null;
   /** Longest context to serve; null is the model's own limit. */
   readonly maxModelLen: number | null;
   /** Called before a weight is read; what it throws ends the load. */
@@ -38,13 +40,18 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   expectNoMoreLayers(checkpoint, config);
-  const dtype = chooseDType(config, checkpoint, options.dtype);
+  expectOneQuantization(source, config, options);
+  const dtype = chooseDType(config, checkpoint, options);
   options.onOpen?.({
     config,
     dtype,
     kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
   });
-  const weights = new WeightReader(checkpoint, ops, dtype);
+  const weights = new WeightReader(checkpoint, ops, {
+    dtype,
+    products: options.quantization ?? dtype,
+    published: config.quantization,
+  });
   const progress = async (fraction: number, what: string) => {
     options.onProgress?.(fraction, what);
     // A turn for whoever shows the progress.
@@ -77,9 +84,35 @@ function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | nu
   return length;
 }
 
-/** `auto` is the published format; f16 has a smaller range than bf16 and is computed in bf16. */
-function chooseDType(config: ModelConfig, checkpoint: Checkpoint, option: DTypeOption): ComputeDType {
-  if (option !== 'auto') return option === 'float32' ? 'f32' : 'bf16';
+/** @throws ConfigError where weights that are quantised already are to be quantised, or to be computed with in float32. */
+function expectOneQuantization(
+  { path }: ModelSource,
+  { quantization: published }: ModelConfig,
+  { quantization = null, dtype }: LoadOptions,
+): void {
+  if (published === null) return;
+  if (quantization !== null) {
+    throw new ConfigError(
+      `the weights of ${path} are quantised already (${published.method}): leave out --quantization`,
+      { param: 'quantization' },
+    );
+  }
+  if (dtype === 'float32') {
+    throw new ConfigError(
+      `the weights of ${path} are quantised (${published.method}), which are computed with in bfloat16: leave out --dtype`,
+      { param: 'dtype' },
+    );
+  }
+}
+
+/** `auto` is the published format; f16 has a smaller range than bf16, and it and quantised weights are computed in bf16. */
+function chooseDType(
+  config: ModelConfig,
+  checkpoint: Checkpoint,
+  { dtype, quantization = null }: Pick<LoadOptions, 'dtype' | 'quantization'>,
+): ComputeDType {
+  if (dtype !== 'auto') return dtype === 'float32' ? 'f32' : 'bf16';
+  if (quantization !== null || config.quantization !== null) return 'bf16';
   const { vocabSize, hiddenSize, checkpointDType } = config;
   const published =
     checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;

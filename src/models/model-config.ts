@@ -3,8 +3,9 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
-import type { StorageDType } from '../ops/dtype.ts';
+import type { FloatDType } from '../ops/dtype.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import { type PublishedQuantization, readQuantization } from './published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 
 /** config.json, in which an architecture was recognised. */
@@ -38,7 +39,9 @@ export interface ModelConfig {
   /** Of config.json; generation_config.json may name more. */
   readonly eosTokenIds: readonly number[];
   /** Format in which the weights are said to be published; null where config.json does not say. */
-  readonly checkpointDType: StorageDType | null;
+  readonly checkpointDType: FloatDType | null;
+  /** How the weights are published; null is as floats. */
+  readonly quantization: PublishedQuantization | null;
   /** Tokens that a layer with a window sees; null where no layer has one. */
   readonly slidingWindow: number | null;
   /** [numLayers] window of each layer, null is the whole context. */
@@ -76,7 +79,7 @@ const schema = z.object({
   use_sliding_window: flag,
   max_window_layers: z.int().nonnegative().nullish(),
   layer_types: z.array(z.string()).nullish(),
-  quantization_config: z.object({ quant_method: z.string().nullish() }).nullish(),
+  quantization_config: z.unknown().optional(),
 });
 
 export type ConfigFields = z.infer<typeof schema>;
@@ -97,7 +100,7 @@ export interface DecoderTraits {
 
 type Flag = z.infer<typeof flag>;
 
-const DTYPES: Readonly<Record<string, StorageDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
+const DTYPES: Readonly<Record<string, FloatDType>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
 /** @throws ModelLoadError naming the file, the field and what was expected. */
 export function readDecoderConfig(
@@ -139,6 +142,7 @@ export function readDecoderConfig(
     hasHeadNorms: traits.hasHeadNorms ?? false,
     eosTokenIds: [fields.eos_token_id ?? []].flat(),
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
+    quantization: readQuantization(path, fields.quantization_config),
     slidingWindow: layerWindows.find((window) => window !== null) ?? null,
     layerWindows,
   };
@@ -148,13 +152,6 @@ function refuseUnsupported(path: string, fields: ConfigFields): void {
   const activation = fields.hidden_act ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish') {
     throw new ModelLoadError(`${path}: hidden_act must be silu, got ${JSON.stringify(activation)}`);
-  }
-  if (fields.quantization_config) {
-    const method = fields.quantization_config.quant_method ?? 'unnamed';
-    throw new ModelLoadError(
-      `${path}: quantised weights (quantization_config, ${method}) are not supported; ` +
-        'use a float32, float16 or bfloat16 release of the model',
-    );
   }
 }
 
@@ -194,7 +191,7 @@ function resolveRopeOf(path: string, fields: ConfigFields, rotaryDim: number): R
   });
 }
 
-function resolveDType(path: string, name: string | null | undefined): StorageDType | null {
+function resolveDType(path: string, name: string | null | undefined): FloatDType | null {
   if (!name) return null;
   const dtype = DTYPES[name.replace('torch.', '')];
   if (dtype !== undefined) return dtype;

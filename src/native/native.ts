@@ -14,18 +14,22 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16';
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8';
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
 }
 
-/** A published weight [n, k] and its bias [n]. */
+/** A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. */
 export interface NativePart {
   readonly weight: NativeSource;
   readonly n: number;
+  readonly scales: NativeSource | null;
   readonly bias: NativeSource | null;
 }
+
+/** How the numbers of a weight are kept; k of int8 is at most 65536. */
+type NativeWeightFormat = 'f32' | 'bf16' | 'int8';
 
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
@@ -40,8 +44,8 @@ export type StreamPosition = number;
  * what they are given may be used again at once.
  */
 export interface NativeBackend {
-  loadLinear(parts: readonly NativePart[], k: number, dtype: 'f32' | 'bf16'): number;
-  loadGateUp(gate: NativePart, up: NativePart, k: number, dtype: 'f32' | 'bf16'): number;
+  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
+  loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -160,7 +164,7 @@ export interface NativeBackend {
   /** Bytes a second that all threads together read from memory, the best of `repeats` passes over `bytes`. */
   readBandwidth(bytes: number, repeats: number): number;
   /** Operations a second of the widest multiply-add of the instruction set, all threads, the best of `repeats`. */
-  matrixPeak(repeats: number): number;
+  matrixPeak(repeats: number, isInt8: boolean): number;
   /** Seconds that handing an empty op to all threads takes. */
   forkJoinSeconds(repeats: number): number;
 }

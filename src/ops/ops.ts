@@ -9,7 +9,7 @@
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
 import type { Logprobs } from '../sampling/logprobs.ts';
-import type { ComputeDType } from './dtype.ts';
+import type { ComputeDType, WeightFormat } from './dtype.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
@@ -161,11 +161,12 @@ export interface Ops {
   // ── memory that lives as long as the model: what is loaded never looks at its file again ──
 
   /**
-   * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other.
+   * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other, and keeps them
+   * in `format`.
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
-  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight;
-  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight;
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight;
+  loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
   /** @param isShared whether `openKvSaveNotifier` may be called for it */

@@ -2,7 +2,7 @@
 // of floats (quantised, with scales) is one more variant of `LinearWeightSource`.
 
 import { ShapeError } from '../errors.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from './dtype.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType, type WeightFormat } from './dtype.ts';
 
 /** A tensor in a file, or a rectangle of one; not yet read. */
 export interface TensorSource {
@@ -20,13 +20,22 @@ export interface TensorSource {
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
-type LinearWeightSource = PlainWeightSource;
+type LinearWeightSource = PlainWeightSource | Int8WeightSource;
 
 /** One tensor of floats. */
 interface PlainWeightSource {
   readonly kind: 'plain';
   /** [n, k] */
   readonly tensor: TensorSource;
+}
+
+/** Whole numbers: row r of the weight is `scales[r]` times row r of the tensor. It is loaded as `int8` only. */
+interface Int8WeightSource {
+  readonly kind: 'int8';
+  /** [n, k] i8 */
+  readonly tensor: TensorSource;
+  /** [n, 1], above 0 */
+  readonly scales: TensorSource;
 }
 
 /** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
@@ -119,9 +128,13 @@ function shapeOf(weight: LinearWeightSource): readonly number[] {
 
 /**
  * The shapes of parts that are multiplied by the same input: k, and n of each.
- * @throws ShapeError where they do not fit together, or a bias does not fit its weight.
+ * @throws ShapeError where they do not fit together or cannot be kept in `format`, or scales or a bias do not fit.
  */
-export function expectParts(op: string, parts: readonly LinearPart[]): { k: number; sizes: number[] } {
+export function expectParts(
+  op: string,
+  parts: readonly LinearPart[],
+  format: WeightFormat,
+): { k: number; sizes: number[] } {
   const k = parts[0] && shapeOf(parts[0].weight)[1];
   if (k === undefined) throw new ShapeError(op, 'at least one weight [n, k]', `${parts.length}`);
   const sizes = parts.map(({ weight, bias }) => {
@@ -129,11 +142,20 @@ export function expectParts(op: string, parts: readonly LinearPart[]): { k: numb
     const [n, width] = shape;
     if (shape.length !== 2 || n === undefined || width !== k)
       throw new ShapeError(op, `${weight.tensor.name} [n, ${k}]`, `[${shape.join(', ')}]`);
+    if (weight.kind === 'int8') expectInt8(op, weight, n, format);
+    else if (weight.tensor.dtype === 'i8') throw new ShapeError(op, `floats in ${weight.tensor.name}`, 'i8');
     if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
       throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
     return n;
   });
   return { k, sizes };
+}
+
+function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number, format: WeightFormat): void {
+  if (format !== 'int8') throw new ShapeError(op, `${tensor.name} to be kept as int8`, format);
+  if (tensor.dtype !== 'i8') throw new ShapeError(op, `i8 in ${tensor.name}`, tensor.dtype);
+  const got = `[${scales.shape.join(', ')}]`;
+  if (got !== `[${n}, 1]`) throw new ShapeError(op, `${scales.name} [${n}, 1]`, got);
 }
 
 /** @throws ShapeError where the source is no vector. */

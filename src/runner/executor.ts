@@ -9,7 +9,10 @@ import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 export interface EngineInfo {
   readonly model: string;
   readonly architecture: string;
+  /** What is computed in, also the format of the KV cache. */
   readonly dtype: string;
+  /** That of `dtype`, or `int8`. */
+  readonly weightFormat: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
   readonly isa: string;

@@ -23,13 +23,13 @@ export async function loadRunner(
 ): Promise<ModelRunner> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
+  const { dtype, quantization, maxModelLen: wantedLength, blockSize, modelPath } = config;
   const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
   const blocksFor = (model: ModelShape): number =>
     chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
-  const options = { dtype, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
+  const options = { dtype, quantization, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
   const source = openModelSource(modelPath);
   const model = await loadModel(source, ops, options);
   const maxModelLen = lengthOf(model);
@@ -40,25 +40,25 @@ export async function loadRunner(
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
     model: fingerprint,
-    kernels: ops.isa,
+    isa: ops.isa,
     dtype: model.dtype,
     blockSize,
     layers: model.config.numLayers,
     layerBlockBytes: cache.layerBlockBytes,
-    numBlocks,
   };
   const info: EngineInfo = {
     model: modelPath,
     architecture: model.config.architecture,
     dtype: model.dtype,
+    weightFormat: model.weightFormat,
     backend: ops.backend,
     isa: ops.isa,
     modelFingerprint: fingerprint,
     compute: ops.description,
     backendReason: reason,
     weightBytes: model.weightBytes,
-    numBlocks,
     blockSize,
+    numBlocks,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,

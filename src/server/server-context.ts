@@ -113,8 +113,8 @@ export class ServerContext {
 
   /** Version, instruction set, format and model: all that determines the bytes of an answer beside its request. */
   systemFingerprint({ info }: InferenceEngine): string {
-    const { isa, dtype, modelFingerprint } = info;
-    return `svc-${this.options.version}-${isa}-${dtype}-${modelFingerprint.slice(0, 12)}`;
+    const { isa, weightFormat, modelFingerprint } = info;
+    return `svc-${this.options.version}-${isa}-${weightFormat}-${modelFingerprint.slice(0, 12)}`;
   }
 
   /** @throws NotFoundError unless `name` is one of this server's, or left out. */

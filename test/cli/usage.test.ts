@@ -86,8 +86,8 @@ describe('svc serve', () => {
       'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
     ],
     [
-      ['--swap-space', '4', '--enforce-eager', '--quantization', 'awq'],
-      'error: --quantization awq is not available in svc: quantised weights are not served yet; serve the original weights\n',
+      ['--swap-space', '4', '--enforce-eager', '--kv-cache-dtype', 'fp8'],
+      'error: --kv-cache-dtype fp8 is not available in svc: keys and values have the format of --dtype; use auto\n',
     ],
   ])('refuses %j in one line', async (args, message) => {
     expect(await runCli(['serve', ...args])).toEqual({ code: 2, stdout: '', stderr: message });

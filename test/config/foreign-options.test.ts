@@ -82,10 +82,10 @@ describe('options of other servers', () => {
   });
 
   it('are refused where they ask for something, with the reason and what to do', () => {
-    const refusal = () => notices('--quantization', 'awq');
+    const refusal = () => notices('--kv-cache-dtype', 'fp8');
     expect(refusal).toThrow(NotAvailableError);
     expect(refusal).toThrow(
-      '--quantization awq is not available in svc: quantised weights are not served yet; serve the original weights',
+      '--kv-cache-dtype fp8 is not available in svc: keys and values have the format of --dtype; use auto',
     );
     expect(() => notices('-pp', '2')).toThrow(/^-pp 2 is not available in svc: .*; use 1$/);
   });

@@ -20,7 +20,11 @@ import { newRequest } from '../helpers/new-request.ts';
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
 type Path = 'reference' | CpuIsa;
 const PATHS: readonly Path[] = ['reference', ...(probeNative()?.instructionSets() ?? [])];
-const DTYPES = ['float32', 'bfloat16'] as const;
+const FORMATS = [
+  { name: 'float32', dtype: 'float32', quantization: null },
+  { name: 'bfloat16', dtype: 'bfloat16', quantization: null },
+  { name: 'int8', dtype: 'auto', quantization: 'int8' },
+] as const;
 const VOCAB = 256;
 const MAX_TOKENS = 12;
 
@@ -150,12 +154,13 @@ const PLAIN: RequestParts = {
 };
 
 describe.each(PATHS)('on %s', (path) => {
-  it.each(DTYPES)(
-    'a request in %s gets the same alone, among 16 others and in chunks of 7',
-    async (dtype) => {
-      const alone = await start(path, { dtype, enablePrefixCaching: false });
-      const chunked = await start(path, { dtype, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
-      const crowded = await start(path, { dtype });
+  it.each(FORMATS)(
+    'a request in $name gets the same alone, among 16 others and in chunks of 7',
+    async ({ dtype, quantization }) => {
+      const format = { dtype, quantization };
+      const alone = await start(path, { ...format, enablePrefixCaching: false });
+      const chunked = await start(path, { ...format, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
+      const crowded = await start(path, format);
       for (const temperature of [0, 1]) {
         const one = requestOf(99, { ...PLAIN, temperature });
         const others = Array.from({ length: 16 }, (_, id) =>

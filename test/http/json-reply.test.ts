@@ -6,6 +6,7 @@ import { createHttpApp } from '../../src/http/app.ts';
 import { lazyList } from '../../src/http/json-pieces.ts';
 import { replyJson } from '../../src/http/json-reply.ts';
 import { yieldTurn } from '../../src/util/yield-turn.ts';
+import { busyFor, turnsDuring } from '../helpers/turns.ts';
 
 const WRITE_TIMEOUT_MS = 300;
 const LINE = 'word '.repeat(200);
@@ -69,6 +70,20 @@ describe('replyJson', () => {
     expect((await idle.inject('/late')).json()).toEqual({ lines: [LINE] });
     expect([numMadeAtOnce, numMade]).toEqual([0, 1]);
     await idle.close();
+  });
+
+  it('leaves turns to others while it makes a long answer', async () => {
+    const slow = createHttpApp();
+    slow.get('/slow', (_, reply) => {
+      const lines = lazyList(new Array(40).fill('x'.repeat(20_000)), (text) => {
+        busyFor(3);
+        return text;
+      });
+      return replyJson(reply, { lines });
+    });
+    await slow.ready();
+    expect(await turnsDuring(slow.inject('/slow').then())).toBeGreaterThan(10);
+    await slow.close();
   });
 
   it('sends a long answer whole', async () => {

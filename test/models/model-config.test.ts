@@ -131,7 +131,11 @@ describe('readModelConfig', () => {
       /num_hidden_layers must be an integer, got 1.5/,
     ],
     ['another activation', { hidden_act: 'gelu' }, /hidden_act must be silu, got "gelu"/],
-    ['quantised weights', { quantization_config: { quant_method: 'gptq' } }, /gptq.* not supported/],
+    [
+      'quantised weights',
+      { quantization_config: { quant_method: 'gptq' } },
+      /gptq is not served; use a float32/,
+    ],
     ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
     [
       'heads that no group divides',

@@ -1,11 +1,12 @@
 // Batch invariance of the native kernels: a row's bits do not depend on its company, its chunk or the threads.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import { inputDTypeOf } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
-import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
+import { describeEachIsa, dtypes, formats, openCpu, Random } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -22,15 +23,17 @@ describeEachIsa('bits of a row', (isa) => {
     two.close();
   });
 
-  describe.each(dtypes)('in %s', (dtype) => {
-    it('are the same from linear and siluGateUp in any batch and on any number of threads', () => {
+  it.each(formats)(
+    'are the same from linear and siluGateUp of %s in any batch and on any number of threads',
+    (format) => {
+      const dtype = inputDTypeOf(format);
       const random = new Random(1);
       const [n, k] = [203, 331];
       const weight = plainPart(folder.write([n, k], random.floats(n * k)));
       const other = plainPart(folder.write([n, k], random.floats(n * k)));
       const x = random.floats(ROWS * k, dtype);
       const compute = (ops: Ops): ((rows: number) => Float32Array) => {
-        const [linear, gateUp] = [ops.loadLinear([weight], dtype), ops.loadGateUp(weight, other, dtype)];
+        const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
         return (rows) =>
           ops.scope(() => {
             const input = ops.tensor(x.subarray(0, rows * k), rows, k, dtype);
@@ -47,8 +50,10 @@ describeEachIsa('bits of a row', (isa) => {
         expect(onOne(rows)).toEqual(whole.slice(0, rows * 2 * n));
         expect(onTwo(rows)).toEqual(whole.slice(0, rows * 2 * n));
       }
-    });
+    },
+  );
 
+  describe.each(dtypes)('in %s', (dtype) => {
     it.each([null, 70])('are the same from attention with any chunks of the prompt (window %s)', (window) => {
       const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, window };
       const random = new Random(2);

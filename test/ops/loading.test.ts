@@ -5,12 +5,12 @@ import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
-import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
+import type { StorageDType, WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { describeEachIsa, dtypes, openCpu, Random } from './native-backends.ts';
+import { describeEachIsa, formats, openCpu, Random } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -24,21 +24,23 @@ function numbersWith(count: number, place: number, value: number): Float32Array 
 }
 
 function describeLoading(ops: Ops): void {
-  const rowsOf = (source: TensorSource, dtype: ComputeDType, damage: () => void): Float32Array => {
-    const table = ops.loadLinear([plainPart(source)], dtype);
+  const rowsOf = (source: TensorSource, format: WeightFormat, damage: () => void): Float32Array => {
+    const table = ops.loadLinear([plainPart(source)], format);
     damage();
     const ids = Int32Array.from({ length: source.shape[0]! }, (_, row) => row);
     return ops.scope(() => ops.read(ops.embedding({ ids, sampled: null }, table)));
   };
 
   it.each(STORED)('serves %s weights whose file is written over or cut off later', (stored) => {
-    for (const dtype of dtypes) {
+    for (const format of formats) {
       const source = folder.write([33, 40], new Random(2).floats(33 * 40), stored);
-      const expected = rowsOf(source, dtype, () => {});
+      const expected = rowsOf(source, format, () => {});
       const { length } = readFileSync(source.path);
-      expect(rowsOf(source, dtype, () => writeFileSync(source.path, Buffer.alloc(length)))).toEqual(expected);
+      expect(rowsOf(source, format, () => writeFileSync(source.path, Buffer.alloc(length)))).toEqual(
+        expected,
+      );
       const other = folder.write([33, 40], new Random(2).floats(33 * 40), stored);
-      expect(rowsOf(other, dtype, () => truncateSync(other.path, 0))).toEqual(expected);
+      expect(rowsOf(other, format, () => truncateSync(other.path, 0))).toEqual(expected);
     }
   });
 
@@ -47,10 +49,10 @@ function describeLoading(ops: Ops): void {
       const weight = folder.write([40, 17], numbersWith(40 * 17, 35 * 17 + 16, value), stored);
       const sound = folder.write([40, 17], new Random(3).floats(40 * 17), stored);
       const place = `tensor ${weight.name} of ${weight.path} is not finite at [35, 16]`;
-      for (const dtype of dtypes) {
-        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], dtype)).toThrow(ModelLoadError);
-        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], dtype)).toThrow(place);
-        expect(() => ops.loadGateUp(plainPart(sound), plainPart(weight), dtype)).toThrow(place);
+      for (const format of formats) {
+        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], format)).toThrow(ModelLoadError);
+        expect(() => ops.loadLinear([plainPart(sound), plainPart(weight)], format)).toThrow(place);
+        expect(() => ops.loadGateUp(plainPart(sound), plainPart(weight), format)).toThrow(place);
       }
     }
   });

@@ -9,7 +9,8 @@ describeEachIsa('The probes of the machine', (isa) => {
     const { CpuBackend } = loadNative();
     const backend = new CpuBackend(isa, 2);
     try {
-      expect(backend.matrixPeak(1)).toBeGreaterThan(1e8);
+      expect(backend.matrixPeak(1, false)).toBeGreaterThan(1e8);
+      expect(backend.matrixPeak(1, true)).toBeGreaterThan(1e8);
       expect(backend.readBandwidth(2 ** 24, 1)).toBeGreaterThan(1e8);
       expect(backend.forkJoinSeconds(1000)).toBeGreaterThan(0);
     } finally {

@@ -64,6 +64,86 @@ function both(cpu: Ops, compute: (ops: Ops) => Float32Array): [actual: Float32Ar
 }
 
 describeEachIsa('matrix products', (isa) => {
+  describe('in int8', () => {
+    const cpu = openCpu(isa);
+    afterAll(() => cpu.close());
+
+    it('linear and addLinear have the bits of their definition', () => {
+      const random = new Random(7);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const parts = sizes.map((n) => makePart(random, n, k));
+        const n = sizes.reduce((sum, size) => sum + size, 0);
+        const x = random.floats(rows * k);
+        const before = random.floats(rows * n);
+        const [actual, expected] = both(cpu, (ops) => {
+          const input = ops.tensor(x, rows, k, 'bf16');
+          const weight = ops.loadLinear(parts, 'int8');
+          const sum = ops.tensor(before, rows, n, 'f32');
+          ops.addLinear(sum, input, weight);
+          return Float32Array.from([...ops.read(ops.linear(input, weight)), ...ops.read(sum)]);
+        });
+        expect(actual).toEqual(expected);
+      }
+    });
+
+    it('siluGateUp multiplies silu of the gate with up', () => {
+      const random = new Random(8);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const [gate, up] = [makePart(random, sizes[0]!, k), makePart(random, sizes[0]!, k)];
+        const x = random.floats(rows * k);
+        const [actual, expected] = both(cpu, (ops) =>
+          ops.read(ops.siluGateUp(ops.tensor(x, rows, k, 'bf16'), ops.loadGateUp(gate, up, 'int8'))),
+        );
+        expectClose(actual, expected, { absolute: 1e-5, relative: BF16_ROUNDING });
+      }
+    });
+
+    it('rows of zeros, of tiny and of huge numbers have the bits of their definition', () => {
+      const k = 70;
+      const random = new Random(9);
+      const part = makePart(random, 20, k);
+      for (const size of [0, 2 ** -133, 127 * 2 ** -126, 2 ** -119, 3e38]) {
+        const x = random.floats(3 * k).map((value) => value * size);
+        const [actual, expected] = both(cpu, (ops) =>
+          ops.read(ops.linear(ops.tensor(x, 3, k, 'bf16'), ops.loadLinear([part], 'int8'))),
+        );
+        expect(actual).toEqual(expected);
+      }
+    });
+
+    it.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
+      'a row with %s is NaN, the rows beside it are as without it',
+      (value) => {
+        const k = 33;
+        const random = new Random(10);
+        const part = makePart(random, 20, k);
+        const x = random.floats(3 * k);
+        const compute = (ops: Ops, numbers: Float32Array) =>
+          ops.scope(() =>
+            ops.read(ops.linear(ops.tensor(numbers, 3, k, 'bf16'), ops.loadLinear([part], 'int8'))),
+          );
+        const expected = compute(cpu, x);
+        x[k + 32] = value;
+        const actual = compute(cpu, x);
+        expect(actual.subarray(20, 40).every(Number.isNaN)).toBe(true);
+        expect([...actual.subarray(0, 20), ...actual.subarray(40)]).toEqual([
+          ...expected.subarray(0, 20),
+          ...expected.subarray(40),
+        ]);
+      },
+    );
+
+    it('weights tell the bytes that one use streams: one a number', () => {
+      expect(cpu.loadLinear([makePart(new Random(6), 32, 64)], 'int8').byteLength).toBe(32 * 64);
+    });
+
+    it('a k whose sums could leave 32 bits is refused', () => {
+      const load = () =>
+        cpu.loadLinear([plainPart(folder.write([1, 65_537], new Float32Array(65_537)))], 'int8');
+      expect(load).toThrow(/k up to 65536 for int8/);
+    });
+  });
+
   describe.each(dtypes)('in %s', (dtype: ComputeDType) => {
     const cpu = openCpu(isa);
     afterAll(() => cpu.close());

@@ -5,7 +5,15 @@ import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { BF16_ROUNDING, describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+import {
+  BF16_ROUNDING,
+  describeEachIsa,
+  dtypes,
+  expectClose,
+  formats,
+  openCpu,
+  Random,
+} from './native-backends.ts';
 import { beginStepAt } from './steps.ts';
 
 const folder = new WeightFolder();
@@ -95,11 +103,13 @@ describeEachIsa('row ops', (isa) => {
 
   it.each(['f32', 'f16', 'bf16'] as const)('embedding reads rows of a %s weight exactly', (stored) => {
     const random = new Random(4);
-    for (const [hidden, dtype] of [1, 17, 64, 100].flatMap((k) => dtypes.map((name) => [k, name] as const))) {
+    for (const [hidden, format] of [1, 17, 64, 100].flatMap((k) =>
+      formats.map((name) => [k, name] as const),
+    )) {
       const weight = folder.write([40, hidden], random.floats(40 * hidden), stored);
       const ids = Int32Array.from({ length: 30 }, () => random.integer(0, 39));
       const [actual, expected] = both((ops) => {
-        const table = ops.loadLinear([plainPart(weight)], dtype);
+        const table = ops.loadLinear([plainPart(weight)], format);
         return ops.read(ops.embedding({ ids, sampled: null }, table));
       });
       expect(actual).toEqual(expected);

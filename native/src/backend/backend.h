@@ -32,7 +32,7 @@ struct ArenaMemory {
 
 /// One weight, or gate and up together. A backend keeps the numbers in a type derived from this one.
 struct Weight {
-  DType dtype;
+  WeightFormat format;
   int n;  // columns of the output
   int k;
   bool isGateUp;
@@ -79,8 +79,8 @@ class Backend {
 
   virtual ~Backend() = default;
 
-  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) = 0;
-  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) = 0;
+  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) = 0;
+  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
@@ -123,7 +123,7 @@ class Backend {
 
   /// Limits of the device, which benchmarks divide by; `src/native/native.ts` defines each.
   virtual double readBandwidth(size_t bytes, int64_t repeats) = 0;
-  virtual double matrixPeak(int64_t repeats) = 0;
+  virtual double matrixPeak(int64_t repeats, WeightFormat format) = 0;
   virtual double forkJoinSeconds(int64_t repeats) = 0;
 };
 

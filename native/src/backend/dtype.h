@@ -7,14 +7,22 @@
 
 namespace svc {
 
-enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2 };
+/// I8 is a format of files only.
+enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2, I8 = 3 };
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
 /// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.
 constexpr int kF32Vector = 16;
 
-constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
+/// How the numbers of a weight are kept. Int8: whole numbers from -127 to 127, times one scale for each column of the
+/// output; a product then quantises each row of its input in the same way.
+enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2 };
+
+/// The format of the activations that a weight is multiplied with.
+constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
+
+constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : dtype == DType::I8 ? 1 : 2; }
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// Columns of a row with its zeros: an op may write, and a product may read, this many columns of a row of `cols`.

@@ -30,10 +30,12 @@ struct TensorSource {
   }
 };
 
-/// A published weight [n, k] and its bias [n] if it has one; both may begin at any byte.
+/// A published weight [n, k] and its bias [n] if it has one; they may begin at any byte. Whole numbers, I8, have a scale
+/// for each of the n rows.
 struct LinearPart {
   TensorSource weight;
   int n;
+  std::optional<TensorSource> scales;
   std::optional<TensorSource> bias;
 };
 

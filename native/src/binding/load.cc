@@ -27,7 +27,8 @@ DType dtypeFrom(const Napi::Value& name) {
   if (text == "f32") return DType::F32;
   if (text == "bf16") return DType::Bf16;
   if (text == "f16") return DType::F16;
-  throw ArgumentError("load", "f32, bf16 or f16", text);
+  if (text == "i8") return DType::I8;
+  throw ArgumentError("load", "f32, bf16, f16 or i8", text);
 }
 
 /// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol }
@@ -53,15 +54,41 @@ int sizeFrom(const Napi::Value& value, const char* what) {
 
 DType computeDType(const Napi::Value& name) {
   const DType dtype = dtypeFrom(name);
-  if (dtype == DType::F16) throw ArgumentError("load", "f32 or bf16 to compute in", "f16");
-  return dtype;
+  if (dtype == DType::F32 || dtype == DType::Bf16) return dtype;
+  throw ArgumentError("load", "f32 or bf16 to compute in", name.ToString());
 }
 
-/// { weight, n, bias or null }
-LinearPart partFrom(const Napi::Object& object, Files& files) {
-  LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt};
-  const Napi::Value bias = object.Get("bias");
-  if (bias.IsObject()) part.bias = sourceFrom(bias, files);
+/// Sums of int8 stay within 32 bits up to this k.
+constexpr int kMostInt8K = 1 << 16;
+
+WeightFormat formatFrom(const Napi::Value& name, int k) {
+  const std::string text = name.ToString();
+  if (text == "f32") return WeightFormat::F32;
+  if (text == "bf16") return WeightFormat::Bf16;
+  if (text != "int8") throw ArgumentError("load", "f32, bf16 or int8", text);
+  if (k > kMostInt8K) throw ArgumentError("load", "k up to 65536 for int8", std::to_string(k));
+  return WeightFormat::Int8;
+}
+
+/// Numbers that need no scales.
+TensorSource floatsFrom(const Napi::Value& value, Files& files) {
+  TensorSource source = sourceFrom(value, files);
+  if (source.dtype == DType::I8) throw ArgumentError("load", "floats in " + source.name, "i8");
+  return source;
+}
+
+/// { weight, n, scales or null, bias or null }
+LinearPart partFrom(const Napi::Object& object, Files& files, WeightFormat format) {
+  LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt, std::nullopt};
+  const Napi::Value scales = object.Get("scales"), bias = object.Get("bias");
+  if (scales.IsObject()) part.scales = floatsFrom(scales, files);
+  if (bias.IsObject()) part.bias = floatsFrom(bias, files);
+  if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
+    throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
+  }
+  if (part.scales.has_value() && format != WeightFormat::Int8) {
+    throw ArgumentError("load", "int8 as the format of i8 numbers", "another");
+  }
   return part;
 }
 
@@ -79,32 +106,34 @@ const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what)
 
 }  // namespace
 
-/// loadLinear(parts, k, dtype)
+/// loadLinear(parts, k, format)
 Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
+  const WeightFormat format = formatFrom(info[2], k);
   Files files;
   std::vector<LinearPart> parts;
   for (uint32_t i = 0; i < list.Length(); ++i) {
-    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files));
+    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files, format));
   }
-  return addTo(weights_, backend().loadLinear(parts, k, computeDType(info[2])), info.Env());
+  return addTo(weights_, backend().loadLinear(parts, k, format), info.Env());
 }
 
-/// loadGateUp(gate, up, k, dtype)
+/// loadGateUp(gate, up, k, format)
 Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
+  const WeightFormat format = formatFrom(info[3], k);
   Files files;
-  const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files);
-  const LinearPart up = partFrom(info[1].As<Napi::Object>(), files);
+  const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files, format);
+  const LinearPart up = partFrom(info[1].As<Napi::Object>(), files, format);
   if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  return addTo(weights_, backend().loadGateUp(gate, up, k, computeDType(info[3])), info.Env());
+  return addTo(weights_, backend().loadGateUp(gate, up, k, format), info.Env());
 }
 
 /// loadVector(source, length)
 Napi::Value BackendObject::loadVector(const Info& info) {
   Files files;
-  const TensorSource source = sourceFrom(info[0], files);
+  const TensorSource source = floatsFrom(info[0], files);
   return addTo(vectors_, backend().loadVector(source, sizeFrom(info[1], "length")), info.Env());
 }
 

@@ -8,7 +8,8 @@ namespace svc {
 Napi::Value BackendObject::linear(const Info& info) {
   Args a = args("linear", info);
   const Weight& weight = weightAt(a, false);
-  const Rows x = a.rows(weight.dtype, weight.k, paddedCols(weight.dtype, weight.k));
+  const DType dtype = inputDType(weight.format);
+  const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(DType::F32, weight.n);
   a.expectEqual("rows of the output", x.rows, out.rows);
   return recorded(info, a, backend().linear(weight, x, out, a.boolean()));
@@ -18,9 +19,10 @@ Napi::Value BackendObject::linear(const Info& info) {
 Napi::Value BackendObject::siluGateUp(const Info& info) {
   Args a = args("siluGateUp", info);
   const Weight& weight = weightAt(a, true);
-  const int64_t written = roundUp(weight.n, weight.dtype == DType::F32 ? kF32Vector : kBf16Depth);
-  const Rows x = a.rows(weight.dtype, weight.k, paddedCols(weight.dtype, weight.k));
-  const Rows out = a.rows(weight.dtype, weight.n, written);
+  const DType dtype = inputDType(weight.format);
+  const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kBf16Depth);
+  const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
+  const Rows out = a.rows(dtype, weight.n, written);
   a.expectEqual("rows of the output", x.rows, out.rows);
   return recorded(info, a, backend().siluGateUp(weight, x, out));
 }

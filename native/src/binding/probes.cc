@@ -11,10 +11,12 @@ Napi::Value BackendObject::readBandwidth(const Info& info) {
   return Napi::Number::New(info.Env(), backend().readBandwidth(bytes, a.integerIn(1, 1000, "repeats")));
 }
 
-/// matrixPeak(repeats): best floating-point operations a second of the widest bf16 (or f32) multiply-add.
+/// matrixPeak(repeats, isInt8): best operations a second of the widest multiply-add of bf16 (or f32), or of int8.
 Napi::Value BackendObject::matrixPeak(const Info& info) {
   Args a = args("matrixPeak", info);
-  return Napi::Number::New(info.Env(), backend().matrixPeak(a.integerIn(1, 1000, "repeats")));
+  const int64_t repeats = a.integerIn(1, 1000, "repeats");
+  const WeightFormat format = a.boolean() ? WeightFormat::Int8 : WeightFormat::Bf16;
+  return Napi::Number::New(info.Env(), backend().matrixPeak(repeats, format));
 }
 
 /// forkJoinSeconds(repeats): mean time of an op that does nothing on all threads.

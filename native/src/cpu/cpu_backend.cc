@@ -4,7 +4,6 @@
 
 #include "cpu/finite.h"
 #include "cpu/logits.h"
-#include "cpu/matmul.h"
 #include "cpu/sampling.h"
 
 namespace svc::cpu {
@@ -15,13 +14,13 @@ const HostVector& host(const Vector& vector) { return static_cast<const HostVect
 
 }  // namespace
 
-const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) {
-  stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, dtype)); });
+const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) {
+  stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, format)); });
   return weights_.back();
 }
 
-const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) {
-  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, dtype)); });
+const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) {
+  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, format)); });
   return weights_.back();
 }
 
@@ -76,11 +75,15 @@ StreamPosition CpuBackend::qkNorm(const Vector& weight, float eps, Rows x, int64
 }
 
 StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {
-  return stream_.record([this, &weight = packed(weight), x, out, add] { runLinear(pool_, kernels_, weight, x, out, add); });
+  return stream_.record([this, &weight = packed(weight), x, out, add] {
+    runLinear(pool_, kernels_, quantizedRows_, weight, x, out, add);
+  });
 }
 
 StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
-  return stream_.record([this, &weight = packed(weight), x, out] { runSiluGateUp(pool_, kernels_, weight, x, out); });
+  return stream_.record([this, &weight = packed(weight), x, out] {
+    runSiluGateUp(pool_, kernels_, quantizedRows_, weight, x, out);
+  });
 }
 
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {

@@ -8,6 +8,7 @@
 #include "cpu/dispatch.h"
 #include "cpu/elementwise.h"
 #include "cpu/kv_cache.h"
+#include "cpu/matmul.h"
 #include "cpu/packed_weight.h"
 #include "cpu/paged_attention.h"
 #include "memory/arena.h"
@@ -21,8 +22,8 @@ class CpuBackend final : public Backend {
   /// Throws std::runtime_error if this processor lacks the instruction set.
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
 
-  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, DType dtype) override;
-  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, DType dtype) override;
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) override;
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
@@ -57,7 +58,7 @@ class CpuBackend final : public Backend {
 
   // probes.cc
   double readBandwidth(size_t bytes, int64_t repeats) override;
-  double matrixPeak(int64_t repeats) override;
+  double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
 
  private:
@@ -69,6 +70,7 @@ class CpuBackend final : public Backend {
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
+  QuantizedRows quantizedRows_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };

@@ -35,7 +35,7 @@ bool hasAvx2() {
 bool hasAvx512Bf16() {
   return hasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bf16");
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
 }
 
 /// Whether the kernel lets this process use the tile registers; a process must ask once.
@@ -50,9 +50,9 @@ bool hasAmx() {
   // Tests preload a library with this symbol, which executes the tile instructions in software.
   if (dlsym(RTLD_DEFAULT, "svc_amx_emulator") != nullptr) return true;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && mayUseTiles();
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && (edx & kAmxInt8) != 0 && mayUseTiles();
 }
 #endif
 

@@ -31,7 +31,7 @@ void addAttention(KernelSet&);
 void addElementwise(KernelSet&);
 }  // namespace avx512
 namespace amx {
-/// Replaces the bf16 products of the AVX-512 set.
+/// Replaces the bf16 and int8 products of the AVX-512 set.
 void addMatmul(KernelSet&);
 }  // namespace amx
 

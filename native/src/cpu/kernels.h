@@ -8,18 +8,35 @@ namespace svc::cpu {
 
 /// Columns of a weight panel, tokens of a KV tile, lanes of a vector.
 constexpr int kLanes = 16;
-/// Bytes that one step (a pair of bf16 columns, or one f32 column) of one panel takes.
+/// Bytes that one step (one f32 column, two bf16 or four int8 columns) of one panel takes.
 constexpr int kStepBytes = 64;
+/// Rows of int8 are padded to this many columns: a matrix tile is 16 times four deep.
+constexpr int kInt8Depth = 64;
 
 /// Steps of the sum over k: each multiplies one 32-bit word of x with one 64-byte vector of a panel.
-constexpr int stepsOf(DType dtype, int k) {
-  return static_cast<int>(dtype == DType::F32 ? k : roundUp(k, kBf16Depth) / 2);
+constexpr int stepsOf(WeightFormat format, int k) {
+  if (format == WeightFormat::F32) return k;
+  if (format == WeightFormat::Bf16) return static_cast<int>(roundUp(k, kBf16Depth) / 2);
+  return static_cast<int>(roundUp(k, kInt8Depth) / 4);
 }
 
 struct Range {
   int begin;
   int end;
 };
+
+/// Makes numbers of whole sums: (sum - offset of the column) * scale of the row * scale of the column.
+struct Dequantization {
+  const float* rowScales;
+  const float* columnScales;  // padded to whole panels, as are the offsets
+  /// A row of x is kept with kInt8Zero added, which adds to the sum of a column that many times the column's own sum.
+  const int32_t* offsets;
+};
+
+/// What is added to quantised numbers of x: vector units multiply unsigned with signed bytes.
+constexpr int kInt8Zero = 128;
+/// The largest quantised number.
+constexpr float kInt8Most = 127.0f;
 
 /// out [rows, n] = (or +=) x · weightᵀ + bias. Panel p holds columns 16p to 16p+15 of the output.
 struct LinearJob {
@@ -32,6 +49,7 @@ struct LinearJob {
   float* out;
   size_t outStride;  // floats
   bool add;
+  Dequantization scales;  // of Int8
 };
 
 /// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
@@ -43,7 +61,8 @@ struct GateUpJob {
   int steps;
   const float* bias;  // padded to whole panels; null without a bias
   char* out;
-  size_t outStride;  // bytes
+  size_t outStride;       // bytes
+  Dequantization scales;  // of Int8, in the order of the panels
 };
 
 /// Where keys and values of one head are inside a block, in bytes.
@@ -132,9 +151,13 @@ struct KernelSet {
   const char* name;
   /// Panels that a product of few rows reads at once: tasks have a multiple of it.
   int panelsAtOnce;
-  /// By DType, F32 and Bf16.
-  void (*linear[2])(const LinearJob&, Range rows, Range panels);
-  void (*gateUp[2])(const GateUpJob&, Range rows, Range outPanels);
+  /// By WeightFormat.
+  void (*linear[3])(const LinearJob&, Range rows, Range panels);
+  void (*gateUp[3])(const GateUpJob&, Range rows, Range outPanels);
+  /// By DType of x, F32 and Bf16: out[i] = kInt8Zero + x[i] / scale, rounded to the nearest whole number, ties to even,
+  /// and zero after them up to `paddedCols`. Returns the scale, a 127th of the largest |x[i]|: 0 where that is no normal
+  /// number and all count as zero, NaN where a number is not finite.
+  float (*quantize[2])(const void* x, int cols, int paddedCols, uint8_t* out);
   AttentionKernels attention[2];
   /// into = into ⊕ from, for `rows` rows of `valueDims` values.
   void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);
@@ -153,8 +176,9 @@ struct KernelSet {
   /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
   void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
 
-  /// About `loops` loops of the widest multiply-add on this thread; returns the floating-point operations.
+  /// About `loops` loops of the widest multiply-add of floats, and of int8, on this thread; returns the operations.
   double (*peak)(int64_t loops);
+  double (*peakInt8)(int64_t loops);
 };
 
 }  // namespace svc::cpu

@@ -22,7 +22,7 @@ constexpr int kRowBlock = 192;
 /// Kernels write whole vectors of 16 columns; the next product reads bf16 rows up to a multiple of 32.
 void clearPadding(const PackedWeight& weight, Rows out) {
   const int64_t written = roundUp(weight.n, kLanes), padded = roundUp(weight.n, kBf16Depth);
-  if (weight.dtype != DType::Bf16 || written == padded) return;
+  if (inputDType(weight.format) != DType::Bf16 || written == padded) return;
   for (int64_t row = 0; row < out.rows; ++row) {
     std::memset(out.data + (row * out.stride + written) * 2, 0, static_cast<size_t>(padded - written) * 2);
   }
@@ -55,35 +55,72 @@ void cut(ThreadPool& pool, int rows, int groups, size_t groupBytes, int groupsAt
   });
 }
 
+/// Rows of x as the kernels of a weight take them.
+struct Input {
+  const char* x;
+  size_t stride;  // bytes
+  Dequantization scales;
+};
+
+Input quantized(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x) {
+  const auto quantize = set.quantize[static_cast<int>(inputDType(weight.format))];
+  const size_t rowBytes = static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format));
+  const int padded = static_cast<int>(roundUp(weight.k, kInt8Depth));
+  // Rows a power of two apart would share a few sets of the first-level cache.
+  const size_t stride = padded + kStepBytes;
+  if (memory.numbers.size() < stride * x.rows) memory.numbers = Pages(stride * x.rows);
+  if (memory.scales.size() < static_cast<size_t>(x.rows)) memory.scales.resize(x.rows);
+  const auto row = [&](int64_t i) {
+    const auto out = reinterpret_cast<uint8_t*>(memory.numbers.data() + i * stride);
+    memory.scales[i] = quantize(x.data + i * rowBytes, weight.k, padded, out);
+  };
+  const int taskRows = static_cast<int>(std::max<size_t>(1, kSerialBytes / rowBytes));
+  pool.run(ceilDiv(x.rows, taskRows), [&](int task, int) {
+    for (int i = task * taskRows; i < std::min((task + 1) * taskRows, x.rows); ++i) row(i);
+  });
+  return {memory.numbers.data(), stride, {memory.scales.data(), weight.scales.data(), weight.offsets.data()}};
+}
+
+Input inputOf(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x) {
+  if (weight.format == WeightFormat::Int8) return quantized(pool, set, memory, weight, x);
+  return {x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
+}
+
 }  // namespace
 
-void runLinear(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, Rows x, Rows out, bool add) {
-  const int steps = stepsOf(weight.dtype, weight.k);
-  const LinearJob job{x.data,
-                      static_cast<size_t>(x.stride) * elementBytes(weight.dtype),
+void runLinear(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x,
+               Rows out, bool add) {
+  const int steps = stepsOf(weight.format, weight.k);
+  const Input input = inputOf(pool, set, memory, weight, x);
+  const LinearJob job{input.x,
+                      input.stride,
                       weight.data.data(),
                       steps,
                       weight.n,
                       weight.biasOrNull(),
                       reinterpret_cast<float*>(out.data),
                       static_cast<size_t>(out.stride),
-                      add};
-  const auto kernel = set.linear[static_cast<int>(weight.dtype)];
+                      add,
+                      input.scales};
+  const auto kernel = set.linear[static_cast<int>(weight.format)];
   cut(pool, x.rows, weight.panels, static_cast<size_t>(steps) * kStepBytes, set.panelsAtOnce,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }
 
-void runSiluGateUp(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, Rows x, Rows out) {
-  const int steps = stepsOf(weight.dtype, weight.k);
-  const GateUpJob job{x.data,
-                     static_cast<size_t>(x.stride) * elementBytes(weight.dtype),
-                     weight.data.data(),
-                     steps,
-                     weight.biasOrNull(),
-                     out.data,
-                     static_cast<size_t>(out.stride) * elementBytes(weight.dtype)};
+void runSiluGateUp(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x,
+                   Rows out) {
+  const int steps = stepsOf(weight.format, weight.k);
+  const Input input = inputOf(pool, set, memory, weight, x);
+  const GateUpJob job{input.x,
+                      input.stride,
+                      weight.data.data(),
+                      steps,
+                      weight.biasOrNull(),
+                      out.data,
+                      static_cast<size_t>(out.stride) * elementBytes(inputDType(weight.format)),
+                      input.scales};
   clearPadding(weight, out);
-  const auto kernel = set.gateUp[static_cast<int>(weight.dtype)];
+  const auto kernel = set.gateUp[static_cast<int>(weight.format)];
   cut(pool, x.rows, weight.panels / 2, static_cast<size_t>(steps) * kStepBytes * 2, (set.panelsAtOnce + 1) / 2,
       [&](Range rows, Range panels) { kernel(job, rows, panels); });
 }

@@ -3,7 +3,10 @@
 #include "cpu/packed_weight.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
+#include <stdexcept>
 
 #include "cpu/finite.h"
 #include "threads/first_failure.h"
@@ -11,23 +14,51 @@
 namespace svc::cpu {
 namespace {
 
+/// A part and the scales of its rows, where it is published as whole numbers.
+struct ScaledPart {
+  LinearPart part;
+  std::vector<float> scales;
+};
+
+std::vector<ScaledPart> withScales(const KernelSet& set, const std::vector<LinearPart>& parts) {
+  std::vector<ScaledPart> scaled;
+  for (const LinearPart& part : parts) {
+    scaled.push_back({part, {}});
+    if (!part.scales.has_value()) continue;
+    std::vector<float>& scales = scaled.back().scales;
+    scales = readVector(set, *part.scales, part.n);
+    const auto wrong = std::find_if(scales.begin(), scales.end(), [](float scale) { return scale <= 0.0f; });
+    if (wrong == scales.end()) continue;
+    throw std::runtime_error("tensor " + part.scales->name + " of " + part.scales->file->path() +
+                             " must be above 0, row " + std::to_string(wrong - scales.begin()) + " is not");
+  }
+  return scaled;
+}
+
 /// Rows of one panel as words of the packed format, [16, steps], before they are interleaved.
 class PanelRows {
  public:
-  PanelRows(DType dtype, int k)
-      : dtype_(dtype), k_(k), steps_(stepsOf(dtype, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
+  PanelRows(WeightFormat format, int k)
+      : format_(format), k_(k), steps_(stepsOf(format, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
 
   /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
-  void load(const KernelSet& set, const std::vector<LinearPart>& parts, int first) {
+  void load(const KernelSet& set, const std::vector<ScaledPart>& parts, int first) {
     int lane = 0, row = first;
-    for (const LinearPart& part : parts) {
+    for (const auto& [part, scales] : parts) {
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
       loadRows(set, part.weight, row, count, lane);
+      if (!scales.empty()) std::copy_n(scales.begin() + row, count, scales_.begin() + lane);
       lane += count;
       row = std::max(0, row - part.n);
     }
     std::fill(words_.begin() + static_cast<size_t>(lane) * steps_, words_.end(), 0u);
+    std::fill(scales_.begin() + lane, scales_.end(), 0.0f);
+    std::fill(offsets_.begin() + lane, offsets_.end(), 0);
   }
+
+  /// One a lane, of int8.
+  const std::array<float, kLanes>& scales() const { return scales_; }
+  const std::array<int32_t, kLanes>& offsets() const { return offsets_; }
 
   void interleave(uint32_t* panel) const {
     constexpr int kBlock = 16;
@@ -45,21 +76,47 @@ class PanelRows {
     if (count == 0) return;
     const size_t rowBytes = k_ * elementBytes(weight.dtype);
     uint32_t* words = words_.data() + static_cast<size_t>(lane) * steps_;
-    const bool isAsPacked = weight.dtype == dtype_ && rowBytes == static_cast<size_t>(steps_) * 4;
+    const bool isAsPacked = isStored(weight.dtype) && rowBytes == static_cast<size_t>(steps_) * 4;
     if (!isAsPacked) stored_.resize(kLanes * rowBytes);
     void* to = isAsPacked ? static_cast<void*>(words) : stored_.data();
     weight.read(to, row, count, k_);
     for (int i = 0; i < count; ++i, words += steps_) {
-      if (!isAsPacked) convert(set, stored_.data() + i * rowBytes, weight.dtype, words);
-      expectFinite(weight, words, dtype_, k_, row + i);
+      const char* stored = stored_.data() + i * rowBytes;
+      if (weight.dtype == DType::I8) {
+        std::memcpy(words, stored, k_);
+        offsets_[lane + i] = offsetOf(words);
+      } else if (format_ == WeightFormat::Int8) {
+        set.widen[static_cast<int>(weight.dtype)](stored, wide_.data(), k_);
+        expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
+        quantize(set, lane + i, words);
+      } else {
+        if (!isAsPacked) convert(set, stored, weight.dtype, words);
+        expectFinite(weight, words, inputDType(format_), k_, row + i);
+      }
     }
+  }
+
+  bool isStored(DType dtype) const { return format_ != WeightFormat::Int8 && dtype == inputDType(format_); }
+
+  /// The widened row -> signed bytes, their scale and offset.
+  void quantize(const KernelSet& set, int lane, uint32_t* words) {
+    const auto bytes = reinterpret_cast<uint8_t*>(words);
+    const int padded = steps_ * 4;
+    scales_[lane] = set.quantize[static_cast<int>(DType::F32)](wide_.data(), k_, padded, bytes);
+    for (int i = 0; i < padded; ++i) bytes[i] = static_cast<uint8_t>(bytes[i] - kInt8Zero);
+    offsets_[lane] = offsetOf(words);
+  }
+
+  int32_t offsetOf(const uint32_t* words) const {
+    const auto numbers = reinterpret_cast<const int8_t*>(words);
+    return kInt8Zero * std::accumulate(numbers, numbers + k_, int32_t{0});
   }
 
   /// What pads k stays zero.
   void convert(const KernelSet& set, const char* row, DType dtype, uint32_t* words) {
-    if (dtype == dtype_) {
+    if (isStored(dtype)) {
       std::memcpy(words, row, k_ * elementBytes(dtype));
-    } else if (dtype_ == DType::F32) {
+    } else if (format_ == WeightFormat::F32) {
       set.widen[static_cast<int>(dtype)](row, reinterpret_cast<float*>(words), k_);
     } else {
       set.widen[static_cast<int>(dtype)](row, wide_.data(), k_);
@@ -67,27 +124,38 @@ class PanelRows {
     }
   }
 
-  DType dtype_;
+  WeightFormat format_;
   int k_;
   int steps_;
   std::vector<uint32_t> words_;
+  std::array<float, kLanes> scales_ = {};
+  std::array<int32_t, kLanes> offsets_ = {};
   std::vector<char> stored_;
   std::vector<float> wide_;
 };
 
-using PanelParts = std::vector<std::vector<LinearPart>>;
+using PanelParts = std::vector<std::vector<ScaledPart>>;
 
 /// Packs `panels` panels; panel p takes columns of sources[p % count] from 16 * (p / count) on.
-PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k, DType dtype) {
-  const size_t panelBytes = static_cast<size_t>(stepsOf(dtype, k)) * kStepBytes;
-  PackedWeight packed{{dtype, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}};
+PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k,
+                  WeightFormat format) {
+  const size_t panelBytes = static_cast<size_t>(stepsOf(format, k)) * kStepBytes;
+  PackedWeight packed{{format, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}};
+  if (format == WeightFormat::Int8) {
+    packed.scales.resize(static_cast<size_t>(panels) * kLanes);
+    packed.offsets.resize(static_cast<size_t>(panels) * kLanes);
+  }
   const int count = static_cast<int>(sources.size());
-  std::vector<PanelRows> scratch(pool.threads(), PanelRows(dtype, k));
+  std::vector<PanelRows> scratch(pool.threads(), PanelRows(format, k));
   FirstFailure failure;
   pool.run(panels, [&](int panel, int thread) {
     failure.guard([&] {
-      scratch[thread].load(set, sources[panel % count], panel / count * kLanes);
-      scratch[thread].interleave(reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes));
+      PanelRows& rows = scratch[thread];
+      rows.load(set, sources[panel % count], panel / count * kLanes);
+      rows.interleave(reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes));
+      if (format != WeightFormat::Int8) return;
+      std::copy(rows.scales().begin(), rows.scales().end(), packed.scales.begin() + panel * kLanes);
+      std::copy(rows.offsets().begin(), rows.offsets().end(), packed.offsets.begin() + panel * kLanes);
     });
   });
   failure.rethrow();
@@ -113,20 +181,20 @@ std::vector<float> packBias(const KernelSet& set, const std::vector<LinearPart>&
 }  // namespace
 
 PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vector<LinearPart>& parts, int k,
-                        DType dtype) {
+                        WeightFormat format) {
   int n = 0;
   for (const LinearPart& part : parts) n += part.n;
   const int panels = static_cast<int>(roundUp(n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {parts}, panels, k, dtype);
+  PackedWeight packed = pack(pool, set, {withScales(set, parts)}, panels, k, format);
   packed.n = n;
   packed.bias = packBias(set, parts, panels, [](int column) { return column; });
   return packed;
 }
 
 PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
-                       DType dtype) {
+                        WeightFormat format) {
   const int panels = 2 * static_cast<int>(roundUp(gate.n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {{gate}, {up}}, panels, k, dtype);
+  PackedWeight packed = pack(pool, set, {withScales(set, {gate}), withScales(set, {up})}, panels, k, format);
   packed.n = gate.n;
   packed.isGateUp = true;
   const int n = gate.n;
@@ -138,11 +206,18 @@ PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart
 }
 
 void unpackRow(const PackedWeight& weight, int row, float* out) {
-  const int steps = stepsOf(weight.dtype, weight.k);
+  const int steps = stepsOf(weight.format, weight.k);
   const char* words = weight.data.data() + static_cast<size_t>(row / kLanes) * steps * kStepBytes + row % kLanes * 4;
+  if (weight.format == WeightFormat::Int8) {
+    for (int i = 0; i < weight.k; ++i) {
+      const auto number = static_cast<int8_t>(words[static_cast<size_t>(i / 4) * kStepBytes + i % 4]);
+      out[i] = static_cast<float>(number) * weight.scales[row];
+    }
+    return;
+  }
   for (int i = 0; i < weight.k; ++i) {
     uint32_t bits;
-    if (weight.dtype == DType::F32) {
+    if (weight.format == WeightFormat::F32) {
       std::memcpy(&bits, words + static_cast<size_t>(i) * kStepBytes, 4);
     } else {
       uint16_t upper;

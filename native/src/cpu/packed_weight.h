@@ -2,6 +2,7 @@
 //
 //   bf16: [panel of 16 columns][k padded to 32, in pairs][16 columns][2]   a pair of one column is one 32-bit word
 //   f32:  [panel of 16 columns][k][16 columns]
+//   int8: [panel of 16 columns][k padded to 64, in fours][16 columns][4]
 //
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.
 #pragma once
@@ -19,16 +20,19 @@ struct PackedWeight : Weight {
   int panels;
   Pages data;
   std::vector<float> bias;  // padded to whole panels, empty without a bias
+  // Of int8, padded to whole panels: see Dequantization.
+  std::vector<float> scales;
+  std::vector<int32_t> offsets;
 
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
 /// The output has the columns of all parts, one after the other. Throws std::runtime_error where a
 /// file ends too early or a number is not finite in the packed format.
-PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, DType);
+PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, WeightFormat);
 
 /// Panels of gate and up alternate; gate and up have the same n.
-PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, DType);
+PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, WeightFormat);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
 void unpackRow(const PackedWeight&, int row, float* out);

@@ -52,14 +52,15 @@ double CpuBackend::readBandwidth(size_t bytes, int64_t repeats) {
   return best;
 }
 
-double CpuBackend::matrixPeak(int64_t repeats) {
+double CpuBackend::matrixPeak(int64_t repeats, WeightFormat format) {
+  const auto peak = format == WeightFormat::Int8 ? kernels_.peakInt8 : kernels_.peak;
   constexpr int64_t kLoops = 200000;
   const int tasks = pool_.threads() * 8;
   double best = 0;
   for (int64_t i = 0; i < repeats; ++i) {
     std::vector<double> done(tasks, 0.0);
     const auto start = Clock::now();
-    stream_.run([&] { pool_.run(tasks, [&](int task, int) { done[task] = kernels_.peak(kLoops); }); });
+    stream_.run([&] { pool_.run(tasks, [&](int task, int) { done[task] = peak(kLoops); }); });
     const double seconds = secondsSince(start);
     best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0) / seconds);
   }

@@ -2,11 +2,11 @@
 
 import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
-import type { StorageDType } from '../../ops/dtype.ts';
+import type { FloatDType, StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { StoredTensor } from './safetensors.ts';
 
-const DTYPES: Readonly<Record<string, StorageDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+const FLOATS: Readonly<Record<string, FloatDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
 export class Checkpoint {
   /** The model's folder, for messages. */
@@ -40,7 +40,28 @@ export class Checkpoint {
    * Where the tensor is in its file.
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
    */
-  find(name: string, shape: readonly number[]): TensorSource {
+  find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: FloatDType } {
+    return this.#find(name, shape, FLOATS);
+  }
+
+  /**
+   * The same for whole numbers of a quantised weight.
+   * @throws ModelLoadError when it is missing, has another shape or format.
+   */
+  findInt8(name: string, shape: readonly number[]): TensorSource {
+    return this.#find(name, shape, { I8: 'i8' });
+  }
+
+  /** Whether the tensor is there, as whole numbers. */
+  isInt8(name: string): boolean {
+    return this.#tensors.get(name)?.dtype === 'I8';
+  }
+
+  #find<T extends StorageDType>(
+    name: string,
+    shape: readonly number[],
+    dtypes: Readonly<Record<string, T>>,
+  ): TensorSource & { readonly dtype: T } {
     const stored = this.#tensors.get(name);
     const expected = `[${shape.join(', ')}]`;
     if (stored === undefined) {
@@ -55,15 +76,16 @@ export class Checkpoint {
         `${stored.path}: tensor ${name} must be ${expected} by config.json, it is ${got}`,
       );
     }
-    const dtype = DTYPES[stored.dtype];
+    const dtype = dtypes[stored.dtype];
     if (dtype === undefined) {
+      const wanted = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(Object.keys(dtypes));
       throw new ModelLoadError(
-        `${stored.path}: tensor ${name} ${expected} must be F32, F16 or BF16, it is ${stored.dtype}`,
+        `${stored.path}: tensor ${name} ${expected} must be ${wanted}, it is ${stored.dtype}`,
       );
     }
     this.#read.add(name);
     const { path, byteOffset, byteLength } = stored;
-    return wholeTensor({ name, path, byteOffset, byteLength, dtype, shape });
+    return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape }), dtype };
   }
 
   /** Names of the tensors that `find` was not asked for. */

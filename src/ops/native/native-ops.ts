@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import type { ComputeDType } from '../dtype.ts';
+import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionOptions,
@@ -55,12 +55,12 @@ export class NativeOps implements Ops {
     this.#arena = new Arena(native);
   }
 
-  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return NativeLinear.load(this.#native, parts, dtype);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
+    return NativeLinear.load(this.#native, parts, format);
   }
 
-  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
-    return NativeGateUp.load(this.#native, gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
+    return NativeGateUp.load(this.#native, gate, up, format);
   }
 
   loadVector(source: TensorSource): Vector {

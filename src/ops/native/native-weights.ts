@@ -2,7 +2,7 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
-import type { ComputeDType } from '../dtype.ts';
+import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import {
   expectGateUp,
@@ -44,23 +44,23 @@ class Weight extends Handle {
 }
 
 export class NativeLinear extends Weight implements LinearWeight {
-  static load(native: NativeBackend, parts: readonly LinearPart[], dtype: ComputeDType): NativeLinear {
-    const { k, sizes } = expectParts('loadLinear', parts);
+  static load(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
+    const { k, sizes } = expectParts('loadLinear', parts, format);
     const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
-    const index = loading(parts, () => native.loadLinear(nativeParts, k, dtype));
+    const index = loading(parts, () => native.loadLinear(nativeParts, k, format));
     const n = sizes.reduce((sum, size) => sum + size, 0);
-    return new NativeLinear(native, index, n, k, dtype);
+    return new NativeLinear(native, index, n, k, inputDTypeOf(format));
   }
 }
 
 export class NativeGateUp extends Weight implements GateUpWeight {
-  static load(native: NativeBackend, gate: LinearPart, up: LinearPart, dtype: ComputeDType): NativeGateUp {
+  static load(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat): NativeGateUp {
     expectGateUp(gate, up);
-    const { k, sizes } = expectParts('loadGateUp', [gate, up]);
+    const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
-    const index = loading([gate, up], () => native.loadGateUp(...parts, k, dtype));
-    return new NativeGateUp(native, index, n, k, dtype);
+    const index = loading([gate, up], () => native.loadGateUp(...parts, k, format));
+    return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
   }
 }
 
@@ -94,7 +94,8 @@ export class NativeKvCache extends Handle implements KvCache {
 }
 
 function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
-  return { weight: sourceOf(op, weight.tensor), n, bias: bias && sourceOf(op, bias) };
+  const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
+  return { weight: sourceOf(op, weight.tensor), n, scales, bias: bias && sourceOf(op, bias) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {

@@ -1,7 +1,7 @@
 // Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
 
-import { ShapeError } from '../../errors.ts';
-import type { ComputeDType } from '../dtype.ts';
+import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { Tensor } from '../ops.ts';
 import {
   expectGateUp,
@@ -9,29 +9,38 @@ import {
   type GateUpWeight,
   type LinearPart,
   type LinearWeight,
+  type TensorSource,
 } from '../weights.ts';
+import { quantizeRow } from './quantize.ts';
 import { readTensor } from './read-tensor.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
-/** values [n, k] rounded to `inputDType`, bias [n] in f32. */
+/** values [n, k] rounded to `inputDType`, or whole numbers with scales [n]; bias [n] in f32. */
 export class RefLinear implements LinearWeight {
   readonly n: number;
   readonly k: number;
   readonly inputDType: ComputeDType;
   readonly values: Float32Array;
+  /** Of int8; null for floats. */
+  readonly scales: Float32Array | null;
   readonly bias: Float32Array | null;
 
-  constructor(parts: readonly LinearPart[], dtype: ComputeDType) {
-    const { k, sizes } = expectParts('loadLinear', parts);
+  constructor(parts: readonly LinearPart[], format: WeightFormat) {
+    const { k, sizes } = expectParts('loadLinear', parts, format);
     this.k = k;
     this.n = sizes.reduce((sum, n) => sum + n, 0);
-    this.inputDType = dtype;
+    this.inputDType = inputDTypeOf(format);
     this.values = new Float32Array(this.n * k);
+    this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readTensor(part.weight.tensor, dtype, this.values.subarray(start * k, end * k));
+      const values = this.values.subarray(start * k, end * k);
+      readTensor(part.weight.tensor, format === 'int8' ? 'f32' : format, values);
+      const scales = this.scales?.subarray(start, end);
+      if (scales !== undefined && part.weight.kind === 'int8') readScales(part.weight.scales, scales);
+      else if (scales !== undefined) quantizeRows(values, scales);
       if (part.bias) readTensor(part.bias, 'f32', this.bias?.subarray(start, end));
       start = end;
     }
@@ -42,15 +51,32 @@ export class RefLinear implements LinearWeight {
   }
 }
 
+/** Rows of values [scales.length, k], each by itself, in place. */
+function quantizeRows(values: Float32Array, scales: Float32Array): void {
+  const k = values.length / scales.length;
+  for (let row = 0; row < scales.length; row += 1) {
+    const numbers = values.subarray(row * k, (row + 1) * k);
+    scales[row] = quantizeRow(numbers, numbers);
+  }
+}
+
+function readScales(source: TensorSource, into: Float32Array): void {
+  readTensor(source, 'f32', into);
+  const row = into.findIndex((scale) => scale <= 0);
+  if (row >= 0) {
+    throw new ModelLoadError(`tensor ${source.name} of ${source.path} must be above 0, row ${row} is not`);
+  }
+}
+
 /** Gate and up projections, each [n, k]. */
 export class RefGateUp implements GateUpWeight {
   readonly gate: RefLinear;
   readonly up: RefLinear;
 
-  constructor(gate: LinearPart, up: LinearPart, dtype: ComputeDType) {
+  constructor(gate: LinearPart, up: LinearPart, format: WeightFormat) {
     expectGateUp(gate, up);
-    this.gate = new RefLinear([gate], dtype);
-    this.up = new RefLinear([up], dtype);
+    this.gate = new RefLinear([gate], format);
+    this.up = new RefLinear([up], format);
   }
 
   get n(): number {
@@ -111,20 +137,34 @@ export function expectLinear(op: string, weight: LinearWeight): RefLinear {
   return weight;
 }
 
+/** Whole sums are exact; what follows them is rounded after each step, so that every backend has the same bits. */
+const inF32 = Math.fround;
+
 /** Calls `store` with each number of x · weightᵀ + bias; a weight row is read once for all rows of x. */
 function multiply(
   x: RefTensor,
   weight: RefLinear,
   store: (row: number, col: number, value: number) => void,
 ): void {
-  const { values, bias, n, k } = weight;
-  const data = x.data;
+  const { values, scales, bias, n, k } = weight;
+  const rows = Array.from({ length: x.rows }, (_, row) => {
+    return scales === null ? { numbers: x.row(row), scale: 1 } : quantized(x.row(row));
+  });
   for (let col = 0; col < n; col++) {
+    const scale = scales?.[col] ?? 1;
     const offset = bias?.[col] ?? 0;
-    for (let row = 0; row < x.rows; row++) {
-      store(row, col, dot(data, x.rowStart(row), values, col * k, k) + offset);
+    for (const [row, { numbers, scale: rowScale }] of rows.entries()) {
+      const sum = dot(numbers, 0, values, col * k, k);
+      if (scales === null) store(row, col, sum + offset);
+      else store(row, col, inF32(inF32(inF32(inF32(sum) * rowScale) * scale) + offset));
     }
   }
+}
+
+/** A row of x as whole numbers, to be multiplied by `scale`. */
+function quantized(row: Float32Array): { numbers: Float32Array; scale: number } {
+  const numbers = new Float32Array(row.length);
+  return { scale: quantizeRow(row, numbers), numbers };
 }
 
 /** In f64, in four interleaved sums: the order depends on nothing but k. */

@@ -3,7 +3,7 @@
 import { closeSync, readSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
 import { openModelFile } from '../../util/model-file.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType } from '../dtype.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from '../float-formats.ts';
 import { type Rectangle, rectangleOf, type TensorSource } from '../weights.ts';
 
@@ -22,6 +22,7 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
   readPieces(source, rectangle, (piece, start) => {
     const place = values.subarray(start / size, (start + piece.length) / size);
     if (source.dtype === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
+    else if (source.dtype === 'i8') place.set(new Int8Array(piece.buffer, 0, place.length));
     else unpack(source.dtype, new Uint16Array(piece.buffer, 0, place.length), place);
   });
   if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
@@ -40,7 +41,7 @@ function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float3
   );
 }
 
-function unpack(dtype: StorageDType, packed: Uint16Array, into: Float32Array): void {
+function unpack(dtype: 'f16' | 'bf16', packed: Uint16Array, into: Float32Array): void {
   if (dtype === 'bf16') unpackBf16(packed, into);
   else unpackF16(packed, into);
 }

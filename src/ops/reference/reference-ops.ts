@@ -3,7 +3,7 @@
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import type { ComputeDType } from '../dtype.ts';
+import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
   AttentionOptions,
@@ -53,12 +53,12 @@ export class ReferenceOps implements Ops {
   readonly #scopes: RefTensor[][] = [];
   #step: RefStepInputs | null = null;
 
-  loadLinear(parts: readonly LinearPart[], dtype: ComputeDType): LinearWeight {
-    return new RefLinear(parts, dtype);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
+    return new RefLinear(parts, format);
   }
 
-  loadGateUp(gate: LinearPart, up: LinearPart, dtype: ComputeDType): GateUpWeight {
-    return new RefGateUp(gate, up, dtype);
+  loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
+    return new RefGateUp(gate, up, format);
   }
 
   loadVector(source: TensorSource): Vector {

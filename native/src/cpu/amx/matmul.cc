@@ -1,10 +1,11 @@
-// bf16 matrix products on AMX tiles; the other parts of this instruction set are those of AVX-512.
+// bf16 and int8 matrix products on AMX tiles; the other parts of this instruction set are those of AVX-512.
 //
 // A tile of x is 16 rows of 16 words, straight from memory; a tile of a panel is 16 steps of it, as packed. Each
-// output's sum takes 32 columns of k at a time, in order: rows, panels and chunks do not change it.
+// output's sum takes 16 words of k at a time, in order: rows, panels and chunks do not change it.
 
 #include <immintrin.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "cpu/dispatch.h"
@@ -75,12 +76,24 @@ class Tiles {
   int second_ = -1;
 };
 
+/// sums in tile `sum` += rows in tile `x` · panel in tile `panel`. The intrinsics take literal numbers of tiles only.
+#define SVC_MULTIPLY_TILES(sum, x, panel)          \
+  do {                                             \
+    if constexpr (std::is_same_v<Dot, Bf16Dot>) {  \
+      _tile_dpbf16ps(sum, x, panel);               \
+    } else {                                       \
+      _tile_dpbusd(sum, x, panel);                 \
+    }                                              \
+  } while (false)
+
 inline void fetchAhead(const char* tile) {
   for (int line = 0; line < kTileBytes; line += 64) __builtin_prefetch(tile + kStreamAhead + line);
 }
 
 /// sums [4, rows, 16] = x · panels; the tiles are shaped for `rows`.
-void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, int steps, int rows, float* sums) {
+template <class Dot>
+void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, int steps, int rows,
+            typename Dot::Lane* sums) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -89,38 +102,40 @@ void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes,
     for (int p = 0; p < 4; ++p) fetchAhead(panel + p * panelBytes);
     _tile_loadd(4, x, xStride);
     _tile_loadd(6, panel, kStepBytes);
-    _tile_dpbf16ps(0, 4, 6);
+    SVC_MULTIPLY_TILES(0, 4, 6);
     _tile_loadd(7, panel + panelBytes, kStepBytes);
-    _tile_dpbf16ps(1, 4, 7);
+    SVC_MULTIPLY_TILES(1, 4, 7);
     _tile_loadd(6, panel + 2 * panelBytes, kStepBytes);
-    _tile_dpbf16ps(2, 4, 6);
+    SVC_MULTIPLY_TILES(2, 4, 6);
     _tile_loadd(7, panel + 3 * panelBytes, kStepBytes);
-    _tile_dpbf16ps(3, 4, 7);
+    SVC_MULTIPLY_TILES(3, 4, 7);
   }
-  const int tileFloats = rows * kLanes;
+  const int tileLanes = rows * kLanes;
   _tile_stored(0, sums, kStepBytes);
-  _tile_stored(1, sums + tileFloats, kStepBytes);
-  _tile_stored(2, sums + 2 * tileFloats, kStepBytes);
-  _tile_stored(3, sums + 3 * tileFloats, kStepBytes);
+  _tile_stored(1, sums + tileLanes, kStepBytes);
+  _tile_stored(2, sums + 2 * tileLanes, kStepBytes);
+  _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
 }
 
 /// sums [1, rows, 16] = x · panel
-void sumOne(const char* x, size_t xStride, const char* panel, int steps, float* sums) {
+template <class Dot>
+void sumOne(const char* x, size_t xStride, const char* panel, int steps, typename Dot::Lane* sums) {
   _tile_zero(0);
   for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
     fetchAhead(panel);
     _tile_loadd(4, x, xStride);
     _tile_loadd(6, panel, kStepBytes);
-    _tile_dpbf16ps(0, 4, 6);
+    SVC_MULTIPLY_TILES(0, 4, 6);
   }
   _tile_stored(0, sums, kStepBytes);
 }
 
-/// sums [2, first, 16] and, behind them, [2, second, 16] = (or, to resume, +=) x · two panels; the tiles are shaped
+/// sums [2, first, 16] and, after them, [2, second, 16] = (or, to resume, +=) x · two panels; the tiles are shaped
 /// for first + second rows, first up to 16.
+template <class Dot>
 void sumPair(const char* x, size_t xStride, const char* const* panels, int steps, bool resume, int first, int second,
-             float* sums) {
-  float* const below = sums + 2 * first * kLanes;
+             typename Dot::Lane* sums) {
+  typename Dot::Lane* const below = sums + 2 * first * kLanes;
   if (resume) {
     _tile_loadd(0, sums, kStepBytes);
     _tile_loadd(1, sums + first * kLanes, kStepBytes);
@@ -133,8 +148,8 @@ void sumPair(const char* x, size_t xStride, const char* const* panels, int steps
       _tile_loadd(4, x, xStride);
       _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
       _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
+      SVC_MULTIPLY_TILES(0, 4, 6);
+      SVC_MULTIPLY_TILES(1, 4, 7);
     }
   } else {
     if (resume) {
@@ -147,12 +162,12 @@ void sumPair(const char* x, size_t xStride, const char* const* panels, int steps
     for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
       _tile_loadd(4, x, xStride);
       _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
-      _tile_dpbf16ps(0, 4, 6);
+      SVC_MULTIPLY_TILES(0, 4, 6);
       _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
-      _tile_dpbf16ps(1, 4, 7);
+      SVC_MULTIPLY_TILES(1, 4, 7);
       _tile_loadd(5, x + kTileRows * xStride, xStride);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+      SVC_MULTIPLY_TILES(2, 5, 6);
+      SVC_MULTIPLY_TILES(3, 5, 7);
     }
     _tile_stored(2, below, kStepBytes);
     _tile_stored(3, below + second * kLanes, kStepBytes);
@@ -173,30 +188,30 @@ struct Operands {
 
 /// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums);
 /// `together` panels are never parted.
-template <class Use>
+template <class Dot, class Use>
 void productOfFew(const Operands& o, Range rows, Range panels, int together, const Use& use) {
-  alignas(64) float sums[4 * kTileRows * kLanes];
+  alignas(64) typename Dot::Lane sums[4 * kTileRows * kLanes];
   const int count = rows.end - rows.begin;
   const char* x = o.x + rows.begin * o.xStride;
   Tiles tiles;
   tiles.shapeForFew(count);
   int panel = panels.begin;
   for (; panel + 4 <= panels.end; panel += 4) {
-    sumFew(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
+    sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
     use(rows.begin, count, panel, 4, sums);
   }
   for (; panel < panels.end; panel += together) {
     for (int p = 0; p < together; ++p) {
-      sumOne(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes);
+      sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes);
     }
     use(rows.begin, count, panel, together, sums);
   }
 }
 
 /// Rows [begin, begin + rows) against two panels, 32 rows at a time, in parts of k.
-template <class Use>
+template <class Dot, class Use>
 void productOfBlock(const Operands& o, Tiles& tiles, int begin, int rows, const char* const* panels, const Use& use) {
-  alignas(64) float sums[2 * kMostRows * kLanes];
+  alignas(64) typename Dot::Lane sums[2 * kMostRows * kLanes];
   for (int step = 0; step < o.steps; step += kManySteps) {
     const char* parts[2] = {panels[0] + step * kStepBytes, panels[1] + step * kStepBytes};
     const int steps = smaller(kManySteps, o.steps - step);
@@ -204,7 +219,7 @@ void productOfBlock(const Operands& o, Tiles& tiles, int begin, int rows, const 
       const int taken = smaller(2 * kTileRows, rows - row);
       const int first = smaller(taken, kTileRows);
       tiles.shapeForMany(taken);
-      sumPair(o.x + (begin + row) * o.xStride + step * 4, o.xStride, parts, steps, step > 0, first, taken - first,
+      sumPair<Dot>(o.x + (begin + row) * o.xStride + step * 4, o.xStride, parts, steps, step > 0, first, taken - first,
               sums + 2 * row * kLanes);
     }
   }
@@ -214,7 +229,7 @@ void productOfBlock(const Operands& o, Tiles& tiles, int begin, int rows, const 
 }
 
 /// Any rows against two panels at a time; a last single panel is taken twice and used once.
-template <class Use>
+template <class Dot, class Use>
 void productOfMany(const Operands& o, Range rows, Range panels, const Use& use) {
   Tiles tiles;
   for (int panel = panels.begin; panel < panels.end; panel += 2) {
@@ -222,34 +237,37 @@ void productOfMany(const Operands& o, Range rows, Range panels, const Use& use) 
     const char* first = o.panels + panel * o.panelBytes();
     const char* pair[2] = {first, count == 2 ? first + o.panelBytes() : first};
     for (int row = rows.begin; row < rows.end; row += kMostRows) {
-      productOfBlock(o, tiles, row, smaller(kMostRows, rows.end - row), pair,
-                     [&](int at, int taken, const float* sums) { use(at, taken, panel, count, sums); });
+      productOfBlock<Dot>(o, tiles, row, smaller(kMostRows, rows.end - row), pair,
+                     [&](int at, int taken, const typename Dot::Lane* sums) { use(at, taken, panel, count, sums); });
     }
   }
 }
 
-template <class Use>
+template <class Dot, class Use>
 void product(const Operands& o, Range rows, Range panels, int together, const Use& use) {
-  if (rows.end - rows.begin <= kTileRows) productOfFew(o, rows, panels, together, use);
-  else productOfMany(o, rows, panels, use);
+  if (rows.end - rows.begin <= kTileRows) productOfFew<Dot>(o, rows, panels, together, use);
+  else productOfMany<Dot>(o, rows, panels, use);
 }
 
+template <class Dot>
 void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
-  product({job.x, job.xStride, job.panels, job.steps}, rows, panels, 1,
-          [&](int row, int taken, int panel, int count, const float* sums) {
+  product<Dot>({job.x, job.xStride, job.panels, job.steps}, rows, panels, 1,
+          [&](int row, int taken, int panel, int count, const typename Dot::Lane* sums) {
             storeSums(job, row, taken, panel, count, sums);
           });
 }
 
+template <class Dot>
 void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
-  product({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
-          [&](int row, int taken, int panel, int count, const float* sums) {
+  product<Dot>({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
+          [&](int row, int taken, int panel, int count, const typename Dot::Lane* sums) {
             for (int p = 0; p < count; p += 2) {
               storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
             }
           });
 }
 
+template <class Dot>
 double peakOfTiles(int64_t loops) {
   alignas(64) static const char zeros[kTileBytes] = {};
   Tiles tiles;
@@ -261,22 +279,27 @@ double peakOfTiles(int64_t loops) {
       _tile_loadd(6, zeros, kStepBytes);
       _tile_loadd(7, zeros, kStepBytes);
     }
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    SVC_MULTIPLY_TILES(0, 4, 6);
+    SVC_MULTIPLY_TILES(1, 4, 7);
+    SVC_MULTIPLY_TILES(2, 5, 6);
+    SVC_MULTIPLY_TILES(3, 5, 7);
   }
-  constexpr double kOperations = 2.0 * kTileRows * kLanes * kBf16Depth;
+  constexpr double kOperations = 2.0 * kTileRows * kLanes * kTileSteps * Dot::kPerWord;
   return static_cast<double>(loops) * 4 * kOperations;
 }
+
+#undef SVC_MULTIPLY_TILES
 
 }  // namespace
 
 void addMatmul(KernelSet& set) {
   set.panelsAtOnce = 4;
-  set.linear[1] = &linearOnTiles;
-  set.gateUp[1] = &gateUpOnTiles;
-  set.peak = &peakOfTiles;
+  set.linear[1] = &linearOnTiles<Bf16Dot>;
+  set.linear[2] = &linearOnTiles<Int8Dot>;
+  set.gateUp[1] = &gateUpOnTiles<Bf16Dot>;
+  set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
+  set.peak = &peakOfTiles<Bf16Dot>;
+  set.peakInt8 = &peakOfTiles<Int8Dot>;
 }
 
 }  // namespace svc::cpu::amx

@@ -34,6 +34,7 @@ void addElementwise(KernelSet& set) {
   set.largest = &largest;
   set.weigh = &weigh;
   set.peak = &peak<WidestDot>;
+  set.peakInt8 = &peak<Int8Dot>;
 }
 
 }  // namespace svc::cpu::SVC_ISA

@@ -15,6 +15,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/quantize.h"
 
 }  // namespace
 
@@ -22,8 +23,12 @@ void addMatmul(KernelSet& set) {
   set.panelsAtOnce = kMostPanels;
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
+  set.linear[2] = &linear<Int8Dot>;
   set.gateUp[0] = &gateUp<F32Dot, float>;
   set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
+  set.gateUp[2] = &gateUp<Int8Dot, uint16_t>;
+  set.quantize[0] = &quantize<float>;
+  set.quantize[1] = &quantize<uint16_t>;
 }
 
 }  // namespace svc::cpu::SVC_ISA

@@ -4,10 +4,10 @@
 template <class Dot>
 double peak(int64_t loops) {
   constexpr int kChains = kManyRows * kManyPanels;
-  alignas(64) float start[kChains][kLanes] = {};
+  alignas(64) typename Dot::Lane start[kChains][kLanes] = {};
   // The compiler must not know that the chains are equal, nor their factors.
   asm volatile("" : : "r"(start) : "memory");
-  V16 sum[kChains];
+  typename Dot::Sum sum[kChains];
 #pragma GCC unroll 32
   for (int i = 0; i < kChains; ++i) sum[i] = load(start[i]);
   const typename Dot::Weight w = Dot::weight(reinterpret_cast<const char*>(start));
@@ -16,10 +16,10 @@ double peak(int64_t loops) {
 #pragma GCC unroll 32
     for (int i = 0; i < kChains; ++i) sum[i] = Dot::add(sum[i], w, x);
   }
-  V16 total = sum[0];
+  typename Dot::Sum total = sum[0];
 #pragma GCC unroll 32
   for (int i = 1; i < kChains; ++i) total = total + sum[i];
-  alignas(64) float sink[kLanes];
+  alignas(64) typename Dot::Lane sink[kLanes];
   store(sink, total);
   asm volatile("" : : "r"(sink) : "memory");
   return static_cast<double>(loops) * kChains * 2 * kLanes * Dot::kPerWord;

@@ -18,10 +18,11 @@ constexpr int kMostPanels = 2;
 /// the memory `ahead` bytes after each step is prefetched.
 template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
-                                       bool resume, int ahead, float* sums) {
-  V16 sum[P][R];
+                                       bool resume, int ahead, typename Dot::Lane* sums) {
+  using Lane = typename Dot::Lane;
+  typename Dot::Sum sum[P][R];
   for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(0.0f);
+    for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(Lane{0});
   }
   const char* panel[P];
   for (int p = 0; p < P; ++p) panel[p] = panels[p];
@@ -43,23 +44,24 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
   }
 }
 
+template <class Dot>
 using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, bool resume,
-                         int ahead, float* sums);
+                         int ahead, typename Dot::Lane* sums);
 
 template <class Dot, int P, int... R>
-constexpr SumTile chooseTile(int rows, std::integer_sequence<int, R...>) {
-  constexpr SumTile tiles[] = {&sumTile<Dot, R + 1, P>...};
+constexpr SumTile<Dot> chooseTile(int rows, std::integer_sequence<int, R...>) {
+  constexpr SumTile<Dot> tiles[] = {&sumTile<Dot, R + 1, P>...};
   return tiles[rows - 1];
 }
 
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
 template <class Dot>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-                      bool resume, int ahead, float* sums) {
+                      bool resume, int ahead, typename Dot::Lane* sums) {
   while (count > 0) {
     const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
     const int taken = isPair ? 2 : 1;
-    const SumTile tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
+    const SumTile<Dot> tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
                                 : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
     tile(x, xStride, panels, steps, resume, ahead, sums);
     count -= taken;
@@ -84,7 +86,7 @@ constexpr Cut cutFor(int rows) {
 /// memory, each [count, tile's rows, 16].
 template <class Dot>
 void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-              float* sums) {
+              typename Dot::Lane* sums) {
   const int chunk = rows <= cut.rows ? steps : kChunkSteps;
   for (int begin = 0; begin < steps; begin += chunk) {
     const char* parts[kMostPanels] = {};

@@ -75,6 +75,43 @@ inline float largestLane(V16 a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+/// Sixteen whole numbers.
+struct I16 {
+  __m256i low, high;
+};
+
+inline __m256i loadEight(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline I16 splat(int32_t value) { return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)}; }
+inline I16 load(const int32_t* p) { return {loadEight(p), loadEight(p + 8)}; }
+inline void store(int32_t* p, I16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.high);
+}
+inline I16 operator+(I16 a, I16 b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+inline I16 operator-(I16 a, I16 b) { return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)}; }
+inline I16 max(I16 a, I16 b) { return {_mm256_max_epi32(a.low, b.low), _mm256_max_epi32(a.high, b.high)}; }
+inline int32_t largestLane(I16 a) {
+  const __m256i eight = _mm256_max_epi32(a.low, a.high);
+  const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline V16 toFloat(I16 a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
+/// The nearest whole number, ties to even.
+inline I16 toInteger(V16 a) { return {_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)}; }
+/// The bits of |a|, which are in the order of the numbers.
+inline I16 magnitudeBits(V16 a) {
+  const __m256i withoutSign = _mm256_set1_epi32(0x7fffffff);
+  return {_mm256_and_si256(_mm256_castps_si256(a.low), withoutSign),
+          _mm256_and_si256(_mm256_castps_si256(a.high), withoutSign)};
+}
+/// Numbers from 0 to 255.
+inline void storeBytes(uint8_t* p, I16 a) {
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(a.low, a.high), 0xd8);
+  const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
 /// Round to nearest even in the upper 16 bits of each lane, NaN stays NaN; the lower bits come out as zero.
 inline __m256i roundedBf16(__m256 a) {
   const __m256i bits = _mm256_castps_si256(a);
@@ -108,6 +145,8 @@ inline int wordAt(const char* p) {
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
   static constexpr int kPerWord = 1;
+  using Sum = V16;
+  using Lane = float;
   using Weight = V16;
   using Value = __m256;
   static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
@@ -119,6 +158,8 @@ struct F32Dot {
 
 struct Bf16Dot {
   static constexpr int kPerWord = 2;
+  using Sum = V16;
+  using Lane = float;
   /// First and second of each pair, widened.
   struct Weight {
     V16 first, second;
@@ -144,6 +185,35 @@ struct Bf16Dot {
     sum.high = _mm256_fmadd_ps(w.first.high, x.first, sum.high);
     return {_mm256_fmadd_ps(w.second.low, x.second, sum.low),
             _mm256_fmadd_ps(w.second.high, x.second, sum.high)};
+  }
+};
+
+/// Unsigned bytes of x times signed bytes of a panel, four a word. The instruction that multiplies bytes saturates its
+/// sums of two, so even and odd bytes are widened and multiplied apart.
+struct Int8Dot {
+  static constexpr int kPerWord = 4;
+  using Sum = I16;
+  using Lane = int32_t;
+  struct Weight {
+    I16 even, odd;
+  };
+  struct Value {
+    __m256i even, odd;
+  };
+  static __m256i evens(__m256i bytes) { return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8); }
+  static __m256i odds(__m256i bytes) { return _mm256_srai_epi16(bytes, 8); }
+  static Weight weight(const char* p) {
+    const __m256i low = loadEight(p), high = loadEight(p + 32);
+    return {{evens(low), evens(high)}, {odds(low), odds(high)}};
+  }
+  static Value value(const char* p) {
+    const __m256i bytes = _mm256_set1_epi32(wordAt(p));
+    return {_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(bytes, 8)};
+  }
+  static I16 add(I16 sum, const Weight& w, const Value& x) {
+    const I16 even{_mm256_madd_epi16(w.even.low, x.even), _mm256_madd_epi16(w.even.high, x.even)};
+    const I16 odd{_mm256_madd_epi16(w.odd.low, x.odd), _mm256_madd_epi16(w.odd.high, x.odd)};
+    return sum + even + odd;
   }
 };
 

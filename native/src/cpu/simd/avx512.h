@@ -55,6 +55,30 @@ inline float largestLane(V16 a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+/// Sixteen whole numbers.
+struct I16 {
+  __m512i lanes;
+};
+
+inline I16 splat(int32_t value) { return {_mm512_set1_epi32(value)}; }
+inline I16 load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void store(int32_t* p, I16 a) { _mm512_storeu_si512(p, a.lanes); }
+inline I16 operator+(I16 a, I16 b) { return {_mm512_add_epi32(a.lanes, b.lanes)}; }
+inline I16 operator-(I16 a, I16 b) { return {_mm512_sub_epi32(a.lanes, b.lanes)}; }
+inline I16 max(I16 a, I16 b) { return {_mm512_max_epi32(a.lanes, b.lanes)}; }
+inline int32_t largestLane(I16 a) { return _mm512_reduce_max_epi32(a.lanes); }
+inline V16 toFloat(I16 a) { return {_mm512_cvtepi32_ps(a.lanes)}; }
+/// The nearest whole number, ties to even.
+inline I16 toInteger(V16 a) { return {_mm512_cvtps_epi32(a.lanes)}; }
+/// The bits of |a|, which are in the order of the numbers.
+inline I16 magnitudeBits(V16 a) {
+  return {_mm512_and_si512(_mm512_castps_si512(a.lanes), _mm512_set1_epi32(0x7fffffff))};
+}
+/// Numbers from 0 to 255.
+inline void storeBytes(uint8_t* p, I16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.lanes));
+}
+
 inline void storeBf16(uint16_t* p, V16 a) {
   const __m256bh rounded = _mm512_cvtneps_pbh(a.lanes);
   __builtin_memcpy(p, &rounded, sizeof rounded);
@@ -77,6 +101,8 @@ inline int wordAt(const char* p) {
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
   static constexpr int kPerWord = 1;
+  using Sum = V16;
+  using Lane = float;
   using Weight = __m512;
   using Value = __m512;
   static Weight weight(const char* p) { return _mm512_loadu_ps(p); }
@@ -86,11 +112,25 @@ struct F32Dot {
 
 struct Bf16Dot {
   static constexpr int kPerWord = 2;
+  using Sum = V16;
+  using Lane = float;
   using Weight = __m512bh;
   using Value = __m512bh;
   static Weight weight(const char* p) { return (__m512bh)_mm512_loadu_si512(p); }
   static Value value(const char* p) { return (__m512bh)_mm512_set1_epi32(wordAt(p)); }
   static V16 add(V16 sum, Weight w, Value x) { return {_mm512_dpbf16_ps(sum.lanes, w, x)}; }
+};
+
+/// Unsigned bytes of x times signed bytes of a panel, four a word.
+struct Int8Dot {
+  static constexpr int kPerWord = 4;
+  using Sum = I16;
+  using Lane = int32_t;
+  using Weight = __m512i;
+  using Value = __m512i;
+  static Weight weight(const char* p) { return _mm512_loadu_si512(p); }
+  static Value value(const char* p) { return _mm512_set1_epi32(wordAt(p)); }
+  static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
 };
 
 /// The multiply-add with the most operations.

@@ -97,6 +97,63 @@ inline float largestLane(V16 a) {
   return a.lane[0];
 }
 
+/// Sixteen whole numbers.
+struct I16 {
+  int32_t lane[16];
+};
+
+inline I16 splat(int32_t value) {
+  I16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = value;
+  return r;
+}
+inline I16 load(const int32_t* p) {
+  I16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+inline void store(int32_t* p, I16 a) { __builtin_memcpy(p, &a, sizeof a); }
+inline I16 operator+(I16 a, I16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
+  return a;
+}
+inline I16 operator-(I16 a, I16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] -= b.lane[i];
+  return a;
+}
+inline I16 max(I16 a, I16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+  return a;
+}
+inline int32_t largestLane(I16 a) {
+  int32_t most = a.lane[0];
+  for (int i = 1; i < 16; ++i) most = a.lane[i] > most ? a.lane[i] : most;
+  return most;
+}
+inline V16 toFloat(I16 a) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(a.lane[i]);
+  return r;
+}
+/// The nearest whole number, ties to even; |a| < 2^22.
+inline I16 toInteger(V16 a) {
+  const V16 whole = nearest(a);
+  I16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<int32_t>(whole.lane[i]);
+  return r;
+}
+/// The bits of |a|, which are in the order of the numbers.
+inline I16 magnitudeBits(V16 a) {
+  I16 r;
+  __builtin_memcpy(&r, &a, sizeof r);
+  for (int i = 0; i < 16; ++i) r.lane[i] &= 0x7fffffff;
+  return r;
+}
+/// Numbers from 0 to 255.
+inline void storeBytes(uint8_t* p, I16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(a.lane[i]);
+}
+
 inline float bf16ToFloat(uint32_t bits) {
   const uint32_t wide = bits << 16;
   float value;
@@ -140,6 +197,8 @@ inline V16 loadHalf(const uint16_t* p) {
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
   static constexpr int kPerWord = 1;
+  using Sum = V16;
+  using Lane = float;
   using Weight = V16;
   using Value = float;
   static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
@@ -156,6 +215,8 @@ struct F32Dot {
 
 struct Bf16Dot {
   static constexpr int kPerWord = 2;
+  using Sum = V16;
+  using Lane = float;
   struct Weight {
     V16 low, high;
   };
@@ -180,6 +241,36 @@ struct Bf16Dot {
    }
   static V16 add(V16 sum, const Weight& w, Value x) {
     for (int i = 0; i < 16; ++i) sum.lane[i] = sum.lane[i] + w.low.lane[i] * x.low + w.high.lane[i] * x.high;
+    return sum;
+  }
+};
+
+/// Unsigned bytes of x times signed bytes of a panel, four a word.
+struct Int8Dot {
+  static constexpr int kPerWord = 4;
+  using Sum = I16;
+  using Lane = int32_t;
+  struct Weight {
+    int8_t bytes[64];
+  };
+  struct Value {
+    uint8_t bytes[4];
+  };
+  static Weight weight(const char* p) {
+    Weight w;
+    __builtin_memcpy(&w, p, sizeof w);
+    return w;
+  }
+  static Value value(const char* p) {
+    Value x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+  }
+  static I16 add(I16 sum, const Weight& w, const Value& x) {
+    for (int i = 0; i < 16; ++i) {
+      const int8_t* four = w.bytes + 4 * i;
+      sum.lane[i] += x.bytes[0] * four[0] + x.bytes[1] * four[1] + x.bytes[2] * four[2] + x.bytes[3] * four[3];
+    }
     return sum;
   }
 };

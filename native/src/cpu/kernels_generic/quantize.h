@@ -1,0 +1,33 @@
+// A row of numbers -> whole numbers and one scale. Included inside an instruction set's namespace, after tile.h.
+
+/// The first numbers of what is left of a row, zeros after its end.
+inline V16 loadRow(const float* x, int left) { return loadFirst(x, smaller(kLanes, left)); }
+inline V16 loadRow(const uint16_t* x, int left) {
+  if (left >= kLanes) return loadBf16(x);
+  alignas(64) uint16_t rest[kLanes] = {};
+  __builtin_memcpy(rest, x, static_cast<size_t>(left) * 2);
+  return loadBf16(rest);
+}
+
+template <class In>
+float quantize(const void* x, int cols, int paddedCols, uint8_t* out) {
+  const In* const from = static_cast<const In*>(x);
+  // Bits, not floats: infinity is larger than all that is finite, and NaN larger still.
+  I16 most = splat(int32_t{0});
+  for (int i = 0; i < cols; i += kLanes) most = max(most, magnitudeBits(loadRow(from + i, cols - i)));
+  const int32_t bits = largestLane(most);
+  if (bits >= 0x7f800000) {
+    __builtin_memset(out, kInt8Zero, static_cast<size_t>(paddedCols));
+    return __builtin_nanf("");
+  }
+  float size;
+  __builtin_memcpy(&size, &bits, 4);
+  constexpr float kLeastNormal = 0x1p-126f;
+  const bool isZero = size < kInt8Most * kLeastNormal;
+  const V16 inverse = splat(isZero ? 0.0f : kInt8Most / size);
+  for (int i = 0; i < paddedCols; i += kLanes) {
+    const V16 value = i < cols ? loadRow(from + i, cols - i) : splat(0.0f);
+    storeBytes(out + i, toInteger(value * inverse) + splat(int32_t{kInt8Zero}));
+  }
+  return isZero ? 0.0f : size / kInt8Most;
+}

@@ -1,0 +1,111 @@
+// svc bench quality: what quantising the weights changes in a model's predictions of a text.
+
+import { readFile } from 'node:fs/promises';
+import type { EngineConfig, Quantization } from '../../config/engine-config.ts';
+import { toEngineConfig } from '../../config/llm-options.ts';
+import { ConfigError } from '../../errors.ts';
+import { withFolders } from '../../models/model-folder.ts';
+import { loadTokenizer } from '../../tokenizer/load-tokenizer.ts';
+import { FolderFiles } from '../../util/model-files.ts';
+import { startLoadProgress } from '../load-progress.ts';
+import { type Comparison, LogitComparer } from './compare-logits.ts';
+import { Predictor } from './predictor.ts';
+
+export interface QualityOptions {
+  /** Folder or name on the hub; undefined is the bundled model. */
+  readonly model: string | undefined;
+  readonly quantization: Quantization;
+  readonly textFile: string;
+  /** Tokens of the text that are looked at. */
+  readonly numTokens: number;
+  readonly isJson: boolean;
+}
+
+/** The text is cut into pieces of so many tokens, each predicted by itself. */
+const WINDOW = 512;
+
+/** @throws ConfigError for a file that cannot be read or is too short; ModelLoadError for the model. */
+export async function benchQuality(options: QualityOptions): Promise<void> {
+  const progress = await startLoadProgress((line) => process.stderr.write(`${line}\n`));
+  try {
+    const show = progress.update.bind(progress);
+    const plain = await withFolders(toEngineConfig({ model: options.model }));
+    const tokens = await readTokens(plain.tokenizer ?? plain.modelPath, options);
+    const expected = await Predictor.load(plain, WINDOW, show);
+    const quantized: EngineConfig = { ...plain, quantization: options.quantization };
+    const actual = await Predictor.load(quantized, WINDOW, show);
+    try {
+      const comparison = compare(expected, actual, tokens, show);
+      progress.stop();
+      process.stdout.write(report(options, { expected, actual, comparison }));
+    } finally {
+      expected.close();
+      actual.close();
+    }
+  } finally {
+    progress.stop();
+  }
+}
+
+async function readTokens(folder: string, { textFile, numTokens }: QualityOptions): Promise<number[]> {
+  const text = await readFile(textFile, 'utf8').catch((error: Error) => {
+    throw new ConfigError(`--text-file ${textFile} cannot be read: ${error.message}`, { param: 'text-file' });
+  });
+  const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
+  const tokens = await tokenizer.encode(text, { addSpecialTokens: false });
+  await tokenizer.close();
+  if (tokens.length < 2) {
+    throw new ConfigError(`--text-file ${textFile} has ${tokens.length} tokens: at least 2 are needed`, {
+      param: 'text-file',
+    });
+  }
+  return tokens.slice(0, numTokens);
+}
+
+function compare(
+  expected: Predictor,
+  actual: Predictor,
+  tokens: readonly number[],
+  onProgress: (fraction: number, what: string) => void,
+): Comparison {
+  const comparer = new LogitComparer();
+  for (let first = 0; first + 1 < tokens.length; first += WINDOW) {
+    const window = tokens.slice(first, first + WINDOW);
+    const rows: Float32Array[] = [];
+    expected.predict(window, (_, logits) => void rows.push(logits.slice()));
+    actual.predict(window, (position, logits) => {
+      const next = window[position + 1];
+      if (next !== undefined) comparer.add(rows[position]!, logits, next);
+    });
+    onProgress(first / tokens.length, 'comparing');
+  }
+  return comparer.result();
+}
+
+interface Outcome {
+  readonly expected: Predictor;
+  readonly actual: Predictor;
+  readonly comparison: Comparison;
+}
+
+function report({ quantization, isJson }: QualityOptions, { expected, actual, comparison }: Outcome): string {
+  const { numTokens, perplexity, meanKl, agreement } = comparison;
+  const { dtype } = expected.model;
+  const weightBytes = { expected: expected.model.weightBytes, actual: actual.model.weightBytes };
+  if (isJson) {
+    const fields = { quantization, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
+    return `${JSON.stringify(fields, null, 2)}\n`;
+  }
+  const rows = [
+    [`${numTokens} tokens`, dtype, quantization],
+    ['weights read a token', megabytes(weightBytes.expected), megabytes(weightBytes.actual)],
+    ['perplexity', perplexity.expected.toFixed(3), perplexity.actual.toFixed(3)],
+    ['mean KL divergence', '', meanKl.toFixed(5)],
+    ['same most probable token', '', `${(agreement * 100).toFixed(1)} %`],
+  ] as const;
+  return rows.map(([name, a, b]) => `${name.padEnd(26)}${a.padStart(12)}${b.padStart(12)}\n`).join('');
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}

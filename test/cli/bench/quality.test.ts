@@ -1,0 +1,67 @@
+import { writeFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { runCli } from '../../helpers/cli-process.ts';
+import { temporaryFolders } from '../../helpers/temporary-folder.ts';
+
+const comparison = z.object({
+  quantization: z.literal('int8'),
+  dtype: z.literal('bf16'),
+  numTokens: z.number(),
+  weightBytes: z.object({ expected: z.number(), actual: z.number() }),
+  perplexity: z.object({ expected: z.number(), actual: z.number() }),
+  meanKl: z.number(),
+  agreement: z.number(),
+});
+
+/** Of the kind that the bundled model writes. */
+const STORY =
+  'Once upon a time, a little dog named Max lived in a small house. One day he found a red ball in the garden. ' +
+  '"I want to play," said Max. His friend, a cat named Lily, came out to see. They played all day and were very happy. ';
+
+const newPath = temporaryFolders();
+
+function textFile(text: string): string {
+  const path = newPath();
+  writeFileSync(path, text);
+  return path;
+}
+
+describe('svc bench quality', () => {
+  it('finds int8 close to the published weights of the bundled model, in half of the memory', async () => {
+    const args = ['bench', 'quality', '--text-file', textFile(STORY.repeat(4)), '--json'];
+    const { code, stdout, stderr } = await runCli(args);
+    expect({ code, errors: /error/.exec(stderr) }).toEqual({ code: 0, errors: null });
+    const { numTokens, weightBytes, perplexity, meanKl, agreement } = comparison.parse(JSON.parse(stdout));
+    expect(numTokens).toBeGreaterThan(200);
+    expect(weightBytes.actual / weightBytes.expected).toBeCloseTo(0.5, 1);
+    expect(meanKl).toBeGreaterThan(0);
+    expect(meanKl).toBeLessThan(0.01);
+    expect(agreement).toBeGreaterThan(0.95);
+    expect(perplexity.actual / perplexity.expected).toBeCloseTo(1, 1);
+  });
+
+  it('prints a table for people', async () => {
+    const { code, stdout } = await runCli([
+      'bench',
+      'quality',
+      '--text-file',
+      textFile(STORY),
+      '--num-tokens',
+      '40',
+    ]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^39 tokens +bf16 +int8\nweights read a token +[\d.]+ MB +[\d.]+ MB\nperplexity /);
+    expect(stdout).toMatch(/mean KL divergence +[\d.]+\nsame most probable token +[\d.]+ %\n$/);
+  });
+
+  it.each([
+    [['--text-file', 'missing.txt'], /^error: --text-file missing\.txt cannot be read: .*\n$/],
+    [[], /^error: required option '--text-file <path>' not specified\n$/],
+    [['--text-file', 'a', '--quantization', 'int3'], /'int3' is invalid.*int8/],
+    [['--text-file', 'a', '--num-tokens', '0'], /expected a whole number of at least 1/],
+  ])('refuses %j in one line', async (args, message) => {
+    const { code, stderr } = await runCli(['bench', 'quality', ...args]);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
+  });
+});
