@@ -73,7 +73,10 @@ export interface KvCompatibility {
   readonly model: string;
   /** The instruction set: sums are equal only on the same one. */
   readonly isa: string;
+  /** Of keys and values. */
   readonly dtype: string;
+  /** Quantised weights compute other keys and values. */
+  readonly weightFormat: string;
   readonly blockSize: number;
   readonly layers: number;
   /** Bytes of one block of one layer. */

@@ -42,6 +42,7 @@ export async function loadRunner(
     model: fingerprint,
     isa: ops.isa,
     dtype: model.dtype,
+    weightFormat: model.weightFormat,
     blockSize,
     layers: model.config.numLayers,
     layerBlockBytes: cache.layerBlockBytes,

@@ -63,10 +63,11 @@ describe('a hostile peer', needsNative, () => {
   });
 
   it.each([
-    ['protocol', 2],
+    ['protocol', 1],
     ['model', 'other'],
     ['kernels', 'other'],
     ['dtype', 'other'],
+    ['weight_format', 'int8'],
     ['block_size', 32],
     ['layers', 4],
     ['piece_bytes', 1024],

@@ -45,8 +45,11 @@ describe('building the addon', () => {
     writeFileSync(join(folder, 'native/src/cpu/one.cc'), 'int one() { return 1; }\n');
     mkdirSync(join(folder, 'native/build/cpu'), { recursive: true });
     writeFileSync(join(folder, 'native/build/cpu/one.d'), 'build/cpu/one.o: src/cpu/moved.cc\n');
-    const { status, stderr } = build(script, process.env.PATH ?? '');
+    const { status, stdout, stderr } = build(script, process.env.PATH ?? '');
     expect({ status, stderr }).toMatchObject({ status: 0 });
+    // A file of dependencies is no program that make would have to build.
+    const make = spawnSync('make', ['-C', join(folder, 'native'), '--dry-run'], { encoding: 'utf8' });
+    expect(stdout + stderr + make.stdout + make.stderr).not.toContain('one.d.');
     expect(existsSync(join(folder, 'native/build/svc.node'))).toBe(true);
   });
 

@@ -9,7 +9,7 @@ import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.
 import type { KvCompatibility } from '../connector.ts';
 
 /** Instances with another number do not understand each other. */
-const PROTOCOL = 1;
+const PROTOCOL = 2;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
@@ -34,6 +34,7 @@ const self = {
   model: name,
   kernels: name,
   dtype: name,
+  weight_format: name,
   block_size: count,
   layers: count,
   piece_bytes: count,
@@ -130,9 +131,10 @@ export function identityOf(
   compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, isa, dtype, blockSize, layers, layerBlockBytes } = compatibility;
+  const { model, isa, dtype, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
+  const numbers = { kernels: isa, dtype, weight_format: weightFormat };
   const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
-  return { protocol: PROTOCOL, model, kernels: isa, dtype, ...shape, rank: 0, ...rest };
+  return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
 }
 
 /** Fields that must be equal, and what a person calls them. */
@@ -141,6 +143,7 @@ const EQUAL_FIELDS = [
   ['model', 'model'],
   ['kernels', 'instruction set'],
   ['dtype', 'dtype'],
+  ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
   ['piece_bytes', 'bytes of a block and layer'],

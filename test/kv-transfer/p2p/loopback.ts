@@ -18,14 +18,13 @@ import { freePort } from '../../helpers/svc-process.ts';
 import { MemoryMover } from './memory-mover.ts';
 
 export const COMPATIBILITY: KvCompatibility = {
-  ...{
-    model: 'm',
-    isa: 'any',
-    dtype: 'bf16',
-    blockSize: 4,
-    layers: 2,
-    layerBlockBytes: 8,
-  },
+  model: 'm',
+  isa: 'any',
+  dtype: 'bf16',
+  weightFormat: 'bf16',
+  blockSize: 4,
+  layers: 2,
+  layerBlockBytes: 8,
 };
 
 export interface LoopbackOptions {

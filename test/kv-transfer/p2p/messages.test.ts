@@ -132,10 +132,11 @@ describe('the difference between two instances', () => {
   });
 
   it.each([
-    ['protocol', 2, 'protocol'],
+    ['protocol', 1, 'protocol'],
     ['model', 'other', 'model'],
     ['kernels', 'avx2', 'instruction set'],
     ['dtype', 'f32', 'dtype'],
+    ['weight_format', 'int8', 'format of the weights'],
     ['block_size', 32, 'block size'],
     ['layers', 3, 'number of layers'],
     ['piece_bytes', 9, 'bytes of a block and layer'],
