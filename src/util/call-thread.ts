@@ -141,7 +141,7 @@ export class CallThread<Order, Value> {
   #receive(answer: Answer<Value>): void {
     if ('isReady' in answer) {
       this.#isReady = true;
-      this.#limitTime(this.#options.deadlineMs);
+      if (this.#current !== null) this.#limitTime(this.#options.deadlineMs);
       return;
     }
     const call = this.#current;
