@@ -303,12 +303,12 @@ describe('a consumer that pulls', () => {
   });
 
   it('waits for slots in the order of the requests', async () => {
-    const d = await Consumer.start({ bufferSlots: 3 });
+    const d = await Consumer.start({ bufferSlots: NUM_BLOCKS + 1 });
     d.p.onRequest = () => pulled('sending');
     for (const _ of [1, 2, 3]) d.load(d.newKey());
     await until(() => d.pulls.length === 1);
-    // Nobody is let in before those that wait.
-    expect(await d.reserve(d.newKey())).toMatchObject({ type: 'full' });
+    // A smaller transfer would fit, and is not let in before those that wait.
+    expect(await d.reserve(d.newKey(), { num_tokens: 4, num_blocks: 1 })).toMatchObject({ type: 'full' });
     await d.send(d.pulls[0]!.ticket);
     expect(await d.loaded(1)).toBe(NUM_TOKENS);
     await until(() => d.pulls.length === 2);

@@ -147,6 +147,17 @@ describe('a peer that sends a malformed message', () => {
 describe('a peer with open transfers', () => {
   const pin = {};
 
+  it('is gone when it says that it leaves, even where something still listens at its address', async () => {
+    const { a, b } = await startTwo();
+    const raw = connectRaw(a);
+    await raw.send({ type: 'hello', seq: 1, ...b.own });
+    await raw.bytes();
+    a.peers.get(b.address).pins.add(pin);
+    await raw.send({ type: 'bye', leaving: true });
+    await until(() => a.gone.length + b.peers.size > 0);
+    expect([a.gone, b.peers.size]).toEqual([[b.address], 0]);
+  });
+
   it('is gone when it has left', async () => {
     const { a, b } = await startTwo();
     await a.peers.get(b.address).ready();

@@ -187,6 +187,7 @@ describe('a producer that is pulled from', () => {
     const transfer = p.open('k');
     p.compute(transfer);
     expect(await p.pull('k', { first_block: 1 })).toMatchObject({ type: 'pulled', state: 'computing' });
+    expect(p.node.peers.get(p.d.address).pins.size).toBe(1);
     await until(() => p.receivedBlocks.length === 2);
     expect(p.receivedBlocks).toEqual(['block 1', 'block 2']);
     expect(p.d.heard).toEqual([]);
