@@ -15,10 +15,10 @@ import { type Figure, median, type Section } from './report.ts';
 const NUM_LAYERS = 24;
 const CONTEXT = 1024;
 const NUM_SEQUENCES = [1, 16, 64];
-const WARM_STEPS = 100;
-const STEPS = 200;
+const WARM_STEPS = 50;
+const STEPS = 150;
 /** Longer than any op of the tiny model. */
-const PAUSE_MS = 3;
+const PAUSE_MS = 10;
 
 /** Milliseconds of each call, by the part of the step. */
 type Times = Readonly<Record<'schedule' | 'forward' | 'beginStep' | 'read' | 'update' | 'sample', number[]>>;
