@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { EngineCore } from '../src/engine/engine-core.ts';
+import { saltKeys } from '../src/kv-cache/prefix-hash.ts';
 import { NativeOps } from '../src/ops/native/native-ops.ts';
 import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
@@ -51,13 +52,14 @@ async function measure(modelPath: string, numSequences: number): Promise<Times> 
     ...ENGINE_DEFAULTS,
     modelPath,
     maxNumSeqs: numSequences,
-    enablePrefixCaching: false,
     kvCacheMemoryBytes: 2 ** 28,
   });
   try {
     for (let id = 0; id < numSequences; id += 1) {
       const promptTokenIds = Array.from({ length: CONTEXT }, (_, at) => (7 * at + id) % 100);
-      core.scheduler.add(newRequest({ id, promptTokenIds, stop: { maxTokens: CONTEXT } }));
+      // A salt of its own: the prefix cache saves no request anything.
+      const extraKeys = saltKeys(`${id}`);
+      core.scheduler.add(newRequest({ id, promptTokenIds, extraKeys, stop: { maxTokens: CONTEXT } }));
     }
     while (core.stats.running < numSequences || core.stats.promptTokens < numSequences * CONTEXT) core.step();
     const times: Times = { schedule: [], forward: [], beginStep: [], read: [], update: [], sample: [] };

@@ -68,10 +68,8 @@ export class PayloadTooLargeError extends SvcError {
   override readonly type = 'BadRequestError';
 }
 
-/** The server has no room for one more request now; `retryAfter` is in seconds. */
-export class OverloadedError extends SvcError {
-  override readonly status = 429;
-  override readonly type = 'OverloadedError';
+/** The request may succeed in `retryAfter` seconds. */
+class ComeAgainError extends SvcError {
   readonly retryAfter: number;
 
   constructor(message: string, options: SvcErrorOptions & { readonly retryAfter: number }) {
@@ -80,16 +78,16 @@ export class OverloadedError extends SvcError {
   }
 }
 
-/** The server is bound, its model is still being loaded; `retryAfter` is in seconds. */
-export class NotReadyError extends SvcError {
+/** The server has no room for one more request now. */
+export class OverloadedError extends ComeAgainError {
+  override readonly status = 429;
+  override readonly type = 'OverloadedError';
+}
+
+/** The server is bound, its model is still being loaded. */
+export class NotReadyError extends ComeAgainError {
   override readonly status = 503;
   override readonly type = 'ServiceUnavailableError';
-  readonly retryAfter: number;
-
-  constructor(message: string, options: SvcErrorOptions & { readonly retryAfter: number }) {
-    super(message, options);
-    this.retryAfter = options.retryAfter;
-  }
 }
 
 /** The server is shutting down and takes no new requests. */

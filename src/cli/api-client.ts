@@ -9,7 +9,6 @@ import { shortened } from '../util/preview.ts';
 const ANSWER_DEADLINE_MS = 20_000;
 
 export interface ApiClient {
-  /** With /v1. */
   readonly url: string;
   readonly apiKey: string;
 }
@@ -31,7 +30,6 @@ export interface ChatTurn {
   readonly content: string;
 }
 
-/** A model of a server. */
 interface ModelCard {
   readonly id: string;
   /** The context in tokens; null where the server does not tell. */
@@ -118,7 +116,6 @@ async function ask(client: ApiClient, path: string, init: RequestInit): Promise<
 
 const systemError = z.object({ cause: z.object({ code: z.string() }) });
 
-/** The way to the server failed. */
 function notReached(url: URL, cause: unknown): ApiError {
   const code = systemError.safeParse(cause).data?.cause.code ?? '';
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
@@ -132,7 +129,6 @@ function brokenOff(url: string, cause?: unknown): ApiError {
   return new ApiError(`the connection to ${url} broke off before the answer was complete`, { cause });
 }
 
-/** The error for a status other than 200. */
 function refusal(status: number, text: string, url: URL): ApiError {
   const message = `HTTP ${status}: ${messageOf(text)}`;
   const isModels = url.pathname.endsWith('/models');

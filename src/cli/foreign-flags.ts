@@ -4,7 +4,6 @@ import { type ForeignFlag, type ForeignOption, findForeign } from '../config/for
 import { ConfigError } from '../errors.ts';
 
 interface WithoutForeign {
-  /** The command line without them. */
   readonly argv: readonly string[];
   readonly foreign: readonly ForeignFlag[];
 }

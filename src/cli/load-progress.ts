@@ -5,7 +5,6 @@ import type { SingleBar } from 'cli-progress';
 interface LoadProgress {
   /** @param fraction 0 to 1 of the current phase. */
   update(fraction: number, what: string): void;
-  /** Takes the bar off the screen. */
   stop(): void;
 }
 

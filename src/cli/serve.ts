@@ -122,7 +122,6 @@ export async function startEngine(config: ServeConfig, logger: Logger): Promise<
   }
 }
 
-/** What has been started, as far as it came. */
 interface Started {
   readonly server: Server;
   readonly engine: InferenceEngine | null;

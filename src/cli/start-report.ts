@@ -18,7 +18,10 @@ export function startReport(
   const address = `${tls === null ? 'http' : 'https'}://${printable(host)}:${port}`;
   const rows: readonly (readonly [string, string])[] = [
     ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights)`],
-    ['dtype', info.dtype],
+    [
+      'dtype',
+      info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
+    ],
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
     ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens`],
     [
@@ -38,7 +41,6 @@ export function startReport(
   return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
 }
 
-/** Lines to copy into another terminal. */
 function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean): string[] {
   const key = needsKey ? " -H 'authorization: Bearer <key>'" : '';
   const { path, body } = firstRequest(engine);
@@ -53,7 +55,6 @@ function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean):
   ];
 }
 
-/** One that this model can answer. */
 function firstRequest({ tokenizer, chatTemplate }: InferenceEngine): { path: string; body: object } {
   if (chatTemplate !== null) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: 'Hello!' }] } };

@@ -7,10 +7,16 @@ import type { OptionValues } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 /** Attention backends that the protocol knows; the first one runs here. */
-const ATTENTION_BACKENDS: readonly string[] =
-  'CPU_ATTN FLASH_ATTN FLASHINFER FLEX_ATTENTION TRITON_ATTN ROCM_ATTN ROCM_AITER_FA ROCM_AITER_UNIFIED_ATTN'.split(
-    ' ',
-  );
+const ATTENTION_BACKENDS: readonly string[] = [
+  'CPU_ATTN',
+  'FLASH_ATTN',
+  'FLASHINFER',
+  'FLEX_ATTENTION',
+  'TRITON_ATTN',
+  'ROCM_ATTN',
+  'ROCM_AITER_FA',
+  'ROCM_AITER_UNIFIED_ATTN',
+];
 
 /** Keys of --attention-config with the values that ask for nothing. */
 const ATTENTION_CONFIG: ReadonlyMap<string, readonly unknown[]> = new Map([

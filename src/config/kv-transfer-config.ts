@@ -28,11 +28,8 @@ export interface KvTransferConfig {
   readonly secret: string | null;
 }
 
-/** What the fields are checked against. */
 interface KvTransferSurroundings {
-  /** --port. */
   readonly port: number;
-  /** --kv-transfer-secret. */
   readonly secret: string | null;
   readonly env?: NodeJS.ProcessEnv;
   /** Of this machine, in bytes. */

@@ -5,6 +5,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
+import { expecting, number } from './option-kinds.ts';
 import { didYouMean } from './suggest.ts';
 
 const OPTION = 'kv-transfer-config';
@@ -31,16 +32,9 @@ const OTHER_CONNECTORS: readonly string[] = [
 
 /** Null where not given, or given as null. */
 function field<T>(schema: z.ZodType<T>, expected: string): z.ZodType<T | null> {
-  return z.unknown().transform((raw, context): T | null => {
-    if (raw === undefined || raw === null) return null;
-    const parsed = schema.safeParse(raw);
-    if (parsed.success) return parsed.data;
-    context.addIssue({ code: 'custom', message: `expected ${expected}` });
-    return z.NEVER;
-  });
+  return expecting<T | null>(schema, expected, null);
 }
 
-const number = z.union([z.number(), z.string().trim().min(1).pipe(z.coerce.number())]);
 const port = number.pipe(z.int().min(1).max(65535));
 const aPort = 'a port from 1 to 65535';
 const ip = z.string().refine((text) => isIP(text) !== 0);

@@ -42,7 +42,18 @@ export function matching(placeholder: string, pattern: RegExp, what: string): Ki
   return { ...kind(placeholder, what, schema), takesSeveral: true };
 }
 
-const number = z.union([z.number(), z.string().trim().min(1).pipe(z.coerce.number())]);
+/** `schema`, with one sentence for whatever does not fit; `fallback` where nothing or null is given. */
+export function expecting<T>(schema: z.ZodType<T>, expected: string, fallback: T): z.ZodType<T> {
+  return z.unknown().transform((raw, context): T => {
+    if (raw === undefined || raw === null) return fallback;
+    const parsed = schema.safeParse(raw);
+    if (parsed.success) return parsed.data;
+    context.addIssue({ code: 'custom', message: `expected ${expected}` });
+    return z.NEVER;
+  });
+}
+
+export const number = z.union([z.number(), z.string().trim().min(1).pipe(z.coerce.number())]);
 
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER): Kind<number> {
   return kind('<n>', `a whole number ${range(min, max)}`, number.pipe(z.int().min(min).max(max)));

@@ -2,7 +2,7 @@
 // and help come from. options.ts is that of svc serve, proxy-options.ts that of svc proxy.
 
 import { z } from 'zod';
-import type { Kind } from './option-kinds.ts';
+import { expecting, type Kind } from './option-kinds.ts';
 
 interface OptionTraits {
   readonly help: string;
@@ -29,13 +29,7 @@ const infos = new Map<z.ZodType, OptionInfo>();
 
 /** A row of a table: not given it is `fallback`. */
 export function option<T>(kind: Kind<T>, fallback: T, traits: OptionTraits): z.ZodType<T> {
-  const schema = z.unknown().transform((raw, context): T => {
-    if (raw === undefined || raw === null) return fallback;
-    const parsed = kind.schema.safeParse(raw);
-    if (parsed.success) return parsed.data;
-    context.addIssue({ code: 'custom', message: `expected ${kind.expected}` });
-    return z.NEVER;
-  });
+  const schema = expecting(kind.schema, kind.expected, fallback);
   infos.set(schema, { ...traits, kind, fallback, group: '' });
   return schema;
 }
@@ -78,7 +72,6 @@ export class OptionTable<R extends OptionRows> {
   readonly #rows: R;
   readonly #schema: z.ZodObject<R>;
   readonly keys: readonly (keyof R & string)[];
-  /** Headings, in the order of their first rows. */
   readonly groups: readonly string[];
 
   /** @param rows every option by its camelCase name; the flag and the YAML key are the same in kebab-case. */

@@ -14,11 +14,9 @@ interface HttpConfig {
   readonly cors: CorsConfig;
   /** The first one is in the answers; empty is the model as given. */
   readonly servedModelNames: readonly string[];
-  /** Log the parameters of every generation request. */
   readonly logRequests: boolean;
   /** A line of statistics every few seconds while there is work. */
   readonly logStats: boolean;
-  /** Log every request that was answered, in a line. */
   readonly logsAccess: boolean;
   /** Lowest level of log lines about HTTP requests. */
   readonly logLevel: LogLevel;

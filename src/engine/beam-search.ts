@@ -20,7 +20,6 @@ export interface Beam {
   readonly finishReason: FinishReason;
 }
 
-/** Of the request that the beams belong to. */
 interface BeamSearchRun {
   readonly signal?: AbortSignal | undefined;
   readonly ticket?: Ticket | undefined;

@@ -49,9 +49,11 @@ type Ready = Extract<FromEngine, { readonly type: 'ready' }>;
 export class EngineClient {
   /** Resolves when the engine thread ends without having been told to. */
   readonly died: Promise<EngineDeadError>;
+  /** Gets what the engine thread tells the connector. */
+  onTransferEvent: (event: KvTransferEvent) => void = () => {};
+  /** Gets how many tokens each step has computed. */
+  onStep: (numTokens: number) => void = () => {};
   #ready: Ready | null = null;
-  #onTransferEvent: (event: KvTransferEvent) => void = () => {};
-  #onStep: (numTokens: number) => void = () => {};
   readonly #port: MessagePort;
   readonly #worker: Worker;
   readonly #exited: Promise<void>;
@@ -113,16 +115,6 @@ export class EngineClient {
   /** Names the engine's KV memory for one transfer engine; null where no KV blocks are exchanged. */
   get memoryToken(): bigint | null {
     return this.#ready?.memoryToken ?? null;
-  }
-
-  /** `onTransferEvent` gets what the engine thread tells the connector. */
-  set onTransferEvent(onTransferEvent: (event: KvTransferEvent) => void) {
-    this.#onTransferEvent = onTransferEvent;
-  }
-
-  /** `onStep` gets how many tokens each step has computed. */
-  set onStep(onStep: (numTokens: number) => void) {
-    this.#onStep = onStep;
   }
 
   get isAlive(): boolean {
@@ -217,7 +209,7 @@ export class EngineClient {
 
   async #receive(message: FromEngine): Promise<void> {
     if (message.type === 'outputs') await this.#deliver(message);
-    if (message.type === 'transferEvents') for (const event of message.events) this.#onTransferEvent(event);
+    if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);
@@ -226,7 +218,7 @@ export class EngineClient {
 
   /** A step may end hundreds of samples, each of which lets another one start: too much for one turn. */
   async #deliver({ at, numTokens, outputs }: StepOutputs): Promise<void> {
-    this.#onStep(numTokens);
+    this.onStep(numTokens);
     for (const output of outputs) {
       const listener = this.#listeners.get(output.requestId);
       if (output.finish !== null) this.#listeners.delete(output.requestId);

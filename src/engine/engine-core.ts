@@ -27,7 +27,6 @@ export class EngineCore {
   readonly #onTransferEvents: OnTransferEvents;
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
-  /** Steps that the executor computes, the oldest first. */
   readonly #inFlight: ScheduledStep[] = [];
 
   constructor(
@@ -85,7 +84,6 @@ export class EngineCore {
     this.executor.close();
   }
 
-  /** Waits for the oldest steps until at most `numLeft` are in flight. */
   #finishUntil(numLeft: number): StepOutputs[] {
     const finished: StepOutputs[] = [];
     while (this.#inFlight.length > numLeft) finished.push(this.#finishOldest());
@@ -100,7 +98,7 @@ export class EngineCore {
   }
 
   #tellTransferEvents(): void {
-    const events = this.scheduler.drainTransferEvents();
+    const events = this.scheduler.transfers.drainEvents();
     if (events.length > 0) this.#onTransferEvents(events);
   }
 }

@@ -107,19 +107,17 @@ export class InferenceEngine {
             onWarning,
           });
       const [client, loaded] = await Promise.all([starting, loading]);
-      const primary = loaded.tokenizer?.eosTokenId ?? null;
-      const eosTokenIds = [
-        ...new Set([
-          ...(primary === null ? [] : [primary]),
-          ...modelConfig.eosTokenIds,
-          ...generation.eosTokenIds,
-        ]),
-      ];
+      const primary = loaded.tokenizer?.eosTokenId ?? [];
+      const eosTokenIds = [primary, modelConfig.eosTokenIds, generation.eosTokenIds].flat();
       const { maxModelLen, vocabSize } = client.info;
       warnOfForeignIds(loaded.tokenizer, vocabSize, onWarning);
-      const { maxOutputTokens } = generation;
-      const { maxLogprobs } = config;
-      const limits = { maxModelLen, vocabSize, eosTokenIds, maxOutputTokens, maxLogprobs };
+      const limits = {
+        maxModelLen,
+        vocabSize,
+        eosTokenIds: [...new Set(eosTokenIds)],
+        maxOutputTokens: generation.maxOutputTokens,
+        maxLogprobs: config.maxLogprobs,
+      };
       const transfers = await KvTransfers.start(config.kvTransfer, client, {
         onError: options.onTransferError,
         onWarning: options.onWarning,

@@ -1,26 +1,27 @@
-// The connector between the main thread's requests and the engine thread: whatever fails in it, requests are computed
-// here as if there were no other instances. The inference engine has one.
+// Connects requests on the main thread and the engine thread with the connector. Whatever fails in KV transfer, requests are
+// computed here as if there were no other instances.
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
-import type { KvConnector, KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import type { KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
+import type { P2pConnector } from '../kv-transfer/p2p/p2p-connector.ts';
 import { within } from '../util/within.ts';
 import type { EngineClient } from './engine-client.ts';
 import type { PreparedRequest } from './input-processor.ts';
 
 export type OnTransferError = (error: unknown) => void;
 
-export interface TransferListeners {
-  /** Gets what goes wrong between instances: no request fails by it. */
+interface TransferListeners {
+  /** Gets errors between instances; no request fails because of them. */
   readonly onError?: OnTransferError | undefined;
-  /** Gets what a person should know, such as an instance of another model. */
+  /** Gets messages for a person, such as that an instance serves another model. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 export class KvTransfers {
-  readonly #connector: KvConnector;
+  readonly #connector: P2pConnector;
   readonly #onError: OnTransferError;
 
-  private constructor(connector: KvConnector, onError: OnTransferError) {
+  private constructor(connector: P2pConnector, onError: OnTransferError) {
     this.#connector = connector;
     this.#onError = onError;
   }
@@ -36,8 +37,9 @@ export class KvTransfers {
   ): Promise<KvTransfers | null> {
     const { memoryToken, info } = client;
     if (config === null || memoryToken === null || info.kvCompatibility === null) return null;
-    const { createConnector } = await import('../kv-transfer/create-connector.ts');
-    const connector = await createConnector(config, {
+    // Only instances that exchange blocks load ZeroMQ.
+    const p2p = await import('../kv-transfer/p2p/p2p-connector.ts');
+    const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       memoryToken,
       applyTransfer: (command) => client.applyTransfer(command),

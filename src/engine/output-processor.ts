@@ -33,7 +33,6 @@ interface Scan {
   readonly stop: string | null;
 }
 
-/** The parts of a request that its output depends on. */
 interface OutputRequest {
   readonly params: SamplingParams;
   readonly promptTokenIds: readonly number[];

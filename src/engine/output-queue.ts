@@ -19,7 +19,6 @@ export class OutputQueue {
     this.#wake?.();
   }
 
-  /** Waits until there is at least one delta, then takes all. */
   async take(): Promise<OutputDelta[]> {
     while (this.#deltas.length === 0) {
       if (this.#failure !== null) throw this.#failure.reason;

@@ -9,7 +9,6 @@ import type { PreparedRequest } from './input-processor.ts';
 export interface EngineObserver {
   /** A step has computed so many tokens. */
   step(numTokens: number): void;
-  /** A prompt with so many samples has come in. */
   prompt(numSamples: number): void;
   firstToken(seconds: number): void;
   /** Since the output before it; tokens that come together are one. */

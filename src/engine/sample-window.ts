@@ -6,7 +6,6 @@ export type Leave = () => void;
 
 export class SampleWindow {
   #numFree: number;
-  /** In the order in which they came. */
   readonly #waiting = new Set<() => void>();
 
   constructor(numPlaces: number) {

@@ -27,7 +27,6 @@ import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.
 import { allowHalfClosed, askForAnswer, whileHalfClosed } from './half-closed.ts';
 import { JsonParser } from './json-parser.ts';
 
-/** 8 MB. */
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;

@@ -34,7 +34,6 @@ export class InFlightRequests {
     return this.#requests.size;
   }
 
-  /** New requests are to be refused. */
   get isDraining(): boolean {
     return this.#isDraining;
   }
@@ -63,7 +62,6 @@ export class InFlightRequests {
     else response.once('close', close);
   }
 
-  /** Aborts the requests that came with this id. */
   abort(requestId: string, reason: Error): void {
     for (const [request, id] of this.#requests) if (id === requestId) request.abort(reason);
   }

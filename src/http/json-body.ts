@@ -170,7 +170,6 @@ function shownPath(path: string): string {
   return shortened(path, MAX_SHOWN_PATH) || 'The body';
 }
 
-/** The field of the body that a path begins with. */
 function fieldOf(path: string): string | undefined {
   return /^[^.[]+/.exec(path)?.[0];
 }

@@ -1,15 +1,14 @@
 // Downloads a model from a hub to the cache: complete files are kept, partial ones continued, and every byte is checked.
 
-import { access, mkdir, readFile, rename, rm, statfs, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, statfs, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
 import { downloadFile, sizeOf } from './download-file.ts';
 import { HubUnreachableError } from './http.ts';
-import { cachedSnapshot, type ModelCache, type ModelPart, modelCache, neededFiles } from './local.ts';
+import { cachedSnapshot, exists, type ModelCache, type ModelPart, modelCache, neededFiles } from './local.ts';
 import { withLock } from './lock.ts';
 import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
 
-/** Files that are fetched at the same time. */
 const CONCURRENCY = 4;
 
 export interface DownloadProgress {
@@ -128,13 +127,8 @@ function progressReporter(
 }
 
 async function hasAll(snapshot: string, needed: readonly RemoteFile[]): Promise<boolean> {
-  const found = needed.map(({ path }) =>
-    access(join(snapshot, path)).then(
-      () => true,
-      () => false,
-    ),
-  );
-  return (await Promise.all(found)).every(Boolean);
+  const found = await Promise.all(needed.map(({ path }) => exists(join(snapshot, path))));
+  return found.every(Boolean);
 }
 
 async function downloadAll(

@@ -11,7 +11,6 @@ const FIRST_DELAY_MS = 300;
 const LONGEST_DELAY_MS = 10_000;
 
 export interface HubContext {
-  /** Address for messages. */
   readonly hub: string;
   readonly model: string;
   /** For messages, where the request depends on it. */

@@ -51,13 +51,16 @@ export async function cachedSnapshot(cache: ModelCache, part: ModelPart): Promis
 
 /** Another program may have fetched only a part of the model. */
 async function isComplete(folder: string, part: ModelPart): Promise<boolean> {
-  const exists = (name: string) =>
-    access(join(folder, name)).then(
-      () => true,
-      () => false,
-    );
-  if (part === 'tokenizer') return exists('tokenizer.json');
-  if (!(await exists('config.json'))) return false;
+  const has = (name: string) => exists(join(folder, name));
+  if (part === 'tokenizer') return has('tokenizer.json');
+  if (!(await has('config.json'))) return false;
   const shards = readWeightIndex(folder) ?? ['model.safetensors'];
-  return (await Promise.all(shards.map(exists))).every(Boolean);
+  return (await Promise.all(shards.map(has))).every(Boolean);
+}
+
+export async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }

@@ -29,9 +29,7 @@ export interface HubOptions {
 export interface ModelHub {
   /** For messages: the address that people know. */
   readonly name: string;
-  /** Where its models are kept on this machine. */
   readonly cacheFolder: string;
-  /** Branch, tag or commit that is served. */
   readonly revision: string;
   /** Headers of every request, credentials included. */
   readonly headers: Readonly<Record<string, string>>;

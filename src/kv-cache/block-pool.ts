@@ -65,7 +65,6 @@ export class BlockPool {
     return this.#refCounts[block] === 0;
   }
 
-  /** One user more. */
   share(block: number): void {
     if (this.isFree(block)) this.#unlink(block);
     this.#refCounts[block]! += 1;

@@ -105,12 +105,10 @@ export class KvCacheManager {
     for (const block of blocks) this.#pool.share(block);
   }
 
-  /** Ends a hold. */
   release(blocks: readonly number[]): void {
     this.#pool.free(blocks);
   }
 
-  /** Forgets every prefix. */
   reset(): void {
     this.#pool.forgetAll();
   }

@@ -1,5 +1,5 @@
-// What the engine knows of KV transfer: how a sequence's blocks come or go, and what engine thread and main thread
-// tell each other about it. Implementations live on the main thread; the engine thread sees plain data only.
+// What the engine knows of KV transfer: how a sequence's blocks come or go, and what the engine thread and the connector on
+// the main thread tell each other about it, as plain data.
 
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 
@@ -53,21 +53,8 @@ export interface RequestTransfer {
   readonly sequences: readonly (SequenceTransfer | null)[];
   /** Resolves when the answer of the request may leave; always within a deadline. */
   answerable(): Promise<void>;
-  /** The request is over; what is not complete is cancelled, at the other instance too. */
+  /** The request is over; an incomplete transfer is cancelled, at the other instance too. */
   end(isComplete: boolean): void;
-}
-
-export interface KvConnector {
-  /** Null for a request that has nothing to do with other instances. */
-  open(request: TransferRequest): RequestTransfer | null;
-  onTransferEvent(event: KvTransferEvent): void;
-  /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
-  cancel(requestId: string): void;
-  /** Resolves when no blocks are held for other instances. */
-  delivered(): Promise<void>;
-  readonly stats: KvTransferStats;
-  /** Says goodbye to the peers and frees everything. */
-  close(): Promise<void>;
 }
 
 /** How a connector reaches the KV memory and the engine. */
@@ -76,7 +63,7 @@ export interface ConnectorContext {
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
   readonly applyTransfer: (command: KvTransferCommand) => void;
-  /** Gets what a person should know, such as an instance of another model. */
+  /** Gets messages for a person, such as that an instance serves another model. */
   readonly warn?: (message: string) => void;
 }
 
@@ -84,45 +71,45 @@ export interface ConnectorContext {
 export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
-  /** The instruction set: its kernels' sums are equal only to their own. */
-  readonly kernels: string;
+  /** The instruction set: sums are equal only on the same one. */
+  readonly isa: string;
+  /** Of keys and values. */
   readonly dtype: string;
+  /** Quantised weights compute other keys and values. */
+  readonly weightFormat: string;
   readonly blockSize: number;
   readonly layers: number;
   /** Bytes of one block of one layer. */
   readonly layerBlockBytes: number;
-  readonly numBlocks: number;
 }
 
-/** Counters since the start, and gauges of now. */
+/** Counters since the start, except where it says now. */
 export interface KvTransferStats {
-  readonly send: {
-    /** Transfers delivered, given up because nobody came, and failed. */
-    readonly delivered: number;
-    readonly expired: number;
-    readonly cancelled: number;
-    readonly failed: number;
+  readonly send: Readonly<Record<SendOutcome, number>> & {
     readonly bytes: number;
-    /** Now. */
+    /** Transfers whose blocks cannot be reused, now. */
     readonly holding: number;
   };
   readonly receive: {
-    /** Transfers whose blocks came by way of the buffer or the pool, pushed or pulled. */
+    /** Transfers that have arrived, by who began them and by where they came to. */
     readonly pushed: number;
     readonly pulled: number;
     readonly viaBuffer: number;
     readonly viaPool: number;
     readonly loadedTokens: number;
-    /** Prompts that were computed here after all, by reason. */
+    /** Prompts that were computed here after all. */
     readonly recomputed: Readonly<Record<RecomputeReason, number>>;
-    readonly corruptPieces: number;
+    readonly corruptLayerBlocks: number;
     readonly bytes: number;
-    /** Now. */
-    readonly areas: number;
+    /** Now, as all that follow. */
+    readonly receiveBuffers: number;
     readonly bufferUsedBytes: number;
     readonly poolUsedBytes: number;
   };
   readonly peers: number;
 }
 
+/** How a transfer ended; expired: nobody asked for it in time. */
+export type SendOutcome = 'delivered' | 'expired' | 'cancelled' | 'failed';
+/** Why blocks did not come. */
 export type RecomputeReason = 'peer_gone' | 'unknown' | 'no_room' | 'late' | 'corrupt' | 'mismatch';

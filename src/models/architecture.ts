@@ -6,7 +6,6 @@ import type { ConfigFile, ModelConfig } from './model-config.ts';
 import type { WeightReader } from './weights/weight-reader.ts';
 
 export interface Architecture {
-  /** Its names in config.json. */
   readonly architectures: readonly string[];
   /**
    * The shape of the model; no weights are touched.

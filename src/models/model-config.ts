@@ -10,7 +10,6 @@ import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope
 
 /** config.json, in which an architecture was recognised. */
 export interface ConfigFile {
-  /** For messages. */
   readonly path: string;
   readonly architecture: string;
   readonly json: unknown;

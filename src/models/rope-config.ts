@@ -69,7 +69,6 @@ export const ropeFields = z.object({
 type RopeFields = z.infer<typeof ropeFields>;
 
 interface RopeSource {
-  /** For messages. */
   readonly path: string;
   readonly fields: RopeFields;
   readonly theta: number;

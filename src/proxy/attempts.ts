@@ -25,7 +25,6 @@ export class Attempts {
     this.#perInstance.set(instance, (this.#perInstance.get(instance) ?? 0) + 1);
   }
 
-  /** It is not asked again. */
   exclude(instance: Instance): void {
     this.#perInstance.set(instance, MAX_PER_INSTANCE);
   }

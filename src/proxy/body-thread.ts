@@ -5,7 +5,6 @@ import { ENDPOINTS } from './endpoints/endpoints.ts';
 import { type RequestBody, readRequestBody } from './request-body.ts';
 
 export interface LargeBody {
-  /** Of the endpoint. */
   readonly path: string;
   readonly bytes: Uint8Array;
 }

@@ -24,7 +24,6 @@ interface ClientRequestOptions {
   readonly id: string;
   /** The name under which instances count the client's requests. */
   readonly caller: string;
-  /** What instances are shown. */
   readonly authorization: string | undefined;
 }
 
@@ -40,7 +39,6 @@ export class ClientRequest implements Abortable {
   hasFirstByte = false;
   /** Events that the client had when another instance last began to continue its stream. */
   resumedAt = -1;
-  /** The request to an instance that is under way. */
   upstream: UpstreamRequest | null = null;
 
   #abortReason: Error | null = null;

@@ -69,7 +69,6 @@ export class ClientResponse {
     this.#writer.end();
   }
 
-  /** A whole answer. */
   send({ status, headers }: ResponseHead, body: Buffer): void {
     this.#hasBegun = true;
     const length = { 'content-length': body.length };

@@ -5,14 +5,12 @@ export interface ProxyDeadlines {
   readonly late: number;
   /** Three missed heartbeats of 3 s, and slack. */
   readonly expiry: number;
-  /** How often silence is looked at. */
   readonly sweep: number;
   /** How long an instance that has left is still listed. */
   readonly remember: number;
   readonly connect: number;
   /** Our instances write into every stream at least each 15 s. */
   readonly streamSilence: number;
-  /** For telling an instance to forget a transfer. */
   readonly cancel: number;
   /** A client that takes nothing for this long is cut off. */
   readonly slowClient: number;

@@ -14,13 +14,11 @@ import { ConfigError } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
 interface DiscoveryOptions {
-  /** An IP address. */
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
   readonly secret: string | null;
   readonly registered: (message: RegistrationMessage) => void;
-  /** Called for a message that is no valid registration. */
   readonly refused: (why: string) => void;
 }
 

@@ -14,13 +14,11 @@ const COMMA = 0x2c;
 const NEWLINE = 0x0a;
 const ZERO = 0x30;
 const NINE = 0x39;
-/** No event is longer. */
 const MAX_EVENT_BYTES = 64 * 1024 * 1024;
 /** Faults of an instance, as opposed to those of the request. */
 const INSTANCE_FAULTS = new Set([500, 502, 503]);
 /** The key of events that belong to no choice. */
 const NO_CHOICE = -1;
-/** The event does not go to the client. */
 const DROPPED = -1;
 
 /** The journal line that was read last; reused, since there is one for every token. */
@@ -36,7 +34,6 @@ export class EventFilter {
   readonly #seen = new Map<number, { numEvents: number; numTokens: number }>();
   readonly #line: JournalLine = { choice: 0, tokenIds: [] };
   #rest: Buffer | null = null;
-  /** Why nothing that comes now can be used. */
   failure: BrokenStreamError | null = null;
 
   constructor(endpoint: EndpointAdapter, progress: StreamProgress) {

@@ -55,7 +55,6 @@ export class Forwarder {
     this.#parts = parts;
   }
 
-  /** Answers the client, whatever happens. */
   async answer(request: ClientRequest): Promise<void> {
     const { endpoint, response } = request.options;
     try {
@@ -143,7 +142,6 @@ export class Forwarder {
     }
   }
 
-  /** Whether D would not take it and another one may. */
   async #isRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<boolean> {
     const { status } = head;
     const isSecondFault = FAULTS.has(status) && FAULTS.has(request.refusal?.head.status ?? 0);
@@ -161,7 +159,6 @@ export class Forwarder {
     request.options.response.send(head, body);
   }
 
-  /** Relays the stream, over as many instances as it takes. */
   async #stream(
     request: ClientRequest,
     first: UpstreamRequest,

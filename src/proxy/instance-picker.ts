@@ -22,7 +22,6 @@ export class InstancePicker {
     this.#forDecode = makePolicy(policy);
   }
 
-  /** Whether a request could be answered now. */
   get canServe(): boolean {
     return this.#decoders().length > 0;
   }

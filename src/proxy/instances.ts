@@ -6,9 +6,7 @@ import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
 
 interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
-  /** A request to it has failed. */
   readonly failed: (instance: Instance) => void;
-  /** It is not listed any more. */
   readonly forgotten: (instance: Instance) => void;
 }
 

@@ -89,7 +89,6 @@ export class ProxyContext {
     return this.#apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
   }
 
-  /** What instances are shown for a client. */
   authorizationFor({ headers }: FastifyRequest): string | undefined {
     return this.#instanceKey === undefined ? headers.authorization : `Bearer ${this.#instanceKey}`;
   }

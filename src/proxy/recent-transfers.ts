@@ -16,7 +16,6 @@ interface RecentTransfer {
 export class RecentTransfers {
   readonly #kept: RecentTransfer[] = [];
 
-  /** The newest last. */
   get all(): readonly RecentTransfer[] {
     return this.#kept;
   }

@@ -9,7 +9,6 @@ export interface RequestBody extends RequestTraits {
   /** As the client sent it, with the fields that make every instance write the same answer. */
   readonly bytes: Buffer;
   readonly model: string | null;
-  /** The id that the client chose in the body. */
   readonly requestId: string | null;
 }
 

@@ -1,7 +1,6 @@
 // How much of a stream the client has, read from the journal that the instance writes into it: a comment
 // `: <choice> <token ids>` before each event. Another instance can continue the stream from it.
 
-/** What the client has of one choice. */
 interface ChoiceProgress {
   readonly tokenIds: number[];
   numEvents: number;
@@ -10,13 +9,11 @@ interface ChoiceProgress {
 export class StreamProgress {
   /** When the answer says that it was created, in Unix seconds; null before its first event. */
   created: number | null = null;
-  /** The last event has been sent. */
   isDone = false;
   /** Some event came without its journal line: the stream cannot be continued elsewhere. */
   isBroken = false;
   /** Events that belong to no choice, such as the usage. */
   numOthers = 0;
-  /** All events that the client has. */
   numEvents = 0;
   readonly #choices = new Map<number, ChoiceProgress>();
 
@@ -29,7 +26,6 @@ export class StreamProgress {
     return progress;
   }
 
-  /** All token ids, one list per choice. */
   tokenIds(numChoices: number): readonly number[][] {
     return Array.from({ length: numChoices }, (_, index) => this.#choices.get(index)?.tokenIds ?? []);
   }

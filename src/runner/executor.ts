@@ -9,7 +9,10 @@ import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 export interface EngineInfo {
   readonly model: string;
   readonly architecture: string;
+  /** What is computed in, also the format of the KV cache. */
   readonly dtype: string;
+  /** That of `dtype`, or `int8`. */
+  readonly weightFormat: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
   readonly isa: string;
@@ -17,7 +20,6 @@ export interface EngineInfo {
   readonly modelFingerprint: string;
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */
   readonly compute: string;
-  /** Why this backend serves. */
   readonly backendReason: string;
   readonly weightBytes: number;
   readonly numBlocks: number;
@@ -49,7 +51,6 @@ export interface Executor {
   sample(edits: readonly (RowEdits | null)[]): void;
   /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */
   awaitPlanPoint(): void;
-  /** Waits for the oldest step that has not been read. */
   read(): StepResult;
   /** Frees the model, its KV memory and its threads. */
   close(): void;

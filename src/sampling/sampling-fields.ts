@@ -5,7 +5,6 @@ import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
-/** Largest number of samples of one prompt. */
 const MAX_N = 16384;
 
 /** Bounds of lists that every token of an answer is checked against, at the cost of other requests. */

@@ -1,5 +1,5 @@
-// The scheduler's book of KV blocks that come from other instances and go to them: what a sequence still waits for,
-// which blocks a step completes for others, and which ones must stay as they are until they have been read.
+// KV blocks that come from other instances and go to them, for the scheduler: the loads that sequences wait for, the blocks
+// that a step completes for others, and those that must stay as they are until they have been read.
 
 import type { KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { KvTransferEvent } from '../kv-transfer/connector.ts';
@@ -9,9 +9,9 @@ import type { BlockSend } from './scheduled-step.ts';
 export class BlockTransfers {
   readonly #kvCache: KvCacheManager;
   readonly #blockSize: number;
-  /** By transfer: loads that were asked for and not answered, of requests that may have ended since. */
+  /** By transfer: requests whose load is under way; they may have ended since. */
   readonly #loads = new Map<number, Request>();
-  /** By transfer: blocks held for sending; a transfer without an entry takes no more of them. */
+  /** By transfer: blocks held for sending; a transfer without an entry holds no more of them. */
   readonly #holds = new Map<number, number[]>();
   #events: KvTransferEvent[] = [];
   #numHeldBlocks = 0;
@@ -21,13 +21,13 @@ export class BlockTransfers {
     this.#blockSize = blockSize;
   }
 
-  /** Blocks that are held for sending, one that is held twice counted twice. */
+  /** Blocks held for sending; one that two transfers hold counts twice. */
   get numHeldBlocks(): number {
     return this.#numHeldBlocks;
   }
 
-  /** What happened since the last call, for the connector. */
-  drainTransferEvents(): readonly KvTransferEvent[] {
+  /** Takes what happened since the last call, for the connector. */
+  drainEvents(): readonly KvTransferEvent[] {
     const events = this.#events;
     if (events.length > 0) this.#events = [];
     return events;
@@ -38,8 +38,8 @@ export class BlockTransfers {
   }
 
   /**
-   * Asks for the prompt's blocks after the `numCachedTokens` tokens that are here.
-   * @returns false where so little is missing that it is computed here.
+   * Asks for the prompt's blocks after the `numCachedTokens` cached tokens.
+   * @returns false where at most one block is missing: it is computed here.
    */
   requestLoad(request: Request, numCachedTokens: number): boolean {
     const { transfer, promptLength, blocks } = request;
@@ -56,14 +56,14 @@ export class BlockTransfers {
     return true;
   }
 
-  /** Nothing writes into its blocks any more. @returns null for a transfer that was not asked for. */
+  /** Nothing writes into its blocks any more. @returns null where no such load is under way. */
   endLoad(transferId: number): Request | null {
     const request = this.#loads.get(transferId) ?? null;
     this.#loads.delete(transferId);
     return request;
   }
 
-  /** Blocks of the transfer that the planned tokens complete; from now on they are held. */
+  /** Holds the blocks of the transfer that the planned tokens complete. */
   takeCompleted(request: Request): BlockSend | null {
     const { transfer, numComputedTokens, numBlocksSent: firstIndex } = request;
     if (transfer?.kind !== 'send') return null;
@@ -83,7 +83,7 @@ export class BlockTransfers {
     return { transferId, firstIndex, blocks };
   }
 
-  /** The blocks of a transfer have been read, or nobody wants them: it gets no more. */
+  /** The blocks of a transfer have been read, or nobody wants them: it holds no more. */
   release(transferId: number): void {
     const held = this.#holds.get(transferId);
     if (held === undefined) return;
@@ -94,7 +94,7 @@ export class BlockTransfers {
 
   /**
    * The request is over.
-   * @returns whether its blocks are free to go; else those of a load that is under way are freed by `endLoad`'s caller.
+   * @returns false where a load still writes into its blocks: they are free after `endLoad`.
    */
   end({ transfer, state }: Request): boolean {
     if (transfer === null) return true;

@@ -7,7 +7,7 @@
 // its blocks are freed after the last of them.
 
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
-import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
+import type { KvTransferCommand } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import { BlockTransfers } from './block-transfers.ts';
@@ -70,7 +70,8 @@ const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTo
 export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
-  readonly #transfers: BlockTransfers;
+  /** Blocks that come from other instances and go to them; it has events for the connector. */
+  readonly transfers: BlockTransfers;
   /** All that have blocks or wait for some: also those that are over and that a step in flight still computes. */
   readonly #requests = new Map<number, Request>();
   readonly #slots: SlotManager;
@@ -81,8 +82,8 @@ export class Scheduler {
   constructor(config: SchedulerConfig) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
-    this.#transfers = new BlockTransfers(this.#kvCache, config.blockSize);
-    this.#slots = new SlotManager(config, this.#kvCache, this.#transfers);
+    this.transfers = new BlockTransfers(this.#kvCache, config.blockSize);
+    this.#slots = new SlotManager(config, this.#kvCache, this.transfers);
   }
 
   get hasUnfinished(): boolean {
@@ -93,7 +94,7 @@ export class Scheduler {
     return {
       ...this.#slots.stats,
       freeBlocks: this.#kvCache.numFreeBlocks,
-      heldBlocks: this.#transfers.numHeldBlocks,
+      heldBlocks: this.transfers.numHeldBlocks,
       numBlocks: this.#kvCache.numBlocks,
       ...this.#totals,
     };
@@ -103,7 +104,7 @@ export class Scheduler {
     const request = new Request(newRequest, this.#numAdded++);
     this.#requests.set(request.id, request);
     this.#slots.add(request);
-    this.#transfers.add(request);
+    this.transfers.add(request);
   }
 
   /** Frees the request's blocks once nothing writes into them any more; an id that is not in flight is ignored. */
@@ -112,14 +113,9 @@ export class Scheduler {
     if (request !== undefined && request.state !== 'finished') this.#finish(request);
   }
 
-  /** What happened to transfers since the last call, for the connector. */
-  drainTransferEvents(): readonly KvTransferEvent[] {
-    return this.#transfers.drainTransferEvents();
-  }
-
   /** What the connector has decided; a transfer that is not known any more is ignored. */
   applyTransfer(command: KvTransferCommand): void {
-    if (command.kind === 'release') this.#transfers.release(command.transferId);
+    if (command.kind === 'release') this.transfers.release(command.transferId);
     else this.#endLoad(command.transferId, command.numTokens);
   }
 
@@ -220,7 +216,7 @@ export class Scheduler {
       sampling: reachesEnd ? request.sampling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
-      send: this.#transfers.takeCompleted(request),
+      send: this.transfers.takeCompleted(request),
     });
   }
 
@@ -327,14 +323,14 @@ export class Scheduler {
   }
 
   #endLoad(transferId: number, numTokens: number): void {
-    const request = this.#transfers.endLoad(transferId);
+    const request = this.transfers.endLoad(transferId);
     if (request?.state === 'finished') this.#slots.freeBlocks(request);
     else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
 
   #finish(request: Request): void {
     this.#slots.leave(request);
-    const isLoading = !this.#transfers.end(request);
+    const isLoading = !this.transfers.end(request);
     request.moveTo('finished');
     // What is being written into stays taken: here until the one answer to the load comes.
     if (isLoading) this.#requests.delete(request.id);

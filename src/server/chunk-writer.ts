@@ -24,7 +24,6 @@ export abstract class ChunkWriter implements ResponseWriter {
   protected readonly options: ResponseOptions;
   /** JSON of a chunk up to its choices: made once, so that a token costs one small JSON text. */
   readonly #chunkHead: string;
-  /** Samples of each prompt. */
   readonly #n: number;
   readonly #choices: ChoiceState[] = [];
 

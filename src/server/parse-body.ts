@@ -5,7 +5,6 @@ import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
 import { preview } from '../util/preview.ts';
 import { describeIssue } from '../util/zod-message.ts';
 
-/** Errors shown at once. */
 const MAX_SHOWN = 10;
 const MAX_FIELDS = 1024;
 

@@ -31,7 +31,6 @@ export interface ResponseOptions {
   readonly returnPromptLogprobs: boolean;
   /** Logprobs spell tokens as their ids. */
   readonly areTokensIds: boolean;
-  /** A stream ends with the usage. */
   readonly includeUsage: boolean;
   /** Every chunk has the usage of its choice so far. */
   readonly continuousUsage: boolean;

@@ -18,7 +18,6 @@ export interface ResponseWriter {
    * once they are there.
    */
   delta(choice: number, delta: OutputDelta): Promise<Frames>;
-  /** Frames at the end of a complete stream. */
   close(): Frames;
   /** Frames at the end of a stream that failed: its HTTP status was sent long ago. */
   fail(error: SvcError): Frames;

@@ -22,7 +22,6 @@ export interface ServerOptions extends HttpAppOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
-  /** Shown by GET /version. */
   readonly version: string;
   /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
   readonly servedModelNames?: readonly string[] | undefined;
@@ -40,7 +39,6 @@ export interface ServerOptions extends HttpAppOptions {
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
   readonly statsIntervalMs?: number | undefined;
-  /** Adds the routes of operators and tests. */
   readonly hasDevRoutes?: boolean | undefined;
 }
 
@@ -115,8 +113,8 @@ export class ServerContext {
 
   /** Version, instruction set, format and model: all that determines the bytes of an answer beside its request. */
   systemFingerprint({ info }: InferenceEngine): string {
-    const { isa, dtype, modelFingerprint } = info;
-    return `svc-${this.options.version}-${isa}-${dtype}-${modelFingerprint.slice(0, 12)}`;
+    const { isa, weightFormat, modelFingerprint } = info;
+    return `svc-${this.options.version}-${isa}-${weightFormat}-${modelFingerprint.slice(0, 12)}`;
   }
 
   /** @throws NotFoundError unless `name` is one of this server's, or left out. */

@@ -34,7 +34,7 @@ const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
 
 const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
   holding: ['Transfers whose blocks are kept for another instance', ({ send }) => send.holding],
-  areas: ['Transfers that have a place in the receive memory', ({ receive }) => receive.areas],
+  areas: ['Transfers that have a place in the receive memory', ({ receive }) => receive.receiveBuffers],
   buffer_used_bytes: ['Used part of kv_buffer_size', ({ receive }) => receive.bufferUsedBytes],
   pool_used_bytes: ['Used part of the overflow pool', ({ receive }) => receive.poolUsedBytes],
   peers: ['Instances with which a connection is open', ({ peers }) => peers],
@@ -52,7 +52,7 @@ const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransf
   via_buffer: ['Transfers received into the buffer', ({ receive }) => receive.viaBuffer],
   via_pool: ['Transfers received into the overflow pool', ({ receive }) => receive.viaPool],
   loaded_tokens: ['Prompt tokens that were not computed here', ({ receive }) => receive.loadedTokens],
-  corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptPieces],
+  corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptLayerBlocks],
 };
 
 /**

@@ -61,7 +61,6 @@ export function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
   for (let index = 0; index < n; index++) yield { ...ENDED, index };
 }
 
-/** A delta that ends a sample and adds nothing. */
 const ENDED = {
   text: '',
   tokenIds: [],

@@ -10,7 +10,6 @@ export type Sink = (piece: string) => void;
 export interface Stage {
   /** Takes one token (one piece of text after a step that fuses) and passes the text that is final to `next`. */
   push(piece: string, next: Sink): void;
-  /** Passes on the text that was held back. */
   end?(next: Sink): void;
 }
 

@@ -50,7 +50,6 @@ const tokenizerFile = z.object({
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
 interface LoadTokenizerOptions {
-  /** Source of a chat template in place of the model's own. */
   readonly template?: string | null;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */
   readonly onWarning?: ((message: string) => void) | undefined;

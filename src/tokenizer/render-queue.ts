@@ -12,24 +12,19 @@ export interface RenderThreadData {
   readonly source: string;
 }
 
-export interface RenderLimits {
-  /** How long one rendering may take. */
-  readonly timeoutMs: number;
-  /** How long it may wait before it starts. */
-  readonly waitMs: number;
-  /** Of the thread, its compiled template included. */
-  readonly memoryMb: number;
-  /** Renderings that may wait. */
-  readonly maxQueued: number;
-}
-
 /** Published templates take 4,000 messages in well under a second, the slowest known one in a few. */
-export const RENDER_LIMITS: RenderLimits = {
+export const RENDER_LIMITS = {
+  /** How long one rendering may take. */
   timeoutMs: 10_000,
+  /** How long it may wait before it starts. */
   waitMs: 30_000,
+  /** Of the thread, its compiled template included. */
   memoryMb: 256,
+  /** Renderings that may wait. */
   maxQueued: 4096,
 };
+
+export type RenderLimits = Readonly<typeof RENDER_LIMITS>;
 
 const RETRY_AFTER_SECONDS = 1;
 

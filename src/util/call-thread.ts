@@ -53,7 +53,6 @@ const FAULTS = { MalformedRequestError, InvalidRequestError } as const;
 interface Call<Order, Value> {
   readonly order: Order;
   readonly transferList: readonly Transferable[];
-  /** While it waits. */
   waitTimer?: NodeJS.Timeout;
   resolve(value: Value): void;
   reject(error: unknown): void;
@@ -142,7 +141,7 @@ export class CallThread<Order, Value> {
   #receive(answer: Answer<Value>): void {
     if ('isReady' in answer) {
       this.#isReady = true;
-      this.#limitTime(this.#options.deadlineMs);
+      if (this.#current !== null) this.#limitTime(this.#options.deadlineMs);
       return;
     }
     const call = this.#current;

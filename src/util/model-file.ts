@@ -7,7 +7,6 @@ import { ModelLoadError } from '../errors.ts';
 import { zodMessage } from './zod-message.ts';
 
 export interface ModelText {
-  /** For messages. */
   readonly path: string;
   readonly text: string;
 }

@@ -8,10 +8,11 @@ import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 
-const REQUESTS = mixedRequests(200, 7);
 const model = await modelFolder('');
 
-const SETUPS: readonly Omit<ClusterOptions, 'model'>[] = [
+type Setup = Omit<ClusterOptions, 'model'>;
+
+const SETUPS: readonly Setup[] = [
   { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'shm' },
   { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'tcp' },
   { producers: 1, consumers: 1, sendType: 'PUT', transport: 'shm' },
@@ -23,30 +24,46 @@ const SETUPS: readonly Omit<ClusterOptions, 'model'>[] = [
   { producers: 2, consumers: 3, sendType: 'GET' },
 ];
 
-describe('200 mixed requests', needsNative, () => {
+const WEIGHTS: readonly {
+  name: string;
+  args: readonly string[];
+  numRequests: number;
+  setups: readonly Setup[];
+}[] = [
+  { name: 'published', args: [], numRequests: 200, setups: SETUPS },
+  {
+    name: 'int8',
+    args: ['--quantization', 'int8'],
+    numRequests: 60,
+    setups: [{ producers: 1, consumers: 1, sendType: 'PUT_ASYNC' }],
+  },
+];
+
+describe.each(WEIGHTS)('$numRequests mixed requests with $name weights', needsNative, (weights) => {
+  const requests = mixedRequests(weights.numRequests, 7);
   let expected: unknown[];
   beforeAll(async () => {
-    const plain = await startServeProcess([model, '--num-threads', '1']);
+    const plain = await startServeProcess([model, '--num-threads', '1', ...weights.args]);
     try {
-      expected = await answersOf(plain.url, REQUESTS, 16);
+      expected = await answersOf(plain.url, requests, 16);
     } finally {
       await plain.stop();
     }
   });
 
-  describe.each(SETUPS)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
+  describe.each(weights.setups)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
     let cluster: Cluster;
     beforeAll(async () => {
       // Short chunks, so that prompts leave in pieces.
-      const serveArgs = ['--max-num-batched-tokens', '64'];
+      const serveArgs = ['--max-num-batched-tokens', '64', ...weights.args];
       cluster = await Cluster.start({ model, serveArgs, proxyArgs: ['--prefill-threshold', '0'], ...setup });
     });
     afterAll(() => cluster?.stop());
 
     it('get the bytes that one plain instance gives', async () => {
-      const answers = await answersOf(cluster.url, REQUESTS, 16);
+      const answers = await answersOf(cluster.url, requests, 16);
       for (const [index, answer] of answers.entries()) {
-        expect(answer, JSON.stringify(REQUESTS[index])).toEqual(expected[index]);
+        expect(answer, JSON.stringify(requests[index])).toEqual(expected[index]);
       }
       for (const { url } of cluster.consumers) {
         const metrics = await readMetrics(url);

@@ -11,7 +11,13 @@ import { Registration } from '../../src/cluster/registration.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type { SequenceTransfer } from '../../src/kv-transfer/connector.ts';
 import { loadNative } from '../../src/native/native.ts';
-import { COMPATIBILITY, expectedPiece, KvInstance, type KvInstanceOptions } from '../helpers/kv-instance.ts';
+import {
+  COMPATIBILITY,
+  expectedLayerBlock,
+  KvInstance,
+  type KvInstanceOptions,
+  NUM_BLOCKS,
+} from '../helpers/kv-instance.ts';
 
 const Body = z.object({
   prompt: z.array(z.int()),
@@ -37,7 +43,7 @@ export function expectedTokens(prompt: readonly number[], count: number): number
   const pieces = [];
   for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
     for (let index = 0; index < blocksOf(prompt); index += 1)
-      pieces.push(expectedPiece(prompt, layer, index));
+      pieces.push(expectedLayerBlock(prompt, layer, index));
   }
   return tokensFrom(Buffer.concat(pieces), count);
 }
@@ -75,7 +81,7 @@ export class FakeEngineInstance {
       running: this.numInFlight,
       waiting: 0,
       free_blocks: numFreeBlocks,
-      num_blocks: COMPATIBILITY.numBlocks,
+      num_blocks: NUM_BLOCKS,
     };
   }
 

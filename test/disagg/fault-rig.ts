@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
 import { readInstances } from '../helpers/cluster.ts';
-import { COMPATIBILITY } from '../helpers/kv-instance.ts';
+import { NUM_BLOCKS } from '../helpers/kv-instance.ts';
 import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
 import { expectedTokens } from './fake-engine-instance.ts';
 import type { FakeEngineProcessOptions } from './fake-engine-process.ts';
@@ -251,6 +251,6 @@ async function leftOverOf({ url }: FakeEngine): Promise<number> {
   if (response === null) return 1;
   const { stats, numFreeBlocks, numInFlight } = Stats.parse(await response.json());
   const { areas, bufferUsedBytes, poolUsedBytes } = stats.receive;
-  const isWhole = numFreeBlocks === COMPATIBILITY.numBlocks && bufferUsedBytes === 0 && poolUsedBytes === 0;
+  const isWhole = numFreeBlocks === NUM_BLOCKS && bufferUsedBytes === 0 && poolUsedBytes === 0;
   return stats.send.holding + areas + numInFlight + (isWhole ? 0 : 1);
 }

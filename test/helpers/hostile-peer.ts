@@ -1,12 +1,19 @@
 // A peer whose every message the test writes: it speaks the control channel and moves real blocks, but keeps to no rule.
 
 import { ControlChannel, type Route } from '../../src/kv-transfer/p2p/control-channel.ts';
-import { type Identity, identityOf } from '../../src/kv-transfer/p2p/identity.ts';
-import type { Answer, Message, Request } from '../../src/kv-transfer/p2p/messages.ts';
+import {
+  type Answer,
+  type Identity,
+  identityOf,
+  type Message,
+  type Request,
+} from '../../src/kv-transfer/p2p/messages.ts';
 import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
-import { COMPATIBILITY, type KvInstance } from './kv-instance.ts';
+import { COMPATIBILITY, type KvInstance, NUM_BLOCKS } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
+
+const nothing = () => {};
 
 export class HostilePeer {
   readonly identity: Identity;
@@ -23,15 +30,19 @@ export class HostilePeer {
     this.mover = mover;
     this.#channel = new ControlChannel(
       { ip: '127.0.0.1', port, keys: null, answerDeadline: 10_000 },
-      { message: (route, message) => this.#receive(route, message), down: () => {}, someoneLeft: () => {} },
+      {
+        onMessage: (route, message) => this.#onMessage(route, message),
+        onMalformed: nothing,
+        onDown: nothing,
+        onDisconnect: nothing,
+      },
     );
   }
 
   static async start(): Promise<HostilePeer> {
     const port = await freePort();
     const { KvMemory } = loadNative();
-    const memory = new KvMemory(COMPATIBILITY.layers, COMPATIBILITY.numBlocks, COMPATIBILITY.layerBlockBytes);
-    const nothing = () => {};
+    const memory = new KvMemory(COMPATIBILITY.layers, NUM_BLOCKS, COMPATIBILITY.layerBlockBytes);
     const mover = new NativeMover(
       {
         memoryToken: memory.openKvSaveNotifier(),
@@ -40,7 +51,7 @@ export class HostilePeer {
         listenIp: null,
         connectTimeoutMs: 1000,
       },
-      { sent: nothing, received: nothing, corrupt: nothing, linkDown: nothing },
+      { onSent: nothing, onReceived: nothing, onCorrupt: nothing, onLinkDown: nothing },
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
     const peer = new HostilePeer(identityOf(COMPATIBILITY, about), port, memory, mover);
@@ -56,8 +67,11 @@ export class HostilePeer {
     return this.#channel.connect(instance.address);
   }
 
-  /** Connects and introduces itself, as who it is or as another. */
-  async greet(instance: KvInstance, as: Partial<Identity> = {}): Promise<{ route: Route; answer: Answer }> {
+  /** Connects and says hello, as itself or as another. */
+  async sayHello(
+    instance: KvInstance,
+    as: Partial<Identity> = {},
+  ): Promise<{ route: Route; answer: Answer }> {
     const route = this.connect(instance);
     return { route, answer: await this.request(route, { type: 'hello', ...this.identity, ...as }) };
   }
@@ -75,7 +89,7 @@ export class HostilePeer {
     await this.#channel.close();
   }
 
-  #receive(route: Route, message: Message): void {
+  #onMessage(route: Route, message: Message): void {
     this.heard.push(message);
     const answer = this.reply(message);
     if (answer !== null) this.#channel.send(route, answer);

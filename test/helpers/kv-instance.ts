@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type {
   KvCompatibility,
-  KvConnector,
   KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
@@ -35,13 +34,15 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
 /** Small enough that a test takes milliseconds. */
 export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
-  kernels: 'test',
+  isa: 'test',
   dtype: 'bf16',
+  weightFormat: 'bf16',
   blockSize: 4,
   layers: 3,
   layerBlockBytes: 512,
-  numBlocks: 512,
 };
+/** Of the KV memory of each instance. */
+export const NUM_BLOCKS = 512;
 export const SLOT_BYTES = COMPATIBILITY.layers * COMPATIBILITY.layerBlockBytes;
 
 export interface KvInstanceOptions extends Partial<KvTransferConfig> {
@@ -50,7 +51,7 @@ export interface KvInstanceOptions extends Partial<KvTransferConfig> {
 }
 
 /** The bytes that every instance computes for one block of one layer of a prompt. */
-export function expectedPiece(prompt: readonly number[], layer: number, index: number): Buffer {
+export function expectedLayerBlock(prompt: readonly number[], layer: number, index: number): Buffer {
   const { blockSize, layerBlockBytes } = COMPATIBILITY;
   const tokens = prompt.slice(0, (index + 1) * blockSize);
   let state = tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, layer * 7919 + 1);
@@ -63,7 +64,7 @@ export function expectedPiece(prompt: readonly number[], layer: number, index: n
 }
 
 export class KvInstance {
-  readonly connector: KvConnector;
+  readonly connector: P2pConnector;
   readonly config: KvTransferConfig;
   readonly commands: KvTransferCommand[] = [];
   readonly warnings: readonly string[];
@@ -72,7 +73,7 @@ export class KvInstance {
   readonly #free: number[];
 
   private constructor(
-    connector: KvConnector,
+    connector: P2pConnector,
     config: KvTransferConfig,
     memory: NativeKvMemory,
     heard: { readonly commands: KvTransferCommand[]; readonly warnings: string[]; readonly waiting: Waiting },
@@ -83,14 +84,14 @@ export class KvInstance {
     this.warnings = heard.warnings;
     this.#waiting = heard.waiting;
     this.#memory = memory;
-    this.#free = Array.from({ length: COMPATIBILITY.numBlocks }, (_, block) => block);
+    this.#free = Array.from({ length: NUM_BLOCKS }, (_, block) => block);
   }
 
   static async start({ compatibility, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
     const { KvMemory } = loadNative();
-    const { layers, numBlocks, layerBlockBytes } = COMPATIBILITY;
-    const memory = new KvMemory(layers, numBlocks, layerBlockBytes);
+    const { layers, layerBlockBytes } = COMPATIBILITY;
+    const memory = new KvMemory(layers, NUM_BLOCKS, layerBlockBytes);
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },
@@ -109,7 +110,7 @@ export class KvInstance {
     return `${this.config.ip}:${this.config.port}`;
   }
 
-  get stats(): KvConnector['stats'] {
+  get stats(): P2pConnector['stats'] {
     return this.connector.stats;
   }
 
@@ -134,7 +135,7 @@ export class KvInstance {
     return this.connector.open({ requestId, promptTokenIds: prompt, ...defaults, ...more });
   }
 
-  /** Computes blocks `first` .. `end` of a prompt in one step, layer by layer, and feeds what `send` covers. */
+  /** Computes blocks `first` .. `end` of a prompt in one step, layer by layer, and notifies of those that `send` covers. */
   computeStep(
     send: SequenceTransfer | null,
     prompt: readonly number[],
@@ -144,15 +145,15 @@ export class KvInstance {
   ): void {
     const isSent = send?.kind === 'send';
     const last = isSent ? Math.min(end, Math.ceil(send.numTokens / COMPATIBILITY.blockSize)) : 0;
-    const fed = blocks.slice(first, last);
-    if (isSent && fed.length > 0) {
-      this.#memory.onKvStep(Int32Array.of(send.transferId, first, fed.length, ...fed));
+    const saved = blocks.slice(first, last);
+    if (isSent && saved.length > 0) {
+      this.#memory.onKvStep(Int32Array.of(send.transferId, first, saved.length, ...saved));
     }
     for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
       for (let index = first; index < end; index += 1) {
-        this.#memory.write(layer, blocks[index]!, expectedPiece(prompt, layer, index));
+        this.#memory.write(layer, blocks[index]!, expectedLayerBlock(prompt, layer, index));
       }
-      if (isSent && fed.length > 0) this.#memory.onKvLayerSaved(layer);
+      if (isSent && saved.length > 0) this.#memory.onKvLayerSaved(layer);
     }
   }
 
@@ -175,7 +176,7 @@ export class KvInstance {
     for (let index = firstBlock; index < Math.ceil(numTokens / blockSize); index += 1) {
       for (let layer = 0; layer < layers; layer += 1) {
         const piece = this.#memory.read(layer, blocks[index]!);
-        if (!expectedPiece(prompt, layer, index).equals(piece)) return false;
+        if (!expectedLayerBlock(prompt, layer, index).equals(piece)) return false;
       }
     }
     return true;

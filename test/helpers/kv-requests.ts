@@ -97,7 +97,7 @@ export async function untilIdle(...all: readonly KvInstance[]): Promise<void> {
   const taken = () =>
     all.map(({ stats: { send, receive } }) => [
       send.holding,
-      receive.areas,
+      receive.receiveBuffers,
       receive.bufferUsedBytes,
       receive.poolUsedBytes,
     ]);

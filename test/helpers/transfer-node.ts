@@ -84,7 +84,7 @@ export class TransferNode {
   }
 
   /** One step of a prefill: these blocks, from `first` of the transfer on, in all layers. */
-  feed(send: number, first: number, blocks: readonly number[]): void {
+  save(send: number, first: number, blocks: readonly number[]): void {
     this.memory.onKvStep(Int32Array.from([send, first, blocks.length, ...blocks]));
     for (let layer = 0; layer < this.shape.layers; layer++) this.memory.onKvLayerSaved(layer);
   }

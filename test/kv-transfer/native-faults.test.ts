@@ -33,12 +33,12 @@ function flipAt(relay: ByteRelay, place: number, mask = 0xff): void {
   };
 }
 
-/** Begins to send the first `count` blocks of `p`, all of them fed. */
+/** Begins to send the first `count` blocks of `p`, all of them saved. */
 function begin(p: TransferNode, d: TransferNode, link: number, count: number, ticket = 1n): void {
   d.receive(ticket, count);
   p.engine.openSend(1, count);
   p.engine.grant(1, link, ticket, 0);
-  p.feed(1, 0, range(count));
+  p.save(1, 0, range(count));
 }
 
 describe('a byte that changes on its way', needsNative, () => {
@@ -108,11 +108,11 @@ describe('a connection', needsNative, () => {
     d.receive(1n, 8);
     p.engine.openSend(1, 8);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, range(4));
+    p.save(1, 0, range(4));
     await until(() => d.engine.progress(1n) === 8);
     relay.reset();
     expect((await p.event('linkDown')).link).toBe(link);
-    p.feed(1, 4, range(4, 4));
+    p.save(1, 4, range(4, 4));
     p.engine.grant(1, await p.link('tcp', d.address('tcp')), 1n, 0);
     await d.event('received');
     expect(await d.load(1n, range(8, 8))).toBe(true);
@@ -129,7 +129,7 @@ describe('a connection', needsNative, () => {
     begin(p, slow, toSlow, 64);
     quick.receive(2n, 64);
     p.engine.openSend(2, 64);
-    p.feed(2, 0, range(64));
+    p.save(2, 0, range(64));
     p.engine.grant(2, toQuick, 2n, 0);
     await quick.event('received');
     expect(slow.has('received')).toBe(false);
@@ -171,7 +171,7 @@ describe('a connection', needsNative, () => {
     p.engine.openSend(2, 2);
     d.receive(2n, 2, 0, 0);
     p.engine.grant(2, link, 2n, 0);
-    p.feed(2, 0, [0, 1]);
+    p.save(2, 0, [0, 1]);
     await d.event('received', ({ ticket }) => ticket === 2n);
     expect([d.has('corrupt'), p.has('linkDown')]).toEqual([false, false]);
   });

@@ -35,7 +35,7 @@ async function expectService(d: TransferNode): Promise<void> {
     d.receive(ticket, 2, 0, 6);
     p.engine.openSend(i, 2);
     p.engine.grant(i, await p.link(kind, d.address(kind)), ticket, 0);
-    p.feed(i, 0, range(2));
+    p.save(i, 0, range(2));
     await d.event('received', (event) => event.ticket === ticket);
     expect(await d.load(ticket, [6, 7])).toBe(true);
     expect(d.read([6, 7]).equals(p.read([0, 1]))).toBe(true);

@@ -88,7 +88,7 @@ describe('a token', needsNative, () => {
     d.receive(1n, 2);
     engine.openSend(1, 2);
     engine.grant(1, engine.connect('shm', d.address('shm'), 1), 1n, 0);
-    worker.postMessage('feed');
+    worker.postMessage('save');
     await d.event('received');
     await worker.terminate();
     // The memory stays as long as the engine.
@@ -99,7 +99,7 @@ describe('a token', needsNative, () => {
   });
 });
 
-describe('a feed', needsNative, () => {
+describe('a save notifier', needsNative, () => {
   it.each([
     [[1, 0, 2, 5]],
     [[1, 0]],
@@ -110,7 +110,7 @@ describe('a feed', needsNative, () => {
     [[1, 3, 2, 5, 6]],
     [[1, 0, 1, 5, 1, 0, 1, 5]],
     [[9, 0, 1, -5]],
-  ])('of %j is refused', (entries) => {
+  ])('refuses %j', (entries) => {
     const p = node();
     p.engine.openSend(1, 4);
     expect(() => p.memory.onKvStep(Int32Array.from(entries))).toThrow(/onKvStep/);
@@ -129,7 +129,7 @@ describe('a feed', needsNative, () => {
     p.engine.grant(1, link, 1n, 0);
     p.memory.onKvLayerSaved(1);
     p.memory.onKvLayerSaved(2);
-    p.feed(1, 0, range(4));
+    p.save(1, 0, range(4));
     await d.event('received');
     await p.event('sent');
     expect(p.engine.bytesSent).toBe(4 * 3 * 4096);
@@ -144,7 +144,7 @@ describe('an engine that is closed', needsNative, () => {
       d.receive(BigInt(send), 256);
       p.engine.openSend(send, 256);
       p.engine.grant(send, link, BigInt(send), 0);
-      p.feed(send, 0, range(256));
+      p.save(send, 0, range(256));
     }
     await until(() => d.engine.progress(1n) > 0);
     d.engine.load(1, 1n, 0, Int32Array.from(range(256)));
@@ -160,7 +160,7 @@ describe('an engine that is closed', needsNative, () => {
     expect(p.events).toHaveLength(numEvents);
     expect(() => p.engine.bytesSent).toThrow('the transfer engine is closed');
     expect(p.engine.takeEvents()).toEqual([]);
-    p.feed(1, 0, range(4));
+    p.save(1, 0, range(4));
   });
 
   it('leaves no sockets, descriptors, mappings and threads', async () => {
@@ -171,7 +171,7 @@ describe('an engine that is closed', needsNative, () => {
         d.receive(ticket, 4);
         p.engine.openSend(i, 4);
         p.engine.grant(i, await p.link(kind, d.address(kind)), ticket, 0);
-        p.feed(i, 0, range(4));
+        p.save(i, 0, range(4));
         await d.event('received', (event) => event.ticket === ticket);
       }
       p.close();
@@ -224,7 +224,7 @@ describe('a worker', needsNative, () => {
       engine.grant(1, engine.connect('tcp', workerData.address, 2), 1n, 0);
       memory.onKvStep(Int32Array.from([1, 0, 256, ...Array(256).keys()]));
       for (let layer = 0; layer < 4; layer++) memory.onKvLayerSaved(layer);
-      parentPort.postMessage('fed');
+      parentPort.postMessage('saved');
       setInterval(() => {}, 1000);`;
     const worker = new Worker(source, {
       eval: true,
@@ -244,7 +244,7 @@ describe.each(KINDS)('a process at the other end of %s', needsNative, (kind) => 
     const link = await p.link(kind, child.address(kind));
     p.engine.openSend(1, 256);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, range(128));
+    p.save(1, 0, range(128));
     await until(() => p.engine.bytesSent > 0);
     const before = performance.now();
     child.signal('SIGKILL');
@@ -271,7 +271,7 @@ describe.each(KINDS)('a process at the other end of %s', needsNative, (kind) => 
     d.receive(2n, 4);
     p.engine.openSend(1, 4);
     p.engine.grant(1, await p.link(kind, d.address(kind)), 2n, 0);
-    p.feed(1, 0, range(4));
+    p.save(1, 0, range(4));
     await d.event('received', ({ ticket }) => ticket === 2n);
   });
 
@@ -296,7 +296,7 @@ it(
     await child.stop();
     p.engine.openSend(1, 8);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, range(8));
+    p.save(1, 0, range(8));
     await p.event('sent');
     p.fill([3], 2);
     child.signal('SIGCONT');

@@ -14,7 +14,7 @@ const RECEIVE_SLOTS = 600;
 const Transfer = fc.nat(NUM_TRANSFERS - 1);
 const Target = { to: fc.nat(1), kind: fc.constantFrom(...KINDS) };
 const Feed = fc.record({
-  do: fc.constant('feed' as const),
+  do: fc.constant('save' as const),
   transfers: fc.uniqueArray(Transfer, { minLength: 1 }),
   count: fc.integer({ min: 1, max: 4 }),
 });
@@ -59,8 +59,8 @@ class Play {
 
   async do(op: Op): Promise<void> {
     switch (op.do) {
-      case 'feed':
-        return this.#feed(op.transfers, op.count);
+      case 'save':
+        return this.#save(op.transfers, op.count);
       case 'grant':
         return this.#grant(this.#sendings[op.transfer]!, op.to, op.kind, op.first);
       case 'cancel':
@@ -82,7 +82,7 @@ class Play {
         continue;
       }
       this.#grant(sending, sending.send % 2, sending.send < 2 ? 'shm' : 'tcp', 0);
-      this.#feed([sending.send], BLOCKS);
+      this.#save([sending.send], BLOCKS);
       const { d, ticket } = sending.receive!;
       await d.event('received', (event) => event.ticket === ticket);
       expect(await d.load(ticket, sending.blocks)).toBe(true);
@@ -95,7 +95,7 @@ class Play {
     for (const node of [this.p, ...this.ds]) node.close();
   }
 
-  #feed(sends: readonly number[], count: number): void {
+  #save(sends: readonly number[], count: number): void {
     const entries = sends.flatMap((send) => {
       const sending = this.#sendings[send]!;
       const blocks = sending.blocks.slice(sending.numFed, sending.numFed + count);

@@ -16,7 +16,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(99n, 7);
     p.engine.openSend(5, 7);
     p.engine.grant(5, link, 99n, 0);
-    p.feed(5, 0, from);
+    p.save(5, 0, from);
     await d.event('received', (event) => event.ticket === 99n);
     await p.event('sent', (event) => event.send === 5);
     expect(await d.load(99n, to)).toBe(true);
@@ -32,13 +32,13 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(1n, 3);
     p.engine.openSend(1, 3);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, [4, 0, 2]);
+    p.save(1, 0, [4, 0, 2]);
     await d.event('received');
     expect(await d.load(1n, [1, 2, 3])).toBe(true);
     expect(d.read([1, 2, 3]).equals(p.read([4, 0, 2]))).toBe(true);
   });
 
-  it('sends each layer as soon as it is fed, step by step', async () => {
+  it('sends each layer as soon as it is saved, step by step', async () => {
     const [p, d] = [node(), node()];
     p.fill(range(10), 3);
     const link = await p.link(kind, d.address(kind));
@@ -64,11 +64,11 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     expect(d.read(range(10, 30)).equals(p.read(range(10)))).toBe(true);
   });
 
-  it('remembers what was fed before the grant', async () => {
+  it('remembers what was saved before the grant', async () => {
     const [p, d] = [node(), node()];
     p.fill(range(6), 4);
     p.engine.openSend(1, 6);
-    p.feed(1, 0, [0, 1, 2]);
+    p.save(1, 0, [0, 1, 2]);
     p.memory.onKvStep(Int32Array.from([1, 3, 3, 3, 4, 5]));
     p.memory.onKvLayerSaved(0);
     const link = await p.link(kind, d.address(kind));
@@ -82,7 +82,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     expect(d.read(range(6, 10)).equals(p.read(range(6)))).toBe(true);
   });
 
-  it('feeds several sends in one step, and none that is not open', async () => {
+  it('saves blocks of several sends in one step, and none that is not open', async () => {
     const [p, d] = [node(), node()];
     p.fill(range(5), 5);
     const link = await p.link(kind, d.address(kind));
@@ -108,8 +108,8 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     const link = await p.link(kind, d.address(kind));
     d.receive(2n, 4, 5);
     p.engine.openSend(1, 9);
-    p.feed(1, 0, range(3));
-    p.feed(1, 3, range(6, 3));
+    p.save(1, 0, range(3));
+    p.save(1, 3, range(6, 3));
     p.engine.grant(1, link, 2n, 5);
     await d.event('received');
     await p.event('sent');
@@ -125,7 +125,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(1n, 5);
     p.engine.openSend(1, 5);
     p.engine.grant(1, first, 1n, 0);
-    p.feed(1, 0, range(5));
+    p.save(1, 0, range(5));
     await d.event('received', (event) => event.ticket === 1n);
     d.engine.closeReceive(1n);
     await d.event('receiveClosed');
@@ -144,11 +144,11 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     const link = await p.link(kind, d.address(kind), 1);
     d.receive(1n, 4);
     p.engine.openSend(1, 4);
-    p.feed(1, 0, [0, 1]);
+    p.save(1, 0, [0, 1]);
     p.engine.grant(1, link, 1n, 0);
     await until(() => d.engine.progress(1n) === 6);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 2, [2, 3]);
+    p.save(1, 2, [2, 3]);
     await d.event('received');
     await p.event('sent');
     expect(d.events.filter((event) => event.type === 'received')).toHaveLength(1);
@@ -164,11 +164,11 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(1n, 8);
     p.engine.openSend(1, 8);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, range(3));
+    p.save(1, 0, range(3));
     await until(() => d.engine.progress(1n) === 9);
     p.engine.closeSend(1);
     await p.event('sendClosed', (event) => event.send === 1);
-    p.feed(1, 3, range(5, 3));
+    p.save(1, 3, range(5, 3));
     d.engine.closeReceive(1n);
     await d.event('receiveClosed', (event) => event.ticket === 1n);
     expect(d.engine.progress(1n)).toBe(0);
@@ -177,7 +177,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(2n, 8);
     p.engine.openSend(2, 8);
     p.engine.grant(2, link, 2n, 0);
-    p.feed(2, 0, range(8));
+    p.save(2, 0, range(8));
     await d.event('received', (event) => event.ticket === 2n);
     await p.event('sent', (event) => event.send === 2);
     expect(p.has('linkDown')).toBe(false);
@@ -190,10 +190,10 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     for (const send of [1, 2]) p.engine.openSend(send, 8);
     d.receive(2n, 8);
     p.engine.grant(1, link, 12345n, 0);
-    p.feed(1, 0, range(8));
+    p.save(1, 0, range(8));
     await p.event('sent', (event) => event.send === 1);
     p.engine.grant(2, link, 2n, 0);
-    p.feed(2, 0, range(8));
+    p.save(2, 0, range(8));
     await d.event('received', (event) => event.ticket === 2n);
     expect(d.engine.bytesReceived).toBe(8 * 3 * 4096);
     expect(await d.load(2n, range(8, 20))).toBe(true);
@@ -224,7 +224,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     d.receive(1n, 4);
     p.engine.openSend(1, 4);
     p.engine.grant(1, link, 1n, 0);
-    p.feed(1, 0, range(3));
+    p.save(1, 0, range(3));
     await until(() => d.engine.progress(1n) === 9);
     expect(await d.load(1n, range(4))).toBe(false);
     expect(await d.load(1n, range(2))).toBe(false);
@@ -239,7 +239,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
         d.receive(BigInt(i), 10, 0, i * 10);
         p.engine.openSend(1, 10);
         p.engine.grant(1, link, BigInt(i), 0);
-        p.feed(1, 0, range(10));
+        p.save(1, 0, range(10));
         await d.event('received', (event) => event.ticket === BigInt(i));
         expect(await d.load(BigInt(i), range(10, i * 10))).toBe(true);
         expect(d.read(range(10, i * 10)).equals(p.read(range(10)))).toBe(true);
@@ -273,7 +273,7 @@ it('finds, when it loads, that what was received has changed since', needsNative
     d.receive(BigInt(send), 2);
     p.engine.openSend(send, 2);
     p.engine.grant(send, link, BigInt(send), 0);
-    p.feed(send, 0, blocks);
+    p.save(send, 0, blocks);
     await d.event('received', (event) => event.ticket === BigInt(send));
   }
   expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);

@@ -27,7 +27,7 @@ describe('a prompt', needsNative, () => {
       for (const length of [2, 4, 5, 8, 9, 40, 97]) {
         const [prompt, id] = [promptOf(length, length), makeRequestId(p.address, d.address)];
         const send = await prefill(p, id, prompt);
-        if (sendType !== 'GET') await expect.poll(() => d.stats.receive.areas).toBe(1);
+        if (sendType !== 'GET') await expect.poll(() => d.stats.receive.receiveBuffers).toBe(1);
         expect(await decode(d, id, prompt)).toBe(length - 1);
         await expect
           .poll(() => p.commandsOf(send))
@@ -36,7 +36,13 @@ describe('a prompt', needsNative, () => {
       await untilIdle(p, d);
       expect(p.stats.send).toMatchObject({ delivered: 7, expired: 0, cancelled: 0, failed: 0 });
       const [pushed, pulled] = sendType === 'GET' ? [0, 7] : [7, 0];
-      expect(d.stats.receive).toMatchObject({ pushed, pulled, viaBuffer: 7, viaPool: 0, corruptPieces: 0 });
+      expect(d.stats.receive).toMatchObject({
+        pushed,
+        pulled,
+        viaBuffer: 7,
+        viaPool: 0,
+        corruptLayerBlocks: 0,
+      });
       expect(Object.values(d.stats.receive.recomputed)).toEqual([0, 0, 0, 0, 0, 0]);
       expect(d.stats.receive.loadedTokens).toBe(2 + 4 + 5 + 8 + 9 + 40 + 97 - 7);
     });
@@ -213,7 +219,7 @@ describe('without room at D', needsNative, () => {
     });
     const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
     for (const id of ids) await prefill(p, id, PROMPT);
-    await expect.poll(() => d.stats.receive.areas).toBe(2);
+    await expect.poll(() => d.stats.receive.receiveBuffers).toBe(2);
     expect(d.stats.receive.bufferUsedBytes).toBe(10 * SLOT_BYTES);
     expect(d.stats.receive.poolUsedBytes).toBe(10 * SLOT_BYTES);
     await expect.poll(() => p.stats.send).toMatchObject({ delivered: 2, holding: 1 });

@@ -1,7 +1,16 @@
 // The build script on machines that lack something, and with sources that do not compile.
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -48,6 +57,21 @@ describe('building the addon', () => {
     const { status, stderr } = build(script, process.env.PATH ?? '');
     expect({ status, stderr }).toMatchObject({ status: 0 });
     expect(existsSync(join(folder, 'native/build/svc.node'))).toBe(true);
+  });
+
+  it('compiles anew, and nothing else, after an update of the Makefile', needsCompiler, () => {
+    const script = copyBuild();
+    mkdirSync(join(folder, 'native/src/cpu/kernels_generic'));
+    writeFileSync(
+      join(folder, 'native/src/cpu/kernels_generic/one.cc'),
+      'namespace SVC_ISA { int one() { return 1; } }\n',
+    );
+    expect(build(script, process.env.PATH ?? '')).toMatchObject({ status: 0 });
+    const makefile = join(folder, 'native/Makefile');
+    utimesSync(makefile, new Date(), new Date());
+    const again = spawnSync('make', ['-C', join(folder, 'native'), '--silent'], { encoding: 'utf8' });
+    expect(again).toMatchObject({ status: 0, stderr: '' });
+    expect(again.stdout).toMatch(/^(compiling src\/cpu\/kernels_generic\/one\.cc for \w+\n)+$/);
   });
 
   it('fails with what the compiler says when a source does not compile', needsCompiler, () => {

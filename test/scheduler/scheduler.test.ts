@@ -794,7 +794,7 @@ describe('Scheduler, where slots are short', () => {
     stepWithFive(scheduler);
     scheduler.add({ ...request(9, 40, 99), group: 9, transfer: { kind: 'load', transferId: 9 } });
     expect(scheduler.schedule().sequences).toHaveLength(3);
-    expect(scheduler.drainTransferEvents()).toMatchObject([{ kind: 'load', transferId: 9 }]);
+    expect(scheduler.transfers.drainEvents()).toMatchObject([{ kind: 'load', transferId: 9 }]);
     expect(scheduler.stats).toMatchObject({ loading: 1, running: 3, waiting: 1 });
   });
 

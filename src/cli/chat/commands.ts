@@ -10,8 +10,8 @@ interface Command {
   readonly name: string;
   readonly argument?: string;
   readonly help: string;
-  /** @returns false to leave; @param rest the text after the name. */
-  run(rest: string, session: ChatSession): boolean;
+  /** Left out, it leaves. @param rest the text after the name. */
+  run?(rest: string, session: ChatSession): void;
 }
 
 /** The same with another name, as other chats have it. */
@@ -21,42 +21,41 @@ const COMMANDS: readonly Command[] = [
   {
     name: '/help',
     help: 'show this help',
-    run: (_, { output }) => say(() => output.note(helpText())),
+    run: (_, { output }) => output.note(helpText()),
   },
   {
     name: '/clear',
     help: 'forget what was said; system prompt and parameters stay',
-    run: (_, { conversation, output }) =>
-      say(() => {
-        conversation.clear();
-        output.note('(a new conversation)');
-      }),
+    run: (_, { conversation, output }) => {
+      conversation.clear();
+      output.note('(a new conversation)');
+    },
   },
   {
     name: '/system',
     argument: '[text]',
     help: `set the system prompt, or show it; /system ${DEFAULT} takes it away`,
-    run: (rest, session) => say(() => setSystem(rest, session)),
+    run: setSystem,
   },
   {
     name: '/set',
     argument: '[parameter] [value]',
     help: `set a sampling parameter, or show them; the value ${DEFAULT} unsets it`,
-    run: (rest, session) => say(() => setParameter(rest, session)),
+    run: setParameter,
   },
   {
     name: '/save',
     argument: '<file>',
     help: 'write the conversation into a file',
-    run: (rest, session) => say(() => session.output.note(saveConversation(filePath(rest), session))),
+    run: (rest, session) => session.output.note(saveConversation(filePath(rest), session)),
   },
   {
     name: '/load',
     argument: '<file>',
     help: 'go on with a conversation that was saved',
-    run: (rest, session) => say(() => session.output.note(loadConversation(filePath(rest), session))),
+    run: (rest, session) => session.output.note(loadConversation(filePath(rest), session)),
   },
-  { name: '/exit', help: 'leave', run: () => false },
+  { name: '/exit', help: 'leave' },
 ];
 
 const KEYS = [
@@ -85,13 +84,8 @@ export function runCommand(message: string, session: ChatSession): boolean {
       `there is no command ${typed}${guess} (a space before the slash sends it as a message)`,
     );
   }
-  return command.run(rest.trim(), session);
-}
-
-/** Most commands do something and stay. */
-function say(work: () => void): true {
-  work();
-  return true;
+  command.run?.(rest.trim(), session);
+  return command.run !== undefined;
 }
 
 function setSystem(text: string, { conversation, output }: ChatSession): void {

@@ -18,7 +18,6 @@ export interface Target {
   readonly url: string | null;
   /** Folder or name of a model to run here. */
   readonly model: string | null;
-  /** Which of the server's models. */
   readonly modelName: string | null;
   readonly apiKey: string;
 }
@@ -59,7 +58,6 @@ async function connectTo(client: ApiClient, wanted: string | null, output: Outpu
   return { client, model: id, contextLength, close: async () => {} };
 }
 
-/** Waits for a server that is still loading its model. */
 async function whenLoaded<T>(request: () => Promise<T>, output: Output): Promise<T> {
   const deadline = performance.now() + LOADING_DEADLINE_MS;
   for (let isFirst = true; ; isFirst = false) {

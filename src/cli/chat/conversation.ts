@@ -36,7 +36,6 @@ export class Conversation {
     return [...this.#remembered(), { role: 'user', content: message }];
   }
 
-  /** Everything that was said. */
   transcript(): ChatTurn[] {
     return [...this.#systemTurns(), ...this.#exchanges.flatMap(turns)];
   }
@@ -52,7 +51,6 @@ export class Conversation {
     this.#numForgotten = 0;
   }
 
-  /** Replaces the conversation by another. */
   restore(system: string | null, exchanges: readonly Exchange[]): void {
     this.clear();
     this.system = system;

@@ -13,7 +13,6 @@ export interface AnswerEnd {
 }
 
 interface Talk extends SourceOptions {
-  /** Said to a person at the start. */
   readonly greeting: string;
   /** Answers a message, or does what it commands. @returns false when it was the last. */
   respond(message: string, signal: AbortSignal): Promise<boolean>;

@@ -73,7 +73,6 @@ export class Keyboard {
     }
   }
 
-  /** Gives the terminal back as it was. */
   close(): void {
     this.#giveBack();
     this.#input.off('keypress', this.#onKey).pause();

@@ -10,7 +10,6 @@ type TypedLine =
   | { readonly kind: 'line'; readonly text: string }
   /** Ctrl-C; the line was empty or not. */
   | { readonly kind: 'interrupt'; readonly wasEmpty: boolean }
-  /** Ctrl-D on an empty line. */
   | { readonly kind: 'end' };
 
 interface Prompt {

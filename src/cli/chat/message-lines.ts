@@ -7,7 +7,6 @@ export class MessageLines {
   #lines: string[] = [];
   #isQuoted = false;
 
-  /** More lines belong to the message. */
   get isOpen(): boolean {
     return this.#lines.length > 0;
   }

@@ -25,7 +25,6 @@ export class Output {
     process.stderr.write(`${this.style('dim', wrapped(text, process.stderr))}\n`);
   }
 
-  /** Shown only on a terminal. */
   aside(text: string): void {
     if (process.stderr.isTTY) this.note(text);
   }

@@ -26,7 +26,6 @@ export const DEFAULT = 'default';
 export class Parameters {
   #fields: Readonly<Record<string, unknown>> = {};
 
-  /** Those that are set, as a request has them. */
   get fields(): Readonly<Record<string, unknown>> {
     return this.#fields;
   }
@@ -55,7 +54,6 @@ export class Parameters {
     this.#fields = fields;
   }
 
-  /** One line a parameter. */
   list(): string[] {
     const width = Math.max(...NAMES.map((name) => name.length));
     return NAMES.map((name) => {

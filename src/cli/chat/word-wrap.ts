@@ -34,7 +34,6 @@ export class WordWrap {
     return characters.map((character) => this.#add(character)).join('');
   }
 
-  /** What is left to write at the end. */
   end(): string {
     const last = this.#last;
     this.#last = '';
@@ -83,7 +82,6 @@ export class WordWrap {
     return space + characters.map((character) => this.#put(character)).join('');
   }
 
-  /** Moves to where the word begins. */
   #space(): string {
     if (!this.#gap.includes('\n') && this.#column > 0 && !this.#fits()) {
       this.#column = 0;

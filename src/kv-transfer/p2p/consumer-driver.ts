@@ -1,5 +1,5 @@
-// The consumer's half of KV transfer (D): holds all transfers by their keys, brings each event to its state machine and
-// does what comes of it. What a transfer does when is decided in consumer.ts.
+// The consumer's half of KV transfer (D): does the I/O of its transfers, and gives them slots in the order in which they
+// came. consumer.ts decides everything else.
 
 import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
@@ -21,17 +21,15 @@ import {
   type TransferDescription,
 } from './consumer-state.ts';
 import type { Deadlines } from './deadlines.ts';
-import { EventQueue } from './event-queue.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
-import type { NativeMover } from './native-mover.ts';
+import type { BlockMover } from './native-mover.ts';
 import { type Peer, PeerError } from './peer.ts';
 import type { Peers } from './peers.ts';
-import { RecentKeys } from './recent-keys.ts';
 import type { SlotPool } from './slot-pool.ts';
-import { idOfKey, isKeyOf } from './transfer-key.ts';
+import { type Entry, Transfers } from './transfers.ts';
 
-export interface KvConsumerOptions {
-  readonly mover: NativeMover;
+interface KvConsumerOptions {
+  readonly mover: BlockMover;
   readonly peers: Peers;
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;
@@ -39,10 +37,8 @@ export interface KvConsumerOptions {
   readonly blockSize: number;
 }
 
-interface Entry {
+interface Receipt extends Entry {
   transfer: ConsumerTransfer;
-  /** P, while blocks are expected of it: the connection to it stays. */
-  peer: Peer | null;
 }
 
 type EffectOf<K extends ConsumerEffect['kind']> = Extract<ConsumerEffect, { readonly kind: K }>;
@@ -51,27 +47,29 @@ type EffectOf<K extends ConsumerEffect['kind']> = Extract<ConsumerEffect, { read
 const MAX_WAITING = 1024;
 
 export class KvConsumer {
+  /** Those that are under way, received and not claimed, or claimed and not ended. */
+  readonly transfers: Transfers<Receipt, ConsumerEvent>;
   readonly #options: KvConsumerOptions;
-  readonly #byKey = new Map<string, Entry>();
-  readonly #byTicket = new Map<bigint, Entry>();
+  readonly #byTicket = new Map<bigint, Receipt>();
   /** By the numbers of the sequences. */
-  readonly #byTransferId = new Map<number, Entry>();
+  readonly #byTransferId = new Map<number, Receipt>();
   /** In the order in which they get slots. */
-  readonly #waiting = new Set<Entry>();
-  readonly #ended = new RecentKeys();
-  readonly #events = new EventQueue<readonly [Entry, ConsumerEvent]>((next) => this.#handle(...next));
-  readonly #counts = { pushed: 0, pulled: 0, viaBuffer: 0, viaPool: 0, loadedTokens: 0, corruptPieces: 0 };
+  readonly #waiting = new Set<Receipt>();
+  readonly #counts = {
+    pushed: 0,
+    pulled: 0,
+    viaBuffer: 0,
+    viaPool: 0,
+    loadedTokens: 0,
+    corruptLayerBlocks: 0,
+  };
   readonly #recomputed: Record<RecomputeReason, number> = {
     ...{ peer_gone: 0, unknown: 0, no_room: 0, late: 0, corrupt: 0, mismatch: 0 },
   };
 
   constructor(options: KvConsumerOptions) {
     this.#options = options;
-  }
-
-  /** Transfers that are under way, received and not claimed, or claimed and not ended. */
-  get size(): number {
-    return this.#byKey.size;
+    this.transfers = new Transfers(options.peers, (entry, event) => this.#handle(entry, event));
   }
 
   get stats(): KvTransferStats['receive'] {
@@ -80,18 +78,18 @@ export class KvConsumer {
       ...this.#counts,
       recomputed: { ...this.#recomputed },
       bytes: mover.bytesReceived,
-      areas: slots.numTaken,
+      receiveBuffers: slots.numTaken,
       bufferUsedBytes: slots.bufferUsedBytes,
       poolUsedBytes: slots.poolUsedBytes,
     };
   }
 
   /**
-   * A request is here that wants blocks for sequences of these numbers. Null where its prompt is computed here: the
+   * A request has come that wants blocks for sequences of these numbers. Null where its prompt is computed here: the
    * blocks can never come, or another request has its key.
    */
   open(about: TransferDescription, transferIds: readonly number[]): RequestTransfer | null {
-    const known = this.#byKey.get(about.key);
+    const known = this.transfers.get(about.key);
     if (known?.transfer.isClaimed) return null;
     const refusal = this.#refusalOf(about, known?.transfer);
     if (refusal !== null) {
@@ -99,50 +97,51 @@ export class KvConsumer {
       this.discard(about.key, about.address);
       return null;
     }
-    this.#ended.delete(about.key);
-    const entry = known ?? this.#add(pulledTransfer(about, Date.now()));
+    const entry = known ?? { transfer: pulledTransfer(about, Date.now()), peer: null };
+    this.transfers.add(entry);
     for (const transferId of transferIds) this.#byTransferId.set(transferId, entry);
-    this.#events.push([entry, { kind: 'claimed', transferIds }]);
+    this.transfers.push(entry, { kind: 'claimed', transferIds });
     return {
       sequences: transferIds.map((transferId) => ({ kind: 'load', transferId })),
       answerable: () => Promise.resolve(),
-      end: () => this.#events.push([entry, { kind: 'ended' }]),
+      end: () => this.transfers.push(entry, { kind: 'ended' }),
     };
   }
 
-  /** Frees what came for this key and was not claimed, and lets P free it. */
+  /** The prompt of this key is computed here: its blocks are freed, at P too, unless another request has claimed them. */
   discard(key: string, address: string): void {
-    this.#ended.add(key);
-    const known = this.#byKey.get(key);
-    if (known !== undefined) this.#events.push([known, { kind: 'discarded' }]);
-    void this.#tellCancel(key, address);
+    this.transfers.markOver(key);
+    const known = this.transfers.get(key);
+    if (known === undefined) void this.#tellCancel(key, address);
+    else if (!known.transfer.isClaimed) this.transfers.push(known, { kind: 'ended' });
   }
 
   /** P asks for room. */
-  reserved(peer: Peer, message: MessageOf<'reserve'>): Unnumbered<Answer> {
+  onReserve(peer: Peer, message: MessageOf<'reserve'>): Unnumbered<Answer> {
     const { key, hash, num_tokens, num_blocks } = message;
     if (num_tokens < 1 || num_blocks !== this.#blocksOf(num_tokens)) {
       const reason = `${num_blocks} blocks do not hold ${num_tokens} tokens`;
       return { type: 'refused', code: 'malformed', reason };
     }
-    const known = this.#byKey.get(key)?.transfer;
+    const known = this.transfers.get(key)?.transfer;
     if (known !== undefined) return reservedAgain(known, hash);
-    if (this.#hasEnded(key)) return unasked();
+    if (this.transfers.isOver(key)) return unasked();
     // A transfer that waits for slots comes first.
     const slots = this.#waiting.size === 0 ? this.#options.slots.take(num_blocks) : null;
     if (slots === null) return { type: 'full' };
     const buffer = { slots, ticket: freshTicket(), firstBlock: 0, isClosing: false };
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
-    const entry = this.#add(pushedTransfer(about, buffer, Date.now()));
+    const entry: Receipt = { transfer: pushedTransfer(about, buffer, Date.now()), peer: null };
+    this.transfers.add(entry);
     this.#openBuffer(entry, { kind: 'openBuffer', buffer });
-    this.#attach(entry, peer);
+    this.transfers.pin(entry, peer);
     return { type: 'granted', ticket: ticketText(buffer.ticket) };
   }
 
   /** P will not send. */
-  cancelled(peer: Peer, key: string): void {
-    const entry = this.#byKey.get(key);
-    if (entry?.transfer.address === peer.address) this.#events.push([entry, { kind: 'cancelledByPeer' }]);
+  onCancel(peer: Peer, key: string): void {
+    const entry = this.transfers.getFrom(peer, key);
+    if (entry !== null) this.transfers.push(entry, { kind: 'cancelledByPeer' });
   }
 
   /** What the engine thread says of a sequence. */
@@ -150,9 +149,9 @@ export class KvConsumer {
     const { transferId } = event;
     const entry = this.#byTransferId.get(transferId);
     if (event.kind === 'loadEnded') {
-      if (entry !== undefined) this.#events.push([entry, { kind: 'unwanted', transferId }]);
+      if (entry !== undefined) this.transfers.push(entry, { kind: 'unwanted', transferId });
     } else if (entry !== undefined) {
-      this.#events.push([entry, { ...event, kind: 'wanted' }]);
+      this.transfers.push(entry, { ...event, kind: 'wanted' });
     } else {
       // The request ended before the engine knew.
       this.#options.applyTransfer({ kind: 'loaded', transferId, numTokens: 0 });
@@ -160,63 +159,47 @@ export class KvConsumer {
   }
 
   /** All blocks of this ticket have come. */
-  received(ticket: bigint): void {
+  onReceived(ticket: bigint): void {
     const entry = this.#byTicket.get(ticket);
-    if (entry !== undefined) this.#events.push([entry, { kind: 'received', ticket }]);
+    if (entry !== undefined) this.transfers.push(entry, { kind: 'received', ticket });
   }
 
-  corrupt(ticket: bigint): void {
-    this.#counts.corruptPieces += 1;
+  onCorrupt(ticket: bigint): void {
+    this.#counts.corruptLayerBlocks += 1;
     const entry = this.#byTicket.get(ticket);
-    if (entry !== undefined) this.#events.push([entry, { kind: 'corrupt', ticket }]);
-  }
-
-  /** P is dead. */
-  gone(address: string): void {
-    this.#tellAttached(address, { kind: 'peerGone' });
-  }
-
-  restarted(address: string): void {
-    this.#tellAttached(address, { kind: 'peerRestarted' });
+    if (entry !== undefined) this.transfers.push(entry, { kind: 'corrupt', ticket });
   }
 
   /** Gives up all transfers of a request of the proxy, also those that P may still announce. */
   cancel(id: PairedRequestId): void {
-    this.#ended.add(id.id);
-    for (const entry of [...this.#byKey.values()]) {
-      if (isKeyOf(entry.transfer.key, id)) this.#events.push([entry, { kind: 'ended' }]);
-    }
+    this.transfers.markOver(id.id);
+    this.transfers.pushToRequest(id, { kind: 'ended' });
   }
 
   sweep(): void {
-    for (const entry of [...this.#byKey.values()]) {
+    for (const entry of [...this.transfers]) {
       const { buffer } = entry.transfer;
       const progress = buffer?.isClosing === false ? this.#options.mover.progress(buffer.ticket) : 0;
-      this.#events.push([entry, { kind: 'tick', progress }]);
+      this.transfers.push(entry, { kind: 'tick', progress });
     }
   }
 
-  /** Nothing is waited for any more; what is being copied ends when the mover closes. */
+  /** Ends all; a copy that is under way ends when the mover closes. */
   close(): void {
-    for (const entry of [...this.#byKey.values()]) this.#events.push([entry, { kind: 'ended' }]);
+    this.transfers.pushAll({ kind: 'ended' });
   }
 
-  #add(transfer: ConsumerTransfer): Entry {
-    const entry = { transfer, peer: null };
-    this.#byKey.set(transfer.key, entry);
-    return entry;
-  }
-
-  #handle(entry: Entry, event: ConsumerEvent): void {
+  #handle(entry: Receipt, event: ConsumerEvent): void {
     const [transfer, effects] = reduceConsumer(entry.transfer, event, Date.now(), this.#options);
     entry.transfer = transfer;
     for (const effect of effects) this.#run(entry, effect);
     if (transfer.phase === 'waiting') this.#waiting.add(entry);
     else this.#waiting.delete(entry);
-    if (transfer.phase !== 'pulling' && transfer.phase !== 'arriving') this.#attach(entry, null);
+    if (transfer.phase !== 'pulling' && transfer.phase !== 'arriving') this.transfers.unpin(entry);
   }
 
-  #run(entry: Entry, effect: ConsumerEffect): void {
+  #run(entry: Receipt, effect: ConsumerEffect): void {
+    const { key, address } = entry.transfer;
     switch (effect.kind) {
       case 'takeSlots':
         this.#takeSlots(entry, effect);
@@ -241,13 +224,20 @@ export class KvConsumer {
         void this.#load(entry, effect);
         break;
       case 'loaded':
-        this.#loaded(effect);
+        this.#counts.loadedTokens += effect.numCopied;
+        this.#options.applyTransfer({
+          kind: 'loaded',
+          transferId: effect.transferId,
+          numTokens: effect.numTokens,
+        });
         break;
       case 'tellReceived':
-        this.#tellReceived(entry, effect);
+        this.#counts[effect.isPushed ? 'pushed' : 'pulled'] += 1;
+        this.#counts[effect.location === 'buffer' ? 'viaBuffer' : 'viaPool'] += 1;
+        entry.peer?.tell({ type: 'received', key });
         break;
       case 'tellCancel':
-        void this.#tellCancel(entry.transfer.key, entry.transfer.address);
+        void this.#tellCancel(key, address);
         break;
       case 'recompute':
         this.#recomputed[effect.reason] += 1;
@@ -258,72 +248,52 @@ export class KvConsumer {
     }
   }
 
-  #takeSlots(entry: Entry, { firstBlock, count }: EffectOf<'takeSlots'>): void {
+  #takeSlots(entry: Receipt, { firstBlock, count }: EffectOf<'takeSlots'>): void {
     const slots = this.#options.slots.take(count);
     if (slots === null) {
-      this.#events.push([entry, { kind: 'noSlots', mayWait: this.#waiting.size < MAX_WAITING }]);
+      this.transfers.push(entry, { kind: 'noSlots', mayWait: this.#waiting.size < MAX_WAITING });
       return;
     }
-    this.#events.push([entry, { kind: 'slotsTaken', slots, firstBlock, ticket: freshTicket() }]);
+    this.transfers.push(entry, { kind: 'slotsTaken', slots, firstBlock, ticket: freshTicket() });
     if (this.#waiting.delete(entry)) this.#offerSlots();
   }
 
-  /** The transfer that has waited longest comes first; when it has its slots, the next one is offered what is left. */
+  /** The transfer that has waited longest comes first; when it has its slots, the next one is offered the rest. */
   #offerSlots(): void {
     const [entry] = this.#waiting;
-    if (entry !== undefined) this.#events.push([entry, { kind: 'slotsFreed' }]);
+    if (entry !== undefined) this.transfers.push(entry, { kind: 'slotsFreed' });
   }
 
-  #openBuffer(entry: Entry, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
+  #openBuffer(entry: Receipt, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
     this.#byTicket.set(ticket, entry);
     this.#options.mover.openReceive(ticket, firstBlock, slots.offsets);
   }
 
-  async #closeBuffer(entry: Entry, { ticket }: EffectOf<'closeBuffer'>): Promise<void> {
+  async #closeBuffer(entry: Receipt, { ticket }: EffectOf<'closeBuffer'>): Promise<void> {
     this.#byTicket.delete(ticket);
     await this.#options.mover.closeReceive(ticket);
-    this.#events.push([entry, { kind: 'bufferClosed', nextTicket: freshTicket() }]);
+    this.transfers.push(entry, { kind: 'bufferClosed', nextTicket: freshTicket() });
   }
 
-  async #pull(entry: Entry, { ticket, firstBlock, numBlocks }: EffectOf<'pull'>): Promise<void> {
-    const { peers } = this.#options;
-    const { key, hash, address } = entry.transfer;
-    try {
-      const peer = peers.get(address);
-      this.#attach(entry, peer);
-      const range = { first_block: firstBlock, num_blocks: numBlocks };
-      const answer = await peer.request({ type: 'pull', key, hash, ticket: ticketText(ticket), ...range });
-      this.#events.push([entry, { kind: 'answered', ticket, answer }]);
-    } catch (error) {
-      if (!(error instanceof PeerError)) throw error;
-      if (error.code === 'refused') peers.complain(address, error.message);
-      this.#events.push([entry, { kind: 'pullFailed', ticket, code: error.code }]);
-    }
+  async #pull(entry: Receipt, { ticket, firstBlock, numBlocks }: EffectOf<'pull'>): Promise<void> {
+    const { key, hash } = entry.transfer;
+    const range = { ticket: ticketText(ticket), first_block: firstBlock, num_blocks: numBlocks };
+    const answer = await this.transfers.ask(entry, { type: 'pull', key, hash, ...range });
+    this.transfers.push(entry, { kind: 'answered', ticket, answer });
   }
 
-  #pullLater(entry: Entry, { ticket }: EffectOf<'pullLater'>): void {
-    const again = () => this.#events.push([entry, { kind: 'pullAgain', ticket }]);
+  #pullLater(entry: Receipt, { ticket }: EffectOf<'pullLater'>): void {
+    const again = () => this.transfers.push(entry, { kind: 'pullAgain', ticket });
     setTimeout(again, this.#options.deadlines.unknownRetry);
   }
 
-  async #load(entry: Entry, { transferId, ticket, firstBlock, blocks }: EffectOf<'load'>): Promise<void> {
+  async #load(entry: Receipt, { transferId, ticket, firstBlock, blocks }: EffectOf<'load'>): Promise<void> {
     const isIntact = await this.#options.mover.load(ticket, firstBlock, Int32Array.from(blocks));
-    if (!isIntact) this.#counts.corruptPieces += 1;
-    this.#events.push([entry, { kind: 'copied', transferId, isIntact }]);
+    if (!isIntact) this.#counts.corruptLayerBlocks += 1;
+    this.transfers.push(entry, { kind: 'copied', transferId, isIntact });
   }
 
-  #loaded({ transferId, numTokens, numCopied }: EffectOf<'loaded'>): void {
-    this.#counts.loadedTokens += numCopied;
-    this.#options.applyTransfer({ kind: 'loaded', transferId, numTokens });
-  }
-
-  #tellReceived({ transfer, peer }: Entry, { isPushed, location }: EffectOf<'tellReceived'>): void {
-    this.#counts[isPushed ? 'pushed' : 'pulled'] += 1;
-    this.#counts[location === 'buffer' ? 'viaBuffer' : 'viaPool'] += 1;
-    peer?.tell({ type: 'received', key: transfer.key });
-  }
-
-  /** Lets P free what it holds, also where nothing has been said to it yet. */
+  /** Lets P free the blocks, also where there is no connection to it yet. */
   async #tellCancel(key: string, address: string): Promise<void> {
     try {
       const peer = this.#options.peers.get(address);
@@ -334,28 +304,11 @@ export class KvConsumer {
     }
   }
 
-  #forget(entry: Entry): void {
+  #forget(entry: Receipt): void {
     const { key, isClaimed, samples } = entry.transfer;
-    if (isClaimed) this.#ended.add(key);
-    if (this.#byKey.get(key) === entry) this.#byKey.delete(key);
+    if (isClaimed) this.transfers.markOver(key);
+    this.transfers.remove(entry);
     for (const { transferId } of samples) this.#byTransferId.delete(transferId);
-  }
-
-  #tellAttached(address: string, event: ConsumerEvent): void {
-    for (const entry of [...this.#byKey.values()]) {
-      if (entry.peer?.address === address) this.#events.push([entry, event]);
-    }
-  }
-
-  #attach(entry: Entry, peer: Peer | null): void {
-    if (entry.peer === peer) return;
-    if (entry.peer !== null) entry.peer.numOpen -= 1;
-    entry.peer = peer;
-    if (peer !== null) peer.numOpen += 1;
-  }
-
-  #hasEnded(key: string): boolean {
-    return this.#ended.has(key) || this.#ended.has(idOfKey(key)?.id ?? '');
   }
 
   #refusalOf(

@@ -1,15 +1,16 @@
-// One transfer at the consumer (D) as plain data: its state, what can happen to it, and what can come of that. consumer.ts
-// says which follows from which.
+// A transfer at the consumer (D) as plain data: its state, its events and their effects.
 
 import type { RecomputeReason } from '../connector.ts';
 import type { Answer } from './messages.ts';
+import type { PeerError } from './peer.ts';
 import type { SlotLocation, Slots } from './slot-pool.ts';
+import type { PeerEvent } from './transfers.ts';
 
 /**
  * waiting: for slots. pulling: P has been asked for the blocks, or is about to be. arriving: blocks come, or will come
  * when P has computed them. received: all are here. over: nothing more comes.
  */
-export type ConsumerPhase = 'waiting' | 'pulling' | 'arriving' | 'received' | 'over';
+type ConsumerPhase = 'waiting' | 'pulling' | 'arriving' | 'received' | 'over';
 
 /** Slots that native threads may write into under this ticket. */
 export interface ReceiveBuffer {
@@ -61,21 +62,17 @@ export interface ConsumerTransfer {
 }
 
 export type ConsumerEvent = Readonly<
+  | PeerEvent
   /** Its request is here, with sequences of these numbers. */
   | { kind: 'claimed'; transferIds: readonly number[] }
   /** A sequence wants the blocks from `firstBlock` on in its `blocks`. */
   | { kind: 'wanted'; transferId: number; firstBlock: number; blocks: readonly number[] }
   /** A sequence needs nothing (any more). */
   | { kind: 'unwanted'; transferId: number }
-  /** The request is over, or the proxy has cancelled it. */
+  /** The request is over, cancelled by the proxy, or computed here: nobody wants the blocks. */
   | { kind: 'ended' }
-  /** Nobody here will use what was pushed. */
-  | { kind: 'discarded' }
   /** P will not send. */
   | { kind: 'cancelledByPeer' }
-  | { kind: 'peerGone' }
-  /** P has forgotten what it was sending. */
-  | { kind: 'peerRestarted' }
   /** The answers to `takeSlots`; `ticket` is a fresh one. */
   | { kind: 'slotsTaken'; slots: Slots; firstBlock: number; ticket: bigint }
   | { kind: 'noSlots'; mayWait: boolean }
@@ -83,9 +80,8 @@ export type ConsumerEvent = Readonly<
   | { kind: 'slotsFreed' }
   /** The answer to `closeBuffer`; `nextTicket` is a fresh one. */
   | { kind: 'bufferClosed'; nextTicket: bigint }
-  /** The answers to `pull`. */
-  | { kind: 'answered'; ticket: bigint; answer: Answer }
-  | { kind: 'pullFailed'; ticket: bigint; code: 'gone' | 'refused' }
+  /** The answer to `pull`. */
+  | { kind: 'answered'; ticket: bigint; answer: Answer | PeerError['code'] }
   /** The answer to `pullLater`. */
   | { kind: 'pullAgain'; ticket: bigint }
   /** All blocks have come, or one that is damaged. */
@@ -151,4 +147,11 @@ const BLANK = {
 /** Whether blocks may still come. */
 export function isExpected({ phase }: ConsumerTransfer): boolean {
   return phase === 'waiting' || phase === 'pulling' || phase === 'arriving';
+}
+
+/** The first block that some sequence lacks; the very first where not all have said so yet. */
+export function firstMissing({ samples }: ConsumerTransfer): number {
+  const isKnown = samples.every(({ state }) => state === 'wanted' || state === 'done');
+  const wanted = samples.filter(({ state }) => state === 'wanted');
+  return isKnown && wanted.length > 0 ? Math.min(...wanted.map(({ firstBlock }) => firstBlock)) : 0;
 }

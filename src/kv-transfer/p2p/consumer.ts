@@ -1,20 +1,21 @@
-// What a transfer at the consumer (D) does when: a pure state machine. It begins with P's reservation or with the request
-// at D, whichever comes first. Whatever goes wrong, the sequences that wait are answered with 0 tokens, so that D
-// computes the prompt itself.
+// A transfer at the consumer (D) as a pure state machine. It begins with P's reservation or with the request at D, whichever
+// comes first. Whatever goes wrong, the sequences that wait are answered with 0 tokens, and D computes the prompt itself.
 
 import type { RecomputeReason } from '../connector.ts';
 import {
   type ConsumerEffect,
   type ConsumerEvent,
   type ConsumerTransfer,
+  firstMissing,
   isExpected,
   type ReceiveBuffer,
   type SampleLoad,
 } from './consumer-state.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer } from './messages.ts';
+import type { PeerError } from './peer.ts';
 
-export interface ConsumerRules {
+interface ConsumerRules {
   readonly deadlines: Deadlines;
   readonly blockSize: number;
 }
@@ -35,16 +36,17 @@ export function reduceConsumer(
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type MutableSample = Mutable<SampleLoad>;
 
 /** The next state and the effects of one event, while they are being worked out. */
 class Draft {
-  readonly transfer: Mutable<ConsumerTransfer>;
+  readonly transfer: Mutable<ConsumerTransfer> & { samples: readonly MutableSample[] };
   readonly effects: ConsumerEffect[] = [];
   readonly #now: number;
   readonly #rules: ConsumerRules;
 
   constructor(transfer: ConsumerTransfer, now: number, rules: ConsumerRules) {
-    this.transfer = { ...transfer };
+    this.transfer = { ...transfer, samples: transfer.samples.map((sample) => ({ ...sample })) };
     this.#now = now;
     this.#rules = rules;
   }
@@ -59,14 +61,11 @@ class Draft {
         this.#want(event.transferId, event);
         break;
       case 'unwanted':
-        this.#endSample(event.transferId);
+        this.#endSample(this.#sample(event.transferId));
         break;
       case 'ended':
         if (isClaimed) this.#endSamples();
         else this.#forget(true);
-        break;
-      case 'discarded':
-        if (!isClaimed) this.#forget(false);
         break;
       case 'cancelledByPeer':
         if (isClaimed) this.#lose();
@@ -92,9 +91,6 @@ class Draft {
         break;
       case 'answered':
         if (this.#isPulling(event.ticket)) this.#answered(event.answer);
-        break;
-      case 'pullFailed':
-        if (this.#isPulling(event.ticket)) this.#pullFailed(event.code);
         break;
       case 'pullAgain':
         if (this.#isPulling(event.ticket)) this.#pull();
@@ -134,15 +130,13 @@ class Draft {
 
   #useSlots({ slots, firstBlock, ticket }: Extract<ConsumerEvent, { kind: 'slotsTaken' }>): void {
     const { transfer } = this;
-    const isOfUse =
-      (transfer.phase === 'pulling' || transfer.phase === 'waiting') && transfer.buffer === null;
-    if (!isOfUse) {
+    const isWanted = transfer.phase === 'pulling' || transfer.phase === 'waiting';
+    if (!isWanted || transfer.buffer !== null) {
       this.effects.push({ kind: 'giveSlots', slots });
       return;
     }
     transfer.phase = 'pulling';
-    this.#open({ slots, ticket, firstBlock, isClosing: false });
-    this.#pull();
+    this.#pullInto({ slots, ticket, firstBlock, isClosing: false });
   }
 
   #awaitSlots(mayWait: boolean): void {
@@ -156,11 +150,12 @@ class Draft {
     transfer.waitingSince = this.#now;
   }
 
-  #open(buffer: ReceiveBuffer): void {
+  #pullInto(buffer: ReceiveBuffer): void {
     this.transfer.buffer = buffer;
     this.transfer.progress = 0;
     this.transfer.lastActivity = this.#now;
     this.effects.push({ kind: 'openBuffer', buffer });
+    this.#pull();
   }
 
   #close(): void {
@@ -177,8 +172,7 @@ class Draft {
     const { slots, firstBlock } = transfer.buffer;
     const isPulling = transfer.phase === 'pulling';
     if (isPulling && slots.offsets.length === this.#numBlocks - firstBlock) {
-      this.#open({ slots, ticket, firstBlock, isClosing: false });
-      this.#pull();
+      this.#pullInto({ slots, ticket, firstBlock, isClosing: false });
     } else {
       transfer.buffer = null;
       this.effects.push({ kind: 'giveSlots', slots });
@@ -193,9 +187,11 @@ class Draft {
     this.effects.push({ kind: 'pull', ticket, firstBlock, numBlocks: this.#numBlocks });
   }
 
-  #answered(answer: Answer): void {
+  #answered(answer: Answer | PeerError['code']): void {
     const { transfer } = this;
-    if (answer.type !== 'pulled' || answer.state === 'mismatch') this.#fail('mismatch', true);
+    if (answer === 'gone') this.#fail('peer_gone', false);
+    else if (answer === 'refused') this.#fail('mismatch', false);
+    else if (answer.type !== 'pulled' || answer.state === 'mismatch') this.#fail('mismatch', true);
     else if (answer.state === 'gone') this.#fail(transfer.retryReason ?? 'unknown', false);
     else if (answer.state === 'unknown') this.#unknown();
     else if (answer.state === 'resized') this.#resized(answer.num_tokens);
@@ -204,10 +200,6 @@ class Draft {
       transfer.phase = 'arriving';
       transfer.lastActivity = this.#now;
     }
-  }
-
-  #pullFailed(code: 'gone' | 'refused'): void {
-    this.#fail(code === 'gone' ? 'peer_gone' : 'mismatch', false);
   }
 
   /** Another proxy may call D before P: P is asked again for a while. */
@@ -264,13 +256,13 @@ class Draft {
       this.effects.push({ kind: 'loaded', transferId, numTokens: 0, numCopied: 0 });
       return;
     }
-    const sample = this.#change(known, { state: 'wanted', firstBlock, blocks });
-    if (transfer.failure !== null) this.#answer(sample, 0);
-    else if (transfer.phase === 'received') this.#load(sample);
+    Object.assign(known, { state: 'wanted', firstBlock, blocks } as const);
+    if (transfer.failure !== null) this.#answer(known, 0);
+    else if (transfer.phase === 'received') this.#load(known);
   }
 
-  /** Copies what the sequence lacks out of the buffer, which holds all blocks now. */
-  #load(sample: SampleLoad): void {
+  /** Copies the blocks that the sequence lacks out of the buffer, which is complete. */
+  #load(sample: MutableSample): void {
     const { buffer, numTokens } = this.transfer;
     const { transferId, firstBlock } = sample;
     if (firstBlock >= this.#numBlocks) {
@@ -278,7 +270,7 @@ class Draft {
     } else if (buffer === null || firstBlock < buffer.firstBlock || sample.blocks.length < this.#numBlocks) {
       this.#answer(sample, 0);
     } else {
-      this.#change(sample, { state: 'loading' });
+      sample.state = 'loading';
       const blocks = sample.blocks.slice(firstBlock, this.#numBlocks);
       this.effects.push({ kind: 'load', transferId, ticket: buffer.ticket, firstBlock, blocks });
     }
@@ -297,22 +289,21 @@ class Draft {
 
   /** The request is over; a sequence whose blocks are being copied is answered when they are. */
   #endSamples(): void {
-    for (const { transferId } of this.transfer.samples) this.#endSample(transferId);
+    for (const sample of this.transfer.samples) this.#endSample(sample);
   }
 
-  #endSample(transferId: number): void {
-    const sample = this.#sample(transferId);
+  #endSample(sample: MutableSample | undefined): void {
     if (sample?.state === 'wanted') this.#answer(sample, 0);
     else if (sample?.state === 'idle') this.#finish(sample);
   }
 
-  #answer(sample: SampleLoad, numTokens: number, numCopied = 0): void {
+  #answer(sample: MutableSample, numTokens: number, numCopied = 0): void {
     this.effects.push({ kind: 'loaded', transferId: sample.transferId, numTokens, numCopied });
     this.#finish(sample);
   }
 
-  #finish(sample: SampleLoad): void {
-    this.#change(sample, { state: 'done' });
+  #finish(sample: MutableSample): void {
+    sample.state = 'done';
     const { samples, failure } = this.transfer;
     if (samples.every(({ state }) => state === 'done')) this.#forget(failure === null);
   }
@@ -331,7 +322,7 @@ class Draft {
     for (const sample of this.transfer.samples) if (sample.state === 'wanted') this.#answer(sample, 0);
   }
 
-  /** Drops what no request has claimed, or what all sequences have had. */
+  /** Drops a transfer that no request has claimed, or whose sequences are all answered. */
   #forget(tells: boolean): void {
     if (this.transfer.isForgotten) return;
     this.#end(tells);
@@ -378,26 +369,12 @@ class Draft {
     return isExpected(this.transfer) && buffer?.ticket === ticket && !buffer.isClosing;
   }
 
-  /** Whether an answer to what was asked under this ticket still matters. */
+  /** Whether the answer to a pull under this ticket still matters. */
   #isPulling(ticket: bigint): boolean {
     return this.transfer.phase === 'pulling' && this.#isFilling(ticket);
   }
 
-  #sample(transferId: number): SampleLoad | undefined {
+  #sample(transferId: number): MutableSample | undefined {
     return this.transfer.samples.find((sample) => sample.transferId === transferId);
   }
-
-  #change(sample: SampleLoad, change: Partial<SampleLoad>): SampleLoad {
-    const changed = { ...sample, ...change };
-    const { samples } = this.transfer;
-    this.transfer.samples = samples.map((each) => (each.transferId === sample.transferId ? changed : each));
-    return changed;
-  }
-}
-
-/** The first block that some sequence lacks; the very first where not all have said so yet. */
-function firstMissing({ samples }: ConsumerTransfer): number {
-  const isKnown = samples.every(({ state }) => state === 'wanted' || state === 'done');
-  const wanted = samples.filter(({ state }) => state === 'wanted');
-  return isKnown && wanted.length > 0 ? Math.min(...wanted.map(({ firstBlock }) => firstBlock)) : 0;
 }

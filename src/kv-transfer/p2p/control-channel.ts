@@ -1,5 +1,5 @@
-// Carries control messages between instances over ZeroMQ: one ROUTER that all peers reach, one DEALER a peer that this
-// instance reached first. It knows connections ("routes") and numbers requests; peers.ts knows who is at their end.
+// Carries control messages between instances over ZeroMQ: one ROUTER that all peers connect to, and one DEALER for each peer
+// that this instance connected to. It knows connections ("routes") and numbers requests, but not who is at the other end.
 
 import { isIPv6 } from 'node:net';
 import { Dealer, Router } from 'zeromq';
@@ -27,13 +27,15 @@ export interface Route {
   close(): void;
 }
 
-export interface ChannelHandlers {
-  /** Everything but answers. */
-  readonly message: (route: Route, message: Exclude<Message, Answer>) => void;
+interface ChannelHandlers {
+  /** Gets everything but answers. */
+  readonly onMessage: (route: Route, message: Exclude<Message, Answer>) => void;
+  /** Gets what was wrong with a message, which has been refused. */
+  readonly onMalformed: (route: Route, why: string) => void;
   /** This connection is over. */
-  readonly down: (route: Route, reason: string) => void;
-  /** Some connection to this instance has ended, and it is not said which. */
-  readonly someoneLeft: () => void;
+  readonly onDown: (route: Route) => void;
+  /** Some connection to this instance has ended; ZeroMQ does not say which. */
+  readonly onDisconnect: () => void;
 }
 
 export interface ChannelOptions {
@@ -58,7 +60,7 @@ interface Pending {
 
 /** Messages that may wait for one slow peer. */
 const MAX_QUEUED = 4096;
-/** A connection that has been seen to end has ended for every part of the socket by then. */
+/** By then every part of the socket knows that a connection has ended. */
 const SETTLED_MS = 100;
 /** How long the last message of a connection may take to leave. */
 const GOODBYE_MS = 100;
@@ -70,7 +72,6 @@ export class ControlChannel {
   readonly #pending = new Map<number, Pending>();
   readonly #connected = new Set<Route>();
   #nextSeq = 0;
-  #malformed = 0;
   #isClosed = false;
 
   constructor(options: ChannelOptions, handlers: ChannelHandlers) {
@@ -78,7 +79,7 @@ export class ControlChannel {
     this.#handlers = handlers;
     this.#router = new Router({
       ...socketOptions(options.ip),
-      // A message for someone who is gone is an error instead of nothing.
+      // A message to an instance that is gone is an error, and not lost in silence.
       mandatory: true,
       ...curveServer(options.keys),
     });
@@ -96,24 +97,11 @@ export class ControlChannel {
       this.#router.close();
       throw bindError(this.#options, error);
     }
-    this.#router.events.on('disconnect', () => this.#someoneLeft());
+    this.#router.events.on('disconnect', () => this.#disconnected());
     void this.#readRouter();
   }
 
-  /** Twice: until the socket knows what its monitor has seen, what is written to the one who left is lost in silence. */
-  #someoneLeft(): void {
-    this.#handlers.someoneLeft();
-    setTimeout(() => {
-      if (!this.#isClosed) this.#handlers.someoneLeft();
-    }, SETTLED_MS).unref();
-  }
-
-  /** How many messages were none. */
-  get malformed(): number {
-    return this.#malformed;
-  }
-
-  /** Begins a connection; what is written waits for it. `down` follows where nobody is there. */
+  /** Begins a connection; messages wait for it. `onDown` follows where nobody is there. */
   connect(address: string): Route {
     const socket = new Dealer({ ...socketOptions(address), ...curveClient(this.#options.keys) });
     const route = this.#dealerRoute(address, socket);
@@ -121,7 +109,7 @@ export class ControlChannel {
       if (!this.#connected.has(route)) return;
       route.close();
       this.#rejectAll(route, `${address}: ${reason}`);
-      this.#handlers.down(route, reason);
+      this.#handlers.onDown(route);
     };
     socket.events.on('connect:retry', () => down('nobody is there'));
     socket.events.on('disconnect', () =>
@@ -133,9 +121,13 @@ export class ControlChannel {
     return route;
   }
 
-  /** Sends what has no answer; what cannot leave is lost, and `down` is called. */
+  /** Sends a message without an answer; one that cannot leave is lost, and `onDown` is called. */
   send(route: Route, message: Message): void {
-    route.write(encodeMessage(message)).catch((error: unknown) => this.#unwritten(route, error));
+    route.write(encodeMessage(message)).catch((error: unknown) => {
+      if (this.#isClosed) return;
+      this.#rejectAll(route, error instanceof Error ? error.message : String(error));
+      this.#handlers.onDown(route);
+    });
   }
 
   /**
@@ -191,25 +183,26 @@ export class ControlChannel {
         write: async (answer) => this.#router.send([identity, answer]),
         close: () => {},
       };
-      this.#read(route, more.length === 0 ? bytes : undefined);
+      this.#receive(route, bytes, more);
     }
   }
 
   async #readDealer(socket: Dealer, route: Route): Promise<void> {
-    for await (const [bytes, ...more] of socket) this.#read(route, more.length === 0 ? bytes : undefined);
+    for await (const [bytes, ...more] of socket) this.#receive(route, bytes, more);
   }
 
-  #read(route: Route, bytes: Uint8Array | undefined): void {
+  /** A message has one part. */
+  #receive(route: Route, first: Uint8Array | undefined, more: readonly Uint8Array[]): void {
     if (this.#isClosed) return;
-    const read = decodeMessage(bytes ?? new Uint8Array());
+    const bytes = first === undefined || more.length > 0 ? new Uint8Array() : first;
+    const read = decodeMessage(bytes);
     if (!read.isValid) {
-      this.#malformed += 1;
-      const seq = numberOf(bytes ?? new Uint8Array());
-      this.send(route, { type: 'refused', seq, code: 'malformed', reason: read.why });
+      this.send(route, { type: 'refused', seq: numberOf(bytes), code: 'malformed', reason: read.why });
+      this.#handlers.onMalformed(route, read.why);
       return;
     }
     const { message } = read;
-    if (!isAnswer(message)) this.#handlers.message(route, message);
+    if (!isAnswer(message)) this.#handlers.onMessage(route, message);
     else if (message.seq !== null && this.#pending.get(message.seq)?.route === route.id) {
       this.#settle(message.seq)?.resolve(message);
     }
@@ -222,11 +215,12 @@ export class ControlChannel {
     return pending;
   }
 
-  #unwritten(route: Route, error: unknown): void {
-    if (this.#isClosed) return;
-    const reason = error instanceof Error ? error.message : String(error);
-    this.#rejectAll(route, reason);
-    this.#handlers.down(route, reason);
+  /** Twice: until the socket knows what its monitor has seen, it still drops messages to that instance in silence. */
+  #disconnected(): void {
+    this.#handlers.onDisconnect();
+    setTimeout(() => {
+      if (!this.#isClosed) this.#handlers.onDisconnect();
+    }, SETTLED_MS).unref();
   }
 
   #rejectAll(route: Route, reason: string): void {

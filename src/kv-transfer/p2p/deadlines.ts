@@ -1,45 +1,31 @@
-// How long KV transfer waits for what, in milliseconds: all in one place, so that no wait is without an end and tests
-// can shorten them.
+// How long KV transfer waits for what, in milliseconds: all in one place, so that no wait is endless and tests can shorten
+// them.
 
-export interface Deadlines {
+export const DEADLINES = {
   /** For the answer of a peer to one message, connecting included. */
-  readonly answer: number;
-  /** Between two pings of a peer with which transfers are open; it is gone after `missedPings` without an answer. */
-  readonly ping: number;
-  readonly missedPings: number;
-  /** A peer with which nothing is open is let go. */
-  readonly idlePeer: number;
-  /** P holds blocks that nobody asks for. */
-  readonly hold: number;
-  /** P sends blocks, or D receives them: without a new piece for so long, the transfer is begun anew, then given up. */
-  readonly stall: number;
-  /** P waits with its answer until D has the blocks (PUT). */
-  readonly put: number;
-  /** D keeps what no request has come for. */
-  readonly unclaimed: number;
-  /** D waits for room for a pull. */
-  readonly room: number;
-  /** D waits for all blocks of a request, whatever happens meanwhile. */
-  readonly load: number;
-  /** D asks again a P that does not know a transfer (yet), and between two questions. */
-  readonly unknown: number;
-  readonly unknownRetry: number;
-  /** How often the deadlines of transfers are looked at. */
-  readonly sweep: number;
-}
-
-export const DEADLINES: Deadlines = {
   answer: 2_000,
+  /** Between two pings of a peer with open transfers; it is gone after `missedPings` without an answer. */
   ping: 2_000,
   missedPings: 3,
+  /** A peer without open transfers is evicted. */
   idlePeer: 60_000,
+  /** P holds blocks that nobody asks for. */
   hold: 60_000,
+  /** D receives blocks: without a new one for so long, they are pulled again, then given up. */
   stall: 10_000,
+  /** P waits with its answer until D has the blocks (PUT). */
   put: 30_000,
+  /** D keeps blocks that no request has claimed. */
   unclaimed: 60_000,
+  /** D waits for room for a pull. */
   room: 10_000,
+  /** D waits for all blocks of a request, whatever happens meanwhile. */
   load: 120_000,
+  /** D asks a P that does not know a transfer (yet) again, every `unknownRetry`. */
   unknown: 1_000,
   unknownRetry: 50,
+  /** Between two looks at the deadlines of transfers and peers. */
   sweep: 250,
 };
+
+export type Deadlines = Readonly<typeof DEADLINES>;

@@ -1,12 +1,15 @@
-// Every message of the control channel: its schema, and how it becomes bytes and comes back. README.md tells what they
-// mean; control-channel.ts carries them.
+// What two instances say to each other: the schema of every message, the names of transfers and prompts in them, and what
+// hello must agree on. README.md explains the messages.
 
 import { encode } from '@msgpack/msgpack';
 import { z } from 'zod';
+import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { type Read, readMessage } from '../../cluster/wire.ts';
+import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.ts';
+import type { KvCompatibility } from '../connector.ts';
 
-/** Instances that say another number do not understand each other. */
-export const PROTOCOL = 1;
+/** Instances with another number do not understand each other. */
+const PROTOCOL = 2;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
@@ -24,13 +27,14 @@ const hash = z.string().regex(/^[0-9a-f]{32}$/);
 const self = {
   seq,
   protocol: count,
-  /** Of this run of the instance. */
+  /** A random number of this run of the instance. */
   epoch: z.string().min(1).max(64),
-  /** Where it can be reached: what request ids carry. */
+  /** Its control address, which request ids contain. */
   address: z.string().min(1).max(64),
   model: name,
   kernels: name,
   dtype: name,
+  weight_format: name,
   block_size: count,
   layers: count,
   piece_bytes: count,
@@ -44,7 +48,7 @@ const schema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('reserve'), seq, key, num_tokens: count, num_blocks: count, hash }),
   z.object({ type: z.literal('granted'), seq, ticket }),
   z.object({ type: z.literal('full'), seq }),
-  /** D asks for the blocks from `first_block` on; `num_blocks` is what it takes the transfer to have in all. */
+  /** D wants the blocks from `first_block` on; `num_blocks` is how many it expects the transfer to have in all. */
   z.object({ type: z.literal('pull'), seq, key, ticket, first_block: count, num_blocks: count, hash }),
   z.object({
     type: z.literal('pulled'),
@@ -61,9 +65,9 @@ const schema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('cancel'), key }),
   z.object({ type: z.literal('ping'), seq }),
   z.object({ type: z.literal('pong'), seq }),
-  /** The one who connected goes; `leaving`: for ever. */
+  /** The sender ends the connection; `leaving`: because it shuts down. */
   z.object({ type: z.literal('bye'), leaving: z.boolean() }),
-  /** `hello`: who asks is not known here (any more) and must begin anew. */
+  /** `hello`: the connection is not known here (any more) and must begin with a hello. */
   z.object({
     type: z.literal('refused'),
     seq: seq.nullable(),
@@ -73,15 +77,13 @@ const schema = z.discriminatedUnion('type', [
 ]);
 
 export type Message = Readonly<z.output<typeof schema>>;
-export type MessageType = Message['type'];
-export type MessageOf<T extends MessageType> = Extract<Message, { readonly type: T }>;
+export type MessageOf<T extends Message['type']> = Extract<Message, { readonly type: T }>;
 
 const ANSWERS = ['welcome', 'granted', 'full', 'pulled', 'pong', 'refused'] as const;
 export type Answer = MessageOf<(typeof ANSWERS)[number]>;
-/** What is answered, without the number that channel gives it. */
-export type Request = Unnumbered<MessageOf<'hello' | 'reserve' | 'pull' | 'ping'>>;
-/** The channel gives the number. */
+/** A message without the number that the channel gives it. */
 export type Unnumbered<T> = T extends unknown ? Omit<T, 'seq'> : never;
+export type Request = Unnumbered<MessageOf<'hello' | 'reserve' | 'pull' | 'ping'>>;
 
 export function isAnswer(message: Message): message is Answer {
   return ANSWERS.some((type) => type === message.type);
@@ -95,10 +97,65 @@ export function decodeMessage(bytes: Uint8Array): Read<Message> {
   return readMessage(bytes, MAX_MESSAGE_BYTES, schema);
 }
 
-const Numbered = z.object({ seq });
+const numbered = z.object({ seq });
 
-/** The number of a message that is otherwise wrong, so that its sender can be told. */
+/** The number of a message that is otherwise malformed, for the refusal. */
 export function numberOf(bytes: Uint8Array): number | null {
-  const read = readMessage(bytes, MAX_MESSAGE_BYTES, Numbered);
+  const read = readMessage(bytes, MAX_MESSAGE_BYTES, numbered);
   return read.isValid ? read.message.seq : null;
+}
+
+/** Name of a transfer at both instances: `<request id of the proxy>#<number of the prompt>`. */
+export function transferKey(id: PairedRequestId, promptIndex: number): string {
+  return `${id.id}#${promptIndex}`;
+}
+
+/** The request id in a key that another instance sent; null where it is no key. */
+export function idOfKey(text: string): PairedRequestId | null {
+  const [, requestId = ''] = /^(.*)#(?:0|[1-9][0-9]{0,8})$/.exec(text) ?? [];
+  const id = parseRequestId(requestId);
+  return id?.id === requestId ? id : null;
+}
+
+/** Name of a prompt, in hexadecimal: both instances must mean the same tokens and the same extra keys. */
+export function promptHash(tokenIds: readonly number[], extraKeys: readonly ExtraKey[]): string {
+  return Buffer.from(blockHash(ROOT_HASH, tokenIds, 0, extraKeys), 'latin1').toString('hex');
+}
+
+/** What an instance says of itself in hello. */
+export type Identity = Omit<MessageOf<'hello'>, 'type' | 'seq'>;
+/** Where an instance receives blocks; null where nothing listens. */
+export type Endpoints = Identity['endpoints'];
+
+export function identityOf(
+  compatibility: KvCompatibility,
+  rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
+): Identity {
+  const { model, isa, dtype, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
+  const numbers = { kernels: isa, dtype, weight_format: weightFormat };
+  const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
+  return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
+}
+
+/** Fields that must be equal, and what a person calls them. */
+const EQUAL_FIELDS = [
+  ['protocol', 'protocol'],
+  ['model', 'model'],
+  ['kernels', 'instruction set'],
+  ['dtype', 'dtype'],
+  ['weight_format', 'format of the weights'],
+  ['block_size', 'block size'],
+  ['layers', 'number of layers'],
+  ['piece_bytes', 'bytes of a block and layer'],
+  ['rank', 'tensor-parallel rank'],
+] as const satisfies readonly (readonly [keyof Identity, string])[];
+
+/** The first difference, in words; null where each can use the blocks of the other. */
+export function difference(own: Identity, other: Identity): string | null {
+  for (const [field, words] of EQUAL_FIELDS) {
+    if (own[field] !== other[field]) {
+      return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
+    }
+  }
+  return null;
 }

@@ -1,15 +1,15 @@
-// Moves blocks with the native threads: their events become promises. It chooses the kind of link to a peer - shared
-// memory where both are on one host, else TCP - and is the only file of KV transfer that knows the addon.
+// Moves blocks with the native threads; their answers become promises. It chooses the kind of link to a peer: shared
+// memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
-import type { Endpoints } from './identity.ts';
+import type { Endpoints } from './messages.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
 
-export interface MoverOptions {
+interface MoverOptions {
   /** Names the KV memory, once. */
   readonly memoryToken: bigint;
   readonly receiveBytes: number;
@@ -20,12 +20,16 @@ export interface MoverOptions {
   readonly connectTimeoutMs: number;
 }
 
-export interface MoverEvents {
-  readonly sent: (transferId: number) => void;
-  readonly received: (ticket: bigint) => void;
-  readonly corrupt: (ticket: bigint) => void;
-  readonly linkDown: (link: number, reason: string) => void;
+/** What happens without having been asked for. */
+export interface MoverHandlers {
+  readonly onSent: (transferId: number) => void;
+  readonly onReceived: (ticket: bigint) => void;
+  readonly onCorrupt: (ticket: bigint) => void;
+  readonly onLinkDown: (link: number) => void;
 }
+
+/** What the rest of KV transfer needs of the native threads. */
+export type BlockMover = Pick<NativeMover, keyof NativeMover>;
 
 /** A connection that is being made. */
 interface Opening {
@@ -38,7 +42,7 @@ export class NativeMover {
   readonly endpoints: Endpoints;
   readonly #engine: NativeTransferEngine;
   readonly #options: MoverOptions;
-  readonly #events: MoverEvents;
+  readonly #handlers: MoverHandlers;
   readonly #openings = new Map<number, Opening>();
   readonly #up = new Set<number>();
   readonly #closingSends = new Map<number, () => void>();
@@ -48,10 +52,10 @@ export class NativeMover {
   #isClosed = false;
 
   /** @throws ConfigError where the listener's address cannot be had. */
-  constructor(options: MoverOptions, events: MoverEvents) {
+  constructor(options: MoverOptions, handlers: MoverHandlers) {
     const { memoryToken, receiveBytes, transport, listenIp } = options;
     this.#options = options;
-    this.#events = events;
+    this.#handlers = handlers;
     const tcp = listenIp === null || transport === 'shm' ? null : { host: listenIp, port: 0 };
     const shm = listenIp !== null && transport !== 'tcp';
     try {
@@ -94,7 +98,7 @@ export class NativeMover {
     return this.#up.has(link);
   }
 
-  /** A transfer of `numBlocks` blocks, which the engine thread feeds under the same number. */
+  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. */
   openSend(transferId: number, numBlocks: number): void {
     if (!this.#isClosed) this.#engine.openSend(transferId, numBlocks);
   }
@@ -183,19 +187,19 @@ export class NativeMover {
         break;
       case 'linkDown':
         this.#up.delete(event.link);
-        if (!this.#opened(event.link, null)) this.#events.linkDown(event.link, event.reason);
+        if (!this.#opened(event.link, null)) this.#handlers.onLinkDown(event.link);
         break;
       case 'sent':
-        this.#events.sent(event.send);
+        this.#handlers.onSent(event.send);
         break;
       case 'sendClosed':
         settle(this.#closingSends, event.send, undefined);
         break;
       case 'received':
-        this.#events.received(event.ticket);
+        this.#handlers.onReceived(event.ticket);
         break;
       case 'corrupt':
-        this.#events.corrupt(event.ticket);
+        this.#handlers.onCorrupt(event.ticket);
         break;
       case 'receiveClosed':
         settle(this.#closingReceives, event.ticket, undefined);

@@ -1,5 +1,5 @@
-// kv_connector P2pNcclConnector: decides for each request whether its blocks go, come or neither, and wires the two
-// sides to peers, native threads and the engine. create-connector.ts makes one an instance.
+// kv_connector P2pNcclConnector: decides for each request whether its blocks go, come or neither, and connects the two
+// sides with peers, native threads and the engine.
 
 import { randomBytes } from 'node:crypto';
 import { formatAddress } from '../../cluster/address.ts';
@@ -8,7 +8,6 @@ import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.t
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
 import type {
   ConnectorContext,
-  KvConnector,
   KvTransferEvent,
   KvTransferStats,
   RequestTransfer,
@@ -16,28 +15,33 @@ import type {
 } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
-import { identityOf } from './identity.ts';
-import { Links } from './links.ts';
-import type { Answer, MessageOf, Unnumbered } from './messages.ts';
-import { type MoverEvents, NativeMover } from './native-mover.ts';
+import {
+  type Answer,
+  identityOf,
+  idOfKey,
+  type MessageOf,
+  promptHash,
+  transferKey,
+  type Unnumbered,
+} from './messages.ts';
+import { type BlockMover, type MoverHandlers, NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
-import { type PeerHandlers, Peers } from './peers.ts';
+import { Peers, type PeersHandlers } from './peers.ts';
 import { KvProducer } from './producer-driver.ts';
 import { SlotPool } from './slot-pool.ts';
-import { idOfKey, promptHash, transferKey } from './transfer-key.ts';
+import type { PeerEvent } from './transfers.ts';
 
 /** Transfers that are open at once, in both directions; requests beyond are ordinary ones. */
 const MAX_OPEN = 4096;
 /** The native threads number sends with 32 bits. */
 const MAX_TRANSFER_ID = 2 ** 31 - 1;
 
-export class P2pConnector implements KvConnector {
+export class P2pConnector {
   readonly #config: KvTransferConfig;
   readonly #blockSize: number;
   readonly #address: string;
-  readonly #mover: NativeMover;
+  readonly #mover: BlockMover;
   readonly #peers: Peers;
-  readonly #links: Links;
   readonly #producer: KvProducer;
   readonly #consumer: KvConsumer;
   readonly #timer: NodeJS.Timeout;
@@ -62,17 +66,16 @@ export class P2pConnector implements KvConnector {
         listenIp: receives ? ip : null,
         connectTimeoutMs: deadlines.answer,
       },
-      this.#moverEvents(),
+      this.#moverHandlers(),
     );
     const epoch = randomBytes(8).toString('hex');
     const { endpoints } = this.#mover;
     const own = identityOf(compatibility, { epoch, address: this.#address, endpoints });
     const keys = secret === null ? null : curveKeys(secret);
-    this.#peers = new Peers({ ip, port, keys }, own, deadlines, this.#peerHandlers(warn));
-    this.#links = new Links(this.#mover);
+    const reach = { ip, port, keys, own, deadlines, mover: this.#mover };
+    this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, applyTransfer };
-    const held = { holdBytes: bufferBytes, slotBytes };
-    this.#producer = new KvProducer({ ...shared, ...held, links: this.#links, sendType });
+    this.#producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
     this.#consumer = new KvConsumer({ ...shared, slots, blockSize });
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }
@@ -94,13 +97,10 @@ export class P2pConnector implements KvConnector {
   }
 
   get stats(): KvTransferStats {
-    return {
-      send: { ...this.#producer.ended, bytes: this.#mover.bytesSent, holding: this.#producer.size },
-      receive: this.#consumer.stats,
-      peers: this.#peers.size,
-    };
+    return { send: this.#producer.stats, receive: this.#consumer.stats, peers: this.#peers.size };
   }
 
+  /** Null for a request that has nothing to do with other instances. */
   open(request: TransferRequest): RequestTransfer | null {
     const id = parseRequestId(request.requestId);
     if (id === null || this.#isClosed) return null;
@@ -113,10 +113,12 @@ export class P2pConnector implements KvConnector {
     this.#consumer.onTransferEvent(event);
   }
 
+  /** Resolves when no blocks are held for other instances. */
   delivered(): Promise<void> {
     return this.#producer.delivered();
   }
 
+  /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
@@ -124,6 +126,7 @@ export class P2pConnector implements KvConnector {
     this.#consumer.cancel(id);
   }
 
+  /** Says goodbye to the peers and frees everything. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     clearInterval(this.#timer);
@@ -133,7 +136,7 @@ export class P2pConnector implements KvConnector {
     this.#isClosed = true;
     this.#mover.close();
     await unbound;
-    // What waited for the native threads is told that they have ended.
+    // Promises of the native threads have resolved, and their effects run.
     await new Promise((resolve) => setImmediate(resolve));
   }
 
@@ -179,7 +182,7 @@ export class P2pConnector implements KvConnector {
   }
 
   #isFull(): boolean {
-    return this.#producer.size + this.#consumer.size >= MAX_OPEN;
+    return this.#producer.size + this.#consumer.transfers.size >= MAX_OPEN;
   }
 
   #nextTransferId(): number {
@@ -193,50 +196,39 @@ export class P2pConnector implements KvConnector {
     this.#peers.sweep(Date.now());
   }
 
-  /** What the native threads tell, to the side that it is for. */
-  #moverEvents(): MoverEvents {
+  #moverHandlers(): MoverHandlers {
     return {
-      sent: (transferId) => this.#producer.sent(transferId),
-      received: (ticket) => this.#consumer.received(ticket),
-      corrupt: (ticket) => this.#consumer.corrupt(ticket),
-      linkDown: (link) => {
-        this.#links.down(link);
-        this.#producer.linkDown(link);
-      },
+      onSent: (transferId) => this.#producer.onSent(transferId),
+      onReceived: (ticket) => this.#consumer.onReceived(ticket),
+      onCorrupt: (ticket) => this.#consumer.onCorrupt(ticket),
+      onLinkDown: (link) => this.#producer.onLinkDown(link),
     };
   }
 
-  /** What peers say, to the side that it is for. */
-  #peerHandlers(warn: (message: string) => void): PeerHandlers {
+  #peersHandlers(warn: (message: string) => void): PeersHandlers {
     return {
-      asked: (peer, message) => this.#answerOf(peer, message),
-      told: (peer, { type, key }) => {
-        if (type === 'received') this.#producer.received(peer, key);
-        else {
-          this.#producer.cancelled(peer, key);
-          this.#consumer.cancelled(peer, key);
-        }
-      },
-      gone: (address) => {
-        this.#producer.gone(address);
-        this.#consumer.gone(address);
-      },
-      restarted: (address) => {
-        this.#links.close(address);
-        this.#producer.restarted(address);
-        this.#consumer.restarted(address);
-      },
-      closed: (address) => this.#links.close(address),
       warn,
+      onRequest: (peer, message) =>
+        message.type === 'pull' ? this.#producer.onPull(peer, message) : this.#onReserve(peer, message),
+      onMessage: (peer, message) => {
+        this.#producer.onMessage(peer, message);
+        if (message.type === 'cancel') this.#consumer.onCancel(peer, message.key);
+      },
+      onGone: (address) => this.#tellBoth(address, { kind: 'peerGone' }),
+      onRestart: (address) => this.#tellBoth(address, { kind: 'peerRestarted' }),
     };
   }
 
-  #answerOf(peer: Peer, message: MessageOf<'reserve' | 'pull'>): Unnumbered<Answer> {
-    if (message.type === 'pull') return this.#producer.pulled(peer, message);
+  #tellBoth(address: string, event: PeerEvent): void {
+    this.#producer.transfers.pushToPeer(address, event);
+    this.#consumer.transfers.pushToPeer(address, event);
+  }
+
+  #onReserve(peer: Peer, message: MessageOf<'reserve'>): Unnumbered<Answer> {
     // Under which address this instance is known is the proxy's affair: a network may translate it.
     if (this.#config.role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
       return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
     }
-    return this.#isFull() ? { type: 'full' } : this.#consumer.reserved(peer, message);
+    return this.#isFull() ? { type: 'full' } : this.#consumer.onReserve(peer, message);
   }
 }

@@ -1,8 +1,16 @@
-// One other instance: how it is reached, which run of it that is, and whether it still answers. peers.ts holds them all.
+// One other instance: the control connections and the data link to it, which run of it that is, and whether it still
+// answers.
 
 import { type ControlChannel, NoAnswerError, type Route } from './control-channel.ts';
-import { difference, type Endpoints, type Identity } from './identity.ts';
-import type { Answer, MessageOf, Request } from './messages.ts';
+import {
+  type Answer,
+  difference,
+  type Endpoints,
+  type Identity,
+  type MessageOf,
+  type Request,
+} from './messages.ts';
+import type { BlockMover } from './native-mover.ts';
 
 /** Why an instance cannot be used: it is not there, or it is of another kind. */
 export class PeerError extends Error {
@@ -15,122 +23,138 @@ export class PeerError extends Error {
   }
 }
 
-export interface PeerEvents {
+interface PeerHandlers {
   /** Another run of the instance is at the address than before. */
-  readonly newRun: () => void;
-  /** Messages of this connection are its own. */
-  readonly routed: (route: Route) => void;
-  readonly unrouted: (route: Route) => void;
+  readonly onRestart: () => void;
+  /** The two instances do not let each other in. */
+  readonly onRefused: (reason: string) => void;
+  /** From now on messages of this connection are the peer's. */
+  readonly onRoute: (route: Route) => void;
+  readonly onRouteClosed: (route: Route) => void;
 }
 
 export class Peer {
   readonly address: string;
-  /** Transfers that are open with it: it is pinged meanwhile. */
-  numOpen = 0;
-  /** When something was last said, in either direction, and when it was last asked whether it lives. */
+  /** Transfers that are open with it: it is pinged meanwhile, and not evicted. */
+  readonly pins = new Set<unknown>();
+  /** Milliseconds: when something was last sent or received, and when it was last pinged. */
   lastUsed = Date.now();
   lastPing = 0;
   missedPings = 0;
-  readonly #channel: ControlChannel;
   readonly #own: Identity;
-  readonly #events: PeerEvents;
+  readonly #channel: ControlChannel;
+  readonly #mover: BlockMover;
+  readonly #handlers: PeerHandlers;
   #epoch: string | null = null;
   #endpoints: Endpoints = { shm: null, tcp: null };
-  /** Connections that this instance made, and that the other made. */
-  #out: Route | null = null;
-  #in: Route | null = null;
-  #greeting: Promise<void> | null = null;
+  /** The connection that this instance made, and the one that the other made. */
+  #outbound: Route | null = null;
+  #inbound: Route | null = null;
+  #handshake: Promise<void> | null = null;
+  #link: Promise<number | null> | null = null;
 
-  constructor(address: string, own: Identity, channel: ControlChannel, events: PeerEvents) {
+  constructor(
+    address: string,
+    own: Identity,
+    { channel, mover }: { readonly channel: ControlChannel; readonly mover: BlockMover },
+    handlers: PeerHandlers,
+  ) {
     this.address = address;
     this.#own = own;
     this.#channel = channel;
-    this.#events = events;
-  }
-
-  /** Where it listens for blocks; known once it has been greeted. */
-  get endpoints(): Endpoints {
-    return this.#endpoints;
+    this.#mover = mover;
+    this.#handlers = handlers;
   }
 
   get route(): Route | null {
-    return this.#out ?? this.#in;
+    return this.#outbound ?? this.#inbound;
   }
 
-  /** It has introduced itself over a connection of its own. */
-  adopt(identity: Identity, route: Route): void {
-    if (this.#in?.id !== route.id) {
-      this.#drop(this.#in);
-      this.#in = route;
-      this.#events.routed(route);
+  /** It has said hello over a connection that it made. */
+  onHello(identity: Identity, route: Route): void {
+    if (this.#inbound?.id !== route.id) {
+      this.#closeRoute(this.#inbound);
+      this.#inbound = route;
+      this.#handlers.onRoute(route);
     }
     this.#introduced(identity);
   }
 
-  heard(): void {
+  /** A message of it has come. */
+  markAlive(): void {
     this.lastUsed = Date.now();
     this.missedPings = 0;
   }
 
   /** This connection is over; the next message makes another. */
-  lost(route: Route): void {
-    if (this.#out?.id === route.id) this.#drop(this.#out);
-    if (this.#in?.id === route.id) this.#drop(this.#in);
+  onDown(route: Route): void {
+    if (this.#outbound?.id === route.id) this.#closeRoute(this.#outbound);
+    if (this.#inbound?.id === route.id) this.#closeRoute(this.#inbound);
   }
 
   /**
-   * Resolves when it has been greeted.
+   * Resolves when there is a connection that began with a handshake.
    * @throws PeerError
    */
   ready(): Promise<void> {
     if (this.route !== null) return Promise.resolve();
-    this.#greeting ??= this.#greet().finally(() => {
-      this.#greeting = null;
+    this.#handshake ??= this.#shakeHands().finally(() => {
+      this.#handshake = null;
     });
-    return this.#greeting;
+    return this.#handshake;
   }
 
   /**
-   * Asks, over a new connection where the one at hand turns out to be none any more.
+   * Asks, over a new connection where the old one turns out to be dead.
    * @throws PeerError
    */
   async request(request: Request): Promise<Answer> {
     for (let attempt = 0; attempt < 2; attempt += 1) {
       await this.ready();
       const { route } = this;
-      if (route === null) continue;
-      const answer = await this.#ask(route, request);
+      const answer = route === null ? null : await this.#request(route, request);
       if (answer !== null) return answer;
     }
     throw new PeerError('gone', 'the connection was lost twice');
   }
 
-  /** Tells what has no answer; nothing happens where it cannot be told. */
+  /** Sends a message without an answer; it is lost where there is no connection. */
   tell(message: MessageOf<'received' | 'cancel' | 'bye'>): void {
     this.lastUsed = Date.now();
     if (this.route !== null) this.#channel.send(this.route, message);
   }
 
-  /** Asks whether it lives; what it answers is heard. */
+  /** Asks whether it lives, where there is a connection. */
   ping(): void {
     this.lastPing = Date.now();
-    const { route } = this;
-    if (route !== null) this.#ask(route, { type: 'ping' }).catch(() => {});
+    if (this.route !== null) this.#request(this.route, { type: 'ping' }).catch(() => {});
+  }
+
+  /** The data link to it, which all transfers share: made at first use and when it was down. Null where none comes about. */
+  async link(): Promise<number | null> {
+    const current = this.#link;
+    const known = await current;
+    if (known !== null && this.#mover.isUp(known)) return known;
+    // Another transfer may have made it meanwhile.
+    if (this.#link === current) this.#link = this.#mover.connect(this.#endpoints);
+    const link = await this.#link;
+    return link !== null && this.#mover.isUp(link) ? link : null;
   }
 
   close(): void {
-    this.#drop(this.#out);
-    this.#drop(this.#in);
+    this.#closeRoute(this.#outbound);
+    this.#closeRoute(this.#inbound);
+    this.#closeLink();
   }
 
-  /** Null where the connection was none any more. */
-  async #ask(route: Route, request: Request): Promise<Answer | null> {
+  /** Null where the connection turns out to be dead. */
+  async #request(route: Route, request: Request): Promise<Answer | null> {
     this.lastUsed = Date.now();
     try {
       const answer = await this.#channel.request(route, request);
-      this.heard();
+      this.markAlive();
       if (answer.type !== 'refused' || answer.code !== 'hello') return answer;
-      this.lost(route);
+      this.onDown(route);
       return null;
     } catch (error) {
       if (!(error instanceof NoAnswerError)) throw error;
@@ -139,48 +163,60 @@ export class Peer {
     }
   }
 
-  async #greet(): Promise<void> {
+  async #shakeHands(): Promise<void> {
     const route = this.#channel.connect(this.address);
     let answer: Answer;
     try {
       answer = await this.#channel.request(route, { type: 'hello', ...this.#own });
     } catch (error) {
       route.close();
-      // It may have greeted us meanwhile.
+      // It may have connected to this instance meanwhile.
       if (this.route !== null) return;
       throw new PeerError('gone', error instanceof Error ? error.message : String(error));
     }
-    const refusal = this.#refusal(answer);
+    const refusal = this.#refusalOf(answer);
     if (answer.type !== 'welcome' || refusal !== null) {
       route.close();
-      throw new PeerError('refused', refusal ?? 'it does not answer a greeting');
+      const reason = refusal ?? 'it does not answer hello';
+      this.#handlers.onRefused(reason);
+      throw new PeerError('refused', reason);
     }
-    this.#drop(this.#out);
-    this.#out = route;
-    this.#events.routed(route);
+    this.#closeRoute(this.#outbound);
+    this.#outbound = route;
+    this.#handlers.onRoute(route);
     this.#introduced(answer);
   }
 
-  #refusal(answer: Answer): string | null {
+  #refusalOf(answer: Answer): string | null {
     if (answer.type === 'refused') return answer.reason;
     if (answer.type !== 'welcome') return null;
     if (answer.address !== this.address) return `${answer.address} answers at ${this.address}`;
     return difference(this.#own, answer);
   }
 
-  #introduced(identity: Identity): void {
-    const isNewRun = this.#epoch !== null && this.#epoch !== identity.epoch;
-    this.#epoch = identity.epoch;
-    this.#endpoints = identity.endpoints;
-    this.heard();
-    if (isNewRun) this.#events.newRun();
+  #introduced({ epoch, endpoints }: Identity): void {
+    const isRestart = this.#epoch !== null && this.#epoch !== epoch;
+    this.#epoch = epoch;
+    this.#endpoints = endpoints;
+    this.markAlive();
+    if (!isRestart) return;
+    this.#closeLink();
+    this.#handlers.onRestart();
   }
 
-  #drop(route: Route | null): void {
+  #closeRoute(route: Route | null): void {
     if (route === null) return;
-    if (this.#out === route) this.#out = null;
-    if (this.#in === route) this.#in = null;
-    this.#events.unrouted(route);
+    if (this.#outbound === route) this.#outbound = null;
+    if (this.#inbound === route) this.#inbound = null;
+    this.#handlers.onRouteClosed(route);
     route.close();
+  }
+
+  #closeLink(): void {
+    const link = this.#link;
+    this.#link = null;
+    void link?.then((opened) => {
+      if (opened !== null) this.#mover.disconnect(opened);
+    });
   }
 }

@@ -1,56 +1,62 @@
-// All other instances that this one has to do with: made at first use, greeted, watched while transfers are open, let go
-// when idle.
+// All other instances that this one has to do with: made at first use, pinged while transfers are open, evicted when idle.
+// It answers their handshakes and pings, and passes on what they say about transfers.
 
 import { parseAddress } from '../../cluster/address.ts';
 import { type ChannelOptions, ControlChannel, type Route } from './control-channel.ts';
 import type { Deadlines } from './deadlines.ts';
-import { difference, type Identity } from './identity.ts';
-import type { Answer, Message, MessageOf, Unnumbered } from './messages.ts';
+import {
+  type Answer,
+  difference,
+  type Identity,
+  type Message,
+  type MessageOf,
+  type Unnumbered,
+} from './messages.ts';
+import type { BlockMover } from './native-mover.ts';
 import { Peer, PeerError } from './peer.ts';
 
-export interface PeerHandlers {
-  /** The answer of a request. */
-  readonly asked: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer>;
-  readonly told: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void;
-  /** What was open with this instance is void. */
-  readonly gone: (address: string) => void;
-  /** It is no peer any more, for whatever reason. */
-  readonly closed: (address: string) => void;
-  /** What this instance was told by an earlier run of the other is void. */
-  readonly restarted: (address: string) => void;
+export interface PeersHandlers {
+  /** @returns the answer. */
+  readonly onRequest: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer>;
+  readonly onMessage: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void;
+  /** The instance is dead, or has left: everything that is open with it is void. */
+  readonly onGone: (address: string) => void;
+  /** Everything that an earlier run of the instance was told is void. */
+  readonly onRestart: (address: string) => void;
+  /** Gets messages for a person. */
   readonly warn: (message: string) => void;
 }
 
-/** An instance that meets more is no longer in one cluster. */
+export interface PeersOptions extends Omit<ChannelOptions, 'answerDeadline'> {
+  readonly own: Identity;
+  readonly deadlines: Deadlines;
+  readonly mover: BlockMover;
+}
+
+/** No cluster is larger; requests to more instances are computed here. */
 const MAX_PEERS = 4096;
 
 export class Peers {
+  readonly #options: PeersOptions;
   readonly #channel: ControlChannel;
-  readonly #own: Identity;
-  readonly #deadlines: Deadlines;
-  readonly #handlers: PeerHandlers;
-  readonly #peers = new Map<string, Peer>();
+  readonly #handlers: PeersHandlers;
+  readonly #byAddress = new Map<string, Peer>();
   readonly #byRoute = new Map<string, Peer>();
+  /** Warnings are given once an instance. */
+  readonly #warned = new Set<string>();
   #isClosed = false;
-  /** Instances that were found to differ: said once. */
-  readonly #refused = new Set<string>();
 
-  constructor(
-    options: Omit<ChannelOptions, 'answerDeadline'>,
-    own: Identity,
-    deadlines: Deadlines,
-    handlers: PeerHandlers,
-  ) {
-    this.#own = own;
-    this.#deadlines = deadlines;
+  constructor(options: PeersOptions, handlers: PeersHandlers) {
+    this.#options = options;
     this.#handlers = handlers;
     this.#channel = new ControlChannel(
-      { ...options, answerDeadline: deadlines.answer },
+      { ...options, answerDeadline: options.deadlines.answer },
       {
-        message: (route, message) => this.#receive(route, message),
-        // The instance may have died: one with open transfers is greeted again at once.
-        down: (route) => this.#byRoute.get(route.id)?.lost(route),
-        someoneLeft: () => this.#askAll(),
+        onMessage: (route, message) => this.#onMessage(route, message),
+        onMalformed: (route, why) => this.#onMalformed(route, why),
+        // The instance may have died: one with open transfers is connected again at once.
+        onDown: (route) => this.#byRoute.get(route.id)?.onDown(route),
+        onDisconnect: () => this.#pingAll(),
       },
     );
   }
@@ -61,77 +67,96 @@ export class Peers {
   }
 
   get size(): number {
-    return this.#peers.size;
+    return this.#byAddress.size;
   }
 
   /** @throws PeerError where there are too many. */
   get(address: string): Peer {
-    const known = this.#peers.get(address);
+    const known = this.#byAddress.get(address);
     if (known !== undefined) return known;
     if (this.#isClosed) throw new PeerError('gone', 'this instance is closing');
-    if (this.#peers.size >= MAX_PEERS) throw new PeerError('refused', `${MAX_PEERS} peers are the most`);
-    const peer: Peer = new Peer(address, this.#own, this.#channel, {
-      newRun: () => this.#handlers.restarted(address),
-      routed: (route) => this.#byRoute.set(route.id, peer),
-      unrouted: (route) => {
-        this.#byRoute.delete(route.id);
-        if (peer.numOpen > 0) queueMicrotask(() => this.#greetAgain(peer));
+    if (this.#byAddress.size >= MAX_PEERS) {
+      const reason = `${MAX_PEERS} peers are the most`;
+      this.#warnOfRefusal(address, reason);
+      throw new PeerError('refused', reason);
+    }
+    const { own, mover } = this.#options;
+    const peer: Peer = new Peer(
+      address,
+      own,
+      { channel: this.#channel, mover },
+      {
+        onRestart: () => this.#handlers.onRestart(address),
+        onRefused: (reason) => this.#warnOfRefusal(address, reason),
+        onRoute: (route) => this.#byRoute.set(route.id, peer),
+        onRouteClosed: (route) => {
+          this.#byRoute.delete(route.id);
+          if (peer.pins.size > 0) queueMicrotask(() => this.#reconnect(peer));
+        },
       },
-    });
-    this.#peers.set(address, peer);
+    );
+    this.#byAddress.set(address, peer);
     return peer;
   }
 
-  find(address: string): Peer | null {
-    return this.#peers.get(address) ?? null;
-  }
-
-  /** Says once that an instance cannot be used. */
-  complain(address: string, reason: string): void {
-    if (this.#refused.has(address) || this.#refused.size >= MAX_PEERS) return;
-    this.#refused.add(address);
-    this.#handlers.warn(`no KV blocks are exchanged with ${address}: ${reason}`);
-  }
-
-  /** To be called now and then: pings who must live, lets go who is not needed. */
+  /** To be called now and then: pings peers with open transfers, evicts idle ones. */
   sweep(now: number): void {
-    for (const peer of [...this.#peers.values()]) {
-      if (peer.numOpen > 0) this.#watch(peer, now);
-      else if (now - peer.lastUsed >= this.#deadlines.idlePeer) this.#letGo(peer, false);
+    for (const peer of [...this.#byAddress.values()]) {
+      if (peer.pins.size > 0) this.#watch(peer, now);
+      else if (now - peer.lastUsed >= this.#options.deadlines.idlePeer) this.#evict(peer, false);
     }
   }
 
+  /** Says goodbye to all. Resolves when the port is free. */
   close(): Promise<void> {
     this.#isClosed = true;
-    for (const peer of [...this.#peers.values()]) this.#letGo(peer, true);
+    for (const peer of [...this.#byAddress.values()]) this.#evict(peer, true);
     return this.#channel.close();
   }
 
   #watch(peer: Peer, now: number): void {
-    if (now - peer.lastPing < this.#deadlines.ping) return;
-    if (peer.missedPings >= this.#deadlines.missedPings) this.#forget(peer);
-    else this.#askAlive(peer);
+    const { ping, missedPings } = this.#options.deadlines;
+    if (now - peer.lastPing < ping) return;
+    if (peer.missedPings >= missedPings) {
+      this.#giveUp(peer);
+      return;
+    }
+    peer.missedPings += 1;
+    if (peer.route === null) this.#reconnect(peer);
+    else peer.ping();
   }
 
-  #letGo(peer: Peer, leaving: boolean): void {
-    peer.tell({ type: 'bye', leaving });
-    this.#peers.delete(peer.address);
+  #reconnect(peer: Peer): void {
+    if (this.#byAddress.get(peer.address) !== peer) return;
+    peer.lastPing = Date.now();
+    peer.ready().catch(() => this.#giveUp(peer));
+  }
+
+  /** The channel does not know whose connection has ended; writing to it shows. */
+  #pingAll(): void {
+    for (const peer of this.#byAddress.values()) if (peer.pins.size > 0) peer.ping();
+  }
+
+  #evict(peer: Peer, isLeaving: boolean): void {
+    peer.tell({ type: 'bye', leaving: isLeaving });
+    this.#remove(peer);
+  }
+
+  /** The instance is dead, or as good as dead. */
+  #giveUp(peer: Peer): void {
+    if (this.#byAddress.get(peer.address) !== peer) return;
+    this.#remove(peer);
+    this.#handlers.onGone(peer.address);
+  }
+
+  #remove(peer: Peer): void {
+    this.#byAddress.delete(peer.address);
     peer.close();
-    this.#handlers.closed(peer.address);
   }
 
-  /** It is dead, or as good as dead. */
-  #forget(peer: Peer): void {
-    if (this.#peers.get(peer.address) !== peer) return;
-    this.#peers.delete(peer.address);
-    peer.close();
-    this.#handlers.closed(peer.address);
-    this.#handlers.gone(peer.address);
-  }
-
-  #receive(route: Route, message: Exclude<Message, Answer>): void {
+  #onMessage(route: Route, message: Exclude<Message, Answer>): void {
     if (message.type === 'hello') {
-      this.#channel.send(route, this.#introduced(route, message));
+      this.#channel.send(route, { ...this.#answerHello(route, message), seq: message.seq });
       return;
     }
     const peer = this.#byRoute.get(route.id);
@@ -140,69 +165,62 @@ export class Peers {
       this.#channel.send(route, { type: 'refused', seq, code: 'hello', reason: 'say hello first' });
       return;
     }
-    peer.heard();
-    this.#handle(peer, route, message);
-  }
-
-  #handle(peer: Peer, route: Route, message: Exclude<Message, Answer | MessageOf<'hello'>>): void {
+    peer.markAlive();
     switch (message.type) {
       case 'ping':
         this.#channel.send(route, { type: 'pong', seq: message.seq });
         break;
       case 'bye':
-        if (message.leaving) this.#forget(peer);
-        else peer.lost(route);
+        if (message.leaving) this.#giveUp(peer);
+        else peer.onDown(route);
         break;
       case 'received':
       case 'cancel':
-        this.#handlers.told(peer, message);
+        this.#handlers.onMessage(peer, message);
         break;
       default:
-        this.#channel.send(route, { ...this.#handlers.asked(peer, message), seq: message.seq });
+        this.#channel.send(route, { ...this.#handlers.onRequest(peer, message), seq: message.seq });
     }
   }
 
-  #introduced(route: Route, message: MessageOf<'hello'>): Message {
-    const { seq } = message;
-    const reason = difference(this.#own, message);
+  #answerHello(route: Route, hello: MessageOf<'hello'>): Unnumbered<Answer> {
+    const { own } = this.#options;
+    const { address } = hello;
+    const reason = difference(own, hello);
     if (reason !== null) {
-      this.complain(message.address, reason);
-      return { type: 'refused', seq, code: 'mismatch', reason };
+      this.#warnOfRefusal(address, reason);
+      return { type: 'refused', code: 'mismatch', reason };
     }
-    if (parseAddress(message.address) === null) {
-      return { type: 'refused', seq, code: 'malformed', reason: `${message.address} is no address` };
+    if (parseAddress(address) === null) {
+      return { type: 'refused', code: 'malformed', reason: `${address} is no address` };
     }
-    if (message.address === this.#own.address) {
-      return {
-        type: 'refused',
-        seq,
-        code: 'mismatch',
-        reason: `${message.address} is the address of the one asked`,
-      };
+    if (address === own.address) {
+      return { type: 'refused', code: 'mismatch', reason: `${address} is the address of the one asked` };
     }
     try {
-      this.get(message.address).adopt(message, route);
+      this.get(address).onHello(hello, route);
     } catch (error) {
       if (!(error instanceof PeerError)) throw error;
-      return { type: 'refused', seq, code: 'bound', reason: error.message };
+      return { type: 'refused', code: 'bound', reason: error.message };
     }
-    return { type: 'welcome', seq, ...this.#own };
+    return { type: 'welcome', ...own };
   }
 
-  #askAlive(peer: Peer): void {
-    peer.missedPings += 1;
-    if (peer.route === null) this.#greetAgain(peer);
-    else peer.ping();
+  #warnOfRefusal(address: string, reason: string): void {
+    this.#warnOnce(address, `no KV blocks are exchanged with ${address}: ${reason}`);
   }
 
-  #greetAgain(peer: Peer): void {
-    if (this.#peers.get(peer.address) !== peer) return;
-    peer.lastPing = Date.now();
-    peer.ready().catch(() => this.#forget(peer));
+  #onMalformed(route: Route, why: string): void {
+    const address = this.#byRoute.get(route.id)?.address ?? 'a process that has not said hello';
+    this.#warnOnce(
+      `malformed ${address}`,
+      `${address} sent a malformed message on the control channel: ${why}`,
+    );
   }
 
-  /** Whose connection has ended shows when it is written to. */
-  #askAll(): void {
-    for (const peer of this.#peers.values()) if (peer.numOpen > 0) peer.ping();
+  #warnOnce(name: string, message: string): void {
+    if (this.#warned.has(name) || this.#warned.size >= MAX_PEERS) return;
+    this.#warned.add(name);
+    this.#handlers.warn(message);
   }
 }

@@ -1,24 +1,113 @@
-// What a transfer at the producer (P) does when: a pure state machine, from the arrival of its request until nothing reads
-// its blocks. Whatever goes wrong, P gives up the blocks, and D computes the prompt itself.
+// A transfer at the producer (P), from the arrival of its request until nothing reads its blocks: its state, and a pure state
+// machine. Whatever goes wrong, P gives up the blocks, and D computes the prompt itself.
 
 import type { SendType } from '../../config/kv-transfer-config.ts';
+import type { SendOutcome } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
-import {
-  type Grant,
-  isOpen,
-  type ProducerEffect,
-  type ProducerEvent,
-  type ProducerTransfer,
-  type SendOutcome,
-} from './producer-state.ts';
+import type { PeerEvent } from './transfers.ts';
 
-export interface ProducerRules {
+/**
+ * holding: the blocks wait for a pull. reserving: D is being asked for room. reserved: D has room, the prompt is not
+ * computed yet (PUT). sending: blocks leave as they are computed, or have left. closing: native threads may still read
+ * the blocks. closed: they can be reused.
+ */
+type ProducerPhase = 'holding' | 'reserving' | 'reserved' | 'sending' | 'closing' | 'closed';
+
+/** Where D lets P write, from which block of the transfer on. */
+interface Grant {
+  readonly ticket: bigint;
+  readonly firstBlock: number;
+}
+
+export interface SendDescription {
+  /** Names it to the engine thread and to the native threads. */
+  readonly transferId: number;
+  readonly key: string;
+  /** Control address of D. */
+  readonly address: string;
+  readonly numTokens: number;
+  readonly numBlocks: number;
+  readonly hash: string;
+}
+
+export interface ProducerTransfer extends SendDescription {
+  readonly phase: ProducerPhase;
+  readonly grant: Grant | null;
+  /** The data link that the blocks leave by; null until there is one. */
+  readonly link: number | null;
+  /** Whether the link was made anew for this grant already. */
+  readonly hasRelinked: boolean;
+  /** All of the prompt is computed. */
+  readonly isComputed: boolean;
+  /** Whether the request can be answered when its prompt is computed: with PUT not before D has the blocks. */
+  readonly mayAnswer: boolean;
+  /** Since when the request waits with its answer, in milliseconds; null where it does not. */
+  readonly answerWantedAt: number | null;
+  /** When something last happened to it, in milliseconds. */
+  readonly lastActivity: number;
+}
+
+export type ProducerEvent = Readonly<
+  | PeerEvent
+  /** The answer to the reservation; null where none came. */
+  | { kind: 'answered'; answer: Answer | null }
+  /** D wants the blocks. */
+  | { kind: 'pulled'; grant: Grant }
+  /** D has all blocks. */
+  | { kind: 'received' }
+  /** The request, the proxy or D has given it up. */
+  | { kind: 'cancelled' }
+  /** The answer to `connect`; null where no link came about. */
+  | { kind: 'linked'; ticket: bigint; link: number | null }
+  | { kind: 'linkDown'; link: number }
+  /** All blocks have left. */
+  | { kind: 'sent' }
+  | { kind: 'computed' }
+  /** The prompt is computed, and its request is to be answered. */
+  | { kind: 'answerWanted' }
+  /** Another transfer needs its memory. */
+  | { kind: 'evicted' }
+  /** This instance is closing. */
+  | { kind: 'shutDown' }
+  /** The answer to `closeSend`. */
+  | { kind: 'sendClosed' }
+  /** Time has passed. */
+  | { kind: 'tick' }
+>;
+
+export type ProducerEffect = Readonly<
+  /** Make the data link to D, or find the one there is. */
+  | { kind: 'connect'; ticket: bigint }
+  | { kind: 'send'; link: number; grant: Grant }
+  | { kind: 'closeSend' }
+  | { kind: 'tellCancel' }
+  /** The answer to `answerWanted`. */
+  | { kind: 'answer' }
+  /** The key is free for another transfer. */
+  | { kind: 'end'; outcome: SendOutcome }
+  /** The blocks can be reused. */
+  | { kind: 'release' }
+>;
+
+interface ProducerRules {
   readonly deadlines: Deadlines;
   readonly sendType: SendType;
 }
 
-/** What D hears when it asks for the blocks; where they come, `pulled` is what happens to the transfer. */
+/** A transfer that waits for a pull (GET), or for the answer to its reservation. */
+export function newSend(about: SendDescription, sendType: SendType, now: number): ProducerTransfer {
+  const phase = sendType === 'GET' ? 'holding' : 'reserving';
+  const blank = { grant: null, link: null, hasRelinked: false, isComputed: false, answerWantedAt: null };
+  return { ...about, ...blank, phase, mayAnswer: sendType !== 'PUT', lastActivity: now };
+}
+
+/** Whether the blocks are for D still. */
+export function isOpen({ phase }: ProducerTransfer): boolean {
+  return phase !== 'closing' && phase !== 'closed';
+}
+
+/** The answer to D's pull; `sending` and `computing` promise the blocks, and the event `pulled` follows. */
 export function answerToPull(
   { hash, numTokens, numBlocks, isComputed }: ProducerTransfer,
   asked: MessageOf<'pull'>,
@@ -62,9 +151,6 @@ class Draft {
     switch (event.kind) {
       case 'answered':
         this.#reserved(event.answer);
-        break;
-      case 'reserveFailed':
-        if (phase === 'reserving') this.#end('failed', true);
         break;
       case 'pulled':
         if (isOpen(this.transfer)) this.#send(event.grant);
@@ -115,20 +201,20 @@ class Draft {
     }
   }
 
-  #reserved(answer: Answer): void {
+  #reserved(answer: Answer | null): void {
     const { transfer } = this;
     if (transfer.phase !== 'reserving') {
-      // It has ended meanwhile, or D has pulled and granted nothing before: what it grants now has no use.
-      if (answer.type === 'granted') this.effects.push({ kind: 'tellCancel' });
+      // The transfer has ended, or D has pulled: a grant that comes now is of no use.
+      if (answer?.type === 'granted') this.effects.push({ kind: 'tellCancel' });
       return;
     }
     transfer.lastActivity = this.#now;
-    if (answer.type === 'granted') {
+    if (answer?.type === 'granted') {
       const grant = { ticket: BigInt(`0x${answer.ticket}`), firstBlock: 0 };
       transfer.phase = 'reserved';
       transfer.grant = grant;
       if (this.#rules.sendType === 'PUT_ASYNC' || transfer.isComputed) this.#send(grant);
-    } else if (answer.type === 'full') {
+    } else if (answer?.type === 'full') {
       transfer.phase = 'holding';
       this.#allowAnswer();
     } else {

@@ -45,6 +45,11 @@ export class WeightReader {
     this.#published = published;
   }
 
+  /** That of the layers' products. */
+  get format(): WeightFormat {
+    return this.#published === null ? this.#products : 'int8';
+  }
+
   /** Packed bytes of all matrices so far but of embeddings: what one decode step reads. */
   get packedBytes(): number {
     return this.#packedBytes;

@@ -56,11 +56,11 @@ export class NativeOps implements Ops {
   }
 
   loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
-    return new NativeLinear(this.#native, parts, format);
+    return NativeLinear.load(this.#native, parts, format);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
-    return new NativeGateUp(this.#native, gate, up, format);
+    return NativeGateUp.load(this.#native, gate, up, format);
   }
 
   loadVector(source: TensorSource): Vector {

@@ -27,45 +27,40 @@ class Handle {
   }
 }
 
-export class NativeLinear extends Handle implements LinearWeight {
+/** [n, k] for inputs in `inputDType`. */
+class Weight extends Handle {
   readonly n: number;
   readonly k: number;
   readonly inputDType: ComputeDType;
   readonly byteLength: number;
 
-  constructor(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat) {
-    const { k, sizes } = expectParts('loadLinear', parts, format);
-    const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
-    super(
-      native,
-      loading(parts, () => native.loadLinear(nativeParts, k, format)),
-    );
-    this.n = sizes.reduce((sum, n) => sum + n, 0);
+  constructor(native: NativeBackend, index: number, n: number, k: number, inputDType: ComputeDType) {
+    super(native, index);
+    this.n = n;
     this.k = k;
-    this.inputDType = inputDTypeOf(format);
-    this.byteLength = native.weightBytes(this.index);
+    this.inputDType = inputDType;
+    this.byteLength = native.weightBytes(index);
   }
 }
 
-export class NativeGateUp extends Handle implements GateUpWeight {
-  readonly n: number;
-  readonly k: number;
-  readonly inputDType: ComputeDType;
-  readonly byteLength: number;
+export class NativeLinear extends Weight implements LinearWeight {
+  static load(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
+    const { k, sizes } = expectParts('loadLinear', parts, format);
+    const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
+    const index = loading(parts, () => native.loadLinear(nativeParts, k, format));
+    const n = sizes.reduce((sum, size) => sum + size, 0);
+    return new NativeLinear(native, index, n, k, inputDTypeOf(format));
+  }
+}
 
-  constructor(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat) {
+export class NativeGateUp extends Weight implements GateUpWeight {
+  static load(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat): NativeGateUp {
     expectGateUp(gate, up);
     const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
-    super(
-      native,
-      loading([gate, up], () => native.loadGateUp(...parts, k, format)),
-    );
-    this.n = n;
-    this.k = k;
-    this.inputDType = inputDTypeOf(format);
-    this.byteLength = native.weightBytes(this.index);
+    const index = loading([gate, up], () => native.loadGateUp(...parts, k, format));
+    return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
   }
 }
 

@@ -36,7 +36,6 @@ export class RefTensor implements Tensor {
     return this.#numbers;
   }
 
-  /** Rows of zeros. */
   static zeros(rows: number, cols: number, dtype: ComputeDType): RefTensor {
     return new RefTensor(new Float32Array(rows * cols), rows, cols, dtype);
   }

@@ -19,7 +19,6 @@ export interface EndpointAdapter {
   errorStatus(event: Buffer): number | null;
   /** When the answer says that it was created, in Unix seconds. */
   createdAt(event: Buffer): number | null;
-  /** The events that end a stream with an error. */
   failure(error: ErrorBody): string;
 }
 

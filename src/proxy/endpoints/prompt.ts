@@ -11,7 +11,6 @@ export const BLOCK_TOKENS = 32;
 const MAX_BLOCKS = 1024;
 
 export interface PromptShape {
-  /** Prompts in the request. */
   readonly count: number;
   /** Of the longest prompt, estimated where it is text. */
   readonly numTokens: number;

@@ -11,6 +11,5 @@ export interface Policy {
   pick<C extends Candidate>(candidates: readonly C[], prompt: PromptShape): C;
   /** Tokens at the beginning of the prompt that the instance has seen lately; missing where the policy does not know. */
   knownTokens?(instance: Candidate, prompt: PromptShape): number;
-  /** The instance has computed the prompt. */
   served?(instance: Candidate, prompt: PromptShape): void;
 }

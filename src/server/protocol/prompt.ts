@@ -2,7 +2,6 @@
 
 import { z } from 'zod';
 
-/** Prompts of one request; each becomes a request of the engine. */
 const MAX_PROMPTS = 1024;
 
 /** Long lists come packed, see `parseJsonBody`. */

@@ -95,7 +95,6 @@ function logRequest(request: FastifyRequest, { id, prompts }: ParsedRequest): vo
   );
 }
 
-/** Sequences that the request brings to the engine. */
 function numSequences({ prompts }: ParsedRequest): number {
   return prompts.reduce((sum, { params }) => sum + params.n, 0);
 }

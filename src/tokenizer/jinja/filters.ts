@@ -26,7 +26,6 @@ import {
   type Value,
 } from './values.ts';
 
-/** A filter without arguments. */
 function plain(name: string, call: (value: Value) => Value): [string, Builtin] {
   return named(name, [], call);
 }
@@ -204,7 +203,6 @@ function sum(value: Value, attribute?: Value, start: Value = 0): Value {
   return total;
 }
 
-/** The least or greatest item. */
 function extreme(name: string, sign: 1 | -1): [string, Builtin] {
   return named(name, ['case_sensitive', 'attribute'], (value, caseSensitive, attribute) => {
     const [key, pick] = [caseKey(caseSensitive), picker(attribute)];

@@ -5,7 +5,6 @@ import { TemplateError } from './errors.ts';
 
 /** Elements of a range(), as in the original's sandbox. */
 const MAX_RANGE = 100_000;
-/** Elements of a list. */
 const MAX_LIST = 2 ** 20;
 /** UTF-16 units of a text, the rendered one too: more than the longest contexts hold. */
 const MAX_TEXT = 2 ** 24;

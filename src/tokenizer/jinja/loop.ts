@@ -30,7 +30,6 @@ export class Loop implements Attributes {
   readonly #render: ((items: Value, depth: number) => string) | null;
   #lastChanged: Value = null;
   #hasChanged = false;
-  /** Of the round, from 0. */
   index = 0;
 
   /** @param render renders the body for other items, where the loop is recursive. */

@@ -81,7 +81,6 @@ export interface ForParts {
   /** Items for which it is false are left out; null takes all. */
   readonly test: Expression | null;
   readonly body: Statement;
-  /** For no items at all. */
   readonly otherwise: Statement;
   readonly isRecursive: boolean;
 }

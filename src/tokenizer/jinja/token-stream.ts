@@ -34,13 +34,11 @@ export class TokenStream {
     return this.current.type === type && (text === undefined || this.current.text === text);
   }
 
-  /** Whether the token after the current one is this. */
   isNext(type: TokenType, text: string): boolean {
     const token = this.#tokens[this.#index + 1];
     return token?.type === type && token.text === text;
   }
 
-  /** Takes the current token where it is this one. */
   accept(type: TokenType, text?: string): boolean {
     if (!this.is(type, text)) return false;
     this.next();

@@ -6,7 +6,6 @@ import { reduceConsumer } from '../../../src/kv-transfer/p2p/consumer.ts';
 import {
   type ConsumerEffect,
   type ConsumerEvent,
-  type ConsumerPhase,
   type ConsumerTransfer,
   pulledTransfer,
   pushedTransfer,
@@ -14,6 +13,7 @@ import {
 import { DEADLINES } from '../../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer } from '../../../src/kv-transfer/p2p/messages.ts';
 import type { Slots } from '../../../src/kv-transfer/p2p/slot-pool.ts';
+import { StateMachine, transitionsOf } from './state-machine.ts';
 
 const ABOUT = { key: 'k#0', hash: 'h', address: '127.0.0.1:1', numTokens: 40 };
 const RULES = { deadlines: DEADLINES, blockSize: 4 };
@@ -25,31 +25,10 @@ function slotsOf(count: number): Slots {
   return { location: 'buffer', offsets: new Float64Array(count) };
 }
 
-/** A transfer, and the effects of the last event. */
-class Subject {
-  state: ConsumerTransfer;
-  effects: readonly ConsumerEffect[] = [];
-  now = 1000;
+type Machine = StateMachine<ConsumerTransfer, ConsumerEvent, ConsumerEffect>;
 
-  constructor(state: ConsumerTransfer) {
-    this.state = state;
-  }
-
-  on(...events: readonly ConsumerEvent[]): this {
-    for (const event of events) {
-      [this.state, this.effects] = reduceConsumer(this.state, event, this.now, RULES);
-    }
-    return this;
-  }
-
-  after(ms: number): this {
-    this.now += ms;
-    return this;
-  }
-
-  get kinds(): string[] {
-    return this.effects.map(({ kind }) => kind);
-  }
+function machineOf(start: ConsumerTransfer): Machine {
+  return new StateMachine(start, (transfer, event, now) => reduceConsumer(transfer, event, now, RULES));
 }
 
 const claimed: ConsumerEvent = { kind: 'claimed', transferIds: [1] };
@@ -70,14 +49,14 @@ function answered(state: PullState, num_tokens = 40, ticket = TICKET): ConsumerE
 }
 
 const pushed = () =>
-  new Subject(
+  machineOf(
     pushedTransfer(
       ABOUT,
       { slots: slotsOf(NUM_BLOCKS), ticket: TICKET, firstBlock: 0, isClosing: false },
       1000,
     ),
   );
-const pulled = () => new Subject(pulledTransfer(ABOUT, 1000)).on(claimed);
+const pulled = () => machineOf(pulledTransfer(ABOUT, 1000)).on(claimed);
 
 /** Every state that a transfer can be in for longer than an event. */
 const STATES = {
@@ -95,23 +74,11 @@ const STATES = {
   loading: () => pushed().on(claimed, received, wanted),
   failed: () => pushed().on(claimed, { kind: 'peerGone' }),
   over: () => pushed().on(claimed, received, wanted, copied(true)),
-} as const satisfies Record<string, () => Subject>;
+} as const satisfies Record<string, () => Machine>;
 
 type StateName = keyof typeof STATES;
 
-function expectEach(
-  event: ConsumerEvent,
-  outcomes: Readonly<Partial<Record<StateName, readonly [ConsumerPhase, ...ConsumerEffect['kind'][]]>>>,
-): void {
-  for (const name of Object.keys(STATES) as StateName[]) {
-    const subject = STATES[name]();
-    const before = subject.state;
-    subject.on(event);
-    const outcome = outcomes[name];
-    const found = [subject.state.phase, ...subject.kinds];
-    expect(found, `${name} x ${event.kind}`).toEqual(outcome ?? [before.phase]);
-  }
-}
+const expectEach = transitionsOf(STATES);
 
 describe('a transfer at the consumer', () => {
   it('is untouched by reduceConsumer, which makes another', () => {
@@ -147,7 +114,7 @@ describe('a transfer at the consumer', () => {
   });
 
   it('gives back slots that it has no use for', () => {
-    const givesBack = (phase: ConsumerPhase) => [phase, 'giveSlots'] as const;
+    const givesBack = (phase: ConsumerTransfer['phase']) => [phase, 'giveSlots'] as const;
     expectEach(slotsTaken, {
       pushed: givesBack('arriving'),
       'pushed and claimed': givesBack('arriving'),
@@ -240,8 +207,8 @@ describe('a transfer at the consumer', () => {
       'mismatch',
       true,
     ],
-    ['that never came', { kind: 'pullFailed', ticket: TICKET, code: 'gone' }, 'peer_gone', false],
-    ['that was a refusal', { kind: 'pullFailed', ticket: TICKET, code: 'refused' }, 'mismatch', false],
+    ['that never came', { kind: 'answered', ticket: TICKET, answer: 'gone' }, 'peer_gone', false],
+    ['that was a refusal', { kind: 'answered', ticket: TICKET, answer: 'refused' }, 'mismatch', false],
   ] as const)('is computed here after an answer %s', (_, event, reason, tells) => {
     const subject = STATES.pulling().on(event);
     expect(subject.effects[0]).toEqual({ kind: 'recompute', reason });
@@ -346,16 +313,6 @@ describe('a transfer at the consumer', () => {
     );
   });
 
-  it('that nobody will use is forgotten', () => {
-    expectEach(
-      { kind: 'discarded' },
-      {
-        pushed: ['over', 'closeBuffer', 'forget'],
-        'received, not claimed': ['over', 'closeBuffer', 'forget'],
-      },
-    );
-  });
-
   it('is computed here where P is gone, unless its blocks are here', () => {
     const lost = ['over', 'recompute', 'closeBuffer', 'loaded', 'forget'] as const;
     const outcomes = {
@@ -381,7 +338,7 @@ describe('a transfer at the consumer', () => {
 
   it('ends by its deadlines', () => {
     const { unclaimed, room, load, stall } = DEADLINES;
-    const reasonOf = (subject: Subject) =>
+    const reasonOf = (subject: Machine) =>
       subject.effects.flatMap((effect) => (effect.kind === 'recompute' ? [effect.reason] : []));
     expect(STATES.pushed().after(unclaimed).on(tick).kinds).toEqual(['closeBuffer', 'forget']);
     expect(reasonOf(STATES.waiting().after(room).on(tick))).toEqual(['no_room']);
@@ -397,7 +354,7 @@ describe('a transfer at the consumer', () => {
   });
 
   it('that P is still computing is pulled again as often as it stalls, others once', () => {
-    const stalls = (subject: Subject): number => {
+    const stalls = (subject: Machine): number => {
       let ticket = TICKET;
       for (let round = 1; round < 5; round += 1) {
         subject.after(DEADLINES.stall).on(tick);
@@ -415,7 +372,7 @@ describe('a transfer at the consumer', () => {
 
 /** What the driver does, with every answer in the hands of the test. */
 class World {
-  readonly subject: Subject;
+  readonly subject: Machine;
   readonly taken = new Set<Slots>();
   readonly open = new Set<bigint>();
   readonly todo: ConsumerEffect[] = [];
@@ -428,11 +385,11 @@ class World {
     const slots = slotsOf(NUM_BLOCKS);
     if (isPushed) {
       const buffer = { slots, ticket: TICKET, firstBlock: 0, isClosing: false };
-      this.subject = new Subject(pushedTransfer(ABOUT, buffer, 0));
+      this.subject = machineOf(pushedTransfer(ABOUT, buffer, 0));
       this.taken.add(slots);
       this.open.add(TICKET);
     } else {
-      this.subject = new Subject(pulledTransfer(ABOUT, 0));
+      this.subject = machineOf(pulledTransfer(ABOUT, 0));
       this.on({ kind: 'claimed', transferIds: [1, 2] });
     }
   }
@@ -463,7 +420,7 @@ class World {
         break;
       case 'pull':
         if (isGood) this.on(answered(state, 8 + (which % 32), effect.ticket));
-        else this.on({ kind: 'pullFailed', ticket: effect.ticket, code: 'gone' });
+        else this.on({ kind: 'answered', ticket: effect.ticket, answer: 'gone' });
         break;
       case 'pullLater':
         this.on({ kind: 'pullAgain', ticket: effect.ticket });
@@ -496,7 +453,6 @@ const WHATEVER: readonly ConsumerEvent[] = [
   { kind: 'unwanted', transferId: 1 },
   { kind: 'unwanted', transferId: 2 },
   { kind: 'ended' },
-  { kind: 'discarded' },
   { kind: 'cancelledByPeer' },
   { kind: 'peerGone' },
   { kind: 'peerRestarted' },

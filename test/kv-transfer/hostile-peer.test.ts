@@ -6,9 +6,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
-import { promptHash } from '../../src/kv-transfer/p2p/transfer-key.ts';
+import { promptHash } from '../../src/kv-transfer/p2p/messages.ts';
 import { HostilePeer } from '../helpers/hostile-peer.ts';
-import { COMPATIBILITY, expectedPiece, type KvInstance } from '../helpers/kv-instance.ts';
+import { COMPATIBILITY, expectedLayerBlock, type KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
   decode,
@@ -44,7 +44,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((one) => one.close()));
 });
 
-async function stranger(): Promise<HostilePeer> {
+async function hostilePeer(): Promise<HostilePeer> {
   const one = await HostilePeer.start();
   opened.push(one);
   return one;
@@ -53,9 +53,9 @@ async function stranger(): Promise<HostilePeer> {
 const startD = (deadlines = {}) =>
   startInstance({ role: 'kv_consumer', deadlines: { sweep: 20, ...deadlines } });
 
-describe('a stranger', needsNative, () => {
+describe('a hostile peer', needsNative, () => {
   it('must say hello before it asks for anything', async () => {
-    const [d, s] = [await startD(), await stranger()];
+    const [d, s] = [await startD(), await hostilePeer()];
     const key = `${makeRequestId(s.address, d.address)}#0`;
     const answer = await s.request(s.connect(d), { ...RESERVE, key });
     expect(answer).toMatchObject({ type: 'refused', code: 'hello' });
@@ -63,17 +63,18 @@ describe('a stranger', needsNative, () => {
   });
 
   it.each([
-    ['protocol', 2],
+    ['protocol', 1],
     ['model', 'other'],
     ['kernels', 'other'],
     ['dtype', 'other'],
+    ['weight_format', 'int8'],
     ['block_size', 32],
     ['layers', 4],
     ['piece_bytes', 1024],
     ['rank', 1],
   ] as const)('with another %s is refused', async (field, value) => {
-    const [d, s] = [await startD(), await stranger()];
-    const { answer } = await s.greet(d, { [field]: value });
+    const [d, s] = [await startD(), await hostilePeer()];
+    const { answer } = await s.sayHello(d, { [field]: value });
     expect(answer).toMatchObject({
       type: 'refused',
       code: 'mismatch',
@@ -83,14 +84,14 @@ describe('a stranger', needsNative, () => {
   });
 
   it('cannot be the instance itself, nor be nowhere', async () => {
-    const [d, s] = [await startD(), await stranger()];
-    expect((await s.greet(d, { address: d.address })).answer).toMatchObject({ code: 'mismatch' });
-    expect((await s.greet(d, { address: 'nowhere' })).answer).toMatchObject({ code: 'malformed' });
+    const [d, s] = [await startD(), await hostilePeer()];
+    expect((await s.sayHello(d, { address: d.address })).answer).toMatchObject({ code: 'mismatch' });
+    expect((await s.sayHello(d, { address: 'nowhere' })).answer).toMatchObject({ code: 'malformed' });
   });
 
   it('reserves room only for requests that name it as P', async () => {
-    const [d, s] = [await startD(), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD(), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     for (const key of [
       `${makeRequestId('127.0.0.1:1', d.address)}#0`,
       makeRequestId(s.address, d.address),
@@ -103,10 +104,10 @@ describe('a stranger', needsNative, () => {
   });
 
   it('reserves no room for sizes that do not fit together, and not at a producer', async () => {
-    const [d, s] = [await startD(), await stranger()];
+    const [d, s] = [await startD(), await hostilePeer()];
     const p = await startInstance({ role: 'kv_producer' });
     const key = `${makeRequestId(s.address, d.address)}#0`;
-    const { route } = await s.greet(d);
+    const { route } = await s.sayHello(d);
     for (const size of [
       { num_tokens: 0 },
       { num_tokens: 41 },
@@ -116,15 +117,15 @@ describe('a stranger', needsNative, () => {
       const answer = await s.request(route, { ...RESERVE, key, ...size });
       expect(['refused', 'full']).toContain(answer.type);
     }
-    const atP = await s.greet(p);
+    const atP = await s.sayHello(p);
     const other = `${makeRequestId(s.address, p.address)}#0`;
     expect(await s.request(atP.route, { ...RESERVE, key: other })).toMatchObject({ code: 'unasked' });
     await untilIdle(d, p);
   });
 
   it('fills the memory at most, and not for ever', async () => {
-    const [d, s] = [await startD({ unclaimed: 300 }), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD({ unclaimed: 300 }), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     const answers: Answer[] = [];
     for (let index = 0; index < 200; index += 1) {
       const key = `${makeRequestId(s.address, d.address)}#0`;
@@ -136,8 +137,8 @@ describe('a stranger', needsNative, () => {
   });
 
   it('gets the same ticket for the same reservation, and a new one for another', async () => {
-    const [d, s] = [await startD(), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD(), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     const id = makeRequestId(s.address, d.address);
     const [a, again, b] = [0, 0, 1].map((index) => s.request(route, { ...RESERVE, key: `${id}#${index}` }));
     expect(await again).toMatchObject({ ticket: ((await a) as { ticket?: string }).ticket });
@@ -147,8 +148,8 @@ describe('a stranger', needsNative, () => {
   });
 
   it('that reserved for another prompt is not believed', async () => {
-    const [d, s] = [await startD(), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD(), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     const id = makeRequestId(s.address, d.address);
     await s.request(route, { ...RESERVE, key: `${id}#0`, hash: promptHash(promptOf(41, 2), []) });
     expect(d.open(id, PROMPT)).toBeNull();
@@ -158,8 +159,8 @@ describe('a stranger', needsNative, () => {
   });
 
   it('is sent no blocks of requests that are not for it', async () => {
-    const [p, s] = [await startInstance({ role: 'kv_producer', sendType: 'GET' }), await stranger()];
-    const { route } = await s.greet(p);
+    const [p, s] = [await startInstance({ role: 'kv_producer', sendType: 'GET' }), await hostilePeer()];
+    const { route } = await s.sayHello(p);
     const id = makeRequestId(p.address, '127.0.0.1:1');
     await prefill(p, id, PROMPT);
     expect(await s.request(route, { ...PULL, key: `${id}#0` })).toMatchObject({ state: 'unknown' });
@@ -173,8 +174,8 @@ describe('a stranger', needsNative, () => {
   });
 
   it('is told where what it pulls has another size or is another prompt', async () => {
-    const [p, s] = [await startInstance({ role: 'kv_producer', sendType: 'GET' }), await stranger()];
-    const { route } = await s.greet(p);
+    const [p, s] = [await startInstance({ role: 'kv_producer', sendType: 'GET' }), await hostilePeer()];
+    const { route } = await s.sayHello(p);
     const id = makeRequestId(p.address, s.address);
     await prefill(p, id, PROMPT);
     const pull = { ...PULL, key: `${id}#0` };
@@ -199,15 +200,15 @@ describe('a P that', needsNative, () => {
     };
 
   it('does not even answer a greeting is given up after the deadline', async () => {
-    const [d, s] = [await startD({ answer: 200 }), await stranger()];
+    const [d, s] = [await startD({ answer: 200 }), await hostilePeer()];
     expect(await decode(d, makeRequestId(s.address, d.address), PROMPT)).toBe(0);
     expect(d.stats.receive.recomputed.peer_gone).toBe(1);
     await untilIdle(d);
   });
 
   it('falls silent while blocks are expected is given up after three pings', async () => {
-    const [d, s] = [await startD({ ping: 50 }), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD({ ping: 50 }), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     const id = makeRequestId(s.address, d.address);
     await s.request(route, { ...RESERVE, key: `${id}#0` });
     const loading = startLoad(d, id, PROMPT);
@@ -220,7 +221,7 @@ describe('a P that', needsNative, () => {
   it.each(['it had connected', 'D had connected'])(
     'dies without a word is noticed at once (%s)',
     async (who) => {
-      const [d, s] = [await startD(), await stranger()];
+      const [d, s] = [await startD(), await hostilePeer()];
       const id = makeRequestId(s.address, d.address);
       const size = { num_tokens: 40, num_blocks: NUM_BLOCKS };
       s.reply = (message) =>
@@ -228,7 +229,7 @@ describe('a P that', needsNative, () => {
           ? { type: 'pulled', seq: message.seq, state: 'sending', ...size }
           : welcomes(s)(message);
       if (who === 'it had connected') {
-        const { route } = await s.greet(d);
+        const { route } = await s.sayHello(d);
         await s.request(route, { ...RESERVE, key: `${id}#0` });
       }
       const loading = startLoad(d, id, PROMPT);
@@ -244,7 +245,7 @@ describe('a P that', needsNative, () => {
   );
 
   it('promises blocks and sends none is asked again once, then given up', async () => {
-    const [d, s] = [await startD({ stall: 100 }), await stranger()];
+    const [d, s] = [await startD({ stall: 100 }), await hostilePeer()];
     const about = { num_tokens: 40, num_blocks: 10 };
     s.reply = (message) =>
       message.type === 'pull'
@@ -258,7 +259,7 @@ describe('a P that', needsNative, () => {
   });
 
   it('always says another size is not asked for ever', async () => {
-    const [d, s] = [await startD(), await stranger()];
+    const [d, s] = [await startD(), await hostilePeer()];
     const sizes = [
       [30, 8],
       [40, 10],
@@ -277,7 +278,7 @@ describe('a P that', needsNative, () => {
   });
 
   it('answers with what is no answer is not believed', async () => {
-    const [d, s] = [await startD(), await stranger()];
+    const [d, s] = [await startD(), await hostilePeer()];
     s.reply = (message) =>
       message.type === 'pull' ? { type: 'full', seq: message.seq } : welcomes(s)(message);
     expect(await decode(d, makeRequestId(s.address, d.address), PROMPT)).toBe(0);
@@ -286,12 +287,12 @@ describe('a P that', needsNative, () => {
   });
 
   it('was there, is another run now, and knows nothing, is noticed', async () => {
-    const [d, s] = [await startD(), await stranger()];
-    const { route } = await s.greet(d);
+    const [d, s] = [await startD(), await hostilePeer()];
+    const { route } = await s.sayHello(d);
     const id = makeRequestId(s.address, d.address);
     await s.request(route, { ...RESERVE, key: `${id}#0` });
     const loading = startLoad(d, id, PROMPT);
-    await s.greet(d, { epoch: 'two' });
+    await s.sayHello(d, { epoch: 'two' });
     expect(await loaded(d, loading!)).toBe(0);
     expect(d.stats.receive.recomputed.peer_gone).toBe(1);
     await untilIdle(d);
@@ -324,11 +325,11 @@ describe('a block that is damaged on the way', needsNative, () => {
     return typeof address === 'object' && address !== null ? `127.0.0.1:${address.port}` : '';
   }
 
-  /** A stranger that holds all blocks and sends them when they are pulled, through a relay that damages `howOften`. */
+  /** A peer that holds all blocks and sends them when they are pulled, through a relay that damages `howOften`. */
   async function sender(d: KvInstance, howOften: number) {
-    const s = await stranger();
+    const s = await hostilePeer();
     let left = howOften;
-    const greeted = await s.greet(d);
+    const greeted = await s.sayHello(d);
     if (greeted.answer.type !== 'welcome') throw new Error('it was not let in');
     const tcp = await relay(greeted.answer.endpoints.tcp ?? '', (bytes) => {
       // The first payload bytes of the last piece: the hello of a link is short, a frame of pieces is not.
@@ -342,7 +343,7 @@ describe('a block that is damaged on the way', needsNative, () => {
     const blocks = Array.from({ length: NUM_BLOCKS }, (_, index) => index);
     s.memory.onKvStep(Int32Array.of(1, 0, NUM_BLOCKS, ...blocks));
     for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
-      for (const block of blocks) s.memory.write(layer, block, expectedPiece(PROMPT, layer, block));
+      for (const block of blocks) s.memory.write(layer, block, expectedLayerBlock(PROMPT, layer, block));
       s.memory.onKvLayerSaved(layer);
     }
     s.reply = (message) => {
@@ -358,7 +359,7 @@ describe('a block that is damaged on the way', needsNative, () => {
     const d = await startD();
     const s = await sender(d, 1);
     expect(await decode(d, makeRequestId(s.address, d.address), PROMPT)).toBe(40);
-    expect(d.stats.receive.corruptPieces).toBe(1);
+    expect(d.stats.receive.corruptLayerBlocks).toBe(1);
     expect(d.stats.receive).toMatchObject({ pulled: 1 });
     expect(s.heard.filter(({ type }) => type === 'pull')).toHaveLength(2);
     await untilIdle(d);

@@ -1,0 +1,118 @@
+// An instance of which there is only what reaches others: real control connections over loopback, and blocks that move in
+// memory.
+
+import { afterEach } from 'vitest';
+import type { KvCompatibility } from '../../../src/kv-transfer/connector.ts';
+import { DEADLINES, type Deadlines } from '../../../src/kv-transfer/p2p/deadlines.ts';
+import {
+  type Answer,
+  type Identity,
+  identityOf,
+  type MessageOf,
+  type Unnumbered,
+} from '../../../src/kv-transfer/p2p/messages.ts';
+import type { MoverHandlers } from '../../../src/kv-transfer/p2p/native-mover.ts';
+import type { Peer } from '../../../src/kv-transfer/p2p/peer.ts';
+import { Peers, type PeersOptions } from '../../../src/kv-transfer/p2p/peers.ts';
+import { freePort } from '../../helpers/svc-process.ts';
+import { MemoryMover } from './memory-mover.ts';
+
+export const COMPATIBILITY: KvCompatibility = {
+  model: 'm',
+  isa: 'any',
+  dtype: 'bf16',
+  weightFormat: 'bf16',
+  blockSize: 4,
+  layers: 2,
+  layerBlockBytes: 8,
+};
+
+export interface LoopbackOptions {
+  readonly port?: number;
+  /** What it says of itself otherwise than the others. */
+  readonly own?: Partial<Identity>;
+  readonly deadlines?: Partial<Deadlines>;
+}
+
+type Heard = MessageOf<'reserve' | 'pull' | 'received' | 'cancel'>;
+
+export class Loopback {
+  readonly port: number;
+  readonly own: Identity;
+  readonly peers: Peers;
+  readonly mover: MemoryMover;
+  readonly deadlines: Deadlines;
+  readonly heard: Heard[] = [];
+  readonly gone: string[] = [];
+  readonly restarted: string[] = [];
+  readonly warnings: string[] = [];
+  onRequest: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer> = () => ({
+    type: 'full',
+  });
+  onMessage: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void = () => {};
+  onGone: (address: string) => void = () => {};
+
+  private constructor(options: Omit<PeersOptions, 'mover' | 'deadlines' | 'own'>, given: LoopbackOptions) {
+    this.port = options.port;
+    const address = `127.0.0.1:${options.port}`;
+    this.deadlines = { ...DEADLINES, ...given.deadlines };
+    this.mover = new MemoryMover(this.handlers);
+    const about = { epoch: 'one', address, endpoints: this.mover.endpoints, ...given.own };
+    this.own = { ...identityOf(COMPATIBILITY, about), ...given.own };
+    const { own, mover, deadlines } = this;
+    this.peers = new Peers(
+      { ...options, own, mover, deadlines },
+      {
+        onRequest: (peer, message) => {
+          this.heard.push(message);
+          return this.onRequest(peer, message);
+        },
+        onMessage: (peer, message) => {
+          this.heard.push(message);
+          this.onMessage(peer, message);
+        },
+        onGone: (other) => {
+          this.gone.push(other);
+          this.onGone(other);
+        },
+        onRestart: (other) => void this.restarted.push(other),
+        warn: (message) => void this.warnings.push(message),
+      },
+    );
+  }
+
+  /** What the mover tells; a test puts its own here. */
+  readonly handlers: Partial<MoverHandlers> & { -readonly [K in keyof MoverHandlers]?: MoverHandlers[K] } =
+    {};
+
+  /** Is closed after the test. */
+  static async start(given: LoopbackOptions = {}): Promise<Loopback> {
+    const port = given.port ?? (await freePort());
+    const node = new Loopback({ ip: '127.0.0.1', port, keys: null }, given);
+    await node.peers.listen();
+    started.push(node);
+    return node;
+  }
+
+  get address(): string {
+    return this.own.address;
+  }
+
+  get types(): string[] {
+    return this.heard.map(({ type }) => type);
+  }
+
+  async close(): Promise<void> {
+    await this.peers.close();
+    this.mover.close();
+  }
+}
+
+const started: Loopback[] = [];
+
+/** To be called at the top of a test file. */
+export function closeLoopbacksAfterEach(): void {
+  afterEach(async () => {
+    await Promise.all(started.splice(0).map((node) => node.close()));
+  });
+}

@@ -1,0 +1,145 @@
+// Moves blocks between movers of this process, without native threads: a second implementation of what KV transfer needs.
+// A block is a text. What native threads would tell comes in a later turn, as theirs does.
+
+import type { Endpoints } from '../../../src/kv-transfer/p2p/messages.ts';
+import type { BlockMover, MoverHandlers } from '../../../src/kv-transfer/p2p/native-mover.ts';
+
+interface Send {
+  readonly numBlocks: number;
+  readonly blocks: Map<number, string>;
+  grant: { readonly link: number; readonly ticket: bigint; next: number } | null;
+}
+
+interface Receive {
+  readonly firstBlock: number;
+  readonly offsets: Float64Array;
+  progress: number;
+}
+
+const movers = new Map<string, MemoryMover>();
+let numMovers = 0;
+
+export class MemoryMover implements BlockMover {
+  readonly endpoints: Endpoints;
+  /** KV memory: contents of each block. */
+  readonly kv = new Map<number, string>();
+  /** Receive memory, by offset. */
+  readonly received = new Map<number, string>();
+  readonly handlers: Partial<MoverHandlers>;
+  /** Connections that were asked for. */
+  numConnects = 0;
+  /** Contents that arrive otherwise than they were sent. */
+  damage: (block: string) => string = (block) => block;
+  bytesSent = 0;
+  bytesReceived = 0;
+  readonly #links = new Map<number, MemoryMover>();
+  readonly #sends = new Map<number, Send>();
+  readonly #receives = new Map<bigint, Receive>();
+
+  constructor(handlers: Partial<MoverHandlers> = {}) {
+    this.handlers = handlers;
+    this.endpoints = { shm: null, tcp: `memory ${++numMovers}` };
+    movers.set(this.endpoints.tcp ?? '', this);
+  }
+
+  /** Sends and receives that are open. */
+  get numOpen(): number {
+    return this.#sends.size + this.#receives.size;
+  }
+
+  get numLinks(): number {
+    return this.#links.size;
+  }
+
+  async connect({ tcp }: Endpoints): Promise<number | null> {
+    this.numConnects += 1;
+    const other = movers.get(tcp ?? '');
+    if (other === undefined) return null;
+    this.#links.set(this.numConnects, other);
+    return this.numConnects;
+  }
+
+  disconnect(link: number): void {
+    if (this.#links.delete(link)) setImmediate(() => this.handlers.onLinkDown?.(link));
+  }
+
+  isUp(link: number): boolean {
+    return this.#links.has(link);
+  }
+
+  /** As the engine thread does when block `index` of a transfer is computed. */
+  save(transferId: number, index: number, contents: string): void {
+    this.#sends.get(transferId)?.blocks.set(index, contents);
+    this.#flush(transferId);
+  }
+
+  openSend(transferId: number, numBlocks: number): void {
+    this.#sends.set(transferId, { numBlocks, blocks: new Map(), grant: null });
+  }
+
+  grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
+    const send = this.#sends.get(transferId);
+    if (send !== undefined) send.grant = { link, ticket, next: firstBlock };
+    this.#flush(transferId);
+  }
+
+  async closeSend(transferId: number): Promise<void> {
+    this.#sends.delete(transferId);
+  }
+
+  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
+    this.#receives.set(ticket, { firstBlock, offsets, progress: 0 });
+  }
+
+  progress(ticket: bigint): number {
+    return this.#receives.get(ticket)?.progress ?? 0;
+  }
+
+  async closeReceive(ticket: bigint): Promise<void> {
+    this.#receives.delete(ticket);
+  }
+
+  async load(ticket: bigint, firstBlock: number, blocks: Int32Array): Promise<boolean> {
+    const receive = this.#receives.get(ticket);
+    if (receive === undefined) return false;
+    for (const [index, block] of blocks.entries()) {
+      const offset = receive.offsets[firstBlock + index - receive.firstBlock];
+      this.kv.set(block, this.received.get(offset ?? -1) ?? '');
+    }
+    return true;
+  }
+
+  close(): void {
+    movers.delete(this.endpoints.tcp ?? '');
+    this.#sends.clear();
+    this.#receives.clear();
+  }
+
+  #flush(transferId: number): void {
+    const send = this.#sends.get(transferId);
+    const { grant } = send ?? {};
+    if (send === undefined || grant === undefined || grant === null) return;
+    for (let block = send.blocks.get(grant.next); block !== undefined; block = send.blocks.get(grant.next)) {
+      const other = this.#links.get(grant.link);
+      if (other !== undefined) other.#receive(grant.ticket, grant.next, block);
+      this.bytesSent += block.length;
+      grant.next += 1;
+    }
+    if (grant.next === send.numBlocks) setImmediate(() => this.handlers.onSent?.(transferId));
+  }
+
+  #receive(ticket: bigint, index: number, block: string): void {
+    const receive = this.#receives.get(ticket);
+    const offset = receive?.offsets[index - receive.firstBlock];
+    if (receive === undefined || offset === undefined) return;
+    const arrived = this.damage(block);
+    if (arrived !== block) {
+      setImmediate(() => this.handlers.onCorrupt?.(ticket));
+      return;
+    }
+    this.received.set(offset, arrived);
+    this.bytesReceived += arrived.length;
+    receive.progress += 1;
+    if (receive.progress === receive.offsets.length) setImmediate(() => this.handlers.onReceived?.(ticket));
+  }
+}

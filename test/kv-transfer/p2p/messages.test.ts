@@ -1,0 +1,153 @@
+import { encode } from '@msgpack/msgpack';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { makeRequestId } from '../../../src/cluster/request-id.ts';
+import {
+  decodeMessage,
+  difference,
+  encodeMessage,
+  type Identity,
+  identityOf,
+  idOfKey,
+  isAnswer,
+  MAX_MESSAGE_BYTES,
+  type Message,
+  numberOf,
+  promptHash,
+  transferKey,
+} from '../../../src/kv-transfer/p2p/messages.ts';
+import { COMPATIBILITY } from './loopback.ts';
+
+const OWN = identityOf(COMPATIBILITY, {
+  epoch: 'one',
+  address: '127.0.0.1:1',
+  endpoints: { shm: null, tcp: '127.0.0.1:2' },
+});
+const HASH = '0'.repeat(32);
+const TICKET = '0123456789abcdef';
+const SIZE = { num_tokens: 4, num_blocks: 1 };
+const MESSAGES: readonly Message[] = [
+  { type: 'hello', seq: 1, ...OWN },
+  { type: 'welcome', seq: 1, ...OWN },
+  { type: 'reserve', seq: 2, key: 'k', hash: HASH, ...SIZE },
+  { type: 'granted', seq: 2, ticket: TICKET },
+  { type: 'full', seq: 2 },
+  { type: 'pull', seq: 3, key: 'k', hash: HASH, ticket: TICKET, first_block: 0, num_blocks: 1 },
+  { type: 'pulled', seq: 3, state: 'computing', ...SIZE },
+  { type: 'received', key: 'k' },
+  { type: 'cancel', key: 'k' },
+  { type: 'ping', seq: 4 },
+  { type: 'pong', seq: 4 },
+  { type: 'bye', leaving: true },
+  { type: 'refused', seq: null, code: 'hello', reason: 'say hello first' },
+];
+
+function readFields(fields: object) {
+  return decodeMessage(encode(fields));
+}
+
+describe('a message', () => {
+  it.each(MESSAGES)('of type $type is read as it was written', (message) => {
+    expect(decodeMessage(encodeMessage(message))).toEqual({ isValid: true, message });
+  });
+
+  it('is an answer where its type is one of the answers', () => {
+    const answers = MESSAGES.filter((message) => isAnswer(message)).map(({ type }) => type);
+    expect(answers).toEqual(['welcome', 'granted', 'full', 'pulled', 'pong', 'refused']);
+  });
+
+  it.each([
+    ['has an unknown type', { type: 'launch', seq: 1 }],
+    ['lacks a field', { type: 'reserve', seq: 1, key: 'k', ...SIZE }],
+    ['has a negative number', { ...MESSAGES[2], num_blocks: -1 }],
+    ['has a number that is not whole', { ...MESSAGES[2], num_blocks: 1.5 }],
+    ['has a ticket of another length', { ...MESSAGES[3], ticket: 'abc' }],
+    ['has an empty key', { ...MESSAGES[7], key: '' }],
+    ['has a key that is too long', { ...MESSAGES[7], key: 'k'.repeat(601) }],
+    ['has a sequence number beyond 32 bits', { type: 'ping', seq: 2 ** 32 }],
+  ])('that %s is refused', (_, fields) => {
+    expect(readFields(fields)).toMatchObject({ isValid: false });
+  });
+
+  it('is read up to its longest length', () => {
+    const bytes = new Uint8Array(MAX_MESSAGE_BYTES + 1);
+    expect(decodeMessage(bytes)).toMatchObject({ isValid: false, why: expect.stringContaining('at most') });
+  });
+
+  it('has a number that can be read where all else is wrong', () => {
+    expect(numberOf(encode({ type: 'launch', seq: 7 }))).toBe(7);
+    expect(numberOf(encode({ seq: -7 }))).toBeNull();
+    expect(numberOf(encode('hello'))).toBeNull();
+    expect(numberOf(new Uint8Array([0xc1]))).toBeNull();
+  });
+});
+
+describe('the key of a transfer', () => {
+  const id = makeRequestId('10.0.0.1:1', '[fd00::2]:2');
+
+  it('tells the request id that it was made of', () => {
+    fc.assert(
+      fc.property(fc.nat(999_999_999), (promptIndex) => {
+        const key = transferKey({ id, prefill: '10.0.0.1:1', decode: '[fd00::2]:2' }, promptIndex);
+        expect(idOfKey(key)).toEqual({ id, prefill: '10.0.0.1:1', decode: '[fd00::2]:2' });
+      }),
+    );
+  });
+
+  it.each([
+    id,
+    `${id}#`,
+    `${id}#x`,
+    `${id}#01`,
+    `${id}#-1`,
+    `${id}#1234567890`,
+    `cmpl-${id}#0`,
+    `${id}-0#0`,
+    '#0',
+    '',
+  ])('is not %j', (text) => {
+    expect(idOfKey(text)).toBeNull();
+  });
+});
+
+describe('the hash of a prompt', () => {
+  it('is another one for other tokens and for other extra keys', () => {
+    const salted = [{ position: 0, key: ['salt', 'mine'] as const }];
+    const hashes = [
+      promptHash([1, 2], []),
+      promptHash([1, 3], []),
+      promptHash([1], []),
+      promptHash([1, 2], salted),
+    ];
+    expect(new Set(hashes).size).toBe(4);
+    expect(promptHash([1, 2], [])).toBe(hashes[0]);
+    expect(hashes.every((hash) => /^[0-9a-f]{32}$/.test(hash))).toBe(true);
+  });
+});
+
+describe('the difference between two instances', () => {
+  it('is none where only run, address and endpoints differ', () => {
+    const rest = { epoch: 'two', address: '10.0.0.1:1', endpoints: { shm: 'x', tcp: null } };
+    expect(difference(OWN, { ...OWN, ...rest })).toBeNull();
+  });
+
+  it.each([
+    ['protocol', 1, 'protocol'],
+    ['model', 'other', 'model'],
+    ['kernels', 'avx2', 'instruction set'],
+    ['dtype', 'f32', 'dtype'],
+    ['weight_format', 'int8', 'format of the weights'],
+    ['block_size', 32, 'block size'],
+    ['layers', 3, 'number of layers'],
+    ['piece_bytes', 9, 'bytes of a block and layer'],
+    ['rank', 1, 'tensor-parallel rank'],
+  ] as const satisfies readonly (readonly [keyof Identity, ...unknown[]])[])(
+    'of another %s is told with both values and both addresses',
+    (field, value, words) => {
+      const other = { ...OWN, address: '10.0.0.1:9', [field]: value };
+      expect(difference(OWN, other)).toBe(
+        `the ${words} differs: ${OWN[field]} at 127.0.0.1:1, ${value} at 10.0.0.1:9`,
+      );
+    },
+  );
+});

@@ -1,0 +1,182 @@
+// Blocks between two movers, with native threads. What the threads do among themselves is tested in ../native-*.test.ts.
+
+import { afterEach, describe, expect, it } from 'vitest';
+import { ConfigError } from '../../../src/errors.ts';
+import { type MoverHandlers, NativeMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
+import { loadNative, type NativeKvMemory } from '../../../src/native/native.ts';
+import { needsNative } from '../../helpers/needs.ts';
+import { until } from '../../helpers/until.ts';
+
+const NUM_LAYERS = 2;
+const LAYER_BLOCK_BYTES = 64;
+const SLOT_BYTES = NUM_LAYERS * LAYER_BLOCK_BYTES;
+const TICKET = 0xabcn;
+const opened: { close(): unknown }[] = [];
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+});
+
+type Options = Partial<ConstructorParameters<typeof NativeMover>[0]>;
+
+/** A mover over KV memory of its own, and what it has told. */
+class Node {
+  readonly memory: NativeKvMemory;
+  readonly mover: NativeMover;
+  readonly told: (readonly [keyof MoverHandlers, number | bigint])[] = [];
+
+  constructor(options: Options = {}) {
+    const { KvMemory } = loadNative();
+    this.memory = new KvMemory(NUM_LAYERS, 8, LAYER_BLOCK_BYTES);
+    const tell = (name: keyof MoverHandlers) => (what: number | bigint) => void this.told.push([name, what]);
+    this.mover = new NativeMover(
+      {
+        memoryToken: this.memory.openKvSaveNotifier(),
+        receiveBytes: 8 * SLOT_BYTES,
+        transport: 'auto',
+        listenIp: '127.0.0.1',
+        connectTimeoutMs: 10_000,
+        ...options,
+      },
+      {
+        onSent: tell('onSent'),
+        onReceived: tell('onReceived'),
+        onCorrupt: tell('onCorrupt'),
+        onLinkDown: tell('onLinkDown'),
+      },
+    );
+    opened.push(this.mover);
+  }
+
+  /** Computes blocks of a send. */
+  save(transferId: number, blocks: readonly number[]): void {
+    this.memory.onKvStep(Int32Array.of(transferId, 0, blocks.length, ...blocks));
+    for (let layer = 0; layer < NUM_LAYERS; layer += 1) {
+      for (const block of blocks) this.memory.write(layer, block, contentsOf(layer, block));
+      this.memory.onKvLayerSaved(layer);
+    }
+  }
+
+  holds(block: number, as: number): boolean {
+    return [0, 1].every((layer) => contentsOf(layer, as).equals(this.memory.read(layer, block)));
+  }
+}
+
+function contentsOf(layer: number, block: number): Buffer {
+  return Buffer.alloc(LAYER_BLOCK_BYTES, 1 + layer * 16 + block);
+}
+
+const slots = (count: number) => Float64Array.from({ length: count }, (_, slot) => slot * SLOT_BYTES);
+
+describe('a mover', needsNative, () => {
+  it.each(['shm', 'tcp', 'auto'] as const)(
+    'moves blocks into the KV memory of another one (%s)',
+    async (transport) => {
+      const [p, d] = [new Node({ transport, listenIp: null }), new Node({ transport })];
+      const link = await p.mover.connect(d.mover.endpoints);
+      expect(p.mover.isUp(link!)).toBe(true);
+      d.mover.openReceive(TICKET, 0, slots(2));
+      p.mover.openSend(5, 2);
+      p.save(5, [3, 4]);
+      p.mover.grant(5, link!, TICKET, 0);
+      await until(() => d.told.length === 1 && p.told.length === 1);
+      expect([d.told, p.told]).toEqual([[['onReceived', TICKET]], [['onSent', 5]]]);
+      expect(d.mover.progress(TICKET)).toBe(2 * NUM_LAYERS);
+      expect(await d.mover.load(TICKET, 1, Int32Array.of(7))).toBe(true);
+      expect([d.holds(7, 4), d.holds(6, 3)]).toEqual([true, false]);
+      expect(p.mover.bytesSent).toBeGreaterThanOrEqual(2 * SLOT_BYTES);
+      expect(d.mover.bytesReceived).toBeGreaterThanOrEqual(2 * SLOT_BYTES);
+      await Promise.all([p.mover.closeSend(5), d.mover.closeReceive(TICKET)]);
+      expect(await d.mover.load(TICKET, 0, Int32Array.of(7))).toBe(false);
+    },
+  );
+
+  it('prefers shared memory, and takes TCP where no such process is on its host', async () => {
+    const [p, d] = [new Node(), new Node()];
+    const { tcp } = d.mover.endpoints;
+    expect(await p.mover.connect({ shm: 'svc-kv-nobody', tcp })).not.toBeNull();
+    const shm = await p.mover.connect(d.mover.endpoints);
+    p.mover.openSend(1, 1);
+    p.save(1, [0]);
+    d.mover.openReceive(TICKET, 0, slots(1));
+    p.mover.grant(1, shm!, TICKET, 0);
+    await until(() => d.told.length === 1);
+  });
+
+  it('listens only for the transports that it may use, and for none where it receives nothing', () => {
+    const endpointsOf = (options: Options) => new Node(options).mover.endpoints;
+    expect(endpointsOf({ transport: 'shm' })).toEqual({ shm: expect.any(String), tcp: null });
+    expect(endpointsOf({ transport: 'tcp' })).toEqual({ shm: null, tcp: expect.any(String) });
+    expect(endpointsOf({ listenIp: null })).toEqual({ shm: null, tcp: null });
+  });
+
+  it.each([
+    ['shm', (d: Node) => ({ shm: null, tcp: d.mover.endpoints.tcp })],
+    ['tcp', (d: Node) => ({ shm: d.mover.endpoints.shm, tcp: null })],
+  ] as const)('connects over nothing but %s where it is told to', async (transport, endpointsOf) => {
+    const [p, d] = [new Node({ transport }), new Node()];
+    expect(await p.mover.connect(endpointsOf(d))).toBeNull();
+    expect(await p.mover.connect(d.mover.endpoints)).not.toBeNull();
+  });
+
+  it('has no link to a process that is not there, and tells of none that is down', async () => {
+    const [p, d] = [new Node(), new Node()];
+    const { endpoints } = d.mover;
+    d.mover.close();
+    expect(await p.mover.connect(endpoints)).toBeNull();
+    expect(await p.mover.connect({ shm: null, tcp: null })).toBeNull();
+    expect(p.told).toEqual([]);
+  });
+
+  it('gives up a connection to a host that does not answer', async () => {
+    const p = new Node({ connectTimeoutMs: 50 });
+    // An address of nobody: it is unreachable, or swallows what is sent to it.
+    expect(await p.mover.connect({ shm: null, tcp: '192.0.2.1:9' })).toBeNull();
+  });
+
+  it('tells when a link goes down, which is not up then', async () => {
+    const [p, d] = [new Node(), new Node()];
+    const link = await p.mover.connect(d.mover.endpoints);
+    d.mover.close();
+    await until(() => p.told.length === 1);
+    expect(p.told).toEqual([['onLinkDown', link]]);
+    expect(p.mover.isUp(link!)).toBe(false);
+  });
+
+  it('names what is wrong with an address that it cannot listen on', () => {
+    expect(() => new Node({ listenIp: '192.0.2.1' })).toThrow(ConfigError);
+    expect(() => new Node({ listenIp: '192.0.2.1' })).toThrow(/KV transfer cannot start: .*192\.0\.2\.1/);
+  });
+});
+
+describe('a mover that is closed', needsNative, () => {
+  it('resolves everything that waits for it', async () => {
+    const [p, d] = [new Node(), new Node()];
+    await p.mover.connect(d.mover.endpoints);
+    p.mover.openSend(1, 1);
+    p.mover.openReceive(TICKET, 0, slots(1));
+    const waiting = [
+      p.mover.connect(d.mover.endpoints),
+      p.mover.closeSend(1),
+      p.mover.closeReceive(TICKET),
+      p.mover.load(TICKET, 0, Int32Array.of(0)),
+    ];
+    p.mover.close();
+    p.mover.close();
+    expect(await Promise.all(waiting)).toEqual([null, undefined, undefined, false]);
+  });
+
+  it('does nothing more, and says so at once', async () => {
+    const { mover } = new Node();
+    const { endpoints } = new Node().mover;
+    mover.close();
+    mover.openSend(1, 1);
+    mover.grant(1, 1, TICKET, 0);
+    mover.openReceive(TICKET, 0, slots(1));
+    mover.disconnect(1);
+    expect([mover.progress(TICKET), mover.bytesSent, mover.bytesReceived]).toEqual([0, 0, 0]);
+    const answers = [mover.connect(endpoints), mover.closeSend(1), mover.closeReceive(TICKET)];
+    expect(await Promise.all(answers)).toEqual([null, undefined, undefined]);
+    expect(await mover.load(TICKET, 0, Int32Array.of(0))).toBe(false);
+  });
+});
