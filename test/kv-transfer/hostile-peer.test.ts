@@ -199,7 +199,7 @@ describe('a P that', needsNative, () => {
       return message.type === 'ping' ? { type: 'pong', seq: message.seq } : null;
     };
 
-  it('does not even answer a greeting is given up after the deadline', async () => {
+  it('does not even answer hello is given up after the deadline', async () => {
     const [d, s] = [await startD({ answer: 200 }), await hostilePeer()];
     expect(await decode(d, makeRequestId(s.address, d.address), PROMPT)).toBe(0);
     expect(d.stats.receive.recomputed.peer_gone).toBe(1);
@@ -329,9 +329,9 @@ describe('a block that is damaged on the way', needsNative, () => {
   async function sender(d: KvInstance, howOften: number) {
     const s = await hostilePeer();
     let left = howOften;
-    const greeted = await s.sayHello(d);
-    if (greeted.answer.type !== 'welcome') throw new Error('it was not let in');
-    const tcp = await relay(greeted.answer.endpoints.tcp ?? '', (bytes) => {
+    const hello = await s.sayHello(d);
+    if (hello.answer.type !== 'welcome') throw new Error('it was not let in');
+    const tcp = await relay(hello.answer.endpoints.tcp ?? '', (bytes) => {
       // The first payload bytes of the last piece: the hello of a link is short, a frame of pieces is not.
       if (left > 0 && bytes.length > 2000) {
         left -= 1;
