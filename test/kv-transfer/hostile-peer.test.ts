@@ -5,7 +5,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
-import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
+import type { Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/messages.ts';
 import { HostilePeer } from '../helpers/hostile-peer.ts';
 import { COMPATIBILITY, expectedLayerBlock, type KvInstance } from '../helpers/kv-instance.ts';
@@ -126,11 +126,12 @@ describe('a hostile peer', needsNative, () => {
   it('fills the memory at most, and not for ever', async () => {
     const [d, s] = [await startD({ unclaimed: 300 }), await hostilePeer()];
     const { route } = await s.sayHello(d);
-    const answers: Answer[] = [];
-    for (let index = 0; index < 200; index += 1) {
-      const key = `${makeRequestId(s.address, d.address)}#0`;
-      answers.push(await s.request(route, { ...RESERVE, key }));
-    }
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, () => {
+        const key = `${makeRequestId(s.address, d.address)}#0`;
+        return s.request(route, { ...RESERVE, key });
+      }),
+    );
     const types = new Set(answers.map(({ type }) => type));
     expect(types).toEqual(new Set(['granted', 'full']));
     await untilIdle(d);
