@@ -49,7 +49,7 @@ export interface Outcome {
   readonly slowestMs: number;
   /** Whether the fault was put in. */
   readonly hasHappened: boolean;
-  /** What the instances that are left still hold: blocks, areas, transfers. */
+  /** What the instances that are left still hold: blocks, receive buffers, transfers. */
   readonly leftOver: number;
 }
 
@@ -77,7 +77,11 @@ const CLEAN_DEADLINE_MS = 12_000;
 const Stats = z.object({
   stats: z.object({
     send: z.looseObject({ holding: z.number() }),
-    receive: z.looseObject({ areas: z.number(), bufferUsedBytes: z.number(), poolUsedBytes: z.number() }),
+    receive: z.looseObject({
+      receiveBuffers: z.number(),
+      bufferUsedBytes: z.number(),
+      poolUsedBytes: z.number(),
+    }),
   }),
   numFreeBlocks: z.number(),
   numInFlight: z.number(),
@@ -250,7 +254,7 @@ async function leftOverOf({ url }: FakeEngine): Promise<number> {
   const response = await fetch(`${url}/stats`, { signal: AbortSignal.timeout(2000) }).catch(() => null);
   if (response === null) return 1;
   const { stats, numFreeBlocks, numInFlight } = Stats.parse(await response.json());
-  const { areas, bufferUsedBytes, poolUsedBytes } = stats.receive;
+  const { receiveBuffers, bufferUsedBytes, poolUsedBytes } = stats.receive;
   const isWhole = numFreeBlocks === NUM_BLOCKS && bufferUsedBytes === 0 && poolUsedBytes === 0;
-  return stats.send.holding + areas + numInFlight + (isWhole ? 0 : 1);
+  return stats.send.holding + receiveBuffers + numInFlight + (isWhole ? 0 : 1);
 }

@@ -5,7 +5,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
-import type { Answer, Message } from '../../src/kv-transfer/p2p/messages.ts';
+import type { Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/messages.ts';
 import { HostilePeer } from '../helpers/hostile-peer.ts';
 import { COMPATIBILITY, expectedLayerBlock, type KvInstance } from '../helpers/kv-instance.ts';
@@ -126,11 +126,12 @@ describe('a hostile peer', needsNative, () => {
   it('fills the memory at most, and not for ever', async () => {
     const [d, s] = [await startD({ unclaimed: 300 }), await hostilePeer()];
     const { route } = await s.sayHello(d);
-    const answers: Answer[] = [];
-    for (let index = 0; index < 200; index += 1) {
-      const key = `${makeRequestId(s.address, d.address)}#0`;
-      answers.push(await s.request(route, { ...RESERVE, key }));
-    }
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, () => {
+        const key = `${makeRequestId(s.address, d.address)}#0`;
+        return s.request(route, { ...RESERVE, key });
+      }),
+    );
     const types = new Set(answers.map(({ type }) => type));
     expect(types).toEqual(new Set(['granted', 'full']));
     await untilIdle(d);
@@ -199,7 +200,7 @@ describe('a P that', needsNative, () => {
       return message.type === 'ping' ? { type: 'pong', seq: message.seq } : null;
     };
 
-  it('does not even answer a greeting is given up after the deadline', async () => {
+  it('does not even answer hello is given up after the deadline', async () => {
     const [d, s] = [await startD({ answer: 200 }), await hostilePeer()];
     expect(await decode(d, makeRequestId(s.address, d.address), PROMPT)).toBe(0);
     expect(d.stats.receive.recomputed.peer_gone).toBe(1);
@@ -329,9 +330,9 @@ describe('a block that is damaged on the way', needsNative, () => {
   async function sender(d: KvInstance, howOften: number) {
     const s = await hostilePeer();
     let left = howOften;
-    const greeted = await s.sayHello(d);
-    if (greeted.answer.type !== 'welcome') throw new Error('it was not let in');
-    const tcp = await relay(greeted.answer.endpoints.tcp ?? '', (bytes) => {
+    const hello = await s.sayHello(d);
+    if (hello.answer.type !== 'welcome') throw new Error('it was not let in');
+    const tcp = await relay(hello.answer.endpoints.tcp ?? '', (bytes) => {
       // The first payload bytes of the last piece: the hello of a link is short, a frame of pieces is not.
       if (left > 0 && bytes.length > 2000) {
         left -= 1;

@@ -200,6 +200,17 @@ describe('what is no message', () => {
     expect(b.heard).toHaveLength(1);
   });
 
+  it('because it answers what another instance was asked is ignored', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const about = { key: 'k', hash: '0'.repeat(32), num_tokens: 1, num_blocks: 1 };
+    const answer = a.channel.request(a.channel.connect(b.address), { type: 'reserve', ...about });
+    const isLate = expect(answer).rejects.toThrow('no answer within 300 ms');
+    await expect.poll(() => b.heard.length).toBe(1);
+    const seq = b.heard[0] !== undefined && 'seq' in b.heard[0] ? b.heard[0].seq : null;
+    await sendRaw(a, encode({ type: 'full', seq }));
+    await isLate;
+  });
+
   it('because it answers what was not asked is ignored', async () => {
     const b = await Listener.start();
     await sendRaw(b, encode({ type: 'granted', seq: 1, ticket: '0123456789abcdef' }));
