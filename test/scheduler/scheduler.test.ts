@@ -634,7 +634,12 @@ const anyArrivals = fc
 type Arrivals = typeof anyArrivals extends fc.Arbitrary<infer T> ? T : never;
 
 /** Which requests have a slot and which wait, after each planning. */
-type SeeSlots = (holding: readonly NewRequest[], waiting: readonly NewRequest[]) => void;
+/** @param preempted of this step, though some may have a slot again. */
+type SeeSlots = (
+  holding: readonly NewRequest[],
+  waiting: readonly NewRequest[],
+  preempted: readonly NewRequest[],
+) => void;
 
 function runArrivals(
   arrivals: Arrivals,
@@ -658,6 +663,7 @@ function runArrivals(
       see(
         unfinished.filter(({ id }) => ids.has(id)),
         unfinished.filter(({ id }) => !ids.has(id)),
+        unfinished.filter(({ id }) => planned.releasedRequestIds.includes(id)),
       );
     },
   });
@@ -825,13 +831,15 @@ describe('Scheduler, where slots are short', () => {
         const preemptions = new Map<number, number>();
         const timesOf = ({ id }: NewRequest): number => preemptions.get(id) ?? 0;
         let before: readonly NewRequest[] = [];
-        runArrivals(arrivals, { ...ROOMY, maxNumSeqs }, (holding, waiting) => {
-          const victims = before.filter((one) => waiting.includes(one));
-          const hadSlot = new Set(before.map(({ group }) => group));
+        runArrivals(arrivals, { ...ROOMY, maxNumSeqs }, (holding, waiting, victims) => {
+          // A request whose samples with a slot have ended has none any more.
+          const unfinished = before.filter((one) => holding.includes(one) || waiting.includes(one));
+          const hadSlot = new Set(unfinished.map(({ group }) => group));
           const entered = new Set(holding.map(({ group }) => group).filter((group) => !hadSlot.has(group)));
           expect(victims.length).toBeLessThanOrEqual(entered.size);
           for (const victim of victims) {
-            const spared = before.filter((one) => one.group === victim.group && holding.includes(one));
+            const rivals = before.filter(({ group }) => group === victim.group);
+            const spared = rivals.filter((one) => holding.includes(one) && !victims.includes(one));
             for (const one of spared) expect(timesOf(victim)).toBeLessThanOrEqual(timesOf(one));
           }
           for (const victim of victims) preemptions.set(victim.id, timesOf(victim) + 1);
