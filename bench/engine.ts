@@ -1,5 +1,5 @@
 // Speed of the engine's own steps, in this process: prefill of 512 tokens, decode of 1 and of 16 sequences, on
-// random weights in the shapes of two real models.
+// random weights in the shapes of two real models, in bf16 or in int8.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -9,7 +9,14 @@ import { saltKeys } from '../src/kv-cache/prefix-hash.ts';
 import { readModelConfig } from '../src/models/registry.ts';
 import { openModelSource } from '../src/models/source/model-source.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
-import { type MachineLimits, measureMachine, weightBytesPerSecond } from './machine.ts';
+import {
+  type BenchFormat,
+  BYTES_PER_WEIGHT,
+  type MachineLimits,
+  measureMachine,
+  operationsPerSecond,
+  weightBytesPerSecond,
+} from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
@@ -32,23 +39,31 @@ interface ModelSpeed {
   readonly decodeSeconds: ReadonlyMap<number, number>;
 }
 
-export async function engineSection(before: MachineLimits): Promise<Section> {
+export function engineSection(limits: MachineLimits): Promise<Section> {
+  return stepSpeeds(limits, 'bf16');
+}
+
+export function int8EngineSection(limits: MachineLimits): Promise<Section> {
+  return stepSpeeds(limits, 'int8');
+}
+
+async function stepSpeeds(before: MachineLimits, format: BenchFormat): Promise<Section> {
   const figures: Figure[] = [];
   let limits = before;
   for (const { shape, prefillGoal } of MODELS) {
     const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
     try {
       writeRandomModel(folder, shape);
-      const speed = await measureModel(folder);
+      const speed = await measureModel(folder, format);
       // Measured again beside each model, since a shared machine's limits change within minutes; the better counts.
       limits = better(limits, measureMachine());
-      figures.push(...describe(shape, speed, limits, prefillGoal));
+      figures.push(...describe(shape, format, speed, limits, prefillGoal));
     } finally {
       rmSync(folder, { recursive: true });
     }
   }
   return {
-    title: 'Engine steps, bf16, random weights',
+    title: `Engine steps, ${format}, random weights`,
     figures,
     notes: [
       'Prefill limit: the matrix unit doing nothing but the multiply-adds of the linear layers. Decode: bytes of ' +
@@ -64,19 +79,20 @@ function better(a: MachineLimits, b: MachineLimits): MachineLimits {
     ...a,
     memoryReadBytesPerSecond: Math.max(a.memoryReadBytesPerSecond, b.memoryReadBytesPerSecond),
     matrixFlops: Math.max(a.matrixFlops, b.matrixFlops),
+    int8Ops: Math.max(a.int8Ops, b.int8Ops),
   };
 }
 
-async function measureModel(modelPath: string): Promise<ModelSpeed> {
-  const config = { ...ENGINE_DEFAULTS, modelPath, maxModelLen: 2048, maxNumSeqs: 16 };
+async function measureModel(modelPath: string, format: BenchFormat): Promise<ModelSpeed> {
+  const quantization = format === 'int8' ? format : null;
+  const config = { ...ENGINE_DEFAULTS, modelPath, quantization, maxModelLen: 2048, maxNumSeqs: 16 };
   const core = await EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
   try {
     const { weightBytes, vocabSize } = core.executor.info;
     const ids = (length: number, start: number): number[] =>
       Array.from({ length }, (_, index) => (start + 7919 * index) % vocabSize);
-    // Two operations a weight of two bytes: one a byte and token.
-    const flopsPerToken =
-      weightBytes - 2 * vocabSize * readModelConfig(openModelSource(modelPath)).hiddenSize;
+    const { hiddenSize } = readModelConfig(openModelSource(modelPath));
+    const flopsPerToken = 2 * (weightBytes / BYTES_PER_WEIGHT[format] - vocabSize * hiddenSize);
     const prefillSeconds = measurePrefill(core, ids);
     const decodeSeconds = new Map([1, 16].map((count) => [count, measureDecode(core, count, ids)]));
     return { weightBytes, flopsPerToken, prefillSeconds, decodeSeconds };
@@ -87,6 +103,7 @@ async function measureModel(modelPath: string): Promise<ModelSpeed> {
 
 function describe(
   shape: RandomModelShape,
+  format: BenchFormat,
   speed: ModelSpeed,
   limits: MachineLimits,
   prefillGoal: string | null,
@@ -95,8 +112,8 @@ function describe(
     name: `${shape}: prefill of ${PREFILL_TOKENS} tokens`,
     value: PREFILL_TOKENS / speed.prefillSeconds,
     unit: 'tokens/s',
-    limit: limits.matrixFlops / speed.flopsPerToken,
-    goal: prefillGoal,
+    limit: operationsPerSecond(limits, format) / speed.flopsPerToken,
+    goal: format === 'bf16' ? prefillGoal : '>= 75 %',
   };
   const decodes = [...speed.decodeSeconds].flatMap(([rows, seconds]): Figure[] => {
     const name = `${shape}: decode step of ${rows} (${(rows / seconds).toFixed(1)} tokens/s)`;
@@ -106,12 +123,12 @@ function describe(
         ...figure,
         name: `${name}, against memory reads`,
         limit: limits.memoryReadBytesPerSecond / 1e9,
-        goal: '>= 75 %',
+        goal: format === 'bf16' ? '>= 75 %' : '>= 85 %',
       },
       {
         ...figure,
         name: `${name}, against memory or arithmetic`,
-        limit: weightBytesPerSecond(limits, rows) / 1e9,
+        limit: weightBytesPerSecond(limits, rows, format) / 1e9,
         goal: null,
       },
     ];

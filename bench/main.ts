@@ -3,7 +3,7 @@
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
-import { engineSection } from './engine.ts';
+import { engineSection, int8EngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
@@ -26,6 +26,7 @@ const SECTIONS = {
   'kernels-int8': int8KernelSection,
   attention: attentionSection,
   engine: engineSection,
+  'engine-int8': int8EngineSection,
   step: stepSection,
   load: loadSection,
   trace: traceSection,
