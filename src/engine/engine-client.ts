@@ -25,7 +25,7 @@ const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
-const MAX_DELIVERY_MS = 4;
+const MAX_DELIVERY_MS = 2;
 
 /** A request, and who is told what becomes of it. */
 export interface RequestListener {

@@ -2,7 +2,7 @@
 // them in order, and events are handled in between.
 
 /** Milliseconds of long work in one turn of the event loop, of all who have some together. */
-const MAX_TURN_MS = 5;
+const MAX_TURN_MS = 3;
 
 /** A part of each turn of the event loop, shared by some work. */
 export class TurnShare {
