@@ -5,7 +5,7 @@ import type { InferenceEngine } from '../src/engine/inference-engine.ts';
 import { resolveSamplingParams } from '../src/sampling/sampling-params.ts';
 import { withRandomEngines } from './random-engine.ts';
 import type { Figure, Section } from './report.ts';
-import { cpuSince, threadCpu } from './thread-cpu.ts';
+import { cpuSince, threadTimes } from './thread-cpu.ts';
 
 const PROMPT_TOKENS = 128;
 const OUTPUT_TOKENS = 128;
@@ -30,7 +30,7 @@ export async function loadSection(): Promise<Section> {
 
 async function measure(engine: InferenceEngine, concurrency: number): Promise<Figure[]> {
   const busyBefore = await busySeconds(engine);
-  const cpuBefore = threadCpu(process.pid);
+  const cpuBefore = threadTimes(process.pid);
   const startedAt = performance.now();
   await Promise.all(Array.from({ length: concurrency }, (_, index) => run(engine, index)));
   const seconds = (performance.now() - startedAt) / 1000;
@@ -51,6 +51,7 @@ async function measure(engine: InferenceEngine, concurrency: number): Promise<Fi
     { name: `${name}: kernels`, value: (100 * busy) / seconds, unit: '% of the time', limit: 100, goal },
     perToken('main thread', cpu.main),
     perToken('engine thread', cpu.engine),
+    perToken("runtime's helpers", cpu.helpers),
   ];
 }
 

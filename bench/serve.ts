@@ -9,7 +9,7 @@ import { freePort } from '../test/helpers/svc-process.ts';
 import type { GoldenModel } from '../test/models/golden-cases.ts';
 import { STORIES_260K } from './goldens.ts';
 import type { Figure, Section } from './report.ts';
-import { cpuSince, threadCpu } from './thread-cpu.ts';
+import { cpuSince, threadTimes } from './thread-cpu.ts';
 
 const NUM_STREAMS = 32;
 const NUM_CPU_STREAMS = 64;
@@ -113,7 +113,7 @@ async function compareTexts(url: string, { cases }: GoldenModel): Promise<Figure
 /** CPU time of the server's threads with many streams open. */
 async function measureCpu({ child, url }: BenchServer): Promise<Figure[]> {
   const pid = child.pid!;
-  const before = threadCpu(pid);
+  const before = threadTimes(pid);
   const prompts = Array.from({ length: NUM_CPU_STREAMS }, (_, index) => PROMPTS[index % PROMPTS.length]!);
   const results = await Promise.all(prompts.map((prompt, index) => stream(url, prompt, index)));
   const cpu = cpuSince(before, pid);
@@ -129,6 +129,7 @@ async function measureCpu({ child, url }: BenchServer): Promise<Figure[]> {
   return [
     perToken('main thread', cpu.main),
     perToken('engine thread', cpu.engine),
+    perToken("runtime's helpers", cpu.helpers),
     perToken('kernel threads', cpu.kernels),
   ];
 }
