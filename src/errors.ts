@@ -1,7 +1,7 @@
 // Every error that svc shows to a person: one class a kind, with the HTTP status and type that the protocol
 // gives it. A message names what was wrong, where, what was expected and what to do.
 
-export interface SvcErrorOptions {
+interface SvcErrorOptions {
   /** The request field or command-line option at fault, in the spelling the user typed. */
   readonly param?: string | undefined;
   readonly cause?: unknown;

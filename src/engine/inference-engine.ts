@@ -42,7 +42,7 @@ export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 const NO_TICKET = { caller: 0, group: 0 };
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
-export interface InferenceEngineOptions extends EngineClientOptions {
+interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets errors between instances; no request fails because of them. */
   readonly onTransferError?: OnTransferError | undefined;
 }

@@ -14,7 +14,7 @@ type TokenIds = readonly number[] | Int32Array;
 export type Prompt = { readonly text: string } | { readonly tokenIds: TokenIds };
 
 /** Names one prompt of a request for all instances that share the request. */
-export interface TransferKey {
+interface TransferKey {
   /** X-Request-Id as it came. */
   readonly requestId: string;
   readonly promptIndex: number;

@@ -19,7 +19,7 @@ const LEGAL_TRANSITIONS: Readonly<Record<RequestState, readonly RequestState[]>>
 };
 
 /** How the tokens of a prompt's samples are drawn: numbers only, ready for the kernel. */
-export interface PromptSampling {
+interface PromptSampling {
   readonly temperature: number;
   readonly topK: number;
   readonly topP: number;

@@ -1,7 +1,7 @@
 // How many of the engine's slots each caller and each request has: equal shares are measured in slots.
 
 /** What a sequence is a part of: a request (its group), of a caller. */
-export interface SlotHolder {
+interface SlotHolder {
   readonly caller: number;
   readonly group: number;
 }

@@ -11,7 +11,7 @@ import { startLoadProgress } from '../load-progress.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
 
-export interface QualityOptions {
+interface QualityOptions {
   /** Folder or name on the hub; undefined is the bundled model. */
   readonly model: string | undefined;
   readonly quantization: Quantization;

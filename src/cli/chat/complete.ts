@@ -5,7 +5,7 @@ import { connect, type Target } from './connect.ts';
 import { converse, writeAnswer } from './converse.ts';
 import { Output } from './output.ts';
 
-export interface CompleteOptions extends Target {
+interface CompleteOptions extends Target {
   /** Null is the server's own limit. */
   readonly maxTokens: number | null;
   /** One text to continue before the program ends; null asks for texts. */

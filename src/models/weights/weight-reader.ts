@@ -22,7 +22,7 @@ interface Projection {
 }
 
 /** What a model computes in, and what its products keep their weights in. */
-export interface WeightFormats {
+interface WeightFormats {
   readonly dtype: ComputeDType;
   readonly products: WeightFormat;
   /** How the checkpoint is quantised; null where it is not. */

@@ -75,7 +75,7 @@ export function ifElse(test: Expression, body: Statement, otherwise: Statement):
   return (scope, output) => (isTruthy(test(scope)) ? body(scope, output) : otherwise(scope, output));
 }
 
-export interface ForParts {
+interface ForParts {
   readonly target: Target;
   readonly items: Expression;
   /** Items for which it is false are left out; null takes all. */
