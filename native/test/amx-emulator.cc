@@ -87,6 +87,20 @@ void multiply(Tile& c, const Tile& a, const Tile& b) {
   }
 }
 
+/// c += a · b, unsigned bytes of a times signed bytes of b, in fours.
+void multiplyBytes(Tile& c, const Tile& a, const Tile& b) {
+  for (int m = 0; m < c.rows; ++m) {
+    for (int n = 0; n < c.rowBytes / 4; ++n) {
+      int32_t sum;
+      std::memcpy(&sum, c.data[m] + 4 * n, 4);
+      for (int k = 0; k < a.rowBytes / 4; ++k) {
+        for (int i = 0; i < 4; ++i) sum += a.data[m][4 * k + i] * static_cast<int8_t>(b.data[k][4 * n + i]);
+      }
+      std::memcpy(c.data[m] + 4 * n, &sum, 4);
+    }
+  }
+}
+
 /// General registers in the order of their numbers in instructions.
 constexpr int kRegisters[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
                                 REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
@@ -154,7 +168,7 @@ bool isShaped(int tile) { return tiles[tile].rows > 0 && tiles[tile].rowBytes > 
 
 bool execute(const Instruction& in) {
   const bool isMemory = in.mod != 3;
-  const bool isProduct = in.opcode == 0x5c;
+  const bool isProduct = in.opcode == 0x5c || in.opcode == 0x5e;
   if (in.opcode != 0x49 && !isShaped(in.reg)) return false;
   if (isProduct && (!isShaped(in.rm) || !isShaped(in.vvvv))) return false;
   if (in.opcode == 0x49 && in.prefix == 0 && isMemory) loadConfig(in.base);
@@ -162,7 +176,8 @@ bool execute(const Instruction& in) {
   else if (in.opcode == 0x49 && in.prefix == 3 && !isMemory) zero(tiles[in.reg]);
   else if (in.opcode == 0x4b && in.prefix == 2) storeTile(tiles[in.reg], in.base, in.index);
   else if (in.opcode == 0x4b && isMemory) loadTile(tiles[in.reg], in.base, in.index);
-  else if (isProduct && in.prefix == 2) multiply(tiles[in.reg], tiles[in.rm], tiles[in.vvvv]);
+  else if (in.opcode == 0x5e && in.prefix == 1) multiplyBytes(tiles[in.reg], tiles[in.rm], tiles[in.vvvv]);
+  else if (in.opcode == 0x5c && in.prefix == 2) multiply(tiles[in.reg], tiles[in.rm], tiles[in.vvvv]);
   else return false;
   return true;
 }
