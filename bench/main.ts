@@ -12,6 +12,7 @@ import { int8KernelSection, kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { proxySection } from './proxy.ts';
+import { qualitySection } from './quality.ts';
 import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
@@ -27,6 +28,7 @@ const SECTIONS = {
   attention: attentionSection,
   engine: engineSection,
   'engine-int8': int8EngineSection,
+  quality: qualitySection,
   step: stepSection,
   load: loadSection,
   trace: traceSection,
@@ -54,11 +56,11 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const printed = [show(machineSection(measureMachine()))];
+const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
   // A shared machine's limits change within minutes: each section is held against those of its own time.
-  printed.push(show(await SECTIONS[name](measureMachine())));
+  printed.push({ section: name, text: show(await SECTIONS[name](measureMachine())) });
 }
 if (values.save) saveResults(printed);
 

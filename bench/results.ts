@@ -5,11 +5,18 @@ import os from 'node:os';
 
 const FILE = 'bench/RESULTS.md';
 
-/** Writes `sections`, each a Markdown text under a heading of its own; those of earlier runs stay where they are not made anew. */
-export function saveResults(sections: readonly string[]): void {
+/** What the command `npm run bench -- section` printed: a Markdown text under a heading of its own. */
+export interface Printed {
+  readonly section: string;
+  readonly text: string;
+}
+
+/** Writes what was printed; the sections of earlier runs stay where they are not made anew. */
+export function saveResults(printed: readonly Printed[]): void {
   const kept = existsSync(FILE) ? splitSections(readFileSync(FILE, 'utf8')) : new Map<string, string>();
-  for (const [key, text] of sections.flatMap((section) => [...splitSections(section)])) {
-    kept.set(key, text.replace('\n', `\n\n${machine()}\n`));
+  for (const { section, text: all } of printed) {
+    const command = `\`npm run bench -- ${section}\`, ${machine()}`;
+    for (const [key, text] of splitSections(all)) kept.set(key, text.replace('\n', `\n\n${command}\n`));
   }
   const head = [
     '# Results',

@@ -31,19 +31,36 @@ export async function benchQuality(options: QualityOptions): Promise<void> {
     const show = progress.update.bind(progress);
     const plain = await withFolders(toEngineConfig({ model: options.model }));
     const tokens = await readTokens(plain.tokenizer ?? plain.modelPath, options);
-    const expected = await Predictor.load(plain, WINDOW, show);
-    const quantized: EngineConfig = { ...plain, quantization: options.quantization };
-    const actual = await Predictor.load(quantized, WINDOW, show);
-    try {
-      const comparison = compare(expected, actual, tokens, show);
-      progress.stop();
-      process.stdout.write(report(options, { expected, actual, comparison }));
-    } finally {
-      expected.close();
-      actual.close();
-    }
+    const quality = await compareQuantized(plain, options.quantization, tokens, show);
+    progress.stop();
+    process.stdout.write(report(options, quality));
   } finally {
     progress.stop();
+  }
+}
+
+export interface Quality extends Comparison {
+  readonly dtype: string;
+  /** Of the weights that a token reads. */
+  readonly weightBytes: { readonly expected: number; readonly actual: number };
+}
+
+/** The predictions of `tokens` by the model as it is published, and by its quantised weights. */
+export async function compareQuantized(
+  plain: EngineConfig,
+  quantization: Quantization,
+  tokens: readonly number[],
+  onProgress: (fraction: number, what: string) => void = () => {},
+): Promise<Quality> {
+  const expected = await Predictor.load(plain, WINDOW, onProgress);
+  const actual = await Predictor.load({ ...plain, quantization }, WINDOW, onProgress);
+  try {
+    const { dtype, weightBytes } = expected.model;
+    const comparison = compare(expected, actual, tokens, onProgress);
+    return { ...comparison, dtype, weightBytes: { expected: weightBytes, actual: actual.model.weightBytes } };
+  } finally {
+    expected.close();
+    actual.close();
   }
 }
 
@@ -82,16 +99,8 @@ function compare(
   return comparer.result();
 }
 
-interface Outcome {
-  readonly expected: Predictor;
-  readonly actual: Predictor;
-  readonly comparison: Comparison;
-}
-
-function report({ quantization, isJson }: QualityOptions, { expected, actual, comparison }: Outcome): string {
-  const { numTokens, perplexity, meanKl, agreement } = comparison;
-  const { dtype } = expected.model;
-  const weightBytes = { expected: expected.model.weightBytes, actual: actual.model.weightBytes };
+function report({ quantization, isJson }: QualityOptions, quality: Quality): string {
+  const { numTokens, perplexity, meanKl, agreement, dtype, weightBytes } = quality;
   if (isJson) {
     const fields = { quantization, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
     return `${JSON.stringify(fields, null, 2)}\n`;

@@ -1,0 +1,60 @@
+// What quantised weights change in the predictions of the bundled model and of the real trained one among the fixtures, on
+// texts that they wrote themselves.
+
+import { compareQuantized } from '../src/cli/bench/quality.ts';
+import { toEngineConfig } from '../src/config/llm-options.ts';
+import { LLM } from '../src/index.ts';
+import { modelFolder } from '../src/models/model-folder.ts';
+import { STORIES_260K } from './goldens.ts';
+import type { Figure, Section } from './report.ts';
+
+const PROMPTS = ['Once upon a time', 'Hello! How are', 'The dog'];
+const NUM_TEXTS = 16;
+const MAX_TOKENS = 250;
+
+export async function qualitySection(): Promise<Section> {
+  const models = [['svc-chat', await modelFolder('')]];
+  if (STORIES_260K !== null) models.push(['stories260K', STORIES_260K.folder]);
+  const figures: Figure[] = [];
+  for (const [name, folder] of models) figures.push(...(await judge(name!, folder!)));
+  return { title: 'Quality of int8 weights', figures };
+}
+
+async function judge(name: string, model: string): Promise<Figure[]> {
+  const tokens = await write(model);
+  const quality = await compareQuantized(toEngineConfig({ model }), 'int8', tokens);
+  const { numTokens, meanKl, agreement, perplexity } = quality;
+  const about = `${name}, ${numTokens} tokens`;
+  const relative = (100 * perplexity.actual) / perplexity.expected - 100;
+  return [
+    { name: `${about}: mean KL divergence`, value: meanKl, unit: '', limit: null, goal: '< 0.01' },
+    {
+      name: `${about}: same most probable token`,
+      value: 100 * agreement,
+      unit: '%',
+      limit: null,
+      goal: '> 97',
+    },
+    {
+      name: `${about}: perplexity above that of the published weights`,
+      value: relative,
+      unit: '%',
+      limit: null,
+      goal: null,
+    },
+  ];
+}
+
+/** Texts of the model's own, one after the other. */
+async function write(model: string): Promise<number[]> {
+  const llm = new LLM({ model });
+  try {
+    const params = { temperature: 1, max_tokens: MAX_TOKENS, n: NUM_TEXTS, seed: 1 };
+    const requests = await llm.generate(PROMPTS, params);
+    return requests.flatMap(({ prompt_token_ids, outputs }) =>
+      outputs.flatMap(({ token_ids }) => [...prompt_token_ids, ...token_ids]),
+    );
+  } finally {
+    await llm.close();
+  }
+}
