@@ -148,6 +148,13 @@ export const SERVE_OPTIONS = new OptionTable({
     gpuMemoryUtilization: option(share(), 0.9, {
       help: 'share of the memory that svc may use, on every kind of hardware',
     }),
+    kvCacheDtype: option(
+      choice(['auto', 'bf16', 'fp8', 'int8'], { bfloat16: 'bf16', fp8_e4m3: 'fp8' }),
+      'auto',
+      {
+        help: 'format of keys and values: fp8 (e4m3, without scales) and int8 (a scale for each token and head) hold twice the tokens of bf16; auto is that of --dtype',
+      },
+    ),
     kvCacheMemoryBytes: optional(size(1), {
       help: 'exact size of the KV cache in bytes',
       defaultText: 'from --gpu-memory-utilization',

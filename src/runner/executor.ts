@@ -9,8 +9,10 @@ import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 export interface EngineInfo {
   readonly model: string;
   readonly architecture: string;
-  /** What is computed in, also the format of the KV cache. */
+  /** What is computed in. */
   readonly dtype: string;
+  /** Of keys and values: that of `dtype`, `fp8` or `int8`. */
+  readonly kvDType: string;
   /** That of `dtype`, or `int8`. */
   readonly weightFormat: string;
   readonly backend: string;

@@ -23,13 +23,21 @@ export async function loadRunner(
 ): Promise<ModelRunner> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, quantization, maxModelLen: wantedLength, blockSize, modelPath } = config;
+  const { dtype, quantization, kvCacheDtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
   const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
   const blocksFor = (model: ModelShape): number =>
     chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
-  const options = { dtype, quantization, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
+  const options = {
+    dtype,
+    quantization,
+    kvCacheDtype,
+    maxModelLen: wantedLength,
+    onOpen,
+    onWarning,
+    onProgress,
+  };
   const source = openModelSource(modelPath);
   const model = await loadModel(source, ops, options);
   const maxModelLen = lengthOf(model);
@@ -42,6 +50,7 @@ export async function loadRunner(
     model: fingerprint,
     isa: ops.isa,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     blockSize,
     layers: model.config.numLayers,
@@ -51,6 +60,7 @@ export async function loadRunner(
     model: modelPath,
     architecture: model.config.architecture,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     backend: ops.backend,
     isa: ops.isa,

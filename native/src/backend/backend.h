@@ -50,7 +50,7 @@ struct KvCacheShape {
   int blockSize;
   int kvHeads;
   int headDim;
-  DType dtype;
+  KvFormat format;
 };
 
 struct KvCache {
