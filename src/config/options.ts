@@ -4,7 +4,7 @@
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
-import { engineGroup, group, OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
+import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
@@ -216,7 +216,5 @@ export const SERVE_OPTIONS = new OptionTable({
 
 export type OptionKey = (typeof SERVE_OPTIONS.keys)[number];
 
-type Rows = typeof SERVE_OPTIONS extends OptionTable<infer R> ? R : never;
-
 /** The checked value of every option. */
-export type OptionValues = OptionTableValues<Rows>;
+export type OptionValues = ValuesOf<typeof SERVE_OPTIONS>;

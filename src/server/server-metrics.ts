@@ -7,10 +7,10 @@ import { processMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 
 type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
-type Read = (stats: EngineStats) => number;
-type ReadTransfer = (stats: KvTransfer) => number;
+/** By name: what it counts, and where that is read. */
+type Table<Stats> = Readonly<Record<string, [help: string, read: (stats: Stats) => number]>>;
 
-const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
+const GAUGES: Table<EngineStats> = {
   num_requests_running: ['Requests that the engine computes', ({ running }) => running],
   num_requests_waiting: [
     'Requests that wait for a seat or for blocks',
@@ -24,7 +24,7 @@ const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
   kv_blocks_held: ['KV blocks that are kept for other instances', ({ heldBlocks }) => heldBlocks],
 };
 
-const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
+const COUNTERS: Table<EngineStats> = {
   prefix_cache_queries: ['Prompt tokens looked up in the prefix cache', (stats) => stats.prefixCacheQueries],
   prefix_cache_hits: ['Prompt tokens found in the prefix cache', (stats) => stats.prefixCacheHits],
   num_preemptions: ['Times that a request gave its blocks back', ({ preemptions }) => preemptions],
@@ -32,7 +32,7 @@ const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
   generation_tokens: ['Tokens of answers', ({ generationTokens }) => generationTokens],
 };
 
-const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+const TRANSFER_GAUGES: Table<KvTransfer> = {
   holding: ['Transfers whose blocks are kept for another instance', ({ send }) => send.holding],
   areas: ['Transfers that have a place in the receive memory', ({ receive }) => receive.receiveBuffers],
   buffer_used_bytes: ['Used part of kv_buffer_size', ({ receive }) => receive.bufferUsedBytes],
@@ -40,7 +40,7 @@ const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer
   peers: ['Instances with which a connection is open', ({ peers }) => peers],
 };
 
-const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+const TRANSFER_COUNTERS: Table<KvTransfer> = {
   sent_bytes: ['Bytes of KV blocks sent', ({ send }) => send.bytes],
   received_bytes: ['Bytes of KV blocks received', ({ receive }) => receive.bytes],
   delivered: ['Transfers that the other instance has', ({ send }) => send.delivered],
@@ -63,9 +63,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   const registry = new Registry();
   registry.setDefaultLabels({ model_name: modelName, engine: '0' });
   const latest: { stats: EngineStats | null } = { stats: null };
-  const reader = (read: Read) => (): number => (latest.stats === null ? 0 : read(latest.stats));
-  for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
-  for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
+  addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
@@ -91,16 +89,7 @@ function cacheSettings(engine: InferenceEngine): Registry {
 }
 
 function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {
-  const reader = (read: ReadTransfer) => (): number => {
-    const stats = latest();
-    return stats === null ? 0 : read(stats);
-  };
-  for (const [name, [help, read]] of Object.entries(TRANSFER_GAUGES)) {
-    addGauge(registry, `kv_transfer_${name}`, help, reader(read));
-  }
-  for (const [name, [help, read]] of Object.entries(TRANSFER_COUNTERS)) {
-    addCounter(registry, `kv_transfer_${name}`, help, reader(read));
-  }
+  addAll(registry, 'kv_transfer_', TRANSFER_GAUGES, TRANSFER_COUNTERS, latest);
   new Counter({
     name: 'svc:kv_transfer_recomputed_total',
     help: 'Prompts that were computed here after all, by reason',
@@ -112,6 +101,26 @@ function addTransfer(registry: Registry, latest: () => KvTransfer | null): void 
         this.inc({ reason }, count);
     },
   });
+}
+
+/** @param latest what is read; null reads 0. */
+function addAll<Stats>(
+  registry: Registry,
+  prefix: string,
+  gauges: Table<Stats>,
+  counters: Table<Stats>,
+  latest: () => Stats | null,
+): void {
+  const reader = (read: (stats: Stats) => number) => (): number => {
+    const stats = latest();
+    return stats === null ? 0 : read(stats);
+  };
+  for (const [name, [help, read]] of Object.entries(gauges)) {
+    addGauge(registry, prefix + name, help, reader(read));
+  }
+  for (const [name, [help, read]] of Object.entries(counters)) {
+    addCounter(registry, prefix + name, help, reader(read));
+  }
 }
 
 function addGauge(registry: Registry, name: string, help: string, read: () => number): void {

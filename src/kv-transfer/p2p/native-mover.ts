@@ -2,7 +2,7 @@
 // memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, messageOf } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
 import type { Endpoints } from './messages.ts';
 
@@ -59,8 +59,7 @@ export class NativeMover {
       const { TransferEngine } = loadNative();
       this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, () => this.#takeEvents());
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new ConfigError(`KV transfer cannot start: ${reason}`, {
+      throw new ConfigError(`KV transfer cannot start: ${messageOf(error)}`, {
         param: 'kv-transfer-config',
         cause: error,
       });
