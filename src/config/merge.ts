@@ -192,9 +192,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
   if (values.enableLogRequests && values.disableLogRequests) {
     throw new ConfigError(
       '--enable-log-requests and --disable-log-requests contradict each other: give one of them',
-      {
-        param: 'enable-log-requests',
-      },
+      { param: 'enable-log-requests' },
     );
   }
   return {
