@@ -3,7 +3,7 @@
 // can write into the folder decides what the model computes, as with the folder of the model.
 
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import type { PackedWeights } from '../../ops/packed-weights.ts';
 
@@ -53,7 +53,7 @@ export class PackedCache {
     const name = createHash('sha256').update(key).digest('hex').slice(0, 32);
     const path = join(this.#options.folder, `${name}${ENTRY}`);
     this.#entry = { path, key };
-    if (statSync(path, { throwIfNoEntry: false }) === undefined) return;
+    if (!existsSync(path)) return;
     try {
       this.#weights.open(path, key);
       this.#hasAllWeights = true;
