@@ -90,6 +90,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     device: availableDevice(values.device),
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
+    packedCache: values.packedCache,
+    packedCacheSize: values.packedCacheSize,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,

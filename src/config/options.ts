@@ -117,6 +117,14 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-q'],
       defaultText: 'none',
     }),
+    packedCache: optional(text('<folder>'), {
+      help: 'keep the weights in this folder as the kernels read them: the next start of the same model need not pack them',
+      defaultText: 'none: each start packs them',
+    }),
+    packedCacheSize: option(size(1), 2 ** 36, {
+      help: 'bytes that --packed-cache may take: what was not used for the longest time is removed',
+      defaultText: '64G',
+    }),
     maxModelLen: optional(size(1), {
       help: 'longest sequence, prompt and answer together, in tokens',
       defaultText: "the model's own limit",
