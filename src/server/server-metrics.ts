@@ -7,8 +7,10 @@ import { processMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 
 type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
+type Speculation = NonNullable<EngineStats['speculation']>;
 type Read = (stats: EngineStats) => number;
 type ReadTransfer = (stats: KvTransfer) => number;
+type ReadSpeculation = (stats: Speculation) => number;
 
 const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
   num_requests_running: ['Requests that the engine computes', ({ running }) => running],
@@ -55,6 +57,12 @@ const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransf
   corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptLayerBlocks],
 };
 
+const SPECULATION_COUNTERS: Readonly<Record<string, [help: string, read: ReadSpeculation]>> = {
+  num_drafts: ['Drafts that were verified', ({ drafts }) => drafts],
+  num_draft_tokens: ['Tokens of drafts', ({ draftTokens }) => draftTokens],
+  num_accepted_tokens: ['Tokens of drafts that were right', ({ acceptedTokens }) => acceptedTokens],
+};
+
 /**
  * Counts from now on.
  * @returns what reads all of it, as text.
@@ -67,6 +75,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
   for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
   return async () => {
@@ -110,6 +119,26 @@ function addTransfer(registry: Registry, latest: () => KvTransfer | null): void 
       this.reset();
       for (const [reason, count] of Object.entries(latest()?.receive.recomputed ?? {}))
         this.inc({ reason }, count);
+    },
+  });
+}
+
+function addSpeculation(registry: Registry, latest: () => Speculation | null): void {
+  for (const [name, [help, read]] of Object.entries(SPECULATION_COUNTERS)) {
+    addCounter(registry, `spec_decode_${name}`, help, () => {
+      const stats = latest();
+      return stats === null ? 0 : read(stats);
+    });
+  }
+  new Counter({
+    name: 'svc:spec_decode_num_accepted_tokens_per_pos_total',
+    help: 'Tokens of drafts that were right, by their place in the draft',
+    labelNames: ['position'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [position, count] of (latest()?.acceptedPerPosition ?? []).entries())
+        this.inc({ position: String(position) }, count);
     },
   });
 }
