@@ -17,6 +17,7 @@ import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
+import { speculationSection } from './speculation.ts';
 import { stepSection } from './step.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
@@ -28,6 +29,7 @@ const SECTIONS = {
   attention: attentionSection,
   engine: engineSection,
   'engine-int8': int8EngineSection,
+  speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,
   load: loadSection,

@@ -192,6 +192,12 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'fcfs: callers and their requests take turns, each in the order of arrival; priority: requests may have a priority, and the lowest is served first',
     }),
   }),
+  ...engineGroup('Speculation', {
+    speculativeConfig: optional(json(), {
+      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or part by part: --speculative-config.method ngram',
+      defaultText: 'none: one token a step',
+    }),
+  }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
       help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',

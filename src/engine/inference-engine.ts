@@ -152,6 +152,11 @@ export class InferenceEngine {
     };
   }
 
+  /** Whether tokens are guessed ahead. */
+  get speculates(): boolean {
+    return this.#config.speculative !== null;
+  }
+
   /** Resolves when the engine thread has ended by itself: the process should end too. */
   get died(): Promise<EngineDeadError> {
     return this.#client.died;

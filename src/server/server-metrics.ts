@@ -7,6 +7,7 @@ import { processMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 
 type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
+type Speculation = NonNullable<EngineStats['speculation']>;
 /** By name: what it counts, and where that is read. */
 type Table<Stats> = Readonly<Record<string, [help: string, read: (stats: Stats) => number]>>;
 
@@ -55,6 +56,12 @@ const TRANSFER_COUNTERS: Table<KvTransfer> = {
   corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptLayerBlocks],
 };
 
+const SPECULATION_COUNTERS: Table<Speculation> = {
+  num_drafts: ['Drafts that were verified', ({ drafts }) => drafts],
+  num_draft_tokens: ['Tokens of drafts', ({ draftTokens }) => draftTokens],
+  num_accepted_tokens: ['Tokens of drafts that were right', ({ acceptedTokens }) => acceptedTokens],
+};
+
 /**
  * Counts from now on.
  * @returns what reads all of it, as text.
@@ -65,6 +72,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   const latest: { stats: EngineStats | null } = { stats: null };
   addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
   return async () => {
@@ -99,6 +107,21 @@ function addTransfer(registry: Registry, latest: () => KvTransfer | null): void 
       this.reset();
       for (const [reason, count] of Object.entries(latest()?.receive.recomputed ?? {}))
         this.inc({ reason }, count);
+    },
+  });
+}
+
+function addSpeculation(registry: Registry, latest: () => Speculation | null): void {
+  addAll(registry, 'spec_decode_', {}, SPECULATION_COUNTERS, latest);
+  new Counter({
+    name: 'svc:spec_decode_num_accepted_tokens_per_pos_total',
+    help: 'Tokens of drafts that were right, by their place in the draft',
+    labelNames: ['position'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [position, count] of (latest()?.acceptedPerPosition ?? []).entries())
+        this.inc({ position: String(position) }, count);
     },
   });
 }
