@@ -56,11 +56,11 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
+const printed = [{ command: 'npm run bench -- <section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
   // A shared machine's limits change within minutes: each section is held against those of its own time.
-  printed.push({ section: name, text: show(await SECTIONS[name](measureMachine())) });
+  printed.push({ command: `npm run bench -- ${name}`, text: show(await SECTIONS[name](measureMachine())) });
 }
 if (values.save) saveResults(printed);
 
