@@ -58,10 +58,10 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
+const printed = [{ command: 'npm run bench -- <section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
-  printed.push({ section: name, text: show(await SECTIONS[name]()) });
+  printed.push({ command: `npm run bench -- ${name}`, text: show(await SECTIONS[name]()) });
 }
 if (values.save) saveResults(printed);
 
