@@ -18,6 +18,7 @@ import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { stepSection } from './step.ts';
+import { throughputSection } from './throughput.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
 
@@ -31,6 +32,7 @@ const SECTIONS = {
   quality: qualitySection,
   step: stepSection,
   load: loadSection,
+  throughput: throughputSection,
   trace: traceSection,
   serve: serveSection,
   responsiveness: responsivenessSection,
