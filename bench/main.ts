@@ -19,6 +19,7 @@ import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { speculationSection } from './speculation.ts';
 import { stepSection } from './step.ts';
+import { throughputSection } from './throughput.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
 
@@ -33,6 +34,7 @@ const SECTIONS = {
   quality: qualitySection,
   step: stepSection,
   load: loadSection,
+  throughput: throughputSection,
   trace: traceSection,
   serve: serveSection,
   responsiveness: responsivenessSection,
