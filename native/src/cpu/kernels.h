@@ -156,6 +156,9 @@ struct KernelSet {
   const char* name;
   /// Panels that a product of few rows reads at once: tasks have a multiple of it.
   int panelsAtOnce;
+  /// A task of a product of many rows has at most so many rows and panels.
+  int rowsOfTask;
+  int panelsOfTask;
   /// By WeightFormat.
   void (*linear[3])(const LinearJob&, Range rows, Range panels);
   void (*gateUp[3])(const GateUpJob&, Range rows, Range outPanels);
