@@ -8,6 +8,7 @@ import { openModelSource } from '../models/source/model-source.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo } from './executor.ts';
 import { chooseNumBlocks } from './kv-budget.ts';
+import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 
 export interface LoadListeners {
@@ -25,14 +26,24 @@ export async function loadRunner(
   if (warning !== null) onWarning(warning);
   const { dtype, quantization, maxModelLen: wantedLength, blockSize, modelPath } = config;
   const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
+  let draftKvBytes = 0;
   const blocksFor = (model: ModelShape): number =>
-    chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
+    chooseNumBlocks(
+      config,
+      model.kvCacheShape(1, blockSize),
+      lengthOf(model),
+      ops.freeMemory() - draftKvBytes,
+    );
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
   const options = { dtype, quantization, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
   const source = openModelSource(modelPath);
+  const draftSource = openDraftSource(config, source);
   const model = await loadModel(source, ops, options);
   const maxModelLen = lengthOf(model);
+  const draft =
+    draftSource && (await loadDraftModel(draftSource, ops, config, maxModelLen, { onProgress, onWarning }));
+  draftKvBytes = draft?.kvBytes ?? 0;
   const numBlocks = blocksFor(model);
   const isShared = config.kvTransfer !== null;
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
@@ -65,5 +76,5 @@ export async function loadRunner(
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
     kvCompatibility: isShared ? kvCompatibility : null,
   };
-  return new ModelRunner(info, ops, model, { cache, saves });
+  return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
 }
