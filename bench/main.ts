@@ -1,5 +1,5 @@
-// npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure as a ratio
-// to them. With --save the tables go to bench/RESULTS.md.
+// npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure beside the limit
+// that it is held against. With --save the tables go to bench/RESULTS.md.
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
@@ -61,8 +61,7 @@ if (unknown.length > 0) {
 const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
-  // A shared machine's limits change within minutes: each section is held against those of its own time.
-  printed.push({ section: name, text: show(await SECTIONS[name](measureMachine())) });
+  printed.push({ section: name, text: show(await SECTIONS[name]()) });
 }
 if (values.save) saveResults(printed);
 

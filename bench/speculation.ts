@@ -9,7 +9,6 @@ import { EngineCore } from '../src/engine/engine-core.ts';
 import { loadRunner } from '../src/runner/load-runner.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { type NewRequestParts, newRequest } from '../test/helpers/new-request.ts';
-import type { MachineLimits } from './machine.ts';
 import { writeRandomModel } from './random-model.ts';
 import type { Figure, Section } from './report.ts';
 
@@ -54,7 +53,7 @@ const WORKLOADS: readonly Workload[] = [
   },
 ];
 
-export async function speculationSection(_limits: MachineLimits): Promise<Section> {
+export async function speculationSection(): Promise<Section> {
   const modelPath = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
   try {
     writeRandomModel(modelPath, 'qwen2.5-0.5b');

@@ -17,8 +17,9 @@ export function startReport(
   const { info } = engine;
   const { host, apiKeys, tls } = config.http;
   const address = `${tls === null ? 'http' : 'https'}://${printable(host)}:${port}`;
+  const origin = info.isFromPackedCache ? ', packed weights from the cache' : '';
   const rows: readonly (readonly [string, string])[] = [
-    ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights)`],
+    ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights${origin})`],
     [
       'dtype',
       info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,

@@ -25,6 +25,10 @@ export interface EngineConfig {
   readonly dtype: DTypeOption;
   /** Null keeps the weights in the format of `dtype`. */
   readonly quantization: Quantization | null;
+  /** Folder that keeps packed weights for the next start; null keeps none. */
+  readonly packedCache: string | null;
+  /** Bytes of all entries of that folder together. */
+  readonly packedCacheSize: number;
   /** Null is the model's own limit. */
   readonly maxModelLen: number | null;
   /** Tokens of one step, over all requests. */

@@ -91,6 +91,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     device: availableDevice(values.device),
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
+    packedCache: values.packedCache,
+    packedCacheSize: values.packedCacheSize,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,
@@ -194,9 +196,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
   if (values.enableLogRequests && values.disableLogRequests) {
     throw new ConfigError(
       '--enable-log-requests and --disable-log-requests contradict each other: give one of them',
-      {
-        param: 'enable-log-requests',
-      },
+      { param: 'enable-log-requests' },
     );
   }
   return {

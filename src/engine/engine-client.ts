@@ -27,7 +27,7 @@ const CLOSE_DEADLINE_MS = 30_000;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
 const MAX_DELIVERY_MS = 2;
 
-/** A request, and who is told what becomes of it. */
+/** A request, and what is to be told of its progress. */
 export interface RequestListener {
   readonly request: NewRequest;
   onSent(): void;
@@ -53,6 +53,7 @@ export class EngineClient {
   onTransferEvent: (event: KvTransferEvent) => void = () => {};
   /** Gets how many tokens each step has computed. */
   onStep: (numTokens: number) => void = () => {};
+  readonly #onWarning: (message: string) => void;
   #ready: Ready | null = null;
   readonly #port: MessagePort;
   readonly #worker: Worker;
@@ -68,7 +69,8 @@ export class EngineClient {
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
 
-  private constructor(config: EngineConfig) {
+  private constructor(config: EngineConfig, onWarning: (message: string) => void) {
+    this.#onWarning = onWarning;
     const { port1, port2 } = new MessageChannel();
     const data: EngineThreadData = { config, port: port2 };
     this.#port = port1;
@@ -92,7 +94,7 @@ export class EngineClient {
     /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
-    const client = new EngineClient(config);
+    const client = new EngineClient(config, options.onWarning ?? (() => {}));
     try {
       client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {
@@ -170,7 +172,7 @@ export class EngineClient {
     clearTimeout(timer);
   }
 
-  #waitUntilReady({ onProgress, onWarning }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
+  #waitUntilReady({ onProgress }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         cleanUp();
@@ -183,7 +185,7 @@ export class EngineClient {
       const timer = setTimeout(late, START_DEADLINE_MS);
       const receive = (message: FromEngine): void => {
         if (message.type === 'progress') onProgress?.(message.fraction, message.what);
-        if (message.type === 'warning') onWarning?.(message.message);
+        if (message.type === 'warning') this.#onWarning(message.message);
         if (message.type === 'failed') fail(unpackError(message.error));
         if (message.type === 'ready') {
           cleanUp();
@@ -210,6 +212,7 @@ export class EngineClient {
   async #receive(message: FromEngine): Promise<void> {
     if (message.type === 'outputs') await this.#deliver(message);
     if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
+    if (message.type === 'warning') this.#onWarning(message.message);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);

@@ -55,7 +55,7 @@ export class InferenceEngine {
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
-  /** Whom a server lets in; programs have the engine to themselves. */
+  /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;

@@ -23,6 +23,8 @@ export interface EngineInfo {
   readonly compute: string;
   readonly backendReason: string;
   readonly weightBytes: number;
+  /** Whether no weight had to be packed. */
+  readonly isFromPackedCache: boolean;
   readonly numBlocks: number;
   readonly blockSize: number;
   readonly maxModelLen: number;

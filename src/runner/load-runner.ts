@@ -5,6 +5,8 @@ import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
 import { openModelSource } from '../models/source/model-source.ts';
+import { PackedCache } from '../models/weights/packed-cache.ts';
+import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo } from './executor.ts';
 import { chooseNumBlocks } from './kv-budget.ts';
@@ -36,7 +38,16 @@ export async function loadRunner(
     );
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
-  const options = { dtype, quantization, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
+  const packedCache = openPackedCache(config, ops, onWarning);
+  const options = {
+    dtype,
+    quantization,
+    packedCache,
+    maxModelLen: wantedLength,
+    onOpen,
+    onWarning,
+    onProgress,
+  };
   const source = openModelSource(modelPath);
   const draftSource = openDraftSource(config, source);
   const model = await loadModel(source, ops, options);
@@ -69,6 +80,7 @@ export async function loadRunner(
     compute: ops.description,
     backendReason: reason,
     weightBytes: model.weightBytes,
+    isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
     maxModelLen,
@@ -76,5 +88,18 @@ export async function loadRunner(
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
     kvCompatibility: isShared ? kvCompatibility : null,
   };
+  void packedCache?.keep();
   return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
+}
+
+/** Null where none is configured, or the backend packs nothing. */
+function openPackedCache(
+  { packedCache: folder, packedCacheSize: maxBytes }: EngineConfig,
+  { packedWeights, backend }: Ops,
+  onWarning: (message: string) => void,
+): PackedCache | null {
+  if (folder === null) return null;
+  if (packedWeights !== null) return new PackedCache({ folder, maxBytes }, packedWeights, onWarning);
+  onWarning(`--packed-cache has no effect: the ${backend} backend does not pack weights`);
+  return null;
 }

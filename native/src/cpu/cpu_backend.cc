@@ -24,6 +24,11 @@ const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& u
   return weights_.back();
 }
 
+const Weight& CpuBackend::loadPacked(const std::string& name) {
+  stream_.run([&] { weights_.push_back(packedEntry_.value().next(pool_, name)); });
+  return weights_.back();
+}
+
 const Vector& CpuBackend::loadVector(const TensorSource& source, int64_t length) {
   std::vector<float> values;
   stream_.run([&] { values = readVector(kernels_, source, length); });
