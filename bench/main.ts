@@ -19,6 +19,7 @@ import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { speculationSection } from './speculation.ts';
 import { stepSection } from './step.ts';
+import { throughputSection } from './throughput.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
 
@@ -33,6 +34,7 @@ const SECTIONS = {
   quality: qualitySection,
   step: stepSection,
   load: loadSection,
+  throughput: throughputSection,
   trace: traceSection,
   serve: serveSection,
   responsiveness: responsivenessSection,
@@ -58,10 +60,10 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
+const printed = [{ command: 'npm run bench -- <section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
-  printed.push({ section: name, text: show(await SECTIONS[name]()) });
+  printed.push({ command: `npm run bench -- ${name}`, text: show(await SECTIONS[name]()) });
 }
 if (values.save) saveResults(printed);
 

@@ -1,24 +1,17 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
 // everybody when it has died.
 
-import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
+import type { MessagePort, Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
-import { startThread } from '../util/start-thread.ts';
 import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
-import {
-  type CoreStats,
-  type EngineThreadData,
-  type FromEngine,
-  type StepOutputs,
-  type ToEngine,
-  unpackError,
-} from './messages.ts';
+import { type CoreStats, type FromEngine, type StepOutputs, type ToEngine, unpackError } from './messages.ts';
+import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 
 /** Weights of any size load within this time or the disk is broken. */
 const START_DEADLINE_MS = 600_000;
@@ -39,6 +32,8 @@ export interface RequestListener {
 }
 
 export interface EngineClientOptions {
+  /** One that was spawned before there was a configuration; left out, one is spawned. */
+  readonly thread?: EngineThread | undefined;
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
   /** Gets warnings for a person; nothing fails because of them. */
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -69,16 +64,16 @@ export class EngineClient {
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
 
-  private constructor(config: EngineConfig, onWarning: (message: string) => void) {
+  private constructor(
+    config: EngineConfig,
+    { worker, port }: EngineThread,
+    onWarning: (message: string) => void,
+  ) {
     this.#onWarning = onWarning;
-    const { port1, port2 } = new MessageChannel();
-    const data: EngineThreadData = { config, port: port2 };
-    this.#port = port1;
-    this.#worker = startThread(new URL('./engine-thread', import.meta.url), {
-      name: 'svc-engine',
-      data,
-      transferList: [port2],
-    });
+    this.#port = port;
+    this.#worker = worker;
+    worker.ref();
+    worker.postMessage(config);
     let reportDeath: (error: EngineDeadError) => void = () => {};
     this.died = new Promise((resolve) => {
       reportDeath = resolve;
@@ -94,7 +89,8 @@ export class EngineClient {
     /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
-    const client = new EngineClient(config, options.onWarning ?? (() => {}));
+    const { thread = spawnEngineThread(), onWarning = () => {} } = options;
+    const client = new EngineClient(config, thread, onWarning);
     try {
       client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {

@@ -25,8 +25,7 @@ const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& u
 }
 
 const Weight& CpuBackend::loadPacked(const std::string& name) {
-  stream_.run([&] { weights_.push_back(packedEntry_.value().next(pool_, name)); });
-  return weights_.back();
+  return weights_.emplace_back(packedEntry_.value().take(name));
 }
 
 const Vector& CpuBackend::loadVector(const TensorSource& source, int64_t length) {

@@ -23,10 +23,14 @@ class CpuBackend final : public Backend {
  public:
   /// Throws std::runtime_error if this processor lacks the instruction set.
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
+  /// What reads on the stream ends before it.
+  ~CpuBackend() override { closePackedEntry(); }
 
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) override;
-  void openPackedEntry(const std::string& path, const std::string& key) override { packedEntry_.emplace(path, key); }
+  void openPackedEntry(const std::string& path, const std::string& key) override {
+    packedEntry_.emplace(stream_, pool_, path, key);
+  }
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override { packedEntry_.reset(); }
   bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
@@ -76,7 +80,7 @@ class CpuBackend final : public Backend {
   Arena arena_;
   // Growing must not move them: the stream may be reading.
   std::deque<PackedWeight> weights_;
-  std::optional<PackedEntryReader> packedEntry_;
+  std::optional<PackedReadAhead> packedEntry_;
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;

@@ -160,14 +160,13 @@ void PackedEntryReader::readTable(const std::string& bytes, const std::string& k
   }
 }
 
-PackedWeight PackedEntryReader::next(ThreadPool& pool, const std::string& name) {
-  if (next_ == entries_.size() || entries_[next_].name != name) fail("it does not hold " + name + " in its place");
+PackedWeight PackedEntryReader::read(ThreadPool& pool, size_t index) {
   struct Piece {
     char* to;
     size_t bytes, offset;
     uint32_t sum;
   };
-  Entry& entry = entries_[next_++];
+  Entry& entry = entries_[index];
   std::vector<Piece> pieces;
   auto stored = entry.parts.begin();
   eachPart(entry.weight, [&](auto& part) {
@@ -184,7 +183,7 @@ PackedWeight PackedEntryReader::next(ThreadPool& pool, const std::string& name) 
     failure.guard([&] {
       const Piece& piece = pieces[task];
       file_.read(piece.to, piece.bytes, piece.offset);
-      if (sumOf(whole, piece.to, piece.bytes) != piece.sum) fail("the bytes of " + name + " are damaged");
+      if (sumOf(whole, piece.to, piece.bytes) != piece.sum) fail("the bytes of " + entry.name + " are damaged");
     });
   });
   failure.rethrow();
@@ -192,6 +191,46 @@ PackedWeight PackedEntryReader::next(ThreadPool& pool, const std::string& name) 
 }
 
 void PackedEntryReader::fail(const std::string& what) const { throw std::runtime_error(file_.path() + ": " + what); }
+
+PackedReadAhead::PackedReadAhead(Stream& stream, ThreadPool& pool, const std::string& path, const std::string& key)
+    : stream_(stream), pool_(pool), entry_(path, key), reads_(entry_.count()) {
+  for (size_t i = 0; i < reads_.size(); ++i) reads_[i].position = stream_.record([this, i] { read(i); });
+}
+
+PackedReadAhead::~PackedReadAhead() {
+  isWanted_.store(false);
+  try {
+    if (!reads_.empty()) await(reads_.back().position);
+  } catch (...) {
+    // Ignore: an op has failed, which ends the stream; the next that waits for it is told.
+  }
+}
+
+PackedWeight PackedReadAhead::take(const std::string& name) {
+  if (next_ == reads_.size() || entry_.nameOf(next_) != name) {
+    throw std::runtime_error(entry_.path() + ": it does not hold " + name + " in its place");
+  }
+  Read& read = reads_[next_++];
+  await(read.position);
+  if (read.failure != nullptr) std::rethrow_exception(read.failure);
+  return std::move(read.weight.value());
+}
+
+/// On the stream's thread.
+void PackedReadAhead::read(size_t index) {
+  if (!isWanted_.load()) return;
+  try {
+    reads_[index].weight = entry_.read(pool_, index);
+  } catch (...) {
+    reads_[index].failure = std::current_exception();
+    // Nobody asks for a weight behind one that is damaged.
+    isWanted_.store(false);
+  }
+}
+
+void PackedReadAhead::await(StreamPosition position) {
+  while (!stream_.await(position, std::chrono::seconds(1))) continue;
+}
 
 bool writePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
                       const std::function<bool()>& mayGoOn) {

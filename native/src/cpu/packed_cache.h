@@ -7,6 +7,8 @@
 // A key names the build of the addon, so what is written is laid out as this build lays it out.
 #pragma once
 
+#include <atomic>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@
 #include "memory/crc32c.h"
 #include "memory/weight_file.h"
 #include "threads/pool.h"
+#include "threads/stream.h"
 
 namespace svc::cpu {
 
@@ -24,8 +27,11 @@ class PackedEntryReader {
   /// Throws std::runtime_error, saying why, if `path` is not a whole entry of `key`.
   PackedEntryReader(const std::string& path, const std::string& key);
 
-  /// The next weight. Throws std::runtime_error if it was written under another name, or its bytes are not as written.
-  PackedWeight next(ThreadPool&, const std::string& name);
+  size_t count() const { return entries_.size(); }
+  const std::string& path() const { return file_.path(); }
+  const std::string& nameOf(size_t index) const { return entries_[index].name; }
+  /// Once for each. Throws std::runtime_error if its bytes are not as written.
+  PackedWeight read(ThreadPool&, size_t index);
 
  private:
   struct Part {
@@ -43,6 +49,36 @@ class PackedEntryReader {
 
   WeightFile file_;
   std::vector<Entry> entries_;
+};
+
+/// Reads an entry on the stream, one weight after the other, while they are asked for in the same order.
+class PackedReadAhead {
+ public:
+  /// As of PackedEntryReader.
+  PackedReadAhead(Stream&, ThreadPool&, const std::string& path, const std::string& key);
+  /// Gives up what is not read yet.
+  ~PackedReadAhead();
+  PackedReadAhead(const PackedReadAhead&) = delete;
+  PackedReadAhead& operator=(const PackedReadAhead&) = delete;
+
+  /// The next weight. Throws std::runtime_error if it was written under another name, or its bytes are not as written.
+  PackedWeight take(const std::string& name);
+
+ private:
+  struct Read {
+    StreamPosition position;
+    std::optional<PackedWeight> weight;
+    std::exception_ptr failure;
+  };
+
+  void read(size_t index);
+  void await(StreamPosition position);
+
+  Stream& stream_;
+  ThreadPool& pool_;
+  PackedEntryReader entry_;
+  std::atomic<bool> isWanted_{true};
+  std::vector<Read> reads_;
   size_t next_ = 0;
 };
 
