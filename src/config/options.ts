@@ -201,7 +201,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Speculation', {
     speculativeConfig: optional(json(), {
-      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or part by part: --speculative-config.method ngram',
+      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or {"method": "draft_model", "model": "<model>"}; or part by part: --speculative-config.method ngram',
       defaultText: 'none: one token a step',
     }),
   }),

@@ -14,7 +14,7 @@ import type { PackedCache } from './weights/packed-cache.ts';
 import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
-interface LoadOptions {
+export interface LoadOptions {
   readonly dtype: DTypeOption;
   /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
   readonly quantization?: Quantization | null;

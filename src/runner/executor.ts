@@ -4,6 +4,7 @@
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import type { Proposer } from '../speculation/proposer.ts';
 
 /** What was loaded and chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
 export interface EngineInfo {
@@ -41,6 +42,8 @@ export interface Executor {
   readonly info: EngineInfo;
   /** Names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   readonly memoryToken: bigint | null;
+  /** Guesses tokens for drafts; null where no draft model is configured. */
+  readonly draftModel: Proposer | null;
   /** Seconds spent in forward passes and sampling since the start; null where a backend does not measure it. */
   readonly busySeconds: number | null;
   /**
