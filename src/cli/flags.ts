@@ -155,9 +155,7 @@ function oneValue<K extends string>(table: OptionNames<K>, key: K, value: unknow
   if (different.length > 1) {
     throw new ConfigError(
       `--${optionName(key)} is given twice, as ${different.join(' and as ')}: give it once`,
-      {
-        param: optionName(key),
-      },
+      { param: optionName(key) },
     );
   }
   return different[0];

@@ -15,6 +15,13 @@ import {
   type TensorSource,
   type Vector,
 } from '../weights.ts';
+import type { NativePackedWeights } from './native-packed-weights.ts';
+
+/** What weights are loaded with. */
+interface Loader {
+  readonly native: NativeBackend;
+  readonly packed: NativePackedWeights;
+}
 
 /** An index into one backend's tables; it means nothing to another backend. */
 class Handle {
@@ -44,22 +51,31 @@ class Weight extends Handle {
 }
 
 export class NativeLinear extends Weight implements LinearWeight {
-  static load(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
+  static load({ native, packed }: Loader, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
     const { k, sizes } = expectParts('loadLinear', parts, format);
-    const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
-    const index = loading(parts, () => native.loadLinear(nativeParts, k, format));
+    const index = packed.load(nameOf('linear', parts, format), () => {
+      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
+      return loading(parts, () => native.loadLinear(nativeParts, k, format));
+    });
     const n = sizes.reduce((sum, size) => sum + size, 0);
     return new NativeLinear(native, index, n, k, inputDTypeOf(format));
   }
 }
 
 export class NativeGateUp extends Weight implements GateUpWeight {
-  static load(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat): NativeGateUp {
+  static load(
+    { native, packed }: Loader,
+    gate: LinearPart,
+    up: LinearPart,
+    format: WeightFormat,
+  ): NativeGateUp {
     expectGateUp(gate, up);
     const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
-    const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
-    const index = loading([gate, up], () => native.loadGateUp(...parts, k, format));
+    const index = packed.load(nameOf('gate and up', [gate, up], format), () => {
+      const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
+      return loading([gate, up], () => native.loadGateUp(...parts, k, format));
+    });
     return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
   }
 }
@@ -91,6 +107,14 @@ export class NativeKvCache extends Handle implements KvCache {
     this.shape = shape;
     this.layerBlockBytes = native.layerBlockBytes(this.index);
   }
+}
+
+/** What the packed cache knows a weight by: kind, tensors and format. */
+function nameOf(kind: string, parts: readonly LinearPart[], format: WeightFormat): string {
+  const tensors = parts.map(
+    ({ weight: { tensor } }) => `${tensor.name} [${tensor.start}] + [${tensor.shape}]`,
+  );
+  return `${kind} ${tensors.join(', ')} as ${format}`;
 }
 
 function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
