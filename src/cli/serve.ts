@@ -17,7 +17,7 @@ import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
-import { StopRequest } from './stop-request.ts';
+import { drainServer, StopRequest } from './stop-request.ts';
 import { version } from './version.ts';
 
 type Logger = ReturnType<typeof createLogger>;
@@ -154,11 +154,7 @@ async function untilTheEnd(
   }
   // The proxy sends nothing new from now on.
   registration?.drain();
-  const deadline = config.shutdownTimeoutSeconds;
-  if (server.numInFlight > 0)
-    logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
-  const numAborted = await server.drain(deadline * 1000);
-  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  await drainServer(server, config.shutdownTimeoutSeconds, logger);
   registration?.close();
   await engine?.close();
   // An engine that was still loading would hold the process.

@@ -2,6 +2,7 @@
 
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
+import type { SpeculativeConfig } from './speculative-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
@@ -63,4 +64,6 @@ export interface EngineConfig {
   readonly maxLogprobs: number;
   /** How this instance exchanges KV blocks with others; null is not at all. */
   readonly kvTransfer: KvTransferConfig | null;
+  /** How tokens are guessed ahead, which changes no answer; null is not at all. */
+  readonly speculative: SpeculativeConfig | null;
 }

@@ -4,7 +4,7 @@
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
-import { engineGroup, group, OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
+import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
@@ -192,6 +192,12 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'fcfs: callers and their requests take turns, each in the order of arrival; priority: requests may have a priority, and the lowest is served first',
     }),
   }),
+  ...engineGroup('Speculation', {
+    speculativeConfig: optional(json(), {
+      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or part by part: --speculative-config.method ngram',
+      defaultText: 'none: one token a step',
+    }),
+  }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
       help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
@@ -224,7 +230,5 @@ export const SERVE_OPTIONS = new OptionTable({
 
 export type OptionKey = (typeof SERVE_OPTIONS.keys)[number];
 
-type Rows = typeof SERVE_OPTIONS extends OptionTable<infer R> ? R : never;
-
 /** The checked value of every option. */
-export type OptionValues = OptionTableValues<Rows>;
+export type OptionValues = ValuesOf<typeof SERVE_OPTIONS>;

@@ -20,7 +20,7 @@ const CLOSE_DEADLINE_MS = 30_000;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
 const MAX_DELIVERY_MS = 2;
 
-/** A request, and who is told what becomes of it. */
+/** A request, and what is to be told of its progress. */
 export interface RequestListener {
   readonly request: NewRequest;
   onSent(): void;

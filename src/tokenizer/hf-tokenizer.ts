@@ -98,7 +98,7 @@ export class HfTokenizer implements Tokenizer {
   }
 
   async #encode(text: string, addSpecialTokens: boolean) {
-    const encoding = await encodeText(this.#native, text, { addSpecialTokens });
+    const encoding = await encodeText(this.#native, text, addSpecialTokens);
     return { numTokens: encoding.getLength(), isWhole: true, ids: encoding.getIds() };
   }
 

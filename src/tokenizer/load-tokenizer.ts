@@ -1,7 +1,7 @@
 // Reads the tokenizer and the chat template of a model.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
+import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
@@ -121,8 +121,7 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
       eosToken: config.eos_token ?? null,
     });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ModelLoadError(`${path} is no tokenizer that can be read: ${reason}`, { cause });
+    throw new ModelLoadError(`${path} is no tokenizer that can be read: ${messageOf(cause)}`, { cause });
   }
 }
 
