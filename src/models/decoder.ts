@@ -1,6 +1,6 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
-import type { ComputeDType, WeightFormat } from '../ops/dtype.ts';
+import type { ComputeDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
@@ -54,7 +54,7 @@ export function kvCacheShape(
 class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
-  readonly weightFormat: WeightFormat;
+  readonly weightFormat: string;
   readonly weightBytes: number;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
@@ -64,7 +64,7 @@ class Decoder implements Model {
     this.#ops = ops;
     this.#parts = parts;
     this.dtype = weights.dtype;
-    this.weightFormat = weights.format;
+    this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
   }
 

@@ -33,6 +33,7 @@ struct ArenaMemory {
 /// One weight, or gate and up together. A backend keeps the numbers in a type derived from this one.
 struct Weight {
   WeightFormat format;
+  CodeFormat codes;  // of Codes
   int n;  // columns of the output
   int k;
   bool isGateUp;
@@ -79,8 +80,8 @@ class Backend {
 
   virtual ~Backend() = default;
 
-  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) = 0;
-  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) = 0;
+  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) = 0;
+  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;

@@ -22,8 +22,8 @@ class CpuBackend final : public Backend {
   /// Throws std::runtime_error if this processor lacks the instruction set.
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
 
-  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) override;
-  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) override;
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
@@ -70,7 +70,7 @@ class CpuBackend final : public Backend {
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
-  QuantizedRows quantizedRows_;
+  ProductMemory productMemory_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };

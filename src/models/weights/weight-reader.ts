@@ -11,7 +11,7 @@ import {
   type Vector,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
-import type { PublishedQuantization } from '../published-quantization.ts';
+import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */

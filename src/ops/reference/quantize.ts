@@ -25,7 +25,7 @@ export function quantizeRow(x: Float32Array, into: Float32Array): number {
 }
 
 /** |value| is far below 2^52: adding that much leaves no bits for a fraction. */
-function roundHalfToEven(value: number): number {
+export function roundHalfToEven(value: number): number {
   const shift = 2 ** 52 + 2 ** 51;
   return value + shift - shift;
 }

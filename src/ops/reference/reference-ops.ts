@@ -36,7 +36,7 @@ import { RefKvCache } from './kv-cache.ts';
 import { addLinear, linear, RefGateUp, RefLinear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
-import { readTensor } from './read-tensor.ts';
+import { readTensor } from '../read-tensor.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';

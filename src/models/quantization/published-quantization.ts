@@ -1,8 +1,8 @@
 // Checkpoints whose weights are published as whole numbers: what quantization_config in config.json says of them.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
-import { checkModelJson } from '../util/model-file.ts';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
 
 /** int8, one scale for each output of a projection, `name.weight_scale`. */
 export interface PublishedQuantization {
