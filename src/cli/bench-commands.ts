@@ -1,7 +1,7 @@
 // The flags of svc bench, whose commands measure a model without serving it.
 
 import { type Command, Option } from 'commander';
-import type { Quantization } from '../config/engine-config.ts';
+import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
 import { positiveInteger } from './flags.ts';
 
 interface QualityFlags {
@@ -17,7 +17,9 @@ export function addBenchCommands(svc: Command): void {
     .command('quality')
     .description('compare the predictions of quantised weights with those of the published ones, on a text')
     .argument('[model]', 'folder of a model, or its name on the hub; without it, the small chat model of svc')
-    .addOption(new Option('--quantization <scheme>', 'scheme to judge').choices(['int8']).default('int8'))
+    .addOption(
+      new Option('--quantization <scheme>', 'scheme to judge').choices(QUANTIZATIONS).default('int8'),
+    )
     .requiredOption(
       '--text-file <path>',
       'text to predict, such as a page of what the model will be used for',

@@ -8,7 +8,8 @@ type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
 /** What the weights of a plain checkpoint are turned into while they are read. */
-export type Quantization = 'int8';
+export const QUANTIZATIONS = ['int8', 'int4', 'fp8'] as const;
+export type Quantization = (typeof QUANTIZATIONS)[number];
 
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */

@@ -2,7 +2,7 @@
 
 import type { DTypeOption, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import type { ComputeDType } from '../ops/dtype.ts';
+import type { ComputeDType, WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
@@ -49,7 +49,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   });
   const weights = new WeightReader(checkpoint, ops, {
     dtype,
-    products: options.quantization ?? dtype,
+    ...formatsFor(options.quantization ?? null, dtype),
     published: config.quantization,
   });
   const progress = async (fraction: number, what: string) => {
@@ -63,6 +63,26 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const unused = judgeUnused(checkpoint, config);
   if (unused !== null) options.onWarning?.(unused);
   return model;
+}
+
+/**
+ * What plain weights are brought to. In 4 bits the output head, which may be the embeddings as well, would cost more quality
+ * than all layers; in int8 it costs next to none.
+ */
+function formatsFor(
+  quantization: Quantization | null,
+  dtype: ComputeDType,
+): { products: WeightFormat; head: WeightFormat } {
+  switch (quantization) {
+    case null:
+      return { products: dtype, head: dtype };
+    case 'int8':
+      return { products: 'int8', head: 'int8' };
+    case 'int4':
+      return { products: { kind: 'int4', groupSize: 32, hasZeros: false }, head: 'int8' };
+    case 'fp8':
+      return { products: { kind: 'fp8', groupSize: null, hasZeros: false }, head: 'int8' };
+  }
 }
 
 function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {

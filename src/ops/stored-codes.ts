@@ -109,7 +109,13 @@ function readZeros({ zeros, format }: CodesWeightSource, n: number, groups: numb
   return values;
 }
 
-function expectZero({ name, path }: TensorSource, zero: number, range: number, row: number, group: number): number {
+function expectZero(
+  { name, path }: TensorSource,
+  zero: number,
+  range: number,
+  row: number,
+  group: number,
+): number {
   if (zero >= -range / 2 && zero < range / 2) return zero;
   throw new ModelLoadError(
     `tensor ${name} of ${path} must be from ${-range / 2} to ${range / 2 - 1}, row ${row}, group ${group} is ${zero}; ` +

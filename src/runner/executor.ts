@@ -11,7 +11,7 @@ export interface EngineInfo {
   readonly architecture: string;
   /** What is computed in, also the format of the KV cache. */
   readonly dtype: string;
-  /** That of `dtype`, or `int8`. */
+  /** Names of the formats of its layers' weights: that of `dtype`, `int8`, `int4-g32`; joined by + where there are several. */
   readonly weightFormat: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */

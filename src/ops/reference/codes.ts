@@ -16,7 +16,9 @@ export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into
   const [n, k] = shape;
   const [groups, groupSize] = [groupsOf(format, k), format.groupSize ?? k];
   const codeAt = codesOf(source);
-  const meanings = Float32Array.from({ length: 2 ** bitsOf(format.kind) }, (_, code) => meaningOf(format.kind, code));
+  const meanings = Float32Array.from({ length: 2 ** bitsOf(format.kind) }, (_, code) =>
+    meaningOf(format.kind, code),
+  );
   for (let row = 0; row < n; row += 1) {
     for (let place = 0; place < k; place += 1) {
       const at = row * groups + Math.floor(place / groupSize);
@@ -29,7 +31,11 @@ export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into
   roundToBf16(into);
 }
 
-function notANumber({ tensor: { name, path } }: CodesWeightSource, row: number, column: number): ModelLoadError {
+function notANumber(
+  { tensor: { name, path } }: CodesWeightSource,
+  row: number,
+  column: number,
+): ModelLoadError {
   return new ModelLoadError(
     `tensor ${name} of ${path} is not finite at [${row}, ${column}]: NaN; fetch the file again`,
   );
@@ -38,7 +44,12 @@ function notANumber({ tensor: { name, path } }: CodesWeightSource, row: number, 
 /** In which place of a word AWQ keeps each of eight outputs. */
 const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
 
-function codesOf({ tensor, order, format, shape }: CodesWeightSource): (row: number, column: number) => number {
+function codesOf({
+  tensor,
+  order,
+  format,
+  shape,
+}: CodesWeightSource): (row: number, column: number) => number {
   const bytes = readBytes(tensor);
   const bits = bitsOf(format.kind);
   const [n] = shape;
@@ -52,7 +63,8 @@ function codesOf({ tensor, order, format, shape }: CodesWeightSource): (row: num
   if (order === 'columns') {
     return (row, column) => codeIn((Math.floor(column / perWord) * n + row) * 4, column % perWord);
   }
-  return (row, column) => codeIn(((column * n) / perWord + Math.floor(row / perWord)) * 4, AWQ_PLACES[row % 8]!);
+  return (row, column) =>
+    codeIn(((column * n) / perWord + Math.floor(row / perWord)) * 4, AWQ_PLACES[row % 8]!);
 }
 
 const FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6] as const;

@@ -62,7 +62,10 @@ function readWeight(
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
 ): void {
   const { values, scales } = into;
-  if (weight.kind === 'codes') return decodeCodes(weight, codes!, values);
+  if (weight.kind === 'codes') {
+    decodeCodes(weight, codes!, values);
+    return;
+  }
   const { tensor } = weight;
   readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
   if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
