@@ -70,12 +70,24 @@ const mxfp4 = z.object({
   input_activations: anyInputs,
 });
 
-const SCHEMES = {
-  'int-quantized': z.union([w8a8, w8a16]),
-  'pack-quantized': packed,
-  'float-quantized': float8,
-  'mxfp4-pack-quantized': mxfp4,
-} as const;
+const scheme = z.union([w8a8, w8a16, packed, float8, mxfp4]);
+type Scheme = z.output<typeof scheme>;
+
+/** Null where the format is not served. */
+function schemaOf({ format, input_activations: inputs }: Record<string, unknown>): z.ZodType<Scheme> | null {
+  switch (format) {
+    case 'int-quantized':
+      return inputs === null || inputs === undefined ? w8a16 : w8a8;
+    case 'pack-quantized':
+      return packed;
+    case 'float-quantized':
+      return float8;
+    case 'mxfp4-pack-quantized':
+      return mxfp4;
+    default:
+      return null;
+  }
+}
 
 const group = z.looseObject({ targets: z.array(z.string()).min(1), format: z.string().nullish() });
 const schema = z.object({
@@ -87,23 +99,18 @@ const schema = z.object({
 type Config = z.output<typeof schema>;
 
 export const compressedTensors: QuantizationMethod<Config> = {
-  schema: schema.transform((config, context) => {
+  schema: schema.superRefine((config, context) => {
     for (const [name, { format: own, ...fields }] of Object.entries(config.config_groups)) {
       const format = own ?? config.format;
-      const scheme = Object.entries(SCHEMES).find(([known]) => known === format)?.[1];
-      const issues = scheme?.safeParse({ ...fields, format }).error?.issues ?? [];
-      if (scheme === undefined) {
-        context.addIssue({
-          code: 'custom',
-          path: ['format'],
-          message: `${format} is none of ${Object.keys(SCHEMES)}`,
-        });
+      const served = schemaOf({ ...fields, format });
+      if (served === null) {
+        const message = `must be int-quantized, pack-quantized, float-quantized or mxfp4-pack-quantized, it is ${format}`;
+        context.addIssue({ code: 'custom', path: ['format'], message });
       }
-      for (const { path, message } of issues) {
+      for (const { path, message } of served?.safeParse({ ...fields, format }).error?.issues ?? []) {
         context.addIssue({ code: 'custom', path: ['config_groups', name, ...path], message });
       }
     }
-    return config;
   }),
   served: 'W8A8 with one scale a channel and token, W8A16, W4A16, FP8 and MXFP4',
   finder({ format, config_groups, ignore }, path) {
@@ -134,9 +141,6 @@ function rule(path: string, field: string, text: string): (name: string) => bool
     );
   }
 }
-
-const scheme = z.union(Object.values(SCHEMES));
-type Scheme = z.output<typeof scheme>;
 
 function finderOf(fields: object): FindWeight {
   const found = scheme.parse(fields);

@@ -98,6 +98,8 @@ export class RefGateUp implements GateUpWeight {
 
   constructor(gate: LinearPart, up: LinearPart, format: WeightFormat) {
     expectGateUp(gate, up);
+    // Both together, to have the order of their inputs compared.
+    readCodesOfParts([gate, up]);
     this.gate = new RefLinear([gate], format);
     this.up = new RefLinear([up], format);
   }
