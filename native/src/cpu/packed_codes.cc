@@ -27,13 +27,15 @@ uint8_t codeOfZero(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
 
 /// |number| up to 448 -> e4m3, rounded to the nearest, ties to even.
 uint8_t toFp8(float number) {
-  const uint8_t sign = std::signbit(number) ? 0x80 : 0;
-  const float size = std::fabs(number);
-  // Three bits follow the first one; below 2^-6 the steps are those of 2^-6.
-  const int exponent = std::max(-6, size == 0.0f ? -6 : std::ilogb(size));
-  const int eighths = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));
-  // Eighths of 16 carry into the exponent by themselves.
-  return static_cast<uint8_t>(sign | (((exponent + 6) << 3) + eighths));
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const uint32_t size = bits & 0x7fffffffu;
+  // Of 23 bits of the fraction three stay, of the exponent 120 is taken; a carry goes from the one into the other.
+  const uint32_t normal = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120u << 3);
+  // Below 2^-6 the steps are 2^-9, which is the last place of numbers from 2^14 on.
+  constexpr float kShift = 0x1p14f;
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kShift) - std::bit_cast<uint32_t>(kShift);
+  const bool isSmall = std::bit_cast<float>(size) < 0x1p-6f;
+  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (isSmall ? small : normal));
 }
 
 float fromFp8(uint8_t code) {
