@@ -9,60 +9,42 @@ import { saltKeys } from '../src/kv-cache/prefix-hash.ts';
 import { readModelConfig } from '../src/models/registry.ts';
 import { openModelSource } from '../src/models/source/model-source.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
-import {
-  type BenchFormat,
-  BYTES_PER_WEIGHT,
-  type MachineLimits,
-  measureMachine,
-  operationsPerSecond,
-  weightBytesPerSecond,
-} from './machine.ts';
+import { LimitProbe } from './beside.ts';
+import { type BenchFormat, BYTES_PER_WEIGHT, type SpeedLimits, weightBytesPerSecond } from './machine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
 const PREFILL_TOKENS = 512;
 const DECODE_PROMPT_TOKENS = 32;
 const DECODE_STEPS = 40;
-const PREFILL_RUNS = 5;
 
 const MODELS: readonly { readonly shape: RandomModelShape; readonly prefillGoal: string | null }[] = [
   { shape: 'qwen2.5-0.5b', prefillGoal: '>= 950 tokens/s (with AMX)' },
   { shape: 'llama-3.2-1b', prefillGoal: null },
 ];
 
-interface ModelSpeed {
-  readonly weightBytes: number;
-  /** Of the linear layers of one token, the output head aside. */
-  readonly flopsPerToken: number;
-  readonly prefillSeconds: number;
-  /** Seconds of a decode step, by the number of sequences. */
-  readonly decodeSeconds: ReadonlyMap<number, number>;
+export function engineSection(): Promise<Section> {
+  return stepSpeeds('bf16');
 }
 
-export function engineSection(limits: MachineLimits): Promise<Section> {
-  return stepSpeeds(limits, 'bf16');
+export function int8EngineSection(): Promise<Section> {
+  return stepSpeeds('int8');
 }
 
-export function int8EngineSection(limits: MachineLimits): Promise<Section> {
-  return stepSpeeds(limits, 'int8');
+export function int4EngineSection(): Promise<Section> {
+  return stepSpeeds('int4');
 }
 
-export function int4EngineSection(limits: MachineLimits): Promise<Section> {
-  return stepSpeeds(limits, 'int4');
-}
-
-async function stepSpeeds(before: MachineLimits, format: BenchFormat): Promise<Section> {
+async function stepSpeeds(format: BenchFormat): Promise<Section> {
   const figures: Figure[] = [];
-  let limits = before;
   for (const { shape, prefillGoal } of MODELS) {
     const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
+    const probe = new LimitProbe();
     try {
       writeRandomModel(folder, shape);
-      const speed = await measureModel(folder, format);
-      // Measured again beside each model, since a shared machine's limits change within minutes; the better counts.
-      limits = better(limits, measureMachine());
-      figures.push(...describe(shape, format, speed, limits, prefillGoal));
+      figures.push(...(await measureModel({ shape, folder, format, prefillGoal }, probe)));
     } finally {
+      probe.close();
       rmSync(folder, { recursive: true });
     }
   }
@@ -73,93 +55,106 @@ async function stepSpeeds(before: MachineLimits, format: BenchFormat): Promise<S
       'Prefill limit: the matrix unit doing nothing but the multiply-adds of the linear layers. Decode: bytes of ' +
         'weights a step divided by its time, against the speed of plain memory reads. With 16 rows each weight takes ' +
         '32 operations: without AMX the multiply-adds, not the memory, set the pace; the second line of each is held ' +
-        'against the slower of the two.',
+        'against the slower of the two. Limits are measured before and after each of five runs; the run of the median ' +
+        'ratio is shown.',
     ],
   };
 }
 
-function better(a: MachineLimits, b: MachineLimits): MachineLimits {
-  return {
-    ...a,
-    memoryReadBytesPerSecond: Math.max(a.memoryReadBytesPerSecond, b.memoryReadBytesPerSecond),
-    matrixFlops: Math.max(a.matrixFlops, b.matrixFlops),
-    int8Ops: Math.max(a.int8Ops, b.int8Ops),
-  };
+interface BenchModel {
+  readonly shape: RandomModelShape;
+  readonly folder: string;
+  readonly format: BenchFormat;
+  readonly prefillGoal: string | null;
 }
 
-async function measureModel(modelPath: string, format: BenchFormat): Promise<ModelSpeed> {
+async function measureModel(model: BenchModel, probe: LimitProbe): Promise<Figure[]> {
+  const { folder, format } = model;
   const quantization = format === 'bf16' ? null : format;
-  const config = { ...ENGINE_DEFAULTS, modelPath, quantization, maxModelLen: 2048, maxNumSeqs: 16 };
+  const config = { ...ENGINE_DEFAULTS, modelPath: folder, quantization, maxModelLen: 2048, maxNumSeqs: 16 };
   const core = await EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
   try {
-    const { weightBytes, vocabSize } = core.executor.info;
-    const ids = (length: number, start: number): number[] =>
-      Array.from({ length }, (_, index) => (start + 7919 * index) % vocabSize);
-    const { hiddenSize } = readModelConfig(openModelSource(modelPath));
-    // The head of a model in int4 is kept in int8.
-    const headBytes = vocabSize * hiddenSize * BYTES_PER_WEIGHT[format === 'int4' ? 'int8' : format];
-    const flopsPerToken = (2 * (weightBytes - headBytes)) / BYTES_PER_WEIGHT[format];
-    const prefillSeconds = measurePrefill(core, ids);
-    const decodeSeconds = new Map([1, 16].map((count) => [count, measureDecode(core, count, ids)]));
-    return { weightBytes, flopsPerToken, prefillSeconds, decodeSeconds };
+    return [
+      prefillFigure(core, model, probe),
+      ...[1, 16].flatMap((rows) => decodeFigures(core, model, rows, probe)),
+    ];
   } finally {
     core.close();
   }
 }
 
-function describe(
-  shape: RandomModelShape,
-  format: BenchFormat,
-  speed: ModelSpeed,
-  limits: MachineLimits,
-  prefillGoal: string | null,
+function prefillFigure(
+  core: EngineCore,
+  { shape, folder, format, prefillGoal }: BenchModel,
+  probe: LimitProbe,
+): Figure {
+  const { weightBytes, vocabSize } = core.executor.info;
+  const { hiddenSize } = readModelConfig(openModelSource(folder));
+  // The head of a model in int4 is kept in int8.
+  const headBytes = vocabSize * hiddenSize * BYTES_PER_WEIGHT[format === 'int4' ? 'int8' : format];
+  // Of the linear layers of one token, the output head aside.
+  const flopsPerToken = (2 * (weightBytes - headBytes)) / BYTES_PER_WEIGHT[format];
+  const held = probe.hold(
+    format,
+    () => PREFILL_TOKENS / measurePrefill(core),
+    (limits) => limits.operationsPerSecond / flopsPerToken,
+  );
+  const goal = format === 'bf16' ? prefillGoal : '>= 75 %';
+  return { name: `${shape}: prefill of ${PREFILL_TOKENS} tokens`, ...held, unit: 'tokens/s', goal };
+}
+
+function decodeFigures(
+  core: EngineCore,
+  { shape, format }: BenchModel,
+  rows: number,
+  probe: LimitProbe,
 ): Figure[] {
-  const prefill: Figure = {
-    name: `${shape}: prefill of ${PREFILL_TOKENS} tokens`,
-    value: PREFILL_TOKENS / speed.prefillSeconds,
-    unit: 'tokens/s',
-    limit: operationsPerSecond(limits, format) / speed.flopsPerToken,
-    goal: format === 'bf16' ? prefillGoal : '>= 75 %',
+  const { weightBytes } = core.executor.info;
+  const hold = (limitOf: (limits: SpeedLimits) => number): { value: number; limit: number } =>
+    probe.hold(
+      format,
+      () => weightBytes / measureDecode(core, rows) / 1e9,
+      (limits) => limitOf(limits) / 1e9,
+    );
+  const figure = (against: string, held: { value: number; limit: number }, goal: string | null): Figure => {
+    const tokens = ((held.value * 1e9 * rows) / weightBytes).toFixed(1);
+    return {
+      name: `${shape}: decode step of ${rows} (${tokens} tokens/s), against ${against}`,
+      ...held,
+      unit: 'GB/s',
+      goal,
+    };
   };
-  const decodes = [...speed.decodeSeconds].flatMap(([rows, seconds]): Figure[] => {
-    const name = `${shape}: decode step of ${rows} (${(rows / seconds).toFixed(1)} tokens/s)`;
-    const figure = { value: speed.weightBytes / seconds / 1e9, unit: 'GB/s' };
-    return [
-      {
-        ...figure,
-        name: `${name}, against memory reads`,
-        limit: limits.memoryReadBytesPerSecond / 1e9,
-        goal: format === 'int8' ? '>= 85 %' : '>= 75 %',
-      },
-      {
-        ...figure,
-        name: `${name}, against memory or arithmetic`,
-        limit: weightBytesPerSecond(limits, rows, format) / 1e9,
-        goal: null,
-      },
-    ];
-  });
-  return [prefill, ...decodes];
+  return [
+    figure(
+      'memory reads',
+      hold((limits) => limits.readBytesPerSecond),
+      format === 'int8' ? '>= 85 %' : '>= 75 %',
+    ),
+    figure(
+      'memory or arithmetic',
+      hold((limits) => weightBytesPerSecond(limits, rows, format)),
+      null,
+    ),
+  ];
+}
+
+/** Token ids of a prompt, other ones for each `start`. */
+function prompt(core: EngineCore, length: number, start: number): number[] {
+  const { vocabSize } = core.executor.info;
+  return Array.from({ length }, (_, index) => (start + 7919 * index) % vocabSize);
 }
 
 /** Seconds of the step that computes a whole prompt and samples its first token. */
-function measurePrefill(core: EngineCore, ids: (length: number, start: number) => number[]): number {
-  const seconds: number[] = [];
-  for (let run = 0; run < PREFILL_RUNS; run += 1) {
-    addRequest(core, run, ids(PREFILL_TOKENS, run), 1);
-    seconds.push(timeSteps(core, () => !core.hasUnfinished));
-  }
-  return median(seconds);
+function measurePrefill(core: EngineCore): number {
+  addRequest(core, numRequests, prompt(core, PREFILL_TOKENS, numRequests), 1);
+  return timeSteps(core, () => !core.hasUnfinished);
 }
 
 /** Median seconds of a step in which `numSequences` sequences each get one token. */
-function measureDecode(
-  core: EngineCore,
-  numSequences: number,
-  ids: (length: number, start: number) => number[],
-): number {
+function measureDecode(core: EngineCore, numSequences: number): number {
   for (let index = 0; index < numSequences; index += 1) {
-    addRequest(core, index, ids(DECODE_PROMPT_TOKENS, index), DECODE_STEPS + 1);
+    addRequest(core, index, prompt(core, DECODE_PROMPT_TOKENS, index), DECODE_STEPS + 1);
   }
   core.step();
   const seconds: number[] = [];

@@ -1,73 +1,119 @@
-// Many requests at once on the 0.5B shape: throughput by concurrency, how much of the wall clock the kernels get, and
-// what one token costs the main thread and the engine thread.
+// Starts of `svc serve` on the 0.5B shape: without and with an entry of the packed cache, until it says that it is ready, and
+// the memory that the process had at most. The file of the model is in the page cache.
 
-import type { InferenceEngine } from '../src/engine/inference-engine.ts';
-import { resolveSamplingParams } from '../src/sampling/sampling-params.ts';
-import { withRandomEngines } from './random-engine.ts';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { writeRandomModel } from './random-model.ts';
 import type { Figure, Section } from './report.ts';
-import { cpuSince, threadTimes } from './thread-cpu.ts';
 
-const PROMPT_TOKENS = 128;
-const OUTPUT_TOKENS = 128;
-const CONCURRENCIES = [1, 4, 8, 16, 32, 64];
-const CONFIG = { maxModelLen: 512, enablePrefixCaching: false, kvCacheMemoryBytes: 2 ** 30 };
+/** As it is published: `npm run bench` builds it. */
+const PROGRAM = 'dist/cli/main.js';
+/** The best of so many starts: others use the machine as well. */
+const STARTS = 5;
+const KV_BYTES = 2 ** 30;
+/** Bytes beside the packed weights and the KV memory. */
+const MOST_OTHER = 300e6;
+
+interface Start {
+  readonly seconds: number;
+  /** VmHWM, bytes. */
+  readonly peakBytes: number;
+}
 
 export async function loadSection(): Promise<Section> {
-  const figures = await withRandomEngines('qwen2.5-0.5b', [CONFIG], async (engine) => {
-    const measured: Figure[] = [];
-    for (const concurrency of CONCURRENCIES) measured.push(...(await measure(engine, concurrency)));
-    return measured;
-  });
+  const model = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
+  try {
+    writeRandomModel(model, 'qwen2.5-0.5b');
+    const figures = [
+      ...(await measure(model, 'bfloat16', [])),
+      ...(await measure(model, 'int8', ['-q', 'int8'])),
+    ];
+    return {
+      title: 'Loading, qwen2.5-0.5b',
+      figures,
+      notes: [
+        `Seconds from the start of the process until it says that it is ready, the best of ${STARTS}; no tokenizer. Memory: VmHWM ` +
+          'beside the size of the packed weights; no KV block is touched before the first request.',
+      ],
+    };
+  } finally {
+    rmSync(model, { recursive: true });
+  }
+}
+
+async function measure(model: string, name: string, flags: readonly string[]): Promise<Figure[]> {
+  const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-packed-'));
+  const args = [model, '--skip-tokenizer-init', '--kv-cache-memory-bytes', String(KV_BYTES), ...flags];
+  const cached = [...args, '--packed-cache', folder];
+  try {
+    const first = await best(() => start(args));
+    await start(cached, () => readdirSync(folder).some((entry) => entry.endsWith('.packed')));
+    const [entry = ''] = readdirSync(folder);
+    // But for a page a weight and a table of checksums.
+    const weightBytes = statSync(join(folder, entry)).size;
+    const second = await best(() => start(cached));
+    const memory = (what: string, { peakBytes }: Start): Figure => ({
+      name: `${name}: peak memory of ${what} beside packed weights of ${(weightBytes / 1e6).toFixed(0)} MB`,
+      value: (peakBytes - weightBytes) / 1e6,
+      unit: 'MB',
+      limit: null,
+      goal: `<= ${MOST_OTHER / 1e6}`,
+    });
+    return [
+      { name: `${name}: first start`, value: first.seconds, unit: 's', limit: null, goal: '< 2' },
+      { name: `${name}: second start`, value: second.seconds, unit: 's', limit: null, goal: '< 1' },
+      memory('the first start', first),
+      memory('the second start', second),
+    ];
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** The least of each figure. */
+async function best(run: () => Promise<Start>): Promise<Start> {
+  const starts: Start[] = [];
+  for (let i = 0; i < STARTS; i += 1) starts.push(await run());
   return {
-    title: `Throughput, qwen2.5-0.5b, ${PROMPT_TOKENS} tokens in, ${OUTPUT_TOKENS} out`,
-    figures: figures.flat(),
-    notes: [
-      'Kernels: time in which ops ran, divided by the wall clock; the rest is what they waited for the engine. Threads: ' +
-        'their CPU time divided by the output tokens; what the engine thread does, it does while kernels run.',
-    ],
+    seconds: Math.min(...starts.map(({ seconds }) => seconds)),
+    peakBytes: Math.min(...starts.map(({ peakBytes }) => peakBytes)),
   };
 }
 
-async function measure(engine: InferenceEngine, concurrency: number): Promise<Figure[]> {
-  const busyBefore = await busySeconds(engine);
-  const cpuBefore = threadTimes(process.pid);
+/** @param isDone what to wait for before it is stopped */
+async function start(args: readonly string[], isDone: () => boolean = () => true): Promise<Start> {
   const startedAt = performance.now();
-  await Promise.all(Array.from({ length: concurrency }, (_, index) => run(engine, index)));
-  const seconds = (performance.now() - startedAt) / 1000;
-  const cpu = cpuSince(cpuBefore, process.pid);
-  const busy = (await busySeconds(engine)) - busyBefore;
-  const outputTokens = concurrency * OUTPUT_TOKENS;
-  const name = `${concurrency} at once`;
-  const watched = { limit: null, goal: null };
-  const perToken = (what: string, value: number): Figure => ({
-    name: `${name}: ${what}`,
-    value: (1e6 * value) / outputTokens,
-    unit: 'us/token',
-    ...watched,
+  const child = spawn(process.execPath, [PROGRAM, 'serve', ...args, '--host', '127.0.0.1', '--port', '0'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
-  const goal = concurrency === 16 ? '>= 97 %' : null;
-  return [
-    { name: `${name}: output`, value: outputTokens / seconds, unit: 'tokens/s', ...watched },
-    { name: `${name}: kernels`, value: (100 * busy) / seconds, unit: '% of the time', limit: 100, goal },
-    perToken('main thread', cpu.main),
-    perToken('engine thread', cpu.engine),
-    perToken("runtime's helpers", cpu.helpers),
-  ];
+  const exited = once(child, 'exit');
+  await isReady(child.stderr);
+  const seconds = (performance.now() - startedAt) / 1000;
+  const peakBytes = peakOf(child);
+  while (!isDone()) await sleep(20);
+  child.kill('SIGTERM');
+  await exited;
+  return { seconds, peakBytes };
 }
 
-async function busySeconds(engine: InferenceEngine): Promise<number> {
-  const { busySeconds: seconds } = await engine.stats();
-  if (seconds === null) throw new Error('the share of the kernels needs the native backend');
-  return seconds;
+/** Resolves with the report of the start; goes on reading. */
+async function isReady(output: Readable): Promise<void> {
+  let said = '';
+  await new Promise<void>((resolve, reject) => {
+    output.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+      if (said.includes('is ready after')) resolve();
+    });
+    output.once('end', () => reject(new Error(`svc did not start:\n${said}`)));
+  });
 }
 
-async function run(engine: InferenceEngine, seed: number): Promise<void> {
-  const { vocabSize } = engine.info;
-  const tokenIds = Array.from(
-    { length: PROMPT_TOKENS },
-    (_, index) => (seed * 7919 + index * 104729) % vocabSize,
-  );
-  const params = resolveSamplingParams({ temperature: 1, seed, max_tokens: OUTPUT_TOKENS, ignore_eos: true });
-  const request = await engine.prepare({ tokenIds }, params);
-  for await (const delta of engine.generate(request)) if (delta.finish_reason !== null) return;
+function peakOf({ pid }: ChildProcess): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
 }

@@ -20,7 +20,7 @@ export interface MachineLimits {
 }
 
 /** What SVC_CPU_ISA asks for. */
-const CPU_ISA = toEngineConfig({}).cpuIsa;
+export const CPU_ISA = toEngineConfig({}).cpuIsa;
 
 /** Far more than any cache holds. */
 const READ_BYTES = 2 ** 30;
@@ -54,22 +54,19 @@ export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1, int4: 0.5 + 4 / 32 } as cons
 
 export type BenchFormat = keyof typeof BYTES_PER_WEIGHT;
 
-/** Operations a second of the multiply-adds of a format. */
-export function operationsPerSecond(limits: MachineLimits, format: BenchFormat): number {
-  return format === 'int8' ? limits.int8Ops : limits.matrixFlops;
+/** What bounds the products of one format. */
+export interface SpeedLimits {
+  readonly readBytesPerSecond: number;
+  readonly operationsPerSecond: number;
 }
 
 /**
  * Bytes of weights a second that a product of `rows` rows can pass over: memory bounds it, and with many rows the matrix
  * unit, which needs two operations a weight and row.
  */
-export function weightBytesPerSecond(
-  limits: MachineLimits,
-  rows: number,
-  format: BenchFormat = 'bf16',
-): number {
-  const weights = operationsPerSecond(limits, format) / (2 * rows);
-  return Math.min(limits.memoryReadBytesPerSecond, weights * BYTES_PER_WEIGHT[format]);
+export function weightBytesPerSecond(limits: SpeedLimits, rows: number, format: BenchFormat): number {
+  const weights = limits.operationsPerSecond / (2 * rows);
+  return Math.min(limits.readBytesPerSecond, weights * BYTES_PER_WEIGHT[format]);
 }
 
 export function machineSection(limits: MachineLimits): Section {

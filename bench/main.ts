@@ -1,5 +1,5 @@
-// npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure as a ratio
-// to them. With --save the tables go to bench/RESULTS.md.
+// npm run bench [section ...] [-- --save]: measures this machine's limits first, then prints each figure beside the limit
+// that it is held against. With --save the tables go to bench/RESULTS.md.
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
@@ -17,7 +17,9 @@ import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
+import { speculationSection } from './speculation.ts';
 import { stepSection } from './step.ts';
+import { throughputSection } from './throughput.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
 
@@ -30,9 +32,11 @@ const SECTIONS = {
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
+  speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,
   load: loadSection,
+  throughput: throughputSection,
   trace: traceSection,
   serve: serveSection,
   responsiveness: responsivenessSection,
@@ -58,11 +62,10 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const printed = [{ section: '<section>', text: show(machineSection(measureMachine())) }];
+const printed = [{ command: 'npm run bench -- <section>', text: show(machineSection(measureMachine())) }];
 for (const name of names) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
-  // A shared machine's limits change within minutes: each section is held against those of its own time.
-  printed.push({ section: name, text: show(await SECTIONS[name](measureMachine())) });
+  printed.push({ command: `npm run bench -- ${name}`, text: show(await SECTIONS[name]()) });
 }
 if (values.save) saveResults(printed);
 

@@ -20,7 +20,7 @@ export interface Section {
 export function formatSection({ title, figures, notes = [] }: Section): string {
   const rows = figures.map(({ name, value, unit, limit, goal }) => {
     const ratio = limit === null ? '' : `${((100 * value) / limit).toFixed(0)} %`;
-    return `| ${name} | ${round(value)} ${unit} | ${limit === null ? '' : `${round(limit)} ${unit}`} | ${ratio} | ${goal ?? ''} |`;
+    return `| ${name} | ${formatNumber(value)} ${unit} | ${limit === null ? '' : `${formatNumber(limit)} ${unit}`} | ${ratio} | ${goal ?? ''} |`;
   });
   const head = ['| figure | measured | limit of this machine | ratio | goal |', '|---|---:|---:|---:|---|'];
   return [`## ${title}`, '', ...head, ...rows, '', ...notes.flatMap((note) => [note, ''])].join('\n');
@@ -31,7 +31,8 @@ export function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
-function round(value: number): string {
+/** With three digits, where it has a fraction. */
+export function formatNumber(value: number): string {
   if (Number.isInteger(value)) return String(value);
   if (Math.abs(value) < 1e-3) return value.toExponential(1);
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);

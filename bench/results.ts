@@ -5,18 +5,18 @@ import os from 'node:os';
 
 const FILE = 'bench/RESULTS.md';
 
-/** What the command `npm run bench -- section` printed: a Markdown text under a heading of its own. */
+/** What a command printed: Markdown, each part under a heading of its own. */
 export interface Printed {
-  readonly section: string;
+  readonly command: string;
   readonly text: string;
 }
 
 /** Writes what was printed; the sections of earlier runs stay where they are not made anew. */
 export function saveResults(printed: readonly Printed[]): void {
   const kept = existsSync(FILE) ? splitSections(readFileSync(FILE, 'utf8')) : new Map<string, string>();
-  for (const { section, text: all } of printed) {
-    const command = `\`npm run bench -- ${section}\`, ${machine()}`;
-    for (const [key, text] of splitSections(all)) kept.set(key, text.replace('\n', `\n\n${command}\n`));
+  for (const { command, text: all } of printed) {
+    const origin = `\`${command}\`, ${machine()}`;
+    for (const [key, text] of splitSections(all)) kept.set(key, text.replace('\n', `\n\n${origin}\n`));
   }
   const head = [
     '# Results',

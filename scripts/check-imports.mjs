@@ -14,6 +14,7 @@ const ROWS = {
   'kv-transfer': 3,
   models: 2,
   'kv-cache': 2,
+  speculation: 2,
   ops: 1,
   tokenizer: 1,
   cluster: 1,

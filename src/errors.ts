@@ -20,6 +20,11 @@ export class SvcError extends Error {
   }
 }
 
+/** The message of whatever was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
 /** A request that can never succeed as it stands: wrong type, range or combination. */
 export class InvalidRequestError extends SvcError {
   override readonly status = 400;

@@ -2,7 +2,8 @@
 // prefill of a long prompt against the matrix unit.
 
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
-import { type MachineLimits, openOps } from '../machine.ts';
+import { LimitProbe } from '../beside.ts';
+import { openOps } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 
@@ -16,55 +17,65 @@ interface Shape {
 const SHAPES: readonly Shape[] = [
   { name: 'qwen2.5-0.5b', heads: 14, kvHeads: 2, headDim: 64 },
   { name: 'llama-3.2-1b', heads: 32, kvHeads: 8, headDim: 64 },
+  { name: 'llama-3.1-8b', heads: 32, kvHeads: 8, headDim: 128 },
 ];
 const BLOCK_SIZE = 16;
 const DECODE_SEQUENCES = 16;
-const DECODE_CONTEXT = 2048;
+const DECODE_CONTEXT = 4096;
 const PREFILL_TOKENS = 2048;
-const RUNS = 15;
+/** Keys and values of the layers that take turns come to this many bytes, so that none is still in a cache. */
+const ROTATED_BYTES = 300e6;
+const RUNS = 4;
 
-export function attentionSection(limits: MachineLimits): Section {
-  const ops = openOps();
+export function attentionSection(): Section {
+  const probe = new LimitProbe();
+  const measured = (measure: typeof decode, shape: Shape): Figure => {
+    const ops = openOps();
+    try {
+      return measure(ops, shape, probe);
+    } finally {
+      ops.close();
+    }
+  };
   try {
-    const figures = SHAPES.flatMap((shape) => [decode(ops, shape, limits), prefill(ops, shape, limits)]);
+    const figures = SHAPES.flatMap((shape) => [measured(decode, shape), measured(prefill, shape)]);
     return { title: 'Paged attention, bf16', figures };
   } finally {
-    ops.close();
+    probe.close();
   }
 }
 
-function decode(ops: Ops, shape: Shape, limits: MachineLimits): Figure {
-  const context = new Array<number>(DECODE_SEQUENCES).fill(DECODE_CONTEXT);
-  const seconds = measure(ops, shape, context, 1);
+function decode(ops: Ops, shape: Shape, probe: LimitProbe): Figure {
+  const seconds = prepare(ops, shape, new Array<number>(DECODE_SEQUENCES).fill(DECODE_CONTEXT), 1);
   const bytes = DECODE_SEQUENCES * DECODE_CONTEXT * shape.kvHeads * shape.headDim * 2 * 2;
-  return {
-    name: `${shape.name}: one token each of ${DECODE_SEQUENCES} sequences of ${DECODE_CONTEXT}`,
-    value: bytes / seconds / 1e9,
-    unit: 'GB/s',
-    limit: limits.memoryReadBytesPerSecond / 1e9,
-    goal: null,
-  };
+  const held = probe.hold(
+    'bf16',
+    () => bytes / seconds() / 1e9,
+    (limits) => limits.readBytesPerSecond / 1e9,
+  );
+  const name = `${shape.name}: one token each of ${DECODE_SEQUENCES} sequences of ${DECODE_CONTEXT}`;
+  return { name, ...held, unit: 'GB/s', goal: '>= 70 %' };
 }
 
-function prefill(ops: Ops, shape: Shape, limits: MachineLimits): Figure {
-  const seconds = measure(ops, shape, [PREFILL_TOKENS], PREFILL_TOKENS);
+function prefill(ops: Ops, shape: Shape, probe: LimitProbe): Figure {
+  const seconds = prepare(ops, shape, [PREFILL_TOKENS], PREFILL_TOKENS);
   // Half of all pairs of tokens are visible; two products a pair.
   const operations = (PREFILL_TOKENS * (PREFILL_TOKENS + 1) * shape.heads * shape.headDim * 4) / 2;
-  return {
-    name: `${shape.name}: prompt of ${PREFILL_TOKENS}`,
-    value: operations / seconds / 1e9,
-    unit: 'GFLOP/s',
-    limit: limits.matrixFlops / 1e9,
-    goal: null,
-  };
+  const held = probe.hold(
+    'bf16',
+    () => operations / seconds() / 1e9,
+    (limits) => limits.operationsPerSecond / 1e9,
+  );
+  return { name: `${shape.name}: prompt of ${PREFILL_TOKENS}`, ...held, unit: 'GFLOP/s', goal: '>= 75 %' };
 }
 
-/** Median seconds of attention over sequences of these lengths, in caches that take turns. */
-function measure(ops: Ops, shape: Shape, contexts: readonly number[], queries: number): number {
+/** Prepares attention over sequences of these lengths. @returns what measures its median seconds, in layers that take turns. */
+function prepare(ops: Ops, shape: Shape, contexts: readonly number[], queries: number): () => number {
   const { heads, kvHeads, headDim } = shape;
   const maxBlocks = Math.max(...contexts) / BLOCK_SIZE;
-  const layers = queries === 1 ? 8 : 1;
   const blocks = maxBlocks * contexts.length;
+  const layerBytes = blocks * BLOCK_SIZE * kvHeads * headDim * 4;
+  const layers = queries === 1 ? Math.ceil(ROTATED_BYTES / layerBytes) : 1;
   const cache = ops.makeKvCache({ layers, blocks, blockSize: BLOCK_SIZE, kvHeads, headDim, dtype: 'bf16' });
   for (let layer = 0; layer < layers; layer += 1) fill(ops, cache, layer);
   const batch: AttentionBatch = {
@@ -77,15 +88,15 @@ function measure(ops: Ops, shape: Shape, contexts: readonly number[], queries: n
   const rows = contexts.length * queries;
   const zeros = new Int32Array(rows);
   const step = ops.beginStep(cache, { positions: zeros, slotMapping: zeros, batch });
-  return ops.scope(() => {
-    const q = ops.tensor(new Float32Array(rows * heads * headDim).fill(0.1), rows, heads * headDim, 'f32');
-    const seconds: number[] = [];
-    for (let run = 0; run < RUNS; run += 1) {
-      const options = { layer: run % layers, scale: 1 / Math.sqrt(headDim), window: null };
-      seconds.push(timeOps(ops, () => ops.attention(q, step, options)));
-    }
-    return median(seconds);
-  });
+  return () =>
+    ops.scope(() => {
+      const q = ops.tensor(new Float32Array(rows * heads * headDim).fill(0.1), rows, heads * headDim, 'f32');
+      const seconds = Array.from({ length: RUNS }, (_, run) => {
+        const options = { layer: run % layers, scale: 1 / Math.sqrt(headDim), window: null };
+        return timeOps(ops, () => ops.attention(q, step, options));
+      });
+      return median(seconds);
+    });
 }
 
 /** Small numbers in every slot of a layer. */

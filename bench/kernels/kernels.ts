@@ -4,14 +4,8 @@
 import type { WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
-import {
-  type BenchFormat,
-  BYTES_PER_WEIGHT,
-  type MachineLimits,
-  openOps,
-  operationsPerSecond,
-  weightBytesPerSecond,
-} from '../machine.ts';
+import { LimitProbe } from '../beside.ts';
+import { type BenchFormat, BYTES_PER_WEIGHT, openOps, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
@@ -39,7 +33,7 @@ const WEIGHT_FORMATS: Readonly<Record<BenchFormat, WeightFormat>> = {
 
 /** Weights used in turn come to this many bytes, so that none is still in a cache. */
 const ROTATED_BYTES = 160e6;
-const SECONDS = 0.4;
+const SECONDS = 0.1;
 
 function layer(
   model: string,
@@ -55,29 +49,31 @@ function layer(
   ];
 }
 
-export function kernelSection(limits: MachineLimits): Promise<Section> {
-  return productSection(limits, 'bf16');
+export function kernelSection(): Section {
+  return productSection('bf16');
 }
 
-export function int8KernelSection(limits: MachineLimits): Promise<Section> {
-  return productSection(limits, 'int8');
+export function int8KernelSection(): Section {
+  return productSection('int8');
 }
 
-export function int4KernelSection(limits: MachineLimits): Promise<Section> {
-  return productSection(limits, 'int4');
+export function int4KernelSection(): Section {
+  return productSection('int4');
 }
 
-async function productSection(limits: MachineLimits, format: BenchFormat): Promise<Section> {
+function productSection(format: BenchFormat): Section {
   const figures: Figure[] = [];
+  const probe = new LimitProbe();
   const file = new WeightFile(Math.max(...PRODUCTS.map(({ n, k }) => n * k)));
   try {
     for (const product of PRODUCTS) {
       const ops = openOps();
       const weights = loadAll(ops, product, format, file);
-      for (const rows of product.rows) figures.push(measure(ops, product, format, weights, rows, limits));
+      for (const rows of product.rows) figures.push(measure(ops, product, format, weights, rows, probe));
       ops.close();
     }
   } finally {
+    probe.close();
     file.remove();
   }
   return { title: `Matrix products, ${format}`, figures };
@@ -101,22 +97,30 @@ function measure(
   format: BenchFormat,
   weights: readonly Weight[],
   rows: number,
-  limits: MachineLimits,
+  probe: LimitProbe,
 ): Figure {
-  const { n, k, isGateUp, name } = product;
-  const seconds = ops.scope(() => {
-    const x = ops.tensor(new Float32Array(rows * k).fill(0.01), rows, k, 'bf16');
-    return medianSeconds(ops, x, weights);
-  });
+  const { n, k, isGateUp } = product;
+  const name = `${product.name} [${n}, ${k}], ${rows} rows`;
   const numbers = n * k * (isGateUp ? 2 : 1);
-  const figure = { name: `${name} [${n}, ${k}], ${rows} rows` };
+  const seconds = (): number =>
+    ops.scope(() => {
+      const x = ops.tensor(new Float32Array(rows * k).fill(0.01), rows, k, 'bf16');
+      return medianSeconds(ops, x, weights);
+    });
   if (rows <= 16) {
-    const value = (BYTES_PER_WEIGHT[format] * numbers) / seconds / 1e9;
-    const limit = weightBytesPerSecond(limits, rows, format) / 1e9;
-    return { ...figure, value, unit: 'GB/s', limit, goal: '>= 75 %' };
+    const held = probe.hold(
+      format,
+      () => (BYTES_PER_WEIGHT[format] * numbers) / seconds() / 1e9,
+      (limits) => weightBytesPerSecond(limits, rows, format) / 1e9,
+    );
+    return { name, ...held, unit: 'GB/s', goal: '>= 75 %' };
   }
-  const [value, limit] = [(2 * numbers * rows) / seconds / 1e9, operationsPerSecond(limits, format) / 1e9];
-  return { ...figure, value, unit: format === 'int8' ? 'GOP/s' : 'GFLOP/s', limit, goal: null };
+  const held = probe.hold(
+    format,
+    () => (2 * numbers * rows) / seconds() / 1e9,
+    (limits) => limits.operationsPerSecond / 1e9,
+  );
+  return { name, ...held, unit: format === 'int8' ? 'GOP/s' : 'GFLOP/s', goal: null };
 }
 
 /** Median time of one product, the weights taken in turn. */

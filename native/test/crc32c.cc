@@ -1,7 +1,7 @@
-// Holds each way to sum layer blocks that this processor has against the definition, for layer blocks of all sizes in all places:
+// Holds each way to sum blocks that this processor has against the definition, for blocks of all sizes in all places:
 // prints how many it has compared, or the first that differs.
 
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-using namespace svc::transfer;
+using namespace svc;
 
 namespace {
 
@@ -33,14 +33,14 @@ int main() {
   int compared = 0;
   for (size_t size = 0; size <= kMost; size += 1 + size / 32) {
     for (const size_t offset : {0, 1, 64}) {
-      const unsigned char* layerBlock = from.data() + offset;
-      const uint32_t expected = byDefinition(layerBlock, size);
-      if (crc32c(layerBlock, size) != expected) return std::printf("crc32c of %zu bytes\n", size), 1;
+      const unsigned char* block = from.data() + offset;
+      const uint32_t expected = byDefinition(block, size);
+      if (crc32c(block, size) != expected) return std::printf("crc32c of %zu bytes\n", size), 1;
       for (int method = 0; method <= static_cast<int>(bestCrcMethod()); ++method) {
-        const LayerBlockChecksum checksum(size, static_cast<CrcMethod>(method));
+        const BlockChecksum checksum(size, static_cast<CrcMethod>(method));
         std::memset(to, 0, sizeof to);
-        const bool isSum = checksum(layerBlock) == expected;
-        const bool isCopy = checksum.copy(to + offset, layerBlock) == expected && std::memcmp(to + offset, layerBlock, size) == 0;
+        const bool isSum = checksum(block) == expected;
+        const bool isCopy = checksum.copy(to + offset, block) == expected && std::memcmp(to + offset, block, size) == 0;
         const bool isInside = to[offset + size] == 0 && (offset == 0 || to[offset - 1] == 0);
         if (!isSum || !isCopy || !isInside) return std::printf("method %d, %zu bytes\n", method, size), 1;
         ++compared;

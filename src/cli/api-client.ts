@@ -3,6 +3,7 @@
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
 import { SvcError } from '../errors.ts';
+import { parseJson } from '../util/parse-json.ts';
 import { shortened } from '../util/preview.ts';
 
 /** A server answers /models within this time or it is not there. */
@@ -143,12 +144,9 @@ function refusal(status: number, text: string, url: URL): ApiError {
 }
 
 function messageOf(text: string): string {
-  try {
-    return errorBody.parse(JSON.parse(text)).error.message;
-  } catch {
-    // Not one of our servers: its words, on one line.
-    return shortened(text.replace(/\s+/g, ' ').trim(), 200) || 'no reason was given';
-  }
+  const { data } = errorBody.safeParse(parseJson(text));
+  // Not one of our servers: its words, on one line.
+  return data?.error.message ?? (shortened(text.replace(/\s+/g, ' ').trim(), 200) || 'no reason was given');
 }
 
 /** @throws ApiError where `text` does not fit the protocol, or is the server's error. */

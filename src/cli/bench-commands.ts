@@ -2,7 +2,20 @@
 
 import { type Command, Option } from 'commander';
 import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
-import { positiveInteger } from './flags.ts';
+import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
+import type { OptionSource } from '../config/merge.ts';
+import type { OptionNames } from '../config/option-table.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
+import type { LatencyOptions } from './bench/latency.ts';
+import type { ThroughputOptions } from './bench/throughput.ts';
+import {
+  addOptions,
+  flagOptions,
+  positiveInteger,
+  type SplitArguments,
+  wholeNumber,
+  withModel,
+} from './flags.ts';
 
 interface QualityFlags {
   readonly quantization: Quantization;
@@ -11,12 +24,117 @@ interface QualityFlags {
   readonly json?: true;
 }
 
-export function addBenchCommands(svc: Command): void {
+const MODEL = 'folder of a model, or its name on the hub; without it, the small chat model of svc';
+
+/** The options of svc serve that the engine has without a server and without other instances. */
+const ENGINE_OPTIONS: OptionNames<OptionKey> = {
+  keys: SERVE_OPTIONS.keys.filter(
+    (key) => SERVE_OPTIONS.info(key).isEngineOption === true && key !== 'kvTransferConfig',
+  ),
+  groups: SERVE_OPTIONS.groups,
+  info: (key) => SERVE_OPTIONS.info(key),
+  find: (name) => SERVE_OPTIONS.find(name),
+};
+
+/** @param given the command line, and what was taken out of it. */
+export function addBenchCommands(
+  svc: Command,
+  given: SplitArguments<OptionKey>,
+  foreign: readonly ForeignFlag[],
+): void {
   const bench = svc.command('bench').description('measure a model on this machine');
+  addQuality(bench);
+  const engineFlags = (opts: Readonly<Record<string, unknown>>, model: string | undefined): OptionSource => {
+    for (const flag of foreign) process.stderr.write(`warning: ${foreignNotice(flag)}\n`);
+    return withModel(flagOptions(ENGINE_OPTIONS, opts, given.dotted), model);
+  };
+  addLatency(bench, engineFlags);
+  addThroughput(bench, engineFlags);
+}
+
+type EngineFlags = (opts: Readonly<Record<string, unknown>>, model: string | undefined) => OptionSource;
+
+function addLatency(bench: Command, engineFlags: EngineFlags): void {
+  const latency = bench
+    .command('latency')
+    .description('measure how long a batch of random prompts takes that begin together')
+    .argument('[model]', MODEL)
+    .addOption(count('--input-len <n>', 'tokens of each prompt', 32))
+    .addOption(count('--output-len <n>', 'tokens of each answer', 128))
+    .addOption(count('--batch-size <n>', 'prompts of the batch', 8))
+    .addOption(count('--num-iters <n>', 'how often the batch is measured', 10))
+    .addOption(
+      measured('--num-iters-warmup <n>', 'batches before those that count').argParser(wholeNumber).default(2),
+    )
+    .addOption(outputJson())
+    .addHelpOption(help())
+    .addHelpText('after', LATENCY_NOTES)
+    .action(async (model: string | undefined, flags: LatencyOptions & Record<string, unknown>) => {
+      const { benchLatency } = await import('./bench/latency.ts');
+      await benchLatency(flags, engineFlags(flags, model));
+    });
+  addOptions(ENGINE_OPTIONS, latency);
+}
+
+function addThroughput(bench: Command, engineFlags: EngineFlags): void {
+  const throughput = bench
+    .command('throughput')
+    .description('measure how many requests and tokens a second are done of many prompts')
+    .argument('[model]', MODEL)
+    .addOption(count('--num-prompts <n>', 'prompts to run (default: 64, or all of --dataset)'))
+    .addOption(count('--input-len <n>', 'tokens of each random prompt (default: 128)'))
+    .addOption(count('--output-len <n>', 'tokens of each answer', 128))
+    .addOption(
+      measured(
+        '--dataset <file>',
+        'texts in place of random prompts: one a line, or *.jsonl with the field prompt',
+      ),
+    )
+    .addOption(outputJson())
+    .addHelpOption(help())
+    .addHelpText('after', THROUGHPUT_NOTES)
+    .action(async (model: string | undefined, flags: ThroughputOptions & Record<string, unknown>) => {
+      const { benchThroughput } = await import('./bench/throughput.ts');
+      await benchThroughput(flags, engineFlags(flags, model));
+    });
+  addOptions(ENGINE_OPTIONS, throughput);
+}
+
+function measured(flags: string, description: string): Option {
+  return new Option(flags, description).helpGroup('Measurement:');
+}
+
+function count(flags: string, description: string, fallback?: number): Option {
+  return measured(flags, description).argParser(positiveInteger).default(fallback);
+}
+
+function help(): Option {
+  return measured('-h, --help', 'print this help');
+}
+
+function outputJson(): Option {
+  return measured('--output-json <file>', 'write the figures as JSON; - is stdout, in place of the table');
+}
+
+const LATENCY_NOTES = `
+All answers are as long as --output-len says: end tokens end nothing.
+
+Examples:
+  svc bench latency ./Qwen2.5-0.5B-Instruct --input-len 512 --batch-size 1
+  svc bench latency --quantization int8 --output-json latency.json`;
+
+const THROUGHPUT_NOTES = `
+All answers are as long as --output-len says: end tokens end nothing.
+
+Examples:
+  svc bench throughput ./Qwen2.5-0.5B-Instruct --num-prompts 32
+  svc bench throughput --dataset prompts.jsonl --output-json -`;
+
+function addQuality(bench: Command): void {
   bench
     .command('quality')
     .description('compare the predictions of quantised weights with those of the published ones, on a text')
-    .argument('[model]', 'folder of a model, or its name on the hub; without it, the small chat model of svc')
+    .argument('[model]', MODEL)
     .addOption(
       new Option('--quantization <scheme>', 'scheme to judge').choices(QUANTIZATIONS).default('int8'),
     )

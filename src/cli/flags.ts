@@ -84,6 +84,12 @@ export function positiveInteger(text: string): number {
   throw new InvalidArgumentError('expected a whole number of at least 1');
 }
 
+/** The same where none at all is a number, too. */
+export function wholeNumber(text: string): number {
+  if (/^(0|[1-9]\d*)$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('expected a whole number');
+}
+
 function placeholder({ kind }: OptionInfo): string {
   return kind.placeholder?.replace(/^\[|\]$/g, '') ?? '';
 }
@@ -128,7 +134,7 @@ export function flagOptions<K extends string>(
 }
 
 /**
- * `flags` of svc serve with the argument of the command, if there is one.
+ * `flags` of svc serve or svc bench with the argument of the command, if there is one.
  * @throws ConfigError where --model names another one.
  */
 export function withModel(flags: OptionSource, model: string | undefined): OptionSource {
@@ -149,9 +155,7 @@ function oneValue<K extends string>(table: OptionNames<K>, key: K, value: unknow
   if (different.length > 1) {
     throw new ConfigError(
       `--${optionName(key)} is given twice, as ${different.join(' and as ')}: give it once`,
-      {
-        param: optionName(key),
-      },
+      { param: optionName(key) },
     );
   }
   return different[0];

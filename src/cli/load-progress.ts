@@ -1,7 +1,5 @@
 // Progress of start-up on stderr: a bar on a terminal, otherwise a few log lines.
 
-import type { SingleBar } from 'cli-progress';
-
 interface LoadProgress {
   /** @param fraction 0 to 1 of the current phase. */
   update(fraction: number, what: string): void;
@@ -18,12 +16,8 @@ export async function startLoadProgress(log: (line: string) => void): Promise<Lo
   const format = '{bar} {percentage}% {what}';
   // Ctrl-C may come at any point: no setting of the terminal is changed that would have to be set back.
   const untouched = { hideCursor: false, linewrap: true };
-  return progressBar(
-    new Bar({ format, stream: process.stderr, clearOnComplete: true, ...untouched }, Presets.shades_grey),
-  );
-}
-
-function progressBar(bar: SingleBar): LoadProgress {
+  const about = { format, stream: process.stderr, clearOnComplete: true, ...untouched };
+  const bar = new Bar(about, Presets.shades_grey);
   bar.start(100, 0, { what: 'starting' });
   return {
     update: (fraction, what) => bar.update(Math.floor(fraction * 100), { what }),

@@ -44,7 +44,7 @@ function program(serving: SplitArguments<OptionKey>, foreign: readonly ForeignFl
   addOptions(SERVE_OPTIONS, serve);
   addProxy(svc);
   addClientCommands(svc);
-  addBenchCommands(svc);
+  addBenchCommands(svc, serving, foreign);
   return svc;
 }
 
@@ -88,11 +88,11 @@ process.stdout.on('error', () => process.exit(0));
 
 try {
   // A short flag of one command means something else to another.
-  const isServe = argv[0] === 'serve';
-  const { argv: own, foreign } = isServe ? takeForeignFlags(argv) : { argv: [], foreign: [] };
+  const hasEngine = argv[0] === 'serve' || argv[0] === 'bench';
+  const { argv: own, foreign } = hasEngine ? takeForeignFlags(argv) : { argv: [], foreign: [] };
   const serving = splitArguments(SERVE_OPTIONS, own);
   const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : argv;
-  const args = isServe ? serving.args : others;
+  const args = hasEngine ? serving.args : others;
   const svc = program(serving, foreign);
   if (args.length === 0) svc.outputHelp();
   else await svc.parseAsync(args, { from: 'user' });

@@ -4,7 +4,7 @@ import { readConfigFile } from '../config/config-file.ts';
 import { environmentOptions, type OptionSource } from '../config/merge.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
-import { StopRequest } from './stop-request.ts';
+import { drainServer, StopRequest } from './stop-request.ts';
 import { version } from './version.ts';
 
 /** @throws ConfigError naming the option and the fix. */
@@ -26,11 +26,6 @@ export async function runProxy(config: ProxyConfig): Promise<void> {
   });
   logger.info(`clients: ${server.url}; instances: ${server.discoveryAddress}; policy: ${config.policy}`);
   await stop.requested;
-  const deadline = config.shutdownTimeoutSeconds;
-  if (server.numInFlight > 0) {
-    logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
-  }
-  const numAborted = await server.drain(deadline * 1000);
-  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  await drainServer(server, config.shutdownTimeout, logger);
   process.exit(0);
 }

@@ -11,12 +11,13 @@ import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { EngineThread } from '../engine/spawn-engine.ts';
 import { readTls } from '../http/tls.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
-import { StopRequest } from './stop-request.ts';
+import { drainServer, StopRequest } from './stop-request.ts';
 import { version } from './version.ts';
 
 type Logger = ReturnType<typeof createLogger>;
@@ -45,6 +46,8 @@ export async function serve(config: ServeConfig): Promise<void> {
   const logger = createLogger(config.logLevel);
   for (const notice of config.notices) logger.warn(notice);
   const stop = new StopRequest(logger);
+  // It reads its modules while this thread reads those of the server and binds the port.
+  const thread = (await import('../engine/spawn-engine.ts')).spawnEngineThread();
   const { Server } = await import('../server/server.ts');
   const proxyToken = randomBytes(16).toString('hex');
   const { host, tls, logLevel, logStats, requestTimeoutSeconds, ...http } = config.http;
@@ -62,10 +65,12 @@ export async function serve(config: ServeConfig): Promise<void> {
     hasDevRoutes: isDevMode(),
     logger: logger.child({}, { level: logLevel }),
   });
-  const engine = await Promise.race([startEngine(config, logger), stop.requested]).catch(async (error) => {
-    await server.close();
-    throw error;
-  });
+  const engine = await Promise.race([startEngine(config, logger, thread), stop.requested]).catch(
+    async (error) => {
+      await server.close();
+      throw error;
+    },
+  );
   let registration: Registration | null = null;
   if (engine !== null) {
     server.serve(engine);
@@ -102,7 +107,11 @@ export async function servedNames({ http, model }: ServeConfig): Promise<readonl
   return [model ?? BUNDLED_MODEL_NAME];
 }
 
-export async function startEngine(config: ServeConfig, logger: Logger): Promise<InferenceEngine> {
+export async function startEngine(
+  config: ServeConfig,
+  logger: Logger,
+  thread?: EngineThread,
+): Promise<InferenceEngine> {
   const progress = await startLoadProgress((line) => logger.info(line));
   try {
     const [{ withFolders }, { InferenceEngine: Engine }] = await Promise.all([
@@ -113,6 +122,7 @@ export async function startEngine(config: ServeConfig, logger: Logger): Promise<
       onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
     });
     return await Engine.start(local, {
+      thread,
       onProgress: (fraction, what) => progress.update(fraction, what),
       onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
       onWarning: (message) => logger.warn(message),
@@ -144,11 +154,7 @@ async function untilTheEnd(
   }
   // The proxy sends nothing new from now on.
   registration?.drain();
-  const deadline = config.shutdownTimeoutSeconds;
-  if (server.numInFlight > 0)
-    logger.info(`finishing ${server.numInFlight} requests, for at most ${deadline} s`);
-  const numAborted = await server.drain(deadline * 1000);
-  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${deadline} s and were aborted`);
+  await drainServer(server, config.shutdownTimeoutSeconds, logger);
   registration?.close();
   await engine?.close();
   // An engine that was still loading would hold the process.

@@ -3,6 +3,7 @@
 import { formatAddress } from '../cluster/address.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
+import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { urlHost } from '../util/url-host.ts';
 import { version } from './version.ts';
@@ -16,8 +17,9 @@ export function startReport(
   const { info } = engine;
   const { host, apiKeys, tls } = config.http;
   const address = `${tls === null ? 'http' : 'https'}://${printable(host)}:${port}`;
+  const origin = info.isFromPackedCache ? ', packed weights from the cache' : '';
   const rows: readonly (readonly [string, string])[] = [
-    ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights)`],
+    ['model', `${info.model} (${info.architecture}, ${bytes(info.weightBytes)} of weights${origin})`],
     [
       'dtype',
       info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
@@ -30,6 +32,7 @@ export function startReport(
     ],
     ['address', `${address}/v1${host === null ? ' (all interfaces)' : ''}`],
     ...kvTransferRows(config.engine.kvTransfer),
+    ...speculationRows(config.engine.speculative),
     ['api keys', apiKeys.length === 0 ? 'none: everybody may use the server' : `${apiKeys.length}`],
   ];
   const lines = rows.map(([name, value]) => `  ${name.padEnd(12)} ${value}`);
@@ -68,6 +71,11 @@ function kvTransferRows(transfer: KvTransferConfig | null): readonly (readonly [
   const { role, sendType, proxy } = transfer;
   const join = proxy === null ? 'no proxy' : `proxy ${formatAddress(proxy)}`;
   return [['kv transfer', `${role} at ${formatAddress(transfer)}, ${sendType}, ${join}`]];
+}
+
+function speculationRows(config: SpeculativeConfig | null): readonly (readonly [string, string])[] {
+  if (config === null) return [];
+  return [['speculation', `${config.method}, up to ${config.numSpeculativeTokens} tokens a draft`]];
 }
 
 function printable(host: string | null): string {

@@ -28,3 +28,20 @@ export class StopRequest {
     });
   }
 }
+
+interface Draining {
+  readonly numInFlight: number;
+  drain(deadlineMs: number): Promise<number>;
+}
+
+/** Lets requests in flight finish for so many seconds, and closes the server. */
+export async function drainServer(
+  server: Draining,
+  seconds: number,
+  logger: Pick<BaseLogger, 'info' | 'warn'>,
+): Promise<void> {
+  const { numInFlight } = server;
+  if (numInFlight > 0) logger.info(`finishing ${numInFlight} requests, for at most ${seconds} s`);
+  const numAborted = await server.drain(seconds * 1000);
+  if (numAborted > 0) logger.warn(`${numAborted} requests did not finish in ${seconds} s and were aborted`);
+}

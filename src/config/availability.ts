@@ -83,9 +83,7 @@ function checkAttention(backend: string | null, config: JsonObject | null): void
   if (backend !== null && configured !== null) {
     throw new ConfigError(
       '--attention-backend and --attention-config.backend say the same: give one of them',
-      {
-        param: 'attention-backend',
-      },
+      { param: 'attention-backend' },
     );
   }
   checkBackendName(backend ?? configured);
@@ -108,8 +106,6 @@ function notAvailable(option: string, value: unknown, instead: string): NotAvail
   const shown = typeof value === 'string' ? value : JSON.stringify(value);
   return new NotAvailableError(
     `--${option} ${shown} is not available yet in this version of svc: ${instead}`,
-    {
-      param: option,
-    },
+    { param: option },
   );
 }

@@ -2,7 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import type { LineCounter, Node, Pair } from 'yaml';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, messageOf } from '../errors.ts';
 import { nestPath } from './dotted.ts';
 import { type ForeignFlag, foreignOption } from './foreign-options.ts';
 import type { GivenOption, OptionSource } from './merge.ts';
@@ -19,8 +19,7 @@ export async function readConfigFile<K extends string>(
   onForeign?: (flag: ForeignFlag) => void,
 ): Promise<OptionSource<K>> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ConfigError(`--config ${path} cannot be read: ${reason}`, { param: 'config', cause });
+    throw new ConfigError(`--config ${path} cannot be read: ${messageOf(cause)}`, { param: 'config', cause });
   });
   const { isMap, isScalar, LineCounter, parseDocument } = await import('yaml');
   const lines = new LineCounter();

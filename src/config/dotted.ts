@@ -1,7 +1,8 @@
 // Dotted options, `--attention-config.backend CPU_ATTN`: parts of a JSON option, merged into one object.
 
 import { ConfigError } from '../errors.ts';
-import { type JsonObject, parseJson } from './option-kinds.ts';
+import { parseJson } from '../util/parse-json.ts';
+import type { JsonObject } from './option-kinds.ts';
 
 /** A part as JSON where it reads as such, else as text. */
 export function partValue(text: string): unknown {

@@ -2,6 +2,7 @@
 
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
+import type { SpeculativeConfig } from './speculative-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
@@ -25,6 +26,10 @@ export interface EngineConfig {
   readonly dtype: DTypeOption;
   /** Null keeps the weights in the format of `dtype`. */
   readonly quantization: Quantization | null;
+  /** Folder that keeps packed weights for the next start; null keeps none. */
+  readonly packedCache: string | null;
+  /** Bytes of all entries of that folder together. */
+  readonly packedCacheSize: number;
   /** Null is the model's own limit. */
   readonly maxModelLen: number | null;
   /** Tokens of one step, over all requests. */
@@ -60,4 +65,6 @@ export interface EngineConfig {
   readonly maxLogprobs: number;
   /** How this instance exchanges KV blocks with others; null is not at all. */
   readonly kvTransfer: KvTransferConfig | null;
+  /** How tokens are guessed ahead, which changes no answer; null is not at all. */
+  readonly speculative: SpeculativeConfig | null;
 }

@@ -243,12 +243,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
   refused('--stream-interval', 'value', 'every token is sent as it comes', 'use 1', ['1']),
-  refused(
-    '--speculative-config',
-    'json',
-    'tokens are not guessed ahead yet',
-    'leave it out: answers are the same',
-  ),
   refused('--structured-outputs-config', 'json', 'structured output is not served yet', WITHOUT),
   refused('--reasoning-parser', 'value', 'reasoning stays in the text of the answer', WITHOUT),
 

@@ -54,7 +54,8 @@ export function parseKvTransferConfig(
   json: Readonly<Record<string, unknown>> | null,
   surroundings: KvTransferSurroundings,
 ): KvTransferConfig | null {
-  const fields = readKvTransferFields(json ?? {});
+  if (json === null) return null;
+  const fields = readKvTransferFields(json);
   if (fields === null) return null;
   const memoryBytes = surroundings.memoryBytes ?? Math.min(totalmem(), constrainedMemory() || Infinity);
   return {

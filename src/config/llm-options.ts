@@ -7,13 +7,15 @@ import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer'>> {
+export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative'>> {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
   readonly attentionBackend?: string | null;
   readonly attentionConfig?: Readonly<Record<string, unknown>> | null;
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | null;
+  /** Fields as vLLM names them: `{ method: 'ngram', num_speculative_tokens: 5 }`. */
+  readonly speculativeConfig?: Readonly<Record<string, unknown>> | null;
   readonly trustRemoteCode?: boolean;
 }
 

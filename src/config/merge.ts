@@ -14,6 +14,7 @@ import {
 } from './option-table.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import type { ServeConfig, TlsConfig } from './serve-config.ts';
+import { parseSpeculativeConfig } from './speculative-config.ts';
 
 /** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
 export interface GivenOption {
@@ -90,6 +91,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     device: availableDevice(values.device),
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
+    packedCache: values.packedCache,
+    packedCacheSize: values.packedCacheSize,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,
@@ -110,6 +113,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       port: values.port,
       secret: values.kvTransferSecret,
     }),
+    speculative: parseSpeculativeConfig(values.speculativeConfig),
   };
 }
 
@@ -192,9 +196,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
   if (values.enableLogRequests && values.disableLogRequests) {
     throw new ConfigError(
       '--enable-log-requests and --disable-log-requests contradict each other: give one of them',
-      {
-        param: 'enable-log-requests',
-      },
+      { param: 'enable-log-requests' },
     );
   }
   return {

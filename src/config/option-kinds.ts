@@ -1,6 +1,7 @@
 // The kinds of values that options take: from the command line, the environment and YAML alike.
 
 import { z } from 'zod';
+import { parseJson } from '../util/parse-json.ts';
 
 export interface Kind<T> {
   /** What the help shows for the value; null for a flag that takes none. */
@@ -140,13 +141,4 @@ export function json(): Kind<JsonObject> {
     return z.NEVER;
   });
   return kind('<json>', 'a JSON object such as {"key": "value"}', z.union([object, fromText]));
-}
-
-/** The value of a JSON text; undefined where the text is not JSON. */
-export function parseJson(value: string): unknown {
-  try {
-    return JSON.parse(value);
-  } catch {
-    return undefined;
-  }
 }

@@ -107,3 +107,6 @@ export interface OptionNames<K extends string> {
   info(key: K): OptionInfo;
   find(name: string): K | null;
 }
+
+/** The checked values of the options of a table. */
+export type ValuesOf<T> = T extends OptionTable<infer R> ? Readonly<OptionTableValues<R>> : never;

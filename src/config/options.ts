@@ -5,7 +5,7 @@ import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import { QUANTIZATIONS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
-import { engineGroup, group, OptionTable, type OptionTableValues, option, optional } from './option-table.ts';
+import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
@@ -118,6 +118,14 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-q'],
       defaultText: 'none',
     }),
+    packedCache: optional(text('<folder>'), {
+      help: 'keep the weights in this folder as the kernels read them: the next start of the same model need not pack them',
+      defaultText: 'none: each start packs them',
+    }),
+    packedCacheSize: option(size(1), 2 ** 36, {
+      help: 'bytes that --packed-cache may take: what was not used for the longest time is removed',
+      defaultText: '64G',
+    }),
     maxModelLen: optional(size(1), {
       help: 'longest sequence, prompt and answer together, in tokens',
       defaultText: "the model's own limit",
@@ -185,6 +193,12 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'fcfs: callers and their requests take turns, each in the order of arrival; priority: requests may have a priority, and the lowest is served first',
     }),
   }),
+  ...engineGroup('Speculation', {
+    speculativeConfig: optional(json(), {
+      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or part by part: --speculative-config.method ngram',
+      defaultText: 'none: one token a step',
+    }),
+  }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
       help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
@@ -217,7 +231,5 @@ export const SERVE_OPTIONS = new OptionTable({
 
 export type OptionKey = (typeof SERVE_OPTIONS.keys)[number];
 
-type Rows = typeof SERVE_OPTIONS extends OptionTable<infer R> ? R : never;
-
 /** The checked value of every option. */
-export type OptionValues = OptionTableValues<Rows>;
+export type OptionValues = ValuesOf<typeof SERVE_OPTIONS>;

@@ -2,12 +2,11 @@
 
 import { isIP } from 'node:net';
 import { ConfigError } from '../errors.ts';
-import type { LogLevel } from '../observability/log.ts';
 import { type CorsConfig, corsConfig, corsOptions } from './cors-options.ts';
 import { checkKvTransferSecret } from './kv-transfer-config.ts';
 import { checkedOptions, type OptionSource } from './merge.ts';
 import { choice, integer, list, seconds, size, text } from './option-kinds.ts';
-import { group, OptionTable, option, optional } from './option-table.ts';
+import { group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const POLICIES = ['round_robin', 'random', 'least_loaded', 'prefix_aware'] as const;
 export type PolicyName = (typeof POLICIES)[number];
@@ -69,26 +68,8 @@ export const PROXY_OPTIONS = new OptionTable({
   }),
 });
 
-/** What `svc proxy` starts from. */
-export interface ProxyConfig {
-  readonly host: string;
-  /** 0 takes a free port. */
-  readonly port: number;
-  /** Empty lets everybody in. */
-  readonly apiKeys: readonly string[];
-  readonly cors: CorsConfig;
-  /** 0 is no limit. */
-  readonly requestTimeoutSeconds: number;
-  readonly shutdownTimeoutSeconds: number;
-  readonly maxInFlight: number;
-  readonly discoveryHost: string;
-  readonly discoveryPort: number;
-  readonly secret: string | null;
-  readonly policy: PolicyName;
-  /** Tokens. */
-  readonly prefillThreshold: number;
-  readonly logLevel: LogLevel;
-}
+/** What `svc proxy` starts from: the checked value of every option; durations are in seconds. */
+export type ProxyConfig = ValuesOf<typeof PROXY_OPTIONS> & { readonly cors: CorsConfig };
 
 /**
  * Checks and merges `sources`; a later one wins over an earlier one.
@@ -103,19 +84,6 @@ export function proxyConfig(...sources: readonly OptionSource<string>[]): ProxyC
       { param: 'discovery-host' },
     );
   }
-  return {
-    host: values.host,
-    port: values.port,
-    apiKeys: values.apiKey,
-    cors: corsConfig(values),
-    requestTimeoutSeconds: values.requestTimeout,
-    shutdownTimeoutSeconds: values.shutdownTimeout,
-    maxInFlight: values.maxInFlight,
-    discoveryHost: values.discoveryHost,
-    discoveryPort: values.discoveryPort,
-    secret: checkKvTransferSecret(values.kvTransferSecret),
-    policy: values.policy,
-    prefillThreshold: values.prefillThreshold,
-    logLevel: values.logLevel,
-  };
+  checkKvTransferSecret(values.kvTransferSecret);
+  return { ...values, cors: corsConfig(values) };
 }

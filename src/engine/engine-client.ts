@@ -1,24 +1,17 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
 // everybody when it has died.
 
-import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
+import type { MessagePort, Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
-import { startThread } from '../util/start-thread.ts';
 import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
-import {
-  type CoreStats,
-  type EngineThreadData,
-  type FromEngine,
-  type StepOutputs,
-  type ToEngine,
-  unpackError,
-} from './messages.ts';
+import { type CoreStats, type FromEngine, type StepOutputs, type ToEngine, unpackError } from './messages.ts';
+import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 
 /** Weights of any size load within this time or the disk is broken. */
 const START_DEADLINE_MS = 600_000;
@@ -27,7 +20,7 @@ const CLOSE_DEADLINE_MS = 30_000;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
 const MAX_DELIVERY_MS = 2;
 
-/** A request, and who is told what becomes of it. */
+/** A request, and what is to be told of its progress. */
 export interface RequestListener {
   readonly request: NewRequest;
   onSent(): void;
@@ -39,6 +32,8 @@ export interface RequestListener {
 }
 
 export interface EngineClientOptions {
+  /** One that was spawned before there was a configuration; left out, one is spawned. */
+  readonly thread?: EngineThread | undefined;
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
   /** Gets warnings for a person; nothing fails because of them. */
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -53,6 +48,7 @@ export class EngineClient {
   onTransferEvent: (event: KvTransferEvent) => void = () => {};
   /** Gets how many tokens each step has computed. */
   onStep: (numTokens: number) => void = () => {};
+  readonly #onWarning: (message: string) => void;
   #ready: Ready | null = null;
   readonly #port: MessagePort;
   readonly #worker: Worker;
@@ -68,15 +64,16 @@ export class EngineClient {
   #deadWith: EngineDeadError | null = null;
   #isClosing = false;
 
-  private constructor(config: EngineConfig) {
-    const { port1, port2 } = new MessageChannel();
-    const data: EngineThreadData = { config, port: port2 };
-    this.#port = port1;
-    this.#worker = startThread(new URL('./engine-thread', import.meta.url), {
-      name: 'svc-engine',
-      data,
-      transferList: [port2],
-    });
+  private constructor(
+    config: EngineConfig,
+    { worker, port }: EngineThread,
+    onWarning: (message: string) => void,
+  ) {
+    this.#onWarning = onWarning;
+    this.#port = port;
+    this.#worker = worker;
+    worker.ref();
+    worker.postMessage(config);
     let reportDeath: (error: EngineDeadError) => void = () => {};
     this.died = new Promise((resolve) => {
       reportDeath = resolve;
@@ -92,7 +89,8 @@ export class EngineClient {
     /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
-    const client = new EngineClient(config);
+    const { thread = spawnEngineThread(), onWarning = () => {} } = options;
+    const client = new EngineClient(config, thread, onWarning);
     try {
       client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {
@@ -170,7 +168,7 @@ export class EngineClient {
     clearTimeout(timer);
   }
 
-  #waitUntilReady({ onProgress, onWarning }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
+  #waitUntilReady({ onProgress }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => {
         cleanUp();
@@ -183,7 +181,7 @@ export class EngineClient {
       const timer = setTimeout(late, START_DEADLINE_MS);
       const receive = (message: FromEngine): void => {
         if (message.type === 'progress') onProgress?.(message.fraction, message.what);
-        if (message.type === 'warning') onWarning?.(message.message);
+        if (message.type === 'warning') this.#onWarning(message.message);
         if (message.type === 'failed') fail(unpackError(message.error));
         if (message.type === 'ready') {
           cleanUp();
@@ -210,6 +208,7 @@ export class EngineClient {
   async #receive(message: FromEngine): Promise<void> {
     if (message.type === 'outputs') await this.#deliver(message);
     if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
+    if (message.type === 'warning') this.#onWarning(message.message);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);

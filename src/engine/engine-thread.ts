@@ -1,12 +1,14 @@
 // Entry of the engine thread. While steps run it takes its messages without going back to the event loop, as late as
 // planning the next step allows; it sleeps on the event loop only when there is nothing to compute.
 
-import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineCore } from './engine-core.ts';
 import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
 
 // Our own main thread is the only one that starts this file.
-const { config, port }: EngineThreadData = workerData.data;
+const { port }: EngineThreadData = workerData.data;
+const config = await new Promise<EngineConfig>((resolve) => parentPort?.once('message', resolve));
 
 try {
   await run(port);

@@ -55,7 +55,7 @@ export class InferenceEngine {
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
-  /** Whom a server lets in; programs have the engine to themselves. */
+  /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
@@ -150,6 +150,11 @@ export class InferenceEngine {
       num_gpu_blocks: String(numBlocks),
       prefix_caching_hash_algo: 'sha256',
     };
+  }
+
+  /** Whether tokens are guessed ahead. */
+  get speculates(): boolean {
+    return this.#config.speculative !== null;
   }
 
   /** Resolves when the engine thread has ended by itself: the process should end too. */

@@ -20,11 +20,11 @@ interface TransferKey {
   readonly promptIndex: number;
 }
 
-/** What a request may say beside its prompt and its sampling parameters. */
+/** What a request may say besides its prompt and its sampling parameters. */
 export interface RequestOptions {
-  /** To a text, those that the model expects around it; the default. */
+  /** Put the special tokens around a text that the model expects there; the default. */
   readonly addSpecialTokens?: boolean | undefined;
-  /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
+  /** What the prompt's keys and values depend on besides its tokens, in the order of positions. */
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;

@@ -46,7 +46,8 @@ export class KvTransfers {
       warn: onWarning,
     });
     const transfers = new KvTransfers(connector, onError);
-    client.onTransferEvent = (event) => transfers.#guard(() => connector.onTransferEvent(event), undefined);
+    client.onTransferEvent = (event) =>
+      transfers.#guard(() => connector.consumer.onTransferEvent(event), undefined);
     // Peers are told at once, not when their deadlines end.
     void client.died.then(() => transfers.close());
     return transfers;
@@ -93,7 +94,7 @@ export class KvTransfers {
 
   /** Resolves when nothing is held for other instances any more, or after `deadlineMs`. */
   async delivered(deadlineMs: number): Promise<void> {
-    await within(deadlineMs, this.#connector.delivered());
+    await within(deadlineMs, this.#connector.producer.delivered());
   }
 
   async close(): Promise<void> {

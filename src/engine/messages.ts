@@ -1,7 +1,6 @@
 // Every message between the main thread and the engine thread.
 
 import type { MessagePort } from 'node:worker_threads';
-import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent, KvTransferStats } from '../kv-transfer/connector.ts';
 import type { EngineInfo } from '../runner/executor.ts';
@@ -51,9 +50,8 @@ export type FromEngine =
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }
   | { readonly type: 'failed'; readonly error: PackedError };
 
-/** What the engine thread is started with. */
+/** What the engine thread is started with; its configuration follows as a message. */
 export interface EngineThreadData {
-  readonly config: EngineConfig;
   readonly port: MessagePort;
 }
 

@@ -2,7 +2,7 @@
 // characters.
 
 import { isUtf8 } from 'node:buffer';
-import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
+import { InvalidRequestError, MalformedRequestError, messageOf } from '../errors.ts';
 import { shortened } from '../util/preview.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
@@ -56,9 +56,10 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
     // The reason may quote half a character, which has no UTF-8: the round trip replaces it.
-    throw new MalformedRequestError(`The body is not valid JSON: ${Buffer.from(reason)}`, { cause });
+    throw new MalformedRequestError(`The body is not valid JSON: ${Buffer.from(messageOf(cause))}`, {
+      cause,
+    });
   }
 }
 

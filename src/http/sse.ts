@@ -11,10 +11,6 @@ export const WAITING = ': waiting\n\n';
 /** A reader that takes nothing for this long counts as gone. */
 export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
-interface SseOptions {
-  readonly writeTimeoutMs?: number | undefined;
-}
-
 export class SseStream {
   readonly #response: FastifyReply['raw'];
   readonly #writer: PacedWriter;
@@ -22,9 +18,9 @@ export class SseStream {
   #hasWritten = false;
 
   /** Sends the headers at once: a failure from here on can only be an event of the stream. */
-  constructor(reply: FastifyReply, options: SseOptions = {}) {
+  constructor(reply: FastifyReply, writeTimeoutMs: number = DEFAULT_WRITE_TIMEOUT_MS) {
     this.#response = reply.raw;
-    this.#writer = new PacedWriter(reply.raw, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
+    this.#writer = new PacedWriter(reply.raw, writeTimeoutMs);
     for (const [name, value] of Object.entries(reply.getHeaders())) {
       if (value !== undefined) this.#response.setHeader(name, value);
     }

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import type { ServerOptions } from 'node:https';
 import { createSecureContext } from 'node:tls';
 import type { TlsConfig } from '../config/serve-config.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, messageOf } from '../errors.ts';
 
 /** @throws ConfigError naming the option whose file cannot be read or used. */
 export async function readTls(config: TlsConfig): Promise<ServerOptions> {
@@ -17,7 +17,7 @@ export async function readTls(config: TlsConfig): Promise<ServerOptions> {
   } catch (cause) {
     const files = [...new Set([certFile, keyFile, ...(caFile === null ? [] : [caFile])])].join(', ');
     throw new ConfigError(
-      `--ssl-certfile: ${files} cannot be used together (${reasonOf(cause)}): expected a certificate and its private key in PEM`,
+      `--ssl-certfile: ${files} cannot be used together (${messageOf(cause)}): expected a certificate and its private key in PEM`,
       { param: 'ssl-certfile', cause },
     );
   }
@@ -32,12 +32,11 @@ export async function readTls(config: TlsConfig): Promise<ServerOptions> {
 
 async function readPem(option: string, path: string): Promise<string> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new ConfigError(`--${option} ${path} cannot be read: ${reasonOf(cause)}`, { param: option, cause });
+    throw new ConfigError(`--${option} ${path} cannot be read: ${messageOf(cause)}`, {
+      param: option,
+      cause,
+    });
   });
   if (text.includes('-----BEGIN ')) return text;
   throw new ConfigError(`--${option} ${path} is no PEM file: expected -----BEGIN in it`, { param: option });
-}
-
-function reasonOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }

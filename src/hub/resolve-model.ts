@@ -1,9 +1,9 @@
 // From a model's name to a place on this machine: a path that exists, or the folder of a download from one of the hubs.
 
-import { access } from 'node:fs/promises';
 import { usesAlternativeHub } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import type { DownloadOptions } from './download.ts';
+import { exists } from './local.ts';
 import type { HubOptions, ModelHub } from './model-hub.ts';
 
 /** Part of paths and addresses; no step of it may lead upwards. */
@@ -15,11 +15,7 @@ const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
  * @throws ModelLoadError saying what is missing and what to do.
  */
 export async function resolveModel(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
-  const isHere = await access(nameOrPath).then(
-    () => true,
-    () => false,
-  );
-  if (isHere) return nameOrPath;
+  if (await exists(nameOrPath)) return nameOrPath;
   if (!HUB_NAME.test(nameOrPath)) {
     throw new ModelLoadError(
       `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct`,

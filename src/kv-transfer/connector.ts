@@ -38,7 +38,7 @@ export interface TransferRequest {
   /** Which prompt of the request. */
   readonly promptIndex: number;
   readonly promptTokenIds: readonly number[];
-  /** What the prompt's keys and values depend on beside its tokens. */
+  /** What the prompt's keys and values depend on besides its tokens. */
   readonly extraKeys: readonly ExtraKey[];
   readonly numSamples: number;
   /** Null is no limit. */

@@ -17,6 +17,8 @@ export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): P
   const { config, ops, weights, maxModelLen, progress } = context;
   const { vocabSize, hiddenSize, numLayers, tieWordEmbeddings: isTied } = config;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
+  // First: threads of the backend may be reading packed weights already.
+  const angles = ropeTable(config.rope, config.rotaryDim, maxModelLen);
   const table = { name: 'model.embed_tokens', n: vocabSize };
   const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
   await done(1, 'embeddings');
@@ -27,9 +29,13 @@ export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): P
   }
   const finalNorm = weights.vector('model.norm.weight', hiddenSize);
   const head = isTied ? embedding : weights.head({ name: 'lm_head', n: vocabSize }, hiddenSize);
-  const angles = ops.makeVector(ropeTable(config.rope, config.rotaryDim, maxModelLen));
   await done(numLayers + 2, 'output head');
-  return new Decoder(config, ops, { embedding, layers, finalNorm, head, ropeTable: angles }, weights);
+  return new Decoder(
+    config,
+    ops,
+    { embedding, layers, finalNorm, head, ropeTable: ops.makeVector(angles) },
+    weights,
+  );
 }
 
 interface DecoderParts {

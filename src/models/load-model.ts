@@ -2,7 +2,7 @@
 
 import type { DTypeOption, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import type { ComputeDType, WeightFormat } from '../ops/dtype.ts';
+import { type ComputeDType, formatName, type WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
@@ -10,6 +10,7 @@ import type { ModelConfig } from './model-config.ts';
 import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
+import type { PackedCache } from './weights/packed-cache.ts';
 import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
@@ -17,6 +18,8 @@ interface LoadOptions {
   readonly dtype: DTypeOption;
   /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
   readonly quantization?: Quantization | null;
+  /** Where packed weights are taken from and written to; null or absent packs them. */
+  readonly packedCache?: PackedCache | null;
   /** Longest context to serve; null is the model's own limit. */
   readonly maxModelLen: number | null;
   /** Called before a weight is read; what it throws ends the load. */
@@ -47,11 +50,13 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     dtype,
     kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
   });
-  const weights = new WeightReader(checkpoint, ops, {
-    dtype,
-    ...formatsFor(options.quantization ?? null, dtype),
-    published: config.quantization,
+  const formats = formatsFor(options.quantization ?? null, dtype);
+  options.packedCache?.open({
+    fingerprint: source.fingerprint(),
+    fileStates: checkpoint.fileStates,
+    formats: [dtype, formatName(formats.products), formatName(formats.head)],
   });
+  const weights = new WeightReader(checkpoint, ops, { dtype, ...formats, published: config.quantization });
   const progress = async (fraction: number, what: string) => {
     options.onProgress?.(fraction, what);
     // A turn for whoever shows the progress.
@@ -62,6 +67,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   checkpoint.expectUnchanged();
   const unused = judgeUnused(checkpoint, config);
   if (unused !== null) options.onWarning?.(unused);
+  options.packedCache?.close();
   return model;
 }
 

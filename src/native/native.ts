@@ -1,6 +1,7 @@
 // Loads the native addon and types its whole surface.
 
-import { existsSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type { CpuIsa } from '../config/cpu-isa.ts';
@@ -68,6 +69,16 @@ export type StreamPosition = number;
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
+  /** Opens an entry of the packed cache, in place of one that is open. Throws where `path` is not a whole one of `key`. */
+  openPackedEntry(path: string, key: string): void;
+  /** The next weight of the open entry. Throws where it has another name, or its bytes are not as they were written. */
+  loadPacked(name: string): number;
+  closePackedEntry(): void;
+  /**
+   * Writes all weights so far as an entry, while ops run; `names` are theirs, in order. False where another process is
+   * writing the same entry. `close` gives it a few seconds to end.
+   */
+  savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
   makeKvCache(
@@ -296,7 +307,7 @@ const BUILT_ADDON = fileURLToPath(new URL('../../native/build/svc.node', import.
  * @throws NativeAddonError saying what to do when it is not there or does not load.
  */
 export function loadNative(): Native {
-  const path = process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+  const path = addonPath();
   if (!existsSync(path)) {
     throw new NativeAddonError(
       `the native addon is not built (no ${path}); install make and g++ and run \`npm run build\``,
@@ -305,6 +316,15 @@ export function loadNative(): Native {
   const addon = requireAddon(path);
   if (!isNative(addon)) throw new NativeAddonError(`${path} is of another version; run \`npm run build\``);
   return addon;
+}
+
+function addonPath(): string {
+  return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+}
+
+/** SHA-256 of the addon, in hex: another build may do everything in another way. */
+export function addonDigest(): string {
+  return createHash('sha256').update(readFileSync(addonPath())).digest('hex');
 }
 
 /** The addon, or null where it is not built or does not load. */

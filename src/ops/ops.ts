@@ -10,6 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from './dtype.ts';
+import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
@@ -167,6 +168,8 @@ export interface Ops {
    */
   loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight;
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight;
+  /** Where weights can be taken from and written to as they are packed; null where a backend packs nothing. */
+  readonly packedWeights: PackedWeights | null;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
   /** @param isShared whether `openKvSaveNotifier` may be called for it */

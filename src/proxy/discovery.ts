@@ -10,7 +10,7 @@ import {
   readRegistration,
 } from '../cluster/discovery-message.ts';
 import { zmqContext } from '../cluster/zmq-context.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, messageOf } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
 interface DiscoveryOptions {
@@ -50,7 +50,7 @@ export class Discovery {
       socket.close();
       throw new ConfigError(
         `the discovery port ${port} cannot be bound on ${host}: stop the program that uses it or choose another ` +
-          `--discovery-port (${cause instanceof Error ? cause.message : String(cause)})`,
+          `--discovery-port (${messageOf(cause)})`,
         { param: 'discovery-port', cause },
       );
     }

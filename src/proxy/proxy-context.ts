@@ -62,8 +62,8 @@ export class ProxyContext {
     const cancels = new CancelNotifier(metrics, this.deadlines.cancel);
     const { streamSilence } = this.deadlines;
     this.forwarder = new Forwarder({ picker, metrics, cancels, recent, streamSilence });
-    this.#apiKeys = new ApiKeys(config.apiKeys);
-    this.#instanceKey = config.apiKeys.length > 0 && instanceKey !== '' ? instanceKey : undefined;
+    this.#apiKeys = new ApiKeys(config.apiKey);
+    this.#instanceKey = config.apiKey.length > 0 && instanceKey !== '' ? instanceKey : undefined;
   }
 
   /** @throws ShuttingDownError while the proxy drains. */

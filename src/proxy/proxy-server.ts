@@ -34,7 +34,7 @@ export class ProxyServer {
     const discovery = await Discovery.open({
       host: config.discoveryHost,
       port: config.discoveryPort,
-      secret: config.secret,
+      secret: config.kvTransferSecret,
       registered: (message) => {
         if (!context.instances.register(message)) context.metrics.refusedRegistrations.inc();
       },
@@ -99,9 +99,9 @@ export class ProxyServer {
 }
 
 function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInstance {
-  const { apiKeys, cors, logLevel } = context.config;
+  const { apiKey, cors, logLevel } = context.config;
   const app = createHttpApp({
-    apiKeys,
+    apiKeys: apiKey,
     cors,
     bodyLimit: BODY_LIMIT,
     keepsBodyBytes: true,

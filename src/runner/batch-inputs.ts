@@ -48,21 +48,26 @@ export function buildSends({ sequences }: ScheduledStep): Int32Array | null {
   );
 }
 
-/** One row for each of `sampled`, sequences that all sample. */
-export function buildSamplingRows(sampled: readonly ScheduledSequence[]): SamplingRows {
+/** How one row of logits is sampled. */
+export interface RowSampling {
+  readonly sampling: NonNullable<ScheduledSequence['sampling']>;
+  /** Of the token to be sampled: a sequence that is computed again draws the same number again. */
+  readonly position: number;
+}
+
+export function buildSamplingRows(rows: readonly RowSampling[]): SamplingRows {
   return {
-    temperature: Float32Array.from(sampled, (sequence) => sequence.sampling!.temperature),
-    topK: Int32Array.from(sampled, (sequence) => sequence.sampling!.topK),
-    topP: Float32Array.from(sampled, (sequence) => sequence.sampling!.topP),
-    minP: Float32Array.from(sampled, (sequence) => sequence.sampling!.minP),
-    uniform: Float64Array.from(sampled, drawUniform),
+    temperature: Float32Array.from(rows, ({ sampling }) => sampling.temperature),
+    topK: Int32Array.from(rows, ({ sampling }) => sampling.topK),
+    topP: Float32Array.from(rows, ({ sampling }) => sampling.topP),
+    minP: Float32Array.from(rows, ({ sampling }) => sampling.minP),
+    uniform: Float64Array.from(rows, drawUniform),
   };
 }
 
-/** The position is that of the token to be sampled, so a recomputed sequence draws the same number again. */
-function drawUniform(sequence: ScheduledSequence): number {
-  const { seed, sample, temperature } = sequence.sampling!;
-  return temperature === 0 ? 0 : uniform(seed, sample, sequence.firstPosition + sequence.tokenIds.length);
+function drawUniform({ sampling, position }: RowSampling): number {
+  const { seed, sample, temperature } = sampling;
+  return temperature === 0 ? 0 : uniform(seed, sample, position);
 }
 
 /** The edits of all rows that are changed, in the form of the op; null where no row is. */

@@ -22,6 +22,8 @@ export interface EngineInfo {
   readonly compute: string;
   readonly backendReason: string;
   readonly weightBytes: number;
+  /** Whether no weight had to be packed. */
+  readonly isFromPackedCache: boolean;
   readonly numBlocks: number;
   readonly blockSize: number;
   readonly maxModelLen: number;
@@ -46,7 +48,8 @@ export interface Executor {
   forward(step: ScheduledStep, planPoint: number): void;
   /**
    * Starts the sampling of the step whose forward pass was started last.
-   * @param edits how its logits are changed before: one entry a sequence, null leaves them as they are
+   * @param edits how its logits are changed before: one entry for each row that samples, those of a sequence together; null
+   *   leaves them as they are
    */
   sample(edits: readonly (RowEdits | null)[]): void;
   /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */

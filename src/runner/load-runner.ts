@@ -5,6 +5,8 @@ import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
 import { openModelSource } from '../models/source/model-source.ts';
+import { PackedCache } from '../models/weights/packed-cache.ts';
+import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo } from './executor.ts';
 import { chooseNumBlocks } from './kv-budget.ts';
@@ -29,7 +31,16 @@ export async function loadRunner(
     chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
-  const options = { dtype, quantization, maxModelLen: wantedLength, onOpen, onWarning, onProgress };
+  const packedCache = openPackedCache(config, ops, onWarning);
+  const options = {
+    dtype,
+    quantization,
+    packedCache,
+    maxModelLen: wantedLength,
+    onOpen,
+    onWarning,
+    onProgress,
+  };
   const source = openModelSource(modelPath);
   const model = await loadModel(source, ops, options);
   const maxModelLen = lengthOf(model);
@@ -58,6 +69,7 @@ export async function loadRunner(
     compute: ops.description,
     backendReason: reason,
     weightBytes: model.weightBytes,
+    isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
     maxModelLen,
@@ -65,5 +77,18 @@ export async function loadRunner(
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
     kvCompatibility: isShared ? kvCompatibility : null,
   };
+  void packedCache?.keep();
   return new ModelRunner(info, ops, model, { cache, saves });
+}
+
+/** Null where none is configured, or the backend packs nothing. */
+function openPackedCache(
+  { packedCache: folder, packedCacheSize: maxBytes }: EngineConfig,
+  { packedWeights, backend }: Ops,
+  onWarning: (message: string) => void,
+): PackedCache | null {
+  if (folder === null) return null;
+  if (packedWeights !== null) return new PackedCache({ folder, maxBytes }, packedWeights, onWarning);
+  onWarning(`--packed-cache has no effect: the ${backend} backend does not pack weights`);
+  return null;
 }

@@ -4,7 +4,7 @@
 import type { Model } from '../models/model.ts';
 import type { KvCache, KvSaveNotifier, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
-import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs, buildSends } from './batch-inputs.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
@@ -110,18 +110,26 @@ export class ModelRunner implements Executor {
     return (layer) => saves.onLayerSaved(layer);
   }
 
-  /** Each sequence samples from its last row. Null where none samples. */
+  /** Each sequence samples from its last rows, one after each token of its draft, too. Null where none samples. */
   #sampleLastRows(
     { step, hidden, queryStarts }: ForwardPass,
     edits: readonly (RowEdits | null)[],
   ): SampledRows | null {
-    const sampling = step.sequences.flatMap((sequence, index) =>
-      sequence.sampling === null
-        ? []
-        : [{ sequence, edits: edits[index]!, row: queryStarts[index + 1]! - 1 }],
+    const rows = step.sequences.flatMap((sequence, index) => {
+      const [count, end] = [numSampledRows(sequence), queryStarts[index + 1]!];
+      const endPosition = sequence.firstPosition + sequence.tokenIds.length;
+      return Array.from({ length: count }, (_, place) => ({
+        row: end - count + place,
+        sampling: sequence.sampling!,
+        position: endPosition - count + place + 1,
+      }));
+    });
+    if (rows.length === 0) return null;
+    const logits = this.#model.logits(
+      hidden,
+      Int32Array.from(rows, ({ row }) => row),
     );
-    if (sampling.length === 0) return null;
-    const rows = Int32Array.from(sampling, ({ row }) => row);
-    return sampleRows(this.#ops, this.#model.logits(hidden, rows), sampling);
+    const sampled = rows.map((one, index) => ({ ...one, edits: edits[index]! }));
+    return sampleRows(this.#ops, logits, sampled);
   }
 }

@@ -2,7 +2,7 @@
 // table, and where its newest token is while that has not been read.
 
 import { NO_TOKEN, type SampledTokens } from '../ops/ops.ts';
-import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
+import { numSampledRows, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 
 interface RequestState {
   readonly blocks: number[];
@@ -35,16 +35,17 @@ export class RequestStates {
     return this.#stateOf(requestId).blocks;
   }
 
-  /** Notes where the tokens of `step` will be: `tokens` has a row for each sequence that samples, in their order. */
+  /** Notes where the tokens of `step` will be: `tokens` has the rows of each sequence that samples, in their order. */
   noteSampled({ sequences }: ScheduledStep, tokens: SampledTokens): void {
     this.#latestSampled = tokens;
     let row = 0;
-    for (const { requestId, sampling } of sequences) {
-      if (sampling === null) continue;
-      const state = this.#stateOf(requestId);
-      state.sampled = tokens;
+    for (const sequence of sequences) {
+      if (sequence.sampling === null) continue;
+      const state = this.#stateOf(sequence.requestId);
+      // Which row of a draft is the newest token is known when it is read, and so is the token.
+      state.sampled = sequence.numDraftTokens === 0 ? tokens : null;
       state.row = row;
-      row += 1;
+      row += numSampledRows(sequence);
     }
   }
 

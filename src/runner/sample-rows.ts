@@ -3,12 +3,11 @@
 import type { Ops, Pending, SampledTokens, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
-import type { ScheduledSequence } from '../scheduler/scheduled-step.ts';
-import { buildAllowedIds, buildLogitEdits, buildSamplingRows } from './batch-inputs.ts';
+import { buildAllowedIds, buildLogitEdits, buildSamplingRows, type RowSampling } from './batch-inputs.ts';
 
-/** A sequence that samples, and how its logits are changed before; null leaves them as they are. */
-interface SamplingSequence {
-  readonly sequence: ScheduledSequence;
+/** A row of logits that is sampled. */
+interface SamplingRow extends RowSampling {
+  /** How it is changed before; null leaves it as it is. */
   readonly edits: RowEdits | null;
 }
 
@@ -18,11 +17,9 @@ export interface SampledRows {
   readonly logprobs: Pending<readonly (Logprobs | null)[]>;
 }
 
-/** Samples row `i` of logits [sequences, vocab] f32 for `sampled[i]`; the logits are changed. */
-export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingSequence[]): SampledRows {
-  const asking = sampled.flatMap(({ sequence }, row) =>
-    sequence.sampling?.numLogprobs == null ? [] : [row],
-  );
+/** Samples row `i` of logits [rows, vocab] f32 as `sampled[i]` says; the logits are changed. */
+export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingRow[]): SampledRows {
+  const asking = sampled.flatMap(({ sampling }, row) => (sampling.numLogprobs === null ? [] : [row]));
   const areEdited = asking.some((row) => sampled[row]!.edits !== null);
   // Log-probabilities are those of the model, before anything is changed: only then is a copy needed.
   const raw = areEdited ? ops.gatherRows(logits, Int32Array.from(asking)) : logits;
@@ -31,12 +28,11 @@ export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingS
   if (allowed !== null) ops.restrictLogits(logits, allowed);
   const changes = buildLogitEdits(edits);
   if (changes !== null) ops.editLogits(logits, changes);
-  const sequences = sampled.map(({ sequence }) => sequence);
-  const tokens = ops.sample(logits, buildSamplingRows(sequences));
+  const tokens = ops.sample(logits, buildSamplingRows(sampled));
   const rows = asking.map((row, index) => ({
     row,
     rawRow: areEdited ? index : row,
-    numTop: sequences[row]!.sampling!.numLogprobs!,
+    numTop: sampled[row]!.sampling.numLogprobs!,
   }));
   return { tokens, logprobs: computeLogprobs(ops, raw, rows, tokens, sampled.length) };
 }

@@ -58,7 +58,7 @@ export class LogitHistory {
   /** Columns of the tokens with a bias or a count, in the order in which they were first met. */
   readonly #ids: number[] = [];
   readonly #biases: number[] = [];
-  readonly #counts: number[] = [];
+  #counts: number[] = [];
   readonly #places = new Map<number, number>();
 
   constructor(rules: LogitRules, promptTokenIds: readonly number[]) {
@@ -90,6 +90,25 @@ export class LogitHistory {
       frequency: frequencyPenalty,
       presence: presencePenalty,
     };
+  }
+
+  /**
+   * The edits of the row that samples the token after `tokens`, and of one row more for each token of `draft`, as if
+   * those before it had been sampled. The history stays as it is.
+   */
+  draftEdits(tokens: readonly number[], promptLength: number, draft: readonly number[]): (RowEdits | null)[] {
+    const ahead = [...tokens];
+    const [counts, numIds] = [[...this.#counts], this.#ids.length];
+    const rows = [this.edits(ahead, promptLength)];
+    for (const tokenId of draft) {
+      ahead.push(tokenId);
+      this.append(tokenId);
+      rows.push(this.edits(ahead, promptLength));
+    }
+    for (const id of this.#ids.splice(numIds)) this.#places.delete(id);
+    this.#biases.length = numIds;
+    this.#counts = counts;
+    return rows;
   }
 
   #banned(tokens: readonly number[], promptLength: number): number[] {

@@ -81,6 +81,8 @@ export interface AdmissionTimes {
   readonly scheduledAt: number;
 }
 
+const NO_DRAFT: readonly number[] = [];
+
 export class Request implements BlockTable {
   readonly id: number;
   /** Requests that came before it since the engine began. */
@@ -115,6 +117,8 @@ export class Request implements BlockTable {
   numInFlightSteps = 0;
   /** Tokens of this request that steps in flight sample. */
   numPendingTokens = 0;
+  /** Tokens that are guessed ahead, which a step in flight verifies; they count as computed once they are accepted. */
+  draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
   readonly blocks: number[] = [];
   /** How many of `blocks` the executor knows from earlier steps. */
@@ -177,9 +181,18 @@ export class Request implements BlockTable {
     return this.#isLastTokenPending ? 0 : this.tokens.length + this.numPendingTokens - this.numComputedTokens;
   }
 
+  /** Most tokens of a draft after those that are known or pending: a step samples one more, the last one allowed at most. */
+  get maxDraftTokens(): number {
+    return Math.max(0, this.stop.maxTokens - this.#numAnswerTokens - 1);
+  }
+
   get #isLastTokenPending(): boolean {
-    const numAnswerTokens = this.tokens.length - this.promptLength + this.numPendingTokens;
-    return this.numPendingTokens > 0 && numAnswerTokens >= this.stop.maxTokens;
+    return this.numPendingTokens > 0 && this.#numAnswerTokens >= this.stop.maxTokens;
+  }
+
+  /** Known or pending. */
+  get #numAnswerTokens(): number {
+    return this.tokens.length - this.promptLength + this.numPendingTokens;
   }
 
   /** Whether the logits of its next token depend on the tokens before. */
@@ -196,9 +209,18 @@ export class Request implements BlockTable {
     this.#history?.append(tokenId);
   }
 
-  /** How the logits of the next token are changed; null leaves them as they are. */
-  logitEdits(): RowEdits | null {
-    return this.#history?.edits(this.tokens, this.promptLength) ?? null;
+  /** How the logits of the next token are changed, and of one more for each token of the draft; null leaves them as they are. */
+  logitEdits(): (RowEdits | null)[] {
+    if (this.#history === null) return new Array<null>(1 + this.draft.length).fill(null);
+    if (this.draft.length > 0) return this.#history.draftEdits(this.tokens, this.promptLength, this.draft);
+    return [this.#history.edits(this.tokens, this.promptLength)];
+  }
+
+  /** Ends the verification of the draft. @returns how many tokens it had. */
+  takeDraft(): number {
+    const { length } = this.draft;
+    this.draft = NO_DRAFT;
+    return length;
   }
 
   moveTo(state: RequestState): void {

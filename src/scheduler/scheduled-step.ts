@@ -13,6 +13,8 @@ export interface ScheduledSequence {
   /** Tokens to compute, in order; the first one is at `firstPosition` of the request. */
   readonly tokenIds: readonly number[];
   readonly firstPosition: number;
+  /** So many of `tokenIds`, at their end, are a draft: right as far as the row before each of them samples it. */
+  readonly numDraftTokens: number;
   /** Blocks that the request has got since the step that had it last: they extend its block table. */
   readonly newBlocks: readonly number[];
   /** Null while the step ends inside the prompt: nothing is sampled then. */
@@ -23,6 +25,11 @@ export interface ScheduledSequence {
   readonly resumedLogprobs: LogprobTargets | null;
   /** Null where this step completes no blocks that are to be sent. */
   readonly send: BlockSend | null;
+}
+
+/** Rows of a step that sample for one sequence, its last ones: one, and one more for each token of a draft. */
+export function numSampledRows({ sampling, numDraftTokens }: ScheduledSequence): number {
+  return sampling === null ? 0 : 1 + numDraftTokens;
 }
 
 /** Known tokens whose log-probabilities are wanted. */
@@ -59,9 +66,10 @@ export type SequenceOutput =
 
 export interface TokensOutput {
   readonly kind: 'tokens';
+  /** At least one: the accepted tokens of the draft, then the one that was sampled after them. */
   readonly tokenIds: readonly number[];
-  /** One row a token; null where none were asked for. */
-  readonly logprobs: Logprobs | null;
+  /** One entry of one row a token; null where none were asked for. */
+  readonly logprobs: readonly Logprobs[] | null;
 }
 
 /** What a step computed: one entry a sequence of the step in each list. */

@@ -5,15 +5,22 @@
 // Steps may be planned while earlier ones are in flight: a token that is being sampled is planned like a known one. If
 // that token finishes its request, the later steps in flight compute it for nothing: their results are discarded, and
 // its blocks are freed after the last of them.
+//
+// A request whose tokens are all known may get a draft: tokens that are guessed ahead, each computed after the others in
+// the same step. How many are right is known with the result, so nothing is planned ahead of it; only what was accepted
+// becomes a token of the request, counts as computed and gets a name in the prefix cache.
 
+import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { KvTransferCommand } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
-import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
+import type { Logprobs } from '../sampling/logprobs.ts';
+import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
 import {
+  numSampledRows,
   PENDING_TOKEN,
   type ScheduledSequence,
   type ScheduledStep,
@@ -21,17 +28,22 @@ import {
   type TokensOutput,
 } from './scheduled-step.ts';
 import { SlotManager } from './slot-manager.ts';
-import { type Finish, type KeptTokens, keepUntilStop } from './stop-check.ts';
+import { checkStop, type Finish } from './stop-check.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** Null guesses no tokens ahead. */
+  readonly speculative: SpeculativeConfig | null;
 }
 
-/** What a step added to one request. */
+/**
+ * What a step added to one request. Tokens that come together have an output each: the events of a stream must not tell
+ * how many came with one step, since another instance that repeats it accepts other drafts.
+ */
 export interface TokenOutput {
   readonly requestId: number;
-  /** In order; the last one is what `finish` is about. Empty where the request ends with an error. */
+  /** One, which `finish` is about; none where the request ends with an error. */
   readonly tokenIds: readonly number[];
   /** One row a token; null where none were asked for. */
   readonly logprobs: Logprobs | null;
@@ -62,9 +74,12 @@ export interface SchedulerStats {
   /** Tokens of prompts that have been answered, and of answers. */
   readonly promptTokens: number;
   readonly generationTokens: number;
+  /** Null where no tokens are guessed ahead. */
+  readonly speculation: SpeculationStats | null;
 }
 
 const NO_BLOCKS: readonly number[] = [];
+const NO_DRAFT: readonly number[] = [];
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
 export class Scheduler {
@@ -75,6 +90,7 @@ export class Scheduler {
   /** All that have blocks or wait for some: also those that are over and that a step in flight still computes. */
   readonly #requests = new Map<number, Request>();
   readonly #slots: SlotManager;
+  readonly #speculator: Speculator | null;
   #numInFlightSteps = 0;
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, generationTokens: 0 };
@@ -84,6 +100,7 @@ export class Scheduler {
     this.#kvCache = new KvCacheManager(config);
     this.transfers = new BlockTransfers(this.#kvCache, config.blockSize);
     this.#slots = new SlotManager(config, this.#kvCache, this.transfers);
+    this.#speculator = config.speculative === null ? null : new Speculator(config.speculative);
   }
 
   get hasUnfinished(): boolean {
@@ -97,6 +114,7 @@ export class Scheduler {
       heldBlocks: this.transfers.numHeldBlocks,
       numBlocks: this.#kvCache.numBlocks,
       ...this.#totals,
+      speculation: this.#speculator?.stats ?? null,
     };
   }
 
@@ -125,6 +143,7 @@ export class Scheduler {
    * none, until a request or a command comes; it is not to be computed.
    */
   schedule(): ScheduledStep {
+    if (this.#mustVerifyFirst()) return EMPTY_STEP;
     // Nothing gives up its blocks while it is being computed.
     if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
     const sequences = this.#planSequences();
@@ -135,17 +154,57 @@ export class Scheduler {
     return { releasedRequestIds, sequences, numTokens };
   }
 
+  /**
+   * Whether steps in flight sample what the next step depends on: they verify a draft, or the token that a draft would
+   * follow. Then all wait for it: a request that missed a step would lose more than the others do.
+   */
+  #mustVerifyFirst(): boolean {
+    const speculator = this.#speculator;
+    if (speculator === null || this.#numInFlightSteps === 0) return false;
+    const { running } = this.#slots;
+    if (running.some(({ draft }) => draft.length > 0)) return true;
+    const maxTokens = this.#maxDraftTokens(running.map(({ numTokensToCompute }) => numTokensToCompute));
+    if (maxTokens === 0) return false;
+    return running.some(
+      (request) =>
+        request.numPendingTokens > 0 && request.maxDraftTokens > 0 && speculator.expectsDraft(request),
+    );
+  }
+
+  /** Most tokens of each draft in a step that computes `counts` known tokens of the running requests. */
+  #maxDraftTokens(counts: readonly number[]): number {
+    if (this.#speculator === null || counts.length === 0) return 0;
+    const numRows = counts.reduce((sum, count) => sum + count, 0);
+    const budget = Math.floor((this.#config.maxNumBatchedTokens - numRows) / counts.length);
+    return Math.max(0, Math.min(budget, this.#speculator.maxDraftTokens(numRows, counts.length)));
+  }
+
   /** What each request computes; null where that must wait for a step in flight. */
   #planSequences(): ScheduledSequence[] | null {
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#slots.stats;
-    const budget = this.#planRunning(scheduled);
+    let budget = this.#planRunning(scheduled);
     if (budget === null) return null;
+    const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()]);
     const sequences: ScheduledSequence[] = [];
-    for (const [request, numTokens] of scheduled) this.#scheduleTokens(request, numTokens, sequences);
+    for (const [request, numTokens] of scheduled) {
+      if (maxDraftTokens > 0) request.draft = this.#draftAfter(request, numTokens, maxDraftTokens);
+      budget -= request.draft.length;
+      this.#scheduleTokens(request, numTokens, sequences);
+    }
     const hasRoom = this.#slots.stats.preemptions === preemptions || sequences.length === 0;
     if (hasRoom) this.#admitWaiting(budget, sequences);
     return sequences;
+  }
+
+  /** Guesses what follows the next `numTokens` tokens, where these are the last and are known. Nobody gives up blocks for it. */
+  #draftAfter(request: Request, numTokens: number, maxTokens: number): readonly number[] {
+    const { tokens, blocks, numComputedTokens, numPendingTokens } = request;
+    if (this.#speculator === null || numPendingTokens > 0) return NO_DRAFT;
+    if (numComputedTokens + numTokens < tokens.length) return NO_DRAFT;
+    const draft = this.#speculator.propose(request, Math.min(maxTokens, request.maxDraftTokens));
+    if (this.#kvCache.grow(request, tokens.length + draft.length)) return draft;
+    return draft.slice(0, blocks.length * this.#config.blockSize - tokens.length);
   }
 
   /**
@@ -200,9 +259,10 @@ export class Scheduler {
    * requests admitted later can share its blocks: a layer stores all keys before it reads any.
    */
   #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
-    const { tokens, blocks, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const { tokens, blocks, draft, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const end = firstPosition + numTokens;
     const isPending = firstPosition >= tokens.length;
-    const reachesEnd = firstPosition + numTokens === tokens.length + request.numPendingTokens;
+    const reachesEnd = end === tokens.length + request.numPendingTokens;
     request.numComputedTokens += numTokens;
     request.numInFlightSteps += 1;
     if (reachesEnd) request.numPendingTokens += 1;
@@ -210,8 +270,9 @@ export class Scheduler {
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
-      tokenIds: isPending ? [PENDING_TOKEN] : tokens.slice(firstPosition, firstPosition + numTokens),
+      tokenIds: isPending ? [PENDING_TOKEN] : [...tokens.slice(firstPosition, end), ...draft],
       firstPosition,
+      numDraftTokens: draft.length,
       newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
       sampling: reachesEnd ? request.sampling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
@@ -235,11 +296,12 @@ export class Scheduler {
     });
   }
 
-  /** How the logits of each sequence of `step` are changed, once no pending tokens are needed. */
+  /** How each row of logits that `step` samples from is changed, in the order of its sequences, once no pending tokens are needed. */
   logitEdits(step: ScheduledStep): (RowEdits | null)[] {
-    return step.sequences.map(({ requestId, sampling }) => {
-      const request = this.#requests.get(requestId)!;
-      return sampling === null || request.state === 'finished' ? null : request.logitEdits();
+    return step.sequences.flatMap((sequence) => {
+      const request = this.#requests.get(sequence.requestId)!;
+      const isSampled = sequence.sampling !== null && request.state !== 'finished';
+      return isSampled ? request.logitEdits() : new Array<null>(numSampledRows(sequence)).fill(null);
     });
   }
 
@@ -265,39 +327,50 @@ export class Scheduler {
     return outputs;
   }
 
-  /** Before its first new token a request emits those that it resumes; one of them may end it. */
   #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
-    const { promptLength, numResumed, resumedLogprobs, stop } = request;
-    // One by one, as when they were sampled: the events of a resumed stream are those of the first one.
-    while (request.numOutputTokens < numResumed && request.state !== 'finished') {
-      const index = request.numOutputTokens;
-      const kept = keepUntilStop(stop, [request.tokens[promptLength + index]!], index);
-      outputs.push(this.#emit(request, kept, resumedLogprobs[index] ?? null));
-    }
-    if (request.state === 'finished') return;
-    const kept = keepUntilStop(stop, output.tokenIds, request.numOutputTokens);
-    for (const tokenId of kept.tokenIds) {
+    const numAccepted = this.#verifyDraft(request, output);
+    this.#emitResumed(request, outputs);
+    for (const [index, tokenId] of output.tokenIds.entries()) {
+      if (request.state === 'finished') return;
       request.append(tokenId);
-      // Where a step in flight computes this very token, the block that it completes can be named now.
+      if (index < numAccepted) request.numComputedTokens += 1;
+      // Where this step or one in flight computes this very token, the block that it completes can be named now.
       this.#publish(request, request.tokens.length - 1);
+      outputs.push(this.#emit(request, tokenId, output.logprobs?.[index] ?? null));
     }
-    outputs.push(this.#emit(request, kept, output.logprobs));
   }
 
-  /** @param logprobs at least as many rows as there are kept tokens */
-  #emit(request: Request, { tokenIds, finish }: KeptTokens, logprobs: Logprobs | null): TokenOutput {
+  /** Before its first new token a request emits those that it resumes; one of them may end it. */
+  #emitResumed(request: Request, outputs: TokenOutput[]): void {
+    const { promptLength, numResumed, resumedLogprobs, tokens } = request;
+    while (request.numOutputTokens < numResumed && request.state !== 'finished') {
+      const index = request.numOutputTokens;
+      outputs.push(this.#emit(request, tokens[promptLength + index]!, resumedLogprobs[index] ?? null));
+    }
+  }
+
+  /** @returns how many of the new tokens were in the request's draft and are computed. */
+  #verifyDraft(request: Request, { tokenIds }: TokensOutput): number {
+    const numDraftTokens = request.takeDraft();
+    if (this.#speculator === null || numDraftTokens === 0) return 0;
+    this.#speculator.verified(request, numDraftTokens, tokenIds.length - 1);
+    return tokenIds.length - 1;
+  }
+
+  /** @param logprobs one row */
+  #emit(request: Request, tokenId: number, logprobs: Logprobs | null): TokenOutput {
     const { id: requestId, numCachedTokens } = request;
     const isFirst = request.numOutputTokens === 0;
-    request.numOutputTokens += tokenIds.length;
+    request.numOutputTokens += 1;
     if (isFirst) this.#totals.promptTokens += request.promptLength;
-    this.#totals.generationTokens += tokenIds.length;
-    const isCut = logprobs !== null && logprobs.tokenIds.length > tokenIds.length;
+    this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
+    const finish = checkStop(request.stop, tokenId, request.numOutputTokens);
     if (finish !== null) this.#finish(request);
     return {
       requestId,
-      tokenIds,
-      logprobs: isCut ? sliceRows(logprobs, 0, tokenIds.length) : logprobs,
+      tokenIds: [tokenId],
+      logprobs,
       promptLogprobs: wantsPrompt ? request.promptLogprobs.splice(0) : null,
       numCachedTokens,
       admission: isFirst ? request.admissionTimes : null,
@@ -330,6 +403,7 @@ export class Scheduler {
 
   #finish(request: Request): void {
     this.#slots.leave(request);
+    this.#speculator?.forget(request.id);
     const isLoading = !this.transfers.end(request);
     request.moveTo('finished');
     // What is being written into stays taken: here until the one answer to the load comes.

@@ -1,4 +1,4 @@
-// Whether new tokens end their request, and which of them still belong to it.
+// Whether a new token ends its request.
 
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import type { StopRule } from './request.ts';
@@ -10,28 +10,12 @@ export interface Finish {
   readonly stopTokenId: number | null;
 }
 
-/** The tokens up to the one that ends the request, all of them where none does. */
-export interface KeptTokens {
-  readonly tokenIds: readonly number[];
-  /** Null where the request goes on. */
-  readonly finish: Finish | null;
-}
-
-/** @param numOutputTokens of the answer, before `tokenIds`. */
-export function keepUntilStop(
-  rule: StopRule,
-  tokenIds: readonly number[],
-  numOutputTokens: number,
-): KeptTokens {
-  for (let index = 0; index < tokenIds.length; index += 1) {
-    const finish = checkStop(rule, tokenIds[index]!, numOutputTokens + index + 1);
-    if (finish !== null) return { tokenIds: tokenIds.slice(0, index + 1), finish };
-  }
-  return { tokenIds, finish: null };
-}
-
-/** Checks in the protocol's order: end token, stop tokens, length. */
-function checkStop(rule: StopRule, tokenId: number, numTokens: number): Finish | null {
+/**
+ * Checks in the protocol's order: end token, stop tokens, length.
+ * @param numTokens of the answer, with this one
+ * @returns null where the request goes on.
+ */
+export function checkStop(rule: StopRule, tokenId: number, numTokens: number): Finish | null {
   const { eosTokenId, stopTokenIds, minTokens, maxTokens } = rule;
   const mayStop = numTokens >= minTokens;
   if (mayStop && tokenId === eosTokenId) return { reason: 'stop', stopTokenId: null };

@@ -11,7 +11,7 @@ interface ResponseHead {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  /** Names all that determines the bytes of an answer beside its request. */
+  /** Names all that determines the bytes of an answer besides its request. */
   readonly system_fingerprint: string;
 }
 

@@ -33,7 +33,7 @@ export interface ServerOptions extends HttpAppOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
   readonly showsCachedTokens?: boolean | undefined;
-  /** By which a proxy proves who it is: what it says of whose request it passes on is believed. */
+  /** The secret of a proxy that may say for which client it passes a request on. */
   readonly proxyToken?: string | undefined;
   /** Adds the route by which a proxy cancels transfers. */
   readonly exchangesKv?: boolean | undefined;
@@ -111,7 +111,7 @@ export class ServerContext {
     return first === undefined ? [engine.info.model] : [first, ...others];
   }
 
-  /** Version, instruction set, format and model: all that determines the bytes of an answer beside its request. */
+  /** Version, instruction set, format and model: all that determines the bytes of an answer besides its request. */
   systemFingerprint({ info }: InferenceEngine): string {
     const { isa, weightFormat, modelFingerprint } = info;
     return `svc-${this.options.version}-${isa}-${weightFormat}-${modelFingerprint.slice(0, 12)}`;

@@ -7,10 +7,11 @@ import { processMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 
 type KvTransfer = NonNullable<EngineStats['kvTransfer']>;
-type Read = (stats: EngineStats) => number;
-type ReadTransfer = (stats: KvTransfer) => number;
+type Speculation = NonNullable<EngineStats['speculation']>;
+/** By name: what it counts, and where that is read. */
+type Table<Stats> = Readonly<Record<string, [help: string, read: (stats: Stats) => number]>>;
 
-const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
+const GAUGES: Table<EngineStats> = {
   num_requests_running: ['Requests that the engine computes', ({ running }) => running],
   num_requests_waiting: [
     'Requests that wait for a seat or for blocks',
@@ -24,7 +25,7 @@ const GAUGES: Readonly<Record<string, [help: string, read: Read]>> = {
   kv_blocks_held: ['KV blocks that are kept for other instances', ({ heldBlocks }) => heldBlocks],
 };
 
-const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
+const COUNTERS: Table<EngineStats> = {
   prefix_cache_queries: ['Prompt tokens looked up in the prefix cache', (stats) => stats.prefixCacheQueries],
   prefix_cache_hits: ['Prompt tokens found in the prefix cache', (stats) => stats.prefixCacheHits],
   num_preemptions: ['Times that a request gave its blocks back', ({ preemptions }) => preemptions],
@@ -32,7 +33,7 @@ const COUNTERS: Readonly<Record<string, [help: string, read: Read]>> = {
   generation_tokens: ['Tokens of answers', ({ generationTokens }) => generationTokens],
 };
 
-const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+const TRANSFER_GAUGES: Table<KvTransfer> = {
   holding: ['Transfers whose blocks are kept for another instance', ({ send }) => send.holding],
   areas: ['Transfers that have a place in the receive memory', ({ receive }) => receive.receiveBuffers],
   buffer_used_bytes: ['Used part of kv_buffer_size', ({ receive }) => receive.bufferUsedBytes],
@@ -40,7 +41,7 @@ const TRANSFER_GAUGES: Readonly<Record<string, [help: string, read: ReadTransfer
   peers: ['Instances with which a connection is open', ({ peers }) => peers],
 };
 
-const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransfer]>> = {
+const TRANSFER_COUNTERS: Table<KvTransfer> = {
   sent_bytes: ['Bytes of KV blocks sent', ({ send }) => send.bytes],
   received_bytes: ['Bytes of KV blocks received', ({ receive }) => receive.bytes],
   delivered: ['Transfers that the other instance has', ({ send }) => send.delivered],
@@ -55,6 +56,12 @@ const TRANSFER_COUNTERS: Readonly<Record<string, [help: string, read: ReadTransf
   corrupt_pieces: ['Pieces whose checksum was wrong', ({ receive }) => receive.corruptLayerBlocks],
 };
 
+const SPECULATION_COUNTERS: Table<Speculation> = {
+  num_drafts: ['Drafts that were verified', ({ drafts }) => drafts],
+  num_draft_tokens: ['Tokens of drafts', ({ draftTokens }) => draftTokens],
+  num_accepted_tokens: ['Tokens of drafts that were right', ({ acceptedTokens }) => acceptedTokens],
+};
+
 /**
  * Counts from now on.
  * @returns what reads all of it, as text.
@@ -63,10 +70,9 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   const registry = new Registry();
   registry.setDefaultLabels({ model_name: modelName, engine: '0' });
   const latest: { stats: EngineStats | null } = { stats: null };
-  const reader = (read: Read) => (): number => (latest.stats === null ? 0 : read(latest.stats));
-  for (const [name, [help, read]] of Object.entries(GAUGES)) addGauge(registry, name, help, reader(read));
-  for (const [name, [help, read]] of Object.entries(COUNTERS)) addCounter(registry, name, help, reader(read));
+  addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
+  if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
   return async () => {
@@ -91,16 +97,7 @@ function cacheSettings(engine: InferenceEngine): Registry {
 }
 
 function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {
-  const reader = (read: ReadTransfer) => (): number => {
-    const stats = latest();
-    return stats === null ? 0 : read(stats);
-  };
-  for (const [name, [help, read]] of Object.entries(TRANSFER_GAUGES)) {
-    addGauge(registry, `kv_transfer_${name}`, help, reader(read));
-  }
-  for (const [name, [help, read]] of Object.entries(TRANSFER_COUNTERS)) {
-    addCounter(registry, `kv_transfer_${name}`, help, reader(read));
-  }
+  addAll(registry, 'kv_transfer_', TRANSFER_GAUGES, TRANSFER_COUNTERS, latest);
   new Counter({
     name: 'svc:kv_transfer_recomputed_total',
     help: 'Prompts that were computed here after all, by reason',
@@ -112,6 +109,41 @@ function addTransfer(registry: Registry, latest: () => KvTransfer | null): void 
         this.inc({ reason }, count);
     },
   });
+}
+
+function addSpeculation(registry: Registry, latest: () => Speculation | null): void {
+  addAll(registry, 'spec_decode_', {}, SPECULATION_COUNTERS, latest);
+  new Counter({
+    name: 'svc:spec_decode_num_accepted_tokens_per_pos_total',
+    help: 'Tokens of drafts that were right, by their place in the draft',
+    labelNames: ['position'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [position, count] of (latest()?.acceptedPerPosition ?? []).entries())
+        this.inc({ position: String(position) }, count);
+    },
+  });
+}
+
+/** @param latest what is read; null reads 0. */
+function addAll<Stats>(
+  registry: Registry,
+  prefix: string,
+  gauges: Table<Stats>,
+  counters: Table<Stats>,
+  latest: () => Stats | null,
+): void {
+  const reader = (read: (stats: Stats) => number) => (): number => {
+    const stats = latest();
+    return stats === null ? 0 : read(stats);
+  };
+  for (const [name, [help, read]] of Object.entries(gauges)) {
+    addGauge(registry, prefix + name, help, reader(read));
+  }
+  for (const [name, [help, read]] of Object.entries(counters)) {
+    addCounter(registry, prefix + name, help, reader(read));
+  }
 }
 
 function addGauge(registry: Registry, name: string, help: string, read: () => number): void {

@@ -33,6 +33,9 @@ export function statsLine(before: EngineStats | null, stats: EngineStats, second
   const preemptions = since((at) => at.preemptions);
   const queries = since((at) => at.prefixCacheQueries);
   const hits = since((at) => at.prefixCacheHits);
+  const drafts = since((at) => at.speculation?.drafts ?? 0);
+  const draftTokens = since((at) => at.speculation?.draftTokens ?? 0);
+  const accepted = since((at) => at.speculation?.acceptedTokens ?? 0);
   return [
     `prompt throughput: ${(promptTokens / seconds).toFixed(1)} tokens/s`,
     `generation throughput: ${(generationTokens / seconds).toFixed(1)} tokens/s`,
@@ -41,6 +44,12 @@ export function statsLine(before: EngineStats | null, stats: EngineStats, second
     ...(preemptions > 0 ? [`preemptions: ${preemptions}`] : []),
     `KV cache usage: ${percent(stats.numBlocks - stats.freeBlocks, stats.numBlocks)}`,
     ...(queries > 0 ? [`prefix cache hit rate: ${percent(hits, queries)}`] : []),
+    ...(draftTokens > 0
+      ? [
+          `draft acceptance rate: ${percent(accepted, draftTokens)}`,
+          `mean acceptance length: ${(1 + accepted / drafts).toFixed(2)}`,
+        ]
+      : []),
   ].join(', ');
 }
 

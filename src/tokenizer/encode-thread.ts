@@ -35,10 +35,10 @@ serveCalls(async (order: LongText): Promise<Result<EncodedText>> => {
   const { text, addSpecialTokens, maxTokens } = order;
   for (let length = PROBED_A_TOKEN * Math.max(1, maxTokens); 2 * length < text.length; length *= GROWTH) {
     const probe = text.slice(0, length);
-    const numTokens = (await encodeText(native, probe, { addSpecialTokens })).getLength();
+    const numTokens = (await encodeText(native, probe, addSpecialTokens)).getLength();
     if (numTokens > TOO_MANY * maxTokens) return refusal(numTokens, false);
   }
-  const encoding = await encodeText(native, text, { addSpecialTokens });
+  const encoding = await encodeText(native, text, addSpecialTokens);
   const numTokens = encoding.getLength();
   if (numTokens > maxTokens) return refusal(numTokens, true);
   const ids = Int32Array.from(encoding.getIds());

@@ -1,7 +1,7 @@
 // --chat-template: a template in place of the model's own, as a file or as its text.
 
 import { readFile } from 'node:fs/promises';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, messageOf } from '../errors.ts';
 import { defectOf } from './chat-template.ts';
 
 /**
@@ -11,8 +11,7 @@ import { defectOf } from './chat-template.ts';
 export async function readGivenTemplate(option: string): Promise<string> {
   const file = await readFile(option, 'utf8').catch((error: unknown) => error);
   if (typeof file !== 'string' && !/[{}\n]/.test(option)) {
-    const reason = file instanceof Error ? file.message : String(file);
-    throw templateError(`expected a file with a chat template, or the template itself: ${reason}`);
+    throw templateError(`expected a file with a chat template, or the template itself: ${messageOf(file)}`);
   }
   const source = typeof file === 'string' ? file : lineOf(option);
   const defect = defectOf(source);

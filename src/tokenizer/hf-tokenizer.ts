@@ -30,6 +30,8 @@ interface HfTokenizerParts {
   /** The text of which `native` was made: a second thread may need a tokenizer of its own, whatever became of the file. */
   readonly source: string;
   readonly native: NativeTokenizer;
+  /** Ids of all tokens, the added ones included. */
+  readonly vocab: Readonly<Record<string, number>>;
   /** The steps of tokenizer.json's decoder; null when it has none. */
   readonly decoder: readonly SimpleDecoderSpec[] | null;
   /** Texts of all added tokens. */
@@ -60,7 +62,7 @@ export class HfTokenizer implements Tokenizer {
     this.#decoder = parts.decoder;
     // A pattern that does not compile is found here, not in a request.
     buildStages(parts.decoder);
-    this.#table = tokenTable(parts.native.getVocab(true), parts);
+    this.#table = tokenTable(parts);
     this.#maxCharsPerToken = parts.maxCharsPerToken;
     this.#longTexts = new CallThread(new URL('./encode-thread', import.meta.url), {
       name: 'svc-encode',
@@ -96,7 +98,7 @@ export class HfTokenizer implements Tokenizer {
   }
 
   async #encode(text: string, addSpecialTokens: boolean) {
-    const encoding = await encodeText(this.#native, text, { addSpecialTokens });
+    const encoding = await encodeText(this.#native, text, addSpecialTokens);
     return { numTokens: encoding.getLength(), isWhole: true, ids: encoding.getIds() };
   }
 
@@ -124,10 +126,7 @@ export class HfTokenizer implements Tokenizer {
   }
 }
 
-function tokenTable(
-  vocab: Readonly<Record<string, number>>,
-  { addedTokens, specialTokens }: Pick<HfTokenizerParts, 'addedTokens' | 'specialTokens'>,
-): TokenTable {
+function tokenTable({ vocab, addedTokens, specialTokens }: HfTokenizerParts): TokenTable {
   const texts: (string | undefined)[] = [];
   const addedIds = new Set<number>();
   const specialIds = new Set<number>();

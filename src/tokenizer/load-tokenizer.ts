@@ -1,7 +1,7 @@
 // Reads the tokenizer and the chat template of a model.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
+import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
@@ -39,11 +39,12 @@ const tokenizerConfig = z.object({
 
 type TokenizerConfig = z.output<typeof tokenizerConfig>;
 
-const tokenizerFile = z.object({
+/** What is not named here is for `maxCharsPerToken`: a large file is parsed once. */
+const tokenizerFile = z.looseObject({
   model: z.looseObject({
     vocab: z.custom<object>((vocab) => typeof vocab === 'object' && vocab !== null, 'is missing'),
   }),
-  added_tokens: z.array(z.object({ content: z.string(), special: z.boolean() })).default([]),
+  added_tokens: z.array(z.looseObject({ content: z.string(), special: z.boolean() })).default([]),
   decoder: z.unknown().optional(),
 });
 
@@ -107,22 +108,20 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
   }
   try {
     const native = NativeTokenizer.fromString(text);
-    const longest = Object.keys(native.getVocab(true)).reduce(
-      (most, { length }) => Math.max(most, length),
-      1,
-    );
+    const vocab = native.getVocab(true);
+    const longest = Object.keys(vocab).reduce((most, { length }) => Math.max(most, length), 1);
     return new HfTokenizer({
       source: text,
       native,
-      maxCharsPerToken: maxCharsPerToken(JSON.parse(text), longest),
+      vocab,
+      maxCharsPerToken: maxCharsPerToken({ ...file, added_tokens: addedTokens }, longest),
       decoder: decoder.data ? flattenDecoder(decoder.data) : null,
       addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),
       eosToken: config.eos_token ?? null,
     });
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ModelLoadError(`${path} is no tokenizer that can be read: ${reason}`, { cause });
+    throw new ModelLoadError(`${path} is no tokenizer that can be read: ${messageOf(cause)}`, { cause });
   }
 }
 

@@ -41,17 +41,18 @@ export function maxCharsPerToken(json: unknown, longestToken: number): number | 
   if (!parsed.success) return null;
   const { normalizer, pre_tokenizer: preTokenizer, model, added_tokens: added } = parsed.data;
   if (added.some(({ lstrip, rstrip }) => lstrip || rstrip)) return null;
-  const steps = [...flatten(normalizer, 'normalizers'), ...flatten(preTokenizer, 'pretokenizers')];
-  const isByteLevel = steps.some(({ type }) => type === 'ByteLevel');
+  const normalizers = flatten(normalizer, 'normalizers');
+  const preTokenizers = flatten(preTokenizer, 'pretokenizers');
+  const isByteLevel = [...normalizers, ...preTokenizers].some(({ type }) => type === 'ByteLevel');
   const bytes = isByteLevel ? BYTE_OF_CHAR.keys() : model.byte_fallback ? FALLBACK_BYTES : null;
   if (model.type !== 'BPE' || bytes === null || !hasAll(model.vocab, bytes)) return null;
-  const shrinking = flatten(normalizer, 'normalizers').map(shrinkage);
-  const isCutOnly = flatten(preTokenizer, 'pretokenizers').every(cutsOnly);
-  const factor = shrinking.reduce<number | null>(
-    (all, one) => (all === null || one === null ? null : all * one),
-    1,
-  );
-  return factor === null || !isCutOnly ? null : factor * longestToken;
+  let most = longestToken;
+  for (const one of normalizers) {
+    const factor = shrinkage(one);
+    if (factor === null) return null;
+    most *= factor;
+  }
+  return preTokenizers.every(cutsOnly) ? most : null;
 }
 
 /** Without its token a byte is dropped or becomes an unknown, and any number of those in a row may become one. */

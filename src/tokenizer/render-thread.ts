@@ -1,6 +1,7 @@
 // Entry of the thread that renders one chat template, one conversation after the other.
 
 import { workerData } from 'node:worker_threads';
+import { messageOf } from '../errors.ts';
 import { type Result, serveCalls } from '../util/call-thread.ts';
 import { TemplateError, TemplateRefusal } from './jinja/errors.ts';
 import { LimitError } from './jinja/limits.ts';
@@ -15,7 +16,7 @@ serveCalls((variables: Variables): Result<string> => {
     return { value: template.render(variables) };
   } catch (error) {
     if (error instanceof TemplateRefusal) throw problemError('refusal', error.message);
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     const line = error instanceof TemplateError ? error.line : null;
     const reason = line === null ? message : `line ${line}: ${message}`;
     throw problemError(error instanceof LimitError ? 'limit' : 'failure', reason);

@@ -3,7 +3,7 @@
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import type { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
+import { ModelLoadError, messageOf } from '../errors.ts';
 import { zodMessage } from './zod-message.ts';
 
 export interface ModelText {
@@ -50,8 +50,9 @@ export function parseModelJson<T extends z.ZodType>(
   try {
     value = JSON.parse(file.text);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ModelLoadError(`${file.path} is not valid JSON: ${reason}${hint(expected)}`, { cause });
+    throw new ModelLoadError(`${file.path} is not valid JSON: ${messageOf(cause)}${hint(expected)}`, {
+      cause,
+    });
   }
   return checkModelJson(file.path, value, schema, expected);
 }
@@ -87,8 +88,7 @@ function openIfPresent(path: string): number | null {
 }
 
 function unreadable(path: string, cause: unknown): ModelLoadError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  return new ModelLoadError(`${path} cannot be read: ${reason}`, { cause });
+  return new ModelLoadError(`${path} cannot be read: ${messageOf(cause)}`, { cause });
 }
 
 function hint(expected: string | undefined): string {

@@ -13,6 +13,8 @@ const model = await modelFolder('');
 /** Everything of an aborted request is free by then: no deadline of a transfer is as short. */
 const FREE_WITHIN_MS = 5000;
 
+const GUESSING = '{"method": "ngram", "prompt_lookup_max": 3, "prompt_lookup_min": 1}';
+
 function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
   return Cluster.start({
     model,
@@ -52,7 +54,8 @@ describe('disaggregated serving', needsNative, () => {
 
     it('the clients get the bytes of an uninterrupted stream', async () => {
       const expected = await plainAnswers(requests);
-      const group = await cluster({ consumers: 3 });
+      // Each instance guesses other tokens right, as its load allows.
+      const group = await cluster({ consumers: 3, serveArgs: ['--speculative-config', GUESSING] });
       try {
         const answers = answersOf(group.url, requests, requests.length);
         const metric = async (url: string, name: string) => (await readMetrics(url)).get(`svc:${name}`) ?? 0;
@@ -63,6 +66,8 @@ describe('disaggregated serving', needsNative, () => {
         second!.child.kill('SIGKILL');
         expect(await answers).toEqual(expected);
         expect(await metric(group.url, 'proxy_resumes_total')).toBeGreaterThan(1);
+        const accepted = await metric(group.consumers[2]!.url, 'spec_decode_num_accepted_tokens_total');
+        expect(accepted).toBeGreaterThan(0);
       } finally {
         await group.stop();
       }

@@ -174,8 +174,8 @@ export class FakeEngineInstance {
   async #load(sequence: SequenceTransfer, blocks: readonly number[], signal: AbortSignal): Promise<number> {
     const { transferId } = sequence;
     const loaded = this.kv.loaded(sequence);
-    this.kv.connector.onTransferEvent({ kind: 'load', transferId, firstBlock: 0, blocks });
-    const giveUp = (): void => this.kv.connector.onTransferEvent({ kind: 'loadEnded', transferId });
+    this.kv.connector.consumer.onTransferEvent({ kind: 'load', transferId, firstBlock: 0, blocks });
+    const giveUp = (): void => this.kv.connector.consumer.onTransferEvent({ kind: 'loadEnded', transferId });
     signal.addEventListener('abort', giveUp, { once: true });
     if (signal.aborted) giveUp();
     const numTokens = await loaded;

@@ -51,7 +51,7 @@ export class HostilePeer {
         listenIp: null,
         connectTimeoutMs: 1000,
       },
-      { onSent: nothing, onReceived: nothing, onCorrupt: nothing, onLinkDown: nothing },
+      nothing,
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
     const peer = new HostilePeer(identityOf(COMPATIBILITY, about), port, memory, mover);

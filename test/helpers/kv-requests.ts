@@ -65,7 +65,7 @@ export function startLoad(
   const load = transfer?.sequences[0] ?? null;
   if (transfer === null || load === null) return null;
   const blocks = d.takeBlocks(prompt);
-  d.connector.onTransferEvent({ kind: 'load', transferId: load.transferId, firstBlock, blocks });
+  d.connector.consumer.onTransferEvent({ kind: 'load', transferId: load.transferId, firstBlock, blocks });
   return { transfer, load, blocks };
 }
 

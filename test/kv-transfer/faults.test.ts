@@ -76,7 +76,7 @@ describe('a request that ends early', needsNative, () => {
       await startPrefill(p, d, id);
       const loading = await startWaiting(d, id);
       loading.transfer.end(false);
-      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
+      d.connector.consumer.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
       await untilIdle(p, d);
       expect(d.commands).toEqual([{ kind: 'loaded', transferId: loading.load.transferId, numTokens: 0 }]);
     });
@@ -100,7 +100,12 @@ describe('a request that ends early', needsNative, () => {
       const [load] = transfer?.sequences ?? [];
       transfer?.end(false);
       const blocks = d.takeBlocks(PROMPT);
-      d.connector.onTransferEvent({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+      d.connector.consumer.onTransferEvent({
+        kind: 'load',
+        transferId: load!.transferId,
+        firstBlock: 0,
+        blocks,
+      });
       expect(d.commands).toEqual([{ kind: 'loaded', transferId: load?.transferId, numTokens: 0 }]);
       await untilIdle(p, d);
     });

@@ -340,7 +340,7 @@ describe('a block that is damaged on the way', needsNative, () => {
       }
     });
     const link = await s.mover.connect({ shm: null, tcp });
-    s.mover.openSend(1, NUM_BLOCKS);
+    s.mover.openSend(1, NUM_BLOCKS, () => {});
     const blocks = Array.from({ length: NUM_BLOCKS }, (_, index) => index);
     s.memory.onKvStep(Int32Array.of(1, 0, NUM_BLOCKS, ...blocks));
     for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {

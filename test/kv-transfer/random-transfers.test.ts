@@ -93,7 +93,7 @@ class Load {
     if (isCancelled) {
       await sleep(this.#random() * 10);
       loading.transfer.end(false);
-      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
+      d.connector.consumer.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
     }
     const numTokens = await d.loaded(loading.load);
     expect(d.holds(prompt, loading.blocks, numTokens)).toBe(true);

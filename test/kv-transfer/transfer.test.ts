@@ -55,7 +55,12 @@ describe('a prompt', needsNative, () => {
       const load = transfer?.sequences[0] ?? null;
       if (transfer !== null && load !== null) {
         const blocks = d.takeBlocks(prompt);
-        d.connector.onTransferEvent({ kind: 'load', transferId: load.transferId, firstBlock: 0, blocks });
+        d.connector.consumer.onTransferEvent({
+          kind: 'load',
+          transferId: load.transferId,
+          firstBlock: 0,
+          blocks,
+        });
         expect(await loaded(d, { transfer, load, blocks })).toBe(0);
         transfer.end(true);
       }
@@ -119,14 +124,14 @@ describe('a prompt', needsNative, () => {
       expect(new Set(loads.map((load) => load?.transferId)).size).toBe(3);
       const blocks = loads.map(() => d.takeBlocks(prompt));
       for (const [index, load] of loads.slice(0, 2).entries()) {
-        d.connector.onTransferEvent({
+        d.connector.consumer.onTransferEvent({
           kind: 'load',
           transferId: load!.transferId,
           firstBlock: 0,
           blocks: blocks[index]!,
         });
       }
-      d.connector.onTransferEvent({ kind: 'loadEnded', transferId: loads[2]!.transferId });
+      d.connector.consumer.onTransferEvent({ kind: 'loadEnded', transferId: loads[2]!.transferId });
       await expect.poll(() => d.commands.length).toBe(2);
       for (const index of [0, 1]) expect(d.holds(prompt, blocks[index]!, 29)).toBe(true);
       await untilIdle(p, d);
@@ -145,7 +150,12 @@ describe('a prompt', needsNative, () => {
         sends[index]!.end(true);
         const [load] = loads[index]!.sequences;
         const blocks = d.takeBlocks(prompt);
-        d.connector.onTransferEvent({ kind: 'load', transferId: load!.transferId, firstBlock: 0, blocks });
+        d.connector.consumer.onTransferEvent({
+          kind: 'load',
+          transferId: load!.transferId,
+          firstBlock: 0,
+          blocks,
+        });
         await expect.poll(() => d.commandsOf(load)).toMatchObject([{ numTokens: 29 }]);
         expect(d.holds(prompt, blocks, 29)).toBe(true);
       });
@@ -156,10 +166,10 @@ describe('a prompt', needsNative, () => {
 
   it('that P still holds is what P waits for before it says that everything is delivered', async () => {
     const { p, d } = await startPair({ sendType: 'GET' });
-    await p.connector.delivered();
+    await p.connector.producer.delivered();
     const [prompt, id] = [promptOf(20), makeRequestId(p.address, d.address)];
     await prefill(p, id, prompt);
-    const holding = p.connector.delivered().then(() => p.stats.send.holding);
+    const holding = p.connector.producer.delivered().then(() => p.stats.send.holding);
     expect(p.stats.send.holding).toBe(1);
     expect(await decode(d, id, prompt)).toBe(19);
     expect(await holding).toBe(0);

@@ -135,7 +135,7 @@ describe('without a decode instance', () => {
 
 describe('a request with a deadline', () => {
   it('ends with 504 when that has passed, and the instance is let go', async () => {
-    const proxy = await TestProxy.start({ config: { requestTimeoutSeconds: 0.1 } });
+    const proxy = await TestProxy.start({ config: { requestTimeout: 0.1 } });
     const [d] = await proxy.join('D');
     d?.troubles.push({ at: 'request', does: 'stall' });
     const answered = await proxy.post('/v1/completions', BODY);

@@ -88,7 +88,7 @@ async function statusFrom(localAddress: string, url: string, max_tokens = 1, sig
 describe('clients of a proxy that shows instances a key of its own', () => {
   it('share an instance by their keys: one that floods it leaves a place to another', async () => {
     const proxy = await TestProxy.start({
-      config: { apiKeys: ['heavy', 'fake'] },
+      config: { apiKey: ['heavy', 'fake'] },
       instanceKey: 'of the instances',
       deadlines,
     });

@@ -147,7 +147,7 @@ async function spawnInstance({ server }: TestProxy): Promise<ChildProcess> {
 
 describe('with a secret', () => {
   it('only those that know it are heard', async () => {
-    const proxy = await TestProxy.start({ config: { secret: SECRET } });
+    const proxy = await TestProxy.start({ config: { kvTransferSecret: SECRET } });
     await proxy.join('D', { secret: SECRET });
     const zmq_address = '127.0.0.1:21003';
     await say(proxy, zmq_address, [encode({ type: 'D', http_address: '127.0.0.1:20005', zmq_address })]);

@@ -97,7 +97,7 @@ describe('a client that hangs up', () => {
 
 describe('a proxy with keys', () => {
   it('lets in who has one, and shows instances its own', async () => {
-    const config = { apiKeys: ['of the client'] };
+    const config = { apiKey: ['of the client'] };
     const proxy = await TestProxy.start({ config, instanceKey: 'of the instances' });
     const [p, d] = await proxy.join('PD', { apiKey: 'of the instances' });
     await proxy.client.completions.create(BODY);
@@ -112,7 +112,7 @@ describe('a proxy with keys', () => {
   });
 
   it('shows its instances to who has one only; the page asks for it', async () => {
-    const proxy = await TestProxy.start({ config: { apiKeys: ['of the client'] } });
+    const proxy = await TestProxy.start({ config: { apiKey: ['of the client'] } });
     await proxy.join('D');
     for (const path of ['/instances', '/instances?a=b', '/%69nstances', '/v1/models', '/nowhere']) {
       const answered = await fetch(proxy.url + path);

@@ -57,7 +57,7 @@ export class TestProxy {
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
       { instanceKey, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
     );
-    const proxy = new TestProxy(server, config?.apiKeys?.[0] ?? 'none');
+    const proxy = new TestProxy(server, config?.apiKey?.[0] ?? 'none');
     open.push(server);
     return proxy;
   }

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { groupBadWords, LogitHistory, type LogitRules } from '../../src/sampling/logit-rules.ts';
 import { NO_RULES } from '../helpers/new-request.ts';
@@ -68,5 +69,45 @@ describe('LogitHistory', () => {
     expect(history.edits([1, 2], 2)).toBeNull();
     history.append(3);
     expect(history.edits([1, 2, 3], 2)).not.toBeNull();
+  });
+
+  it('gives each row of a draft the edits that the tokens before it would give, and forgets the draft', () => {
+    const ids = fc.array(fc.nat(5), { maxLength: 6 });
+    fc.assert(
+      fc.property(
+        ids,
+        ids,
+        ids,
+        fc.constantFrom(1, 1.5),
+        fc.constantFrom(0, 1),
+        (prompt, output, draft, repetitionPenalty, presencePenalty) => {
+          const rules: LogitRules = {
+            ...NO_RULES,
+            repetitionPenalty,
+            presencePenalty,
+            biases: [[2, 1]],
+            minTokens: 4,
+            endTokenIds: [1],
+            badWords: groupBadWords([
+              [3, 4],
+              [0, 0, 5],
+            ]),
+          };
+          const historyOf = (tokens: readonly number[]): LogitHistory => {
+            const history = new LogitHistory(rules, prompt);
+            for (const id of tokens) history.append(id);
+            return history;
+          };
+          const history = historyOf(output);
+          const rows = history.draftEdits([...prompt, ...output], prompt.length, draft);
+          const expected = [...draft, null].map((_, index) => {
+            const answer = [...output, ...draft.slice(0, index)];
+            return historyOf(answer).edits([...prompt, ...answer], prompt.length);
+          });
+          expect(rows).toEqual(expected);
+          expect(history).toEqual(historyOf(output));
+        },
+      ),
+    );
   });
 });

@@ -2,9 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 import { RequestStates } from '../../src/runner/request-states.ts';
+import { readStep } from '../../src/runner/step-result.ts';
 import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import {
+  numSampledRows,
   PENDING_TOKEN,
   type ScheduledSequence,
   type ScheduledStep,
@@ -19,6 +21,7 @@ const CONFIG: SchedulerConfig = {
   numBlocks: 64,
   blockSize: 16,
   enablePrefixCaching: true,
+  speculative: null,
 };
 
 const anyLengths = {
@@ -33,6 +36,12 @@ const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
   numBlocks: fc.integer({ min: 6, max: 20 }),
   blockSize: fc.constant(16),
   enablePrefixCaching: fc.boolean(),
+  speculative: fc.constantFrom(null, {
+    method: 'ngram' as const,
+    numSpeculativeTokens: 3,
+    promptLookupMax: 2,
+    promptLookupMin: 1,
+  }),
 });
 
 function request(id: number, promptLength: number, maxTokens: number): NewRequest {
@@ -40,19 +49,40 @@ function request(id: number, promptLength: number, maxTokens: number): NewReques
   return newRequest({ id, promptTokenIds, stop: { maxTokens } });
 }
 
-/** An executor without a model: the token that it samples is a function of what the step computes, as logits are. */
+/**
+ * An executor without a model: the token that it samples is a function of what the step computes, as logits are. Some
+ * answers soon repeat themselves, others never do.
+ */
 class FakeModel {
   readonly requests = new RequestStates();
   readonly #newest = new Map<number, number>();
 
   run(step: ScheduledStep): StepResult {
     this.requests.apply(step);
-    return resultOf(step, ({ requestId, tokenIds, firstPosition }) => {
-      const last = tokenIds.at(-1)!;
-      const known = last === PENDING_TOKEN ? this.#newest.get(requestId)! : last;
-      const sampled = (known * 7 + firstPosition + tokenIds.length) % 97;
-      this.#newest.set(requestId, sampled);
-      return sampled;
+    const tokens = step.sequences.flatMap((sequence) => this.#sample(sequence));
+    const result = readStep({
+      step,
+      planPoint: { read: () => {} },
+      sampled: {
+        tokens: { read: () => Int32Array.from(tokens) },
+        logprobs: { read: () => tokens.map(() => null) },
+      },
+      knownLogprobs: { read: () => resultOf(step, () => 0) },
+    });
+    for (const [index, { requestId }] of step.sequences.entries()) {
+      const output = result.outputs[index]!;
+      if (output?.kind === 'tokens') this.#newest.set(requestId, output.tokenIds.at(-1)!);
+    }
+    return result;
+  }
+
+  #sample(sequence: ScheduledSequence): number[] {
+    const { requestId, tokenIds, firstPosition } = sequence;
+    const count = numSampledRows(sequence);
+    return tokenIds.slice(tokenIds.length - count).map((tokenId, index) => {
+      const known = tokenId === PENDING_TOKEN ? this.#newest.get(requestId)! : tokenId;
+      const position = firstPosition + tokenIds.length - count + index + 1;
+      return requestId % 2 === 0 ? (known * 7 + position) % 97 : (known * 7 + (position >> 4)) % 5;
     });
   }
 }
@@ -527,23 +557,27 @@ describe('Scheduler', () => {
     });
   });
 
-  it('takes several tokens of one step, up to the one that ends the request', () => {
+  it('takes several tokens of one step one by one, up to the one that ends the request', () => {
     const scheduler = new Scheduler(CONFIG);
     scheduler.add(newRequest({ id: 1, promptTokenIds: [1, 2], stop: { eosTokenId: 9, maxTokens: 5 } }));
     const give = (...tokenIds: number[]): TokenOutput[] => {
       const step = scheduler.schedule();
-      const logprobs = rowsOf(tokenIds);
+      const logprobs = tokenIds.map((tokenId) => rowsOf([tokenId]));
       return scheduler.update(step, {
         outputs: [{ kind: 'tokens', tokenIds, logprobs }],
         promptLogprobs: [[]],
         resumedLogprobs: [[]],
       });
     };
-    expect(give(3, 4)).toMatchObject([{ tokenIds: [3, 4], finish: null, logprobs: { tokenIds: [3, 4] } }]);
+    expect(give(3, 4)).toMatchObject([
+      { tokenIds: [3], finish: null, logprobs: { tokenIds: [3] } },
+      { tokenIds: [4], finish: null, logprobs: { tokenIds: [4] } },
+    ]);
     expect(give(5)).toMatchObject([{ tokenIds: [5], finish: null }]);
-    const last = give(6, 9, 7);
-    expect(last).toMatchObject([{ tokenIds: [6, 9], finish: { reason: 'stop', stopTokenId: null } }]);
-    expect(last[0]!.logprobs!.tokenIds).toEqual([6, 9]);
+    expect(give(6, 9, 7)).toMatchObject([
+      { tokenIds: [6], finish: null },
+      { tokenIds: [9], finish: { reason: 'stop', stopTokenId: null }, logprobs: { tokenIds: [9] } },
+    ]);
     expect(scheduler.stats).toMatchObject({ generationTokens: 5, running: 0, freeBlocks: CONFIG.numBlocks });
   });
 
@@ -603,6 +637,115 @@ describe('Scheduler', () => {
       request(1, 10, 2).promptTokenIds.slice(1),
     );
     expect(given[1]).toBeNull();
+  });
+});
+
+describe('Scheduler, with tokens guessed ahead', () => {
+  const speculative = {
+    method: 'ngram',
+    numSpeculativeTokens: 4,
+    promptLookupMax: 2,
+    promptLookupMin: 2,
+  } as const;
+  const config: SchedulerConfig = { ...CONFIG, speculative };
+  /** Its newest two tokens have come before; each step samples one of `sampled` a row. */
+  const quoting = (id: number, length: number, maxTokens = 99): NewRequest =>
+    newRequest({ id, promptTokenIds: Array.from({ length }, (_, index) => index % 2), stop: { maxTokens } });
+  const giving = (step: ScheduledStep, ...tokenIds: number[]): StepResult => ({
+    ...resultOf(step, () => 0),
+    outputs: step.sequences.map(() => ({ kind: 'tokens', tokenIds, logprobs: null })),
+  });
+
+  it('plans a draft after tokens that are known, and counts as computed what of it was accepted', () => {
+    const scheduler = new Scheduler(config);
+    scheduler.add(quoting(1, 8));
+    const first = scheduler.schedule();
+    expect(first.sequences).toMatchObject([{ tokenIds: [0, 1, 0, 1, 0, 1, 0, 1], numDraftTokens: 0 }]);
+    scheduler.update(first, giving(first, 0));
+    const second = scheduler.schedule();
+    expect(second.sequences).toMatchObject([
+      { tokenIds: [0, 1, 0, 1, 0], firstPosition: 8, numDraftTokens: 4 },
+    ]);
+    expect(second.numTokens).toBe(5);
+    const outputs = scheduler.update(second, giving(second, 1, 0, 7));
+    expect(outputs.map(({ tokenIds }) => tokenIds)).toEqual([[1], [0], [7]]);
+    expect(scheduler.schedule().sequences).toMatchObject([
+      { tokenIds: [7], firstPosition: 11, numDraftTokens: 0 },
+    ]);
+    expect(scheduler.stats.speculation).toMatchObject({ drafts: 1, draftTokens: 4, acceptedTokens: 2 });
+  });
+
+  it('plans ahead of a token that no draft would follow, and of none that one may', () => {
+    const scheduler = new Scheduler(config);
+    scheduler.add(newRequest({ id: 1, promptTokenIds: [1, 2, 3] }));
+    const steps = [scheduler.schedule(), scheduler.schedule()];
+    expect(steps[1]!.sequences).toMatchObject([{ tokenIds: [PENDING_TOKEN] }]);
+    for (const step of steps) scheduler.update(step, giving(step, 5));
+    // 5, 5 has come before, and so has what follows 3, 5: all wait for the next token.
+    scheduler.add(newRequest({ id: 2, promptTokenIds: [3, 5, 3, 5] }));
+    const third = scheduler.schedule();
+    expect(third.sequences).toHaveLength(2);
+    expect(scheduler.schedule().sequences).toEqual([]);
+    scheduler.update(third, giving(third, 3));
+    const fourth = scheduler.schedule();
+    expect(fourth.sequences).toMatchObject([
+      { requestId: 1, numDraftTokens: 0 },
+      { requestId: 2, numDraftTokens: 3 },
+    ]);
+    // Nor is anything planned ahead of a draft.
+    expect(scheduler.schedule().sequences).toEqual([]);
+  });
+
+  it('ends no draft beyond the last token allowed, nor beyond the tokens of a step', () => {
+    const scheduler = new Scheduler({ ...config, maxNumBatchedTokens: 8 });
+    scheduler.add(quoting(1, 8, 4));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 0));
+    // Three tokens are left, of which the step samples one more than it guesses.
+    expect(scheduler.schedule().sequences).toMatchObject([{ numDraftTokens: 2 }]);
+    const narrow = new Scheduler({ ...config, maxNumSeqs: 1, maxNumBatchedTokens: 3 });
+    narrow.add(quoting(1, 3));
+    const start = narrow.schedule();
+    narrow.update(start, giving(start, 1));
+    expect(narrow.schedule().sequences).toMatchObject([{ numDraftTokens: 2 }]);
+  });
+
+  it('shortens a draft for which there is no block, and preempts nobody', () => {
+    const scheduler = new Scheduler({ ...config, numBlocks: 2, enablePrefixCaching: false });
+    scheduler.add(quoting(1, 13));
+    scheduler.add(newRequest({ id: 2, promptTokenIds: [7] }));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 1));
+    // One slot of its block is left after the one that it needs.
+    expect(scheduler.schedule().sequences).toMatchObject([
+      { requestId: 1, tokenIds: [1, 0, 1], numDraftTokens: 2 },
+      { requestId: 2 },
+    ]);
+    expect(scheduler.stats).toMatchObject({ preemptions: 0, running: 2 });
+  });
+
+  it('names no block in the prefix cache that holds a rejected token', () => {
+    const scheduler = new Scheduler(config);
+    scheduler.add(quoting(1, 13));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 1));
+    const second = scheduler.schedule();
+    expect(second.sequences).toMatchObject([{ tokenIds: [1, 0, 1, 0, 1], firstPosition: 13 }]);
+    // Positions 14 and 15 are accepted: the first block is full of known tokens, the second has a rejected one.
+    scheduler.update(second, giving(second, 0, 1, 5));
+    scheduler.abort(1);
+    const same = [...quoting(2, 13).promptTokenIds, 1, 0, 1, 0, 1];
+    scheduler.add(newRequest({ id: 2, promptTokenIds: same }));
+    expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 2, firstPosition: 16 }]);
+    const other = new Scheduler(config);
+    other.add(quoting(1, 13));
+    for (const tokens of [[1], [0, 5]]) {
+      const step = other.schedule();
+      other.update(step, giving(step, ...tokens));
+    }
+    other.abort(1);
+    other.add(newRequest({ id: 2, promptTokenIds: same }));
+    expect(other.schedule().sequences).toMatchObject([{ requestId: 2, firstPosition: 0 }]);
   });
 });
 

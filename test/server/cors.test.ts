@@ -38,7 +38,7 @@ async function serverWith(cors: CorsConfig | undefined): Promise<Target> {
 }
 
 async function proxyWith(cors: CorsConfig | undefined): Promise<Target> {
-  const config = { ...proxyConfig(), port: 0, discoveryPort: 0, apiKeys: [KEY], ...(cors && { cors }) };
+  const config = { ...proxyConfig(), port: 0, discoveryPort: 0, apiKey: [KEY], ...(cors && { cors }) };
   const proxy = await ProxyServer.listen(config);
   const d = await FakeInstance.start({ type: 'D', discovery: proxy.discoveryAddress });
   await until(async () => (await fetch(`${proxy.url}/health`)).status === 200);

@@ -17,7 +17,7 @@ beforeEach(async () => {
   app = createHttpApp();
   app.get('/stream', async (_request, reply) => {
     reply.header('x-mine', 'kept');
-    await answer(new SseStream(reply, { writeTimeoutMs: 1000 }), reply);
+    await answer(new SseStream(reply, 1000), reply);
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });

@@ -15,6 +15,7 @@ const IDLE: EngineStats = {
   prefixCacheHits: 500,
   promptTokens: 1000,
   generationTokens: 2000,
+  speculation: null,
   busySeconds: 1,
   kvTransfer: null,
 };
@@ -38,6 +39,15 @@ describe('the line of statistics', () => {
       'prompt throughput: 25.0 tokens/s, generation throughput: 12.3 tokens/s, running: 3, waiting: 7, ' +
         'preemptions: 2, KV cache usage: 55.0%, prefix cache hit rate: 75.0%',
     );
+  });
+
+  it('tells how much of what was guessed ahead was right, where something was', () => {
+    const before = { drafts: 10, draftTokens: 50, acceptedTokens: 50, acceptedPerPosition: [] };
+    const now = { drafts: 14, draftTokens: 70, acceptedTokens: 55, acceptedPerPosition: [] };
+    const line = statsLine({ ...IDLE, speculation: before }, { ...IDLE, running: 1, speculation: now }, 10);
+    expect(line).toMatch(/, draft acceptance rate: 25\.0%, mean acceptance length: 2\.25$/);
+    const idle = { ...IDLE, speculation: now };
+    expect(statsLine(idle, { ...idle, running: 1 }, 10)).not.toContain('acceptance');
   });
 
   it('tells of work that has ended since, and of work that has only begun', () => {

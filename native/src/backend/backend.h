@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/op_inputs.h"
@@ -39,6 +40,12 @@ struct Weight {
   bool isGateUp;
   /// Bytes that the processor reads each time the weight is used.
   size_t bytes;
+};
+
+/// A weight and the name under which an entry of the packed cache keeps it.
+struct NamedWeight {
+  std::string name;
+  const Weight* weight;
 };
 
 struct Vector {
@@ -82,6 +89,16 @@ class Backend {
 
   virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) = 0;
   virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) = 0;
+  /// Opens an entry of the packed cache, in place of one that is open. Throws std::runtime_error, saying why, if `path` is
+  /// not a whole entry of `key`.
+  virtual void openPackedEntry(const std::string& path, const std::string& key) = 0;
+  /// The next weight of the entry. Throws std::runtime_error if it has another name, or its bytes are not as written.
+  virtual const Weight& loadPacked(const std::string& name) = 0;
+  virtual void closePackedEntry() = 0;
+  /// Writes weights of this backend as an entry, on any thread, while ops run. False if another process is writing the same
+  /// entry. Throws std::runtime_error if it cannot be written, or `mayGoOn`, asked again and again, says no.
+  virtual bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
+                               const std::function<bool()>& mayGoOn) const = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;

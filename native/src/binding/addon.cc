@@ -7,7 +7,7 @@
 #include "binding/transfer_probes.h"
 #include "cpu/dispatch.h"
 #include "threads/topology.h"
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 
 namespace {
 
@@ -24,7 +24,7 @@ Napi::Value physicalCores(const Napi::CallbackInfo& info) {
 
 Napi::Value crc32c(const Napi::CallbackInfo& info) {
   const auto bytes = info[0].As<Napi::Uint8Array>();
-  return Napi::Number::New(info.Env(), svc::transfer::crc32c(bytes.Data(), bytes.ByteLength()));
+  return Napi::Number::New(info.Env(), svc::crc32c(bytes.Data(), bytes.ByteLength()));
 }
 
 Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {

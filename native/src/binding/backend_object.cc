@@ -28,6 +28,10 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                      {
                          InstanceMethod<&BackendObject::call<&BackendObject::loadLinear>>("loadLinear"),
                          InstanceMethod<&BackendObject::call<&BackendObject::loadGateUp>>("loadGateUp"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::openPackedEntry>>("openPackedEntry"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::loadPacked>>("loadPacked"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::closePackedEntry>>("closePackedEntry"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::savePackedEntry>>("savePackedEntry"),
                          InstanceMethod<&BackendObject::call<&BackendObject::loadVector>>("loadVector"),
                          InstanceMethod<&BackendObject::call<&BackendObject::makeVector>>("makeVector"),
                          InstanceMethod<&BackendObject::call<&BackendObject::makeKvCache>>("makeKvCache"),

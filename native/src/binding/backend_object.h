@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "binding/args.h"
+#include "binding/packed_saving.h"
 #include "transfer/send_table.h"
 
 namespace svc {
@@ -23,6 +24,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   /// Defines the class `name`; `factory` makes the backend of each object.
   static Napi::Function define(Napi::Env env, const char* name, Factory factory);
   explicit BackendObject(const Info& info);
+  ~BackendObject() override { finishSaving(); }
 
  private:
   using Method = Napi::Value (BackendObject::*)(const Info&);
@@ -51,9 +53,23 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value makeKvCache(const Info&);
   Napi::Value layerBlockBytes(const Info&);
   Napi::Value weightBytes(const Info&);
+  /// Keeps `item`, and returns its index.
+  template <class T>
+  static Napi::Value addTo(std::vector<const T*>& list, const T& item, Napi::Env env) {
+    list.push_back(&item);
+    return Napi::Number::New(env, static_cast<double>(list.size() - 1));
+  }
   const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
   const KvCache& cacheAt(Args&);
+
+  // packed_cache.cc
+  Napi::Value openPackedEntry(const Info&);
+  Napi::Value loadPacked(const Info&);
+  Napi::Value closePackedEntry(const Info&);
+  Napi::Value savePackedEntry(const Info&);
+  /// Afterwards nobody reads the weights on another thread.
+  void finishSaving();
 
   // stream.cc
   Napi::Value growArena(const Info&);
@@ -108,6 +124,8 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;
+  /// The entry of the packed cache that is being written, or was; null before.
+  std::shared_ptr<PackedSaving> saving_;
   /// Null until the notifier is opened.
   std::shared_ptr<transfer::SendTable> kvSaves_;
 };

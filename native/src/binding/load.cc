@@ -172,13 +172,6 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
   return part;
 }
 
-/// Keeps `item`, and returns its index.
-template <class T>
-Napi::Value addTo(std::vector<const T*>& list, const T& item, Napi::Env env) {
-  list.push_back(&item);
-  return Napi::Number::New(env, static_cast<double>(list.size() - 1));
-}
-
 template <class T>
 const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what) {
   return *list[args.integerIn(0, static_cast<int64_t>(list.size()) - 1, what)];

@@ -31,6 +31,7 @@ Napi::Value BackendObject::busySeconds(const Info& info) {
 
 /// close(): ends the running op, drops the ops after it, and frees everything.
 Napi::Value BackendObject::close(const Info& info) {
+  finishSaving();
   backend_.reset();
   keptArrays_.clear();
   step_.reset();

@@ -24,6 +24,10 @@ const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& u
   return weights_.back();
 }
 
+const Weight& CpuBackend::loadPacked(const std::string& name) {
+  return weights_.emplace_back(packedEntry_.value().take(name));
+}
+
 const Vector& CpuBackend::loadVector(const TensorSource& source, int64_t length) {
   std::vector<float> values;
   stream_.run([&] { values = readVector(kernels_, source, length); });

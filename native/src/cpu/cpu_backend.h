@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "backend/backend.h"
@@ -9,6 +10,7 @@
 #include "cpu/elementwise.h"
 #include "cpu/kv_cache.h"
 #include "cpu/matmul.h"
+#include "cpu/packed_cache.h"
 #include "cpu/packed_weight.h"
 #include "cpu/paged_attention.h"
 #include "memory/arena.h"
@@ -21,9 +23,20 @@ class CpuBackend final : public Backend {
  public:
   /// Throws std::runtime_error if this processor lacks the instruction set.
   CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
+  /// What reads on the stream ends before it.
+  ~CpuBackend() override { closePackedEntry(); }
 
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
+  void openPackedEntry(const std::string& path, const std::string& key) override {
+    packedEntry_.emplace(stream_, pool_, path, key);
+  }
+  const Weight& loadPacked(const std::string& name) override;
+  void closePackedEntry() override { packedEntry_.reset(); }
+  bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
+                       const std::function<bool()>& mayGoOn) const override {
+    return writePackedEntry(path, key, weights, mayGoOn);
+  }
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
@@ -67,6 +80,7 @@ class CpuBackend final : public Backend {
   Arena arena_;
   // Growing must not move them: the stream may be reading.
   std::deque<PackedWeight> weights_;
+  std::optional<PackedReadAhead> packedEntry_;
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;

@@ -46,7 +46,7 @@ bool mayUseTiles() {
 }
 
 bool hasAmx() {
-  if (!hasAvx512Bf16()) return false;
+  if (!hasAvx512Bf16() || !__builtin_cpu_supports("avx512vbmi")) return false;
   // Tests preload a library with this symbol, which executes the tile instructions in software.
   if (dlsym(RTLD_DEFAULT, "svc_amx_emulator") != nullptr) return true;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -58,7 +58,7 @@ bool hasAmx() {
 
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
-    {"amx-bf16", hasAmx, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, amx::addMatmul>},
+    {"amx-bf16", hasAmx, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, amx::addMatmul, amx::addAttention>},
     {"avx512-bf16", hasAvx512Bf16, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise>},
     {"avx2", hasAvx2, make<avx2::addMatmul, avx2::addAttention, avx2::addElementwise>},
 #endif

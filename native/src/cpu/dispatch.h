@@ -33,6 +33,8 @@ void addElementwise(KernelSet&);
 namespace amx {
 /// Replaces the bf16 and int8 products of the AVX-512 set.
 void addMatmul(KernelSet&);
+/// Replaces its attention over bf16 keys and values.
+void addAttention(KernelSet&);
 }  // namespace amx
 
 }  // namespace svc::cpu

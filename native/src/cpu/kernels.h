@@ -142,23 +142,22 @@ struct AttentionState {
 
 /// Scratch of one thread for one task.
 struct AttentionScratch {
-  uint32_t* queries;  // [rows, keySteps] words
-  float* scores;      // [kScoreRows, kKvTile]
-  uint32_t* weights;  // [kScoreRows, kKvTile] words at most
-  float* corrections; // [kScoreRows]
-  char* valueTile;    // one tile of values
+  uint32_t* queries;  // [rows, keySteps] words, either of them padded as the kernel likes within kQueryRows and kQueryWords
+  char* memory;       // `scratchBytes`
 };
 
 /// Tokens between two corrections of the softmax; tiles begin at multiples of it, counted from the first token.
 constexpr int kKvTile = 64;
 /// Tokens of a partition: threads compute the softmax states of partitions apart, and then merge them in order.
 constexpr int kKvPartition = 512;
-/// Query rows (tokens times heads of the group) that a task should have.
-constexpr int kTaskRows = 72;
-/// Query rows whose scores are computed together.
-constexpr int kScoreRows = 12;
+/// Scratch and states have room for whole multiples of so many query rows, and queries for whole multiples of so many words.
+constexpr int kQueryRows = 32, kQueryWords = 16;
 
 struct AttentionKernels {
+  /// Query rows (tokens times heads of the group) that a task should have.
+  int taskRows;
+  /// Bytes that `attend` needs in scratch.
+  size_t (*scratchBytes)(const KvLayout&);
   /// Rounds the task's queries to the cache's format.
   void (*loadQueries)(const AttentionJob&, const AttentionTask&, uint32_t* queries);
   /// Fresh state of the task's rows over the tokens [begin, end), both within one partition.
@@ -175,6 +174,9 @@ struct KernelSet {
   const char* name;
   /// Panels that a product of few rows reads at once: tasks have a multiple of it.
   int panelsAtOnce;
+  /// A task of a product of many rows has at most so many rows and panels.
+  int rowsOfTask;
+  int panelsOfTask;
   /// By WeightFormat; those of Codes take up to kFewRows rows.
   void (*linear[4])(const LinearJob&, Range rows, Range panels);
   void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);

@@ -14,8 +14,8 @@ constexpr size_t kMostTaskBytes = size_t{256} << 10;
 constexpr int kTasksPerThread = 16;
 /// Below this the other threads would come too late to help.
 constexpr size_t kSerialBytes = size_t{48} << 10;
-/// Rows of a task with many: their activations stay in the cache while the panels pass.
-constexpr int kRowBlock = 192;
+/// With many rows, tasks are cut smaller than they may be until each thread has so many.
+constexpr int kManyTasksPerThread = 4;
 
 /// Kernels write whole vectors of 16 columns; the next product reads bf16 rows up to a multiple of 32.
 void clearPadding(const PackedWeight& weight, Rows out) {
@@ -28,9 +28,15 @@ void clearPadding(const PackedWeight& weight, Rows out) {
 
 int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-/// Calls kernel(rows, groups) in tasks; a group is one panel of the output: `groupBytes` of weights.
+size_t panelBytesOf(const PackedWeight& weight) { return weight.bytes / weight.panels; }
+
+/// Calls kernel(rows, groups, thread) in tasks. A group is one panel of the output: `panelsOfGroup` of the weight.
 template <class Kernel>
-void cut(ThreadPool& pool, int rows, int groups, size_t groupBytes, int groupsAtOnce, const Kernel& kernel) {
+void cut(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, int rows, int panelsOfGroup,
+         const Kernel& kernel) {
+  const int groups = weight.panels / panelsOfGroup;
+  const int groupsAtOnce = ceilDiv(set.panelsAtOnce, panelsOfGroup);
+  const size_t groupBytes = panelBytesOf(weight) * panelsOfGroup;
   if (rows == 0 || groups == 0) return;
   const size_t bytes = groupBytes * groups;
   if (bytes * rows <= kSerialBytes) return kernel(Range{0, rows}, Range{0, groups}, 0);
@@ -42,8 +48,10 @@ void cut(ThreadPool& pool, int rows, int groups, size_t groupBytes, int groupsAt
     });
     return;
   }
-  const int rowBlocks = ceilDiv(rows, kRowBlock);
-  const int taskGroups = 4;
+  const int rowBlocks = ceilDiv(rows, set.rowsOfTask);
+  const int fairGroups = ceilDiv(groups * rowBlocks, pool.threads() * kManyTasksPerThread);
+  const int mostGroups = set.panelsOfTask / panelsOfGroup;
+  const int taskGroups = static_cast<int>(std::min<int64_t>(roundUp(fairGroups, groupsAtOnce), mostGroups));
   const int columnTasks = ceilDiv(groups, taskGroups);
   pool.run(columnTasks * rowBlocks, [&](int task, int thread) {
     const int block = task / columnTasks, column = task % columnTasks;
@@ -101,8 +109,6 @@ Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, con
   return {x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
 }
 
-size_t panelBytesOf(const PackedWeight& weight) { return weight.bytes / weight.panels; }
-
 /// The task's panels of codes as panels of bf16, in memory of the thread.
 const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Range panels, int thread) {
   const int steps = stepsOf(weight.format, weight.k), count = panels.end - panels.begin;
@@ -137,7 +143,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
-  cut(pool, x.rows, weight.panels, panelBytesOf(weight), set.panelsAtOnce, [&](Range rows, Range panels, int thread) {
+  cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
     if (!expands) return kernel(job, rows, panels);
     LinearJob part = job;
     const int columns = panels.begin * kLanes;
@@ -165,8 +171,7 @@ void runSiluGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
-  cut(pool, x.rows, weight.panels / 2, panelBytesOf(weight) * 2, (set.panelsAtOnce + 1) / 2,
-      [&](Range rows, Range panels, int thread) {
+  cut(pool, set, weight, x.rows, 2, [&](Range rows, Range panels, int thread) {
         if (!expands) return kernel(job, rows, panels);
         GateUpJob part = job;
         part.panels = expanded(set, memory, weight, {2 * panels.begin, 2 * panels.end}, thread);

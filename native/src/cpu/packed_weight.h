@@ -32,6 +32,17 @@ struct PackedWeight : Weight {
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
+/// Calls visit(part) for each piece of memory of `weight`, a PackedWeight or a const one: what the packed cache keeps of it
+/// beside its plain numbers.
+template <class Packed, class Visit>
+void eachPart(Packed& weight, const Visit& visit) {
+  visit(weight.data);
+  visit(weight.bias);
+  visit(weight.scales);
+  visit(weight.offsets);
+  visit(weight.columns);
+}
+
 /// The output has the columns of all parts, one after the other. Throws std::runtime_error where a
 /// file ends too early or a number is not finite in the packed format.
 PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, const WeightForm&);

@@ -50,13 +50,10 @@ struct ThreadMemory {
   AttentionState merged;
 };
 
-ThreadMemory carveThread(Carver& memory, const KvLayout& kv, int rows) {
+ThreadMemory carveThread(Carver& memory, const AttentionKernels& kernels, const KvLayout& kv, int rows) {
   ThreadMemory thread{};
-  thread.scratch.queries = memory.take<uint32_t>(static_cast<size_t>(rows) * kv.keySteps);
-  thread.scratch.scores = memory.take<float>(kScoreRows * kKvTile);
-  thread.scratch.weights = memory.take<uint32_t>(kScoreRows * kKvTile);
-  thread.scratch.corrections = memory.take<float>(kScoreRows);
-  thread.scratch.valueTile = memory.take<char>(kv.valueTileBytes);
+  thread.scratch.queries = memory.take<uint32_t>(static_cast<size_t>(rows) * roundUp(kv.keySteps, kQueryWords));
+  thread.scratch.memory = memory.take<char>(kernels.scratchBytes(kv));
   thread.partial = carveState(memory, rows, kv.valueDims);
   thread.merged = carveState(memory, rows, kv.valueDims);
   return thread;
@@ -98,9 +95,9 @@ class Attention {
   Attention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const AttentionJob& job, DType dtype,
             int rows)
       : pool_(pool), set_(set), kernels_(set.attention[static_cast<int>(dtype)]), memory_(memory), job_(job),
-        rows_(rows) {
+        rows_(static_cast<int>(roundUp(rows, kQueryRows))) {
     Carver size(nullptr);
-    carveThread(size, job.kv, rows);
+    carveThread(size, kernels_, job.kv, rows_);
     memory_.scratch.resize(pool.threads());
     for (Pages& pages : memory_.scratch) ensure(pages, size.used());
   }
@@ -152,7 +149,7 @@ class Attention {
  private:
   ThreadMemory threadMemory(int thread) const {
     Carver carver(memory_.scratch[thread].data());
-    return carveThread(carver, job_.kv, rows_);
+    return carveThread(carver, kernels_, job_.kv, rows_);
   }
 
   void merge(const PlannedTask& planned, const AttentionState& into, const AttentionState& from) const {
@@ -196,7 +193,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          static_cast<size_t>(out.stride) * elementBytes(dtype)};
   clearPadding(dtype, int64_t{options.heads} * headDim, out);
   const int group = options.heads / kvHeads;
-  const int tokensPerTask = std::max(1, kTaskRows / group);
+  const int tokensPerTask = std::max(1, set.attention[static_cast<int>(dtype)].taskRows / group);
   std::vector<PlannedTask> tasks = plan(step, kvHeads, tokensPerTask, window);
   if (tasks.empty()) return;
   Attention attention(pool, set, memory, job, dtype, tokensPerTask * group);

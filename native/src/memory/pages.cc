@@ -1,4 +1,5 @@
-// mmap with 2 MiB alignment; small pieces use ordinary pages.
+// mmap with 2 MiB alignment. What does not fill a huge page is in ordinary pages: hundreds of weights would waste half a
+// huge page each.
 
 #include "memory/pages.h"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPage = 4096;
 
+size_t roundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
 char* reserve(size_t bytes) {
   void* memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -28,23 +31,23 @@ char* reserve(size_t bytes) {
 
 }  // namespace
 
-Pages::Pages(size_t bytes) {
+Pages::Pages(size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  const size_t mapped = roundUp(bytes, kPage);
   if (bytes < kHugePage) {
-    size_ = (bytes + kPage - 1) / kPage * kPage;
-    if (size_ > 0) data_ = reserve(size_);
+    data_ = reserve(mapped);
     return;
   }
-  size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  char* begin = reserve(size_ + kHugePage);
-  const size_t skip = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  char* begin = reserve(mapped + kHugePage);
+  const size_t skip = roundUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
   if (skip > 0) munmap(begin, skip);
-  munmap(begin + skip + size_, kHugePage - skip);
+  munmap(begin + skip + mapped, kHugePage - skip);
   data_ = begin + skip;
-  madvise(data_, size_, MADV_HUGEPAGE);
+  madvise(data_, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 }
 
 Pages::~Pages() {
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ != nullptr) munmap(data_, roundUp(size_, kPage));
 }
 
 Pages::Pages(Pages&& other) noexcept

@@ -1,4 +1,4 @@
-// Zeroed memory straight from the kernel, aligned for huge pages, for packed weights and KV blocks.
+// Zeroed memory straight from the kernel, in huge pages as far as it fills them, for packed weights and KV blocks.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ class Pages {
   Pages& operator=(Pages&& other) noexcept;
 
   char* data() const { return data_; }
+  /// As many bytes as were asked for.
   size_t size() const { return size_; }
 
  private:

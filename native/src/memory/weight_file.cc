@@ -33,6 +33,12 @@ WeightFile::WeightFile(const std::string& path)
 
 WeightFile::~WeightFile() { close(descriptor_); }
 
+size_t WeightFile::size() const {
+  struct stat status;
+  if (fstat(descriptor_, &status) != 0) fail("examine", path_);
+  return static_cast<size_t>(status.st_size);
+}
+
 void WeightFile::read(void* to, size_t length, size_t offset) const {
   for (size_t done = 0; done < length;) {
     const ssize_t got = pread(descriptor_, static_cast<char*>(to) + done, length - done, static_cast<off_t>(offset + done));
@@ -41,7 +47,7 @@ void WeightFile::read(void* to, size_t length, size_t offset) const {
     } else if (got == 0) {
       throw std::runtime_error(path_ + " is cut off: bytes " + std::to_string(offset) + " to " +
                                std::to_string(offset + length) + " are wanted, the file has " +
-                               std::to_string(lseek(descriptor_, 0, SEEK_END)));
+                               std::to_string(size()));
     } else if (errno != EINTR) {
       fail("read", path_);
     }

@@ -16,6 +16,7 @@ class WeightFile {
   WeightFile& operator=(const WeightFile&) = delete;
 
   const std::string& path() const { return path_; }
+  size_t size() const;
   /// Reads `length` bytes from `offset`, on any thread. Throws std::runtime_error if the file ends before them.
   void read(void* to, size_t length, size_t offset) const;
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 
 namespace svc::transfer {
 

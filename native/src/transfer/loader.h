@@ -40,7 +40,7 @@ class Loader {
 
   const KvMemory memory_;
   EventQueue& events_;
-  const LayerBlockChecksum checksum_;
+  const BlockChecksum checksum_;
   std::mutex mutex_;
   std::condition_variable hasWork_;
   std::deque<LoadJob> jobs_;

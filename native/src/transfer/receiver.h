@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "memory/shared_pages.h"
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 #include "transfer/event.h"
 #include "transfer/poller.h"
 #include "transfer/transport.h"
@@ -96,7 +96,7 @@ class Receiver {
 
   const LayerBlockShape shape_;
   EventQueue& events_;
-  const LayerBlockChecksum checksum_;
+  const BlockChecksum checksum_;
   const std::vector<Listener> listeners_;
   std::atomic<uint64_t> bytesReceived_ = 0;
   std::mutex mutex_;

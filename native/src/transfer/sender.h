@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 #include "transfer/event.h"
 #include "transfer/poller.h"
 #include "transfer/send_table.h"
@@ -73,7 +73,7 @@ class Sender {
 
   const std::shared_ptr<SendTable> table_;
   EventQueue& events_;
-  const LayerBlockChecksum checksum_;
+  const BlockChecksum checksum_;
   std::atomic<uint64_t> bytesSent_ = 0;
   uint32_t nextLink_ = 1;
   // Owned by the thread.

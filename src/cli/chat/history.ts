@@ -12,6 +12,8 @@ import {
 import { homedir } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
 import { z } from 'zod';
+import { messageOf } from '../../errors.ts';
+import { parseJson } from '../../util/parse-json.ts';
 
 const MAX_ENTRIES = 1000;
 /** A longer message is a document, not something to type again. */
@@ -64,7 +66,7 @@ export class History {
     try {
       work();
     } catch (error) {
-      this.problem = `what you type is not kept: ${error instanceof Error ? error.message : error}`;
+      this.problem = `what you type is not kept: ${messageOf(error)}`;
     }
   }
 }
@@ -76,9 +78,6 @@ function stateFolder(env: NodeJS.ProcessEnv): string {
 
 /** None where the line was cut off, as on a full disk: no reason to lose the others. */
 function readEntry(line: string): string[] {
-  try {
-    return [z.string().parse(JSON.parse(line))];
-  } catch {
-    return [];
-  }
+  const { success, data } = z.string().safeParse(parseJson(line));
+  return success ? [data] : [];
 }

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { InvalidRequestError } from '../../errors.ts';
+import { InvalidRequestError, messageOf } from '../../errors.ts';
 import type { ChatSession } from './chat-session.ts';
 import type { Exchange } from './conversation.ts';
 
@@ -77,6 +77,6 @@ function attempt<T>(work: () => T): T {
   try {
     return work();
   } catch (cause) {
-    throw new InvalidRequestError(cause instanceof Error ? cause.message : String(cause), { cause });
+    throw new InvalidRequestError(messageOf(cause), { cause });
   }
 }

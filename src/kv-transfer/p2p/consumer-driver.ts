@@ -10,7 +10,6 @@ import type {
   RecomputeReason,
   RequestTransfer,
 } from '../connector.ts';
-import { reduceConsumer } from './consumer.ts';
 import {
   type ConsumerEffect,
   type ConsumerEvent,
@@ -18,8 +17,9 @@ import {
   isExpected,
   pulledTransfer,
   pushedTransfer,
+  reduceConsumer,
   type TransferDescription,
-} from './consumer-state.ts';
+} from './consumer.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
@@ -50,7 +50,6 @@ export class KvConsumer {
   /** Those that are under way, received and not claimed, or claimed and not ended. */
   readonly transfers: Transfers<Receipt, ConsumerEvent>;
   readonly #options: KvConsumerOptions;
-  readonly #byTicket = new Map<bigint, Receipt>();
   /** By the numbers of the sequences. */
   readonly #byTransferId = new Map<number, Receipt>();
   /** In the order in which they get slots. */
@@ -158,18 +157,6 @@ export class KvConsumer {
     }
   }
 
-  /** All blocks of this ticket have come. */
-  onReceived(ticket: bigint): void {
-    const entry = this.#byTicket.get(ticket);
-    if (entry !== undefined) this.transfers.push(entry, { kind: 'received', ticket });
-  }
-
-  onCorrupt(ticket: bigint): void {
-    this.#counts.corruptLayerBlocks += 1;
-    const entry = this.#byTicket.get(ticket);
-    if (entry !== undefined) this.transfers.push(entry, { kind: 'corrupt', ticket });
-  }
-
   /** Gives up all transfers of a request of the proxy, also those that P may still announce. */
   cancel(id: PairedRequestId): void {
     this.transfers.markOver(id.id);
@@ -265,12 +252,13 @@ export class KvConsumer {
   }
 
   #openBuffer(entry: Receipt, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
-    this.#byTicket.set(ticket, entry);
-    this.#options.mover.openReceive(ticket, firstBlock, slots.offsets);
+    this.#options.mover.openReceive(ticket, firstBlock, slots.offsets, (kind) => {
+      if (kind === 'corrupt') this.#counts.corruptLayerBlocks += 1;
+      this.transfers.push(entry, { kind, ticket });
+    });
   }
 
   async #closeBuffer(entry: Receipt, { ticket }: EffectOf<'closeBuffer'>): Promise<void> {
-    this.#byTicket.delete(ticket);
     await this.#options.mover.closeReceive(ticket);
     this.transfers.push(entry, { kind: 'bufferClosed', nextTicket: freshTicket() });
   }

@@ -6,7 +6,7 @@ import { Dealer, Router } from 'zeromq';
 import { formatAddress } from '../../cluster/address.ts';
 import { type CurveKeys, curveClient, curveServer } from '../../cluster/curve.ts';
 import { zmqContext } from '../../cluster/zmq-context.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, messageOf } from '../../errors.ts';
 import {
   type Answer,
   decodeMessage,
@@ -125,7 +125,7 @@ export class ControlChannel {
   send(route: Route, message: Message): void {
     route.write(encodeMessage(message)).catch((error: unknown) => {
       if (this.#isClosed) return;
-      this.#rejectAll(route, error instanceof Error ? error.message : String(error));
+      this.#rejectAll(route, messageOf(error));
       this.#handlers.onDown(route);
     });
   }

@@ -1,5 +1,5 @@
-// How long KV transfer waits for what, in milliseconds: all in one place, so that no wait is endless and tests can shorten
-// them.
+// How long each wait of KV transfer may take, in milliseconds: all in one place, so that no wait is endless and tests can
+// shorten them.
 
 export const DEADLINES = {
   /** For the answer of a peer to one message, connecting included. */
@@ -21,7 +21,7 @@ export const DEADLINES = {
   room: 10_000,
   /** D waits for all blocks of a request, whatever happens meanwhile. */
   load: 120_000,
-  /** D asks a P that does not know a transfer (yet) again, every `unknownRetry`. */
+  /** D asks again, every `unknownRetry`, where P does not know a transfer (yet). */
   unknown: 1_000,
   unknownRetry: 50,
   /** Between two looks at the deadlines of transfers and peers. */

@@ -1,4 +1,4 @@
-// What two instances say to each other: the schema of every message, the names of transfers and prompts in them, and what
+// The messages between two instances: the schema of each, the names of transfers and prompts in them, and what
 // hello must agree on. README.md explains the messages.
 
 import { encode } from '@msgpack/msgpack';
@@ -23,7 +23,7 @@ const ticket = z.string().regex(/^[0-9a-f]{16}$/);
 /** The first half of a SHA-256. */
 const hash = z.string().regex(/^[0-9a-f]{32}$/);
 
-/** Who an instance is, in hello and its answer. */
+/** What an instance says of itself in hello and in its answer. */
 const self = {
   seq,
   protocol: count,

@@ -2,7 +2,7 @@
 // memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, messageOf } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
 import type { Endpoints } from './messages.ts';
 
@@ -20,13 +20,8 @@ interface MoverOptions {
   readonly connectTimeoutMs: number;
 }
 
-/** What happens without having been asked for. */
-export interface MoverHandlers {
-  readonly onSent: (transferId: number) => void;
-  readonly onReceived: (ticket: bigint) => void;
-  readonly onCorrupt: (ticket: bigint) => void;
-  readonly onLinkDown: (link: number) => void;
-}
+/** All blocks of a receive have come, or one that is damaged. */
+type ReceiveEvent = 'received' | 'corrupt';
 
 /** What the rest of KV transfer needs of the native threads. */
 export type BlockMover = Pick<NativeMover, keyof NativeMover>;
@@ -42,9 +37,11 @@ export class NativeMover {
   readonly endpoints: Endpoints;
   readonly #engine: NativeTransferEngine;
   readonly #options: MoverOptions;
-  readonly #handlers: MoverHandlers;
+  readonly #onLinkDown: (link: number) => void;
   readonly #openings = new Map<number, Opening>();
   readonly #up = new Set<number>();
+  readonly #onSent = new Map<number, () => void>();
+  readonly #onReceive = new Map<bigint, (event: ReceiveEvent) => void>();
   readonly #closingSends = new Map<number, () => void>();
   readonly #closingReceives = new Map<bigint, () => void>();
   readonly #loads = new Map<number, (isIntact: boolean) => void>();
@@ -52,18 +49,17 @@ export class NativeMover {
   #isClosed = false;
 
   /** @throws ConfigError where the listener's address cannot be had. */
-  constructor(options: MoverOptions, handlers: MoverHandlers) {
+  constructor(options: MoverOptions, onLinkDown: (link: number) => void) {
     const { memoryToken, receiveBytes, transport, listenIp } = options;
     this.#options = options;
-    this.#handlers = handlers;
+    this.#onLinkDown = onLinkDown;
     const tcp = listenIp === null || transport === 'shm' ? null : { host: listenIp, port: 0 };
     const shm = listenIp !== null && transport !== 'tcp';
     try {
       const { TransferEngine } = loadNative();
       this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, () => this.#takeEvents());
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new ConfigError(`KV transfer cannot start: ${reason}`, {
+      throw new ConfigError(`KV transfer cannot start: ${messageOf(error)}`, {
         param: 'kv-transfer-config',
         cause: error,
       });
@@ -98,9 +94,11 @@ export class NativeMover {
     return this.#up.has(link);
   }
 
-  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. */
-  openSend(transferId: number, numBlocks: number): void {
-    if (!this.#isClosed) this.#engine.openSend(transferId, numBlocks);
+  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. `onSent`: all have left. */
+  openSend(transferId: number, numBlocks: number, onSent: () => void): void {
+    if (this.#isClosed) return;
+    this.#onSent.set(transferId, onSent);
+    this.#engine.openSend(transferId, numBlocks);
   }
 
   /** Sends blocks from `firstBlock` on over `link`: those that are computed, and the others when they are. */
@@ -118,8 +116,15 @@ export class NativeMover {
   }
 
   /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory. */
-  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
-    if (!this.#isClosed) this.#engine.openReceive(ticket, firstBlock, offsets);
+  openReceive(
+    ticket: bigint,
+    firstBlock: number,
+    offsets: Float64Array,
+    onEvent: (event: ReceiveEvent) => void,
+  ): void {
+    if (this.#isClosed) return;
+    this.#onReceive.set(ticket, onEvent);
+    this.#engine.openReceive(ticket, firstBlock, offsets);
   }
 
   /** How many blocks of layers have come so far. */
@@ -187,21 +192,21 @@ export class NativeMover {
         break;
       case 'linkDown':
         this.#up.delete(event.link);
-        if (!this.#opened(event.link, null)) this.#handlers.onLinkDown(event.link);
+        if (!this.#opened(event.link, null)) this.#onLinkDown(event.link);
         break;
       case 'sent':
-        this.#handlers.onSent(event.send);
+        this.#onSent.get(event.send)?.();
         break;
       case 'sendClosed':
+        this.#onSent.delete(event.send);
         settle(this.#closingSends, event.send, undefined);
         break;
       case 'received':
-        this.#handlers.onReceived(event.ticket);
-        break;
       case 'corrupt':
-        this.#handlers.onCorrupt(event.ticket);
+        this.#onReceive.get(event.ticket)?.(event.type);
         break;
       case 'receiveClosed':
+        this.#onReceive.delete(event.ticket);
         settle(this.#closingReceives, event.ticket, undefined);
         break;
       case 'loaded':

@@ -6,13 +6,7 @@ import { formatAddress } from '../../cluster/address.ts';
 import { curveKeys } from '../../cluster/curve.ts';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
-import type {
-  ConnectorContext,
-  KvTransferEvent,
-  KvTransferStats,
-  RequestTransfer,
-  TransferRequest,
-} from '../connector.ts';
+import type { ConnectorContext, KvTransferStats, RequestTransfer, TransferRequest } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
 import {
@@ -24,7 +18,7 @@ import {
   transferKey,
   type Unnumbered,
 } from './messages.ts';
-import { type BlockMover, type MoverHandlers, NativeMover } from './native-mover.ts';
+import { type BlockMover, NativeMover } from './native-mover.ts';
 import type { Peer } from './peer.ts';
 import { Peers, type PeersHandlers } from './peers.ts';
 import { KvProducer } from './producer-driver.ts';
@@ -42,8 +36,9 @@ export class P2pConnector {
   readonly #address: string;
   readonly #mover: BlockMover;
   readonly #peers: Peers;
-  readonly #producer: KvProducer;
-  readonly #consumer: KvConsumer;
+  /** The two sides; what the engine thread tells of its sequences is for the consumer. */
+  readonly producer: KvProducer;
+  readonly consumer: KvConsumer;
   readonly #timer: NodeJS.Timeout;
   #lastTransferId = 0;
   #isClosed = false;
@@ -66,7 +61,7 @@ export class P2pConnector {
         listenIp: receives ? ip : null,
         connectTimeoutMs: deadlines.answer,
       },
-      this.#moverHandlers(),
+      (link) => this.producer.transfers.pushAll({ kind: 'linkDown', link }),
     );
     const epoch = randomBytes(8).toString('hex');
     const { endpoints } = this.#mover;
@@ -75,8 +70,8 @@ export class P2pConnector {
     const reach = { ip, port, keys, own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, applyTransfer };
-    this.#producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
-    this.#consumer = new KvConsumer({ ...shared, slots, blockSize });
+    this.producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
+    this.consumer = new KvConsumer({ ...shared, slots, blockSize });
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }
 
@@ -97,7 +92,7 @@ export class P2pConnector {
   }
 
   get stats(): KvTransferStats {
-    return { send: this.#producer.stats, receive: this.#consumer.stats, peers: this.#peers.size };
+    return { send: this.producer.stats, receive: this.consumer.stats, peers: this.#peers.size };
   }
 
   /** Null for a request that has nothing to do with other instances. */
@@ -109,29 +104,20 @@ export class P2pConnector {
     return way === 'send' ? this.#openSend(id, request) : this.#openLoad(id, request);
   }
 
-  onTransferEvent(event: KvTransferEvent): void {
-    this.#consumer.onTransferEvent(event);
-  }
-
-  /** Resolves when no blocks are held for other instances. */
-  delivered(): Promise<void> {
-    return this.#producer.delivered();
-  }
-
   /** Gives up everything that belongs to this id of a proxy, here and at the other instance. */
   cancel(requestId: string): void {
     const id = parseRequestId(requestId);
     if (id === null) return;
-    this.#producer.cancel(id);
-    this.#consumer.cancel(id);
+    this.producer.cancel(id);
+    this.consumer.cancel(id);
   }
 
   /** Says goodbye to the peers and frees everything. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     clearInterval(this.#timer);
-    this.#producer.close();
-    this.#consumer.close();
+    this.producer.close();
+    this.consumer.close();
     const unbound = this.#peers.close();
     this.#isClosed = true;
     this.#mover.close();
@@ -166,23 +152,23 @@ export class P2pConnector {
       numBlocks: Math.ceil(numTokens / this.#blockSize),
       hash: promptHash(promptTokenIds, extraKeys),
     };
-    return this.#producer.open(about, numSamples);
+    return this.producer.open(about, numSamples);
   }
 
   #openLoad(id: PairedRequestId, request: TransferRequest): RequestTransfer | null {
     const { promptTokenIds, extraKeys, promptIndex, numSamples, mayLoad } = request;
     const key = transferKey(id, promptIndex);
     if (!mayLoad || this.#isFull()) {
-      this.#consumer.discard(key, id.prefill);
+      this.consumer.discard(key, id.prefill);
       return null;
     }
     const about = { key, hash: promptHash(promptTokenIds, extraKeys), address: id.prefill };
     const transferIds = Array.from({ length: numSamples }, () => this.#nextTransferId());
-    return this.#consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
+    return this.consumer.open({ ...about, numTokens: promptTokenIds.length - 1 }, transferIds);
   }
 
   #isFull(): boolean {
-    return this.#producer.size + this.#consumer.transfers.size >= MAX_OPEN;
+    return this.producer.size + this.consumer.transfers.size >= MAX_OPEN;
   }
 
   #nextTransferId(): number {
@@ -191,28 +177,19 @@ export class P2pConnector {
   }
 
   #sweep(): void {
-    this.#producer.sweep();
-    this.#consumer.sweep();
+    this.producer.sweep();
+    this.consumer.sweep();
     this.#peers.sweep(Date.now());
-  }
-
-  #moverHandlers(): MoverHandlers {
-    return {
-      onSent: (transferId) => this.#producer.onSent(transferId),
-      onReceived: (ticket) => this.#consumer.onReceived(ticket),
-      onCorrupt: (ticket) => this.#consumer.onCorrupt(ticket),
-      onLinkDown: (link) => this.#producer.onLinkDown(link),
-    };
   }
 
   #peersHandlers(warn: (message: string) => void): PeersHandlers {
     return {
       warn,
       onRequest: (peer, message) =>
-        message.type === 'pull' ? this.#producer.onPull(peer, message) : this.#onReserve(peer, message),
+        message.type === 'pull' ? this.producer.onPull(peer, message) : this.#onReserve(peer, message),
       onMessage: (peer, message) => {
-        this.#producer.onMessage(peer, message);
-        if (message.type === 'cancel') this.#consumer.onCancel(peer, message.key);
+        this.producer.onMessage(peer, message);
+        if (message.type === 'cancel') this.consumer.onCancel(peer, message.key);
       },
       onGone: (address) => this.#tellBoth(address, { kind: 'peerGone' }),
       onRestart: (address) => this.#tellBoth(address, { kind: 'peerRestarted' }),
@@ -220,8 +197,8 @@ export class P2pConnector {
   }
 
   #tellBoth(address: string, event: PeerEvent): void {
-    this.#producer.transfers.pushToPeer(address, event);
-    this.#consumer.transfers.pushToPeer(address, event);
+    this.producer.transfers.pushToPeer(address, event);
+    this.consumer.transfers.pushToPeer(address, event);
   }
 
   #onReserve(peer: Peer, message: MessageOf<'reserve'>): Unnumbered<Answer> {
@@ -229,6 +206,6 @@ export class P2pConnector {
     if (this.#config.role === 'kv_producer' || idOfKey(message.key)?.prefill !== peer.address) {
       return { type: 'refused', code: 'unasked', reason: `${message.key} is no transfer of ${peer.address}` };
     }
-    return this.#isFull() ? { type: 'full' } : this.#consumer.onReserve(peer, message);
+    return this.#isFull() ? { type: 'full' } : this.consumer.onReserve(peer, message);
   }
 }

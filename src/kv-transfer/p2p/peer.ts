@@ -1,6 +1,7 @@
 // One other instance: the control connections and the data link to it, which run of it that is, and whether it still
 // answers.
 
+import { messageOf } from '../../errors.ts';
 import { type ControlChannel, NoAnswerError, type Route } from './control-channel.ts';
 import {
   type Answer,
@@ -172,7 +173,7 @@ export class Peer {
       route.close();
       // It may have connected to this instance meanwhile.
       if (this.route !== null) return;
-      throw new PeerError('gone', error instanceof Error ? error.message : String(error));
+      throw new PeerError('gone', messageOf(error));
     }
     const refusal = this.#refusalOf(answer);
     if (answer.type !== 'welcome' || refusal !== null) {

@@ -78,7 +78,7 @@ export class KvProducer {
       return null;
     }
     const entry: Send = { transfer: newSend(about, sendType, Date.now()), peer: null, answers: [] };
-    mover.openSend(transferId, numBlocks);
+    mover.openSend(transferId, numBlocks, () => this.transfers.push(entry, { kind: 'sent' }));
     this.#byId.set(transferId, entry);
     this.transfers.add(entry);
     if (sendType !== 'GET') void this.#reserve(entry);
@@ -114,16 +114,6 @@ export class KvProducer {
   onMessage(peer: Peer, { type, key }: MessageOf<'received' | 'cancel'>): void {
     const entry = this.transfers.getFrom(peer, key);
     if (entry !== null) this.transfers.push(entry, { kind: type === 'cancel' ? 'cancelled' : 'received' });
-  }
-
-  /** The blocks have left. */
-  onSent(transferId: number): void {
-    const entry = this.#byId.get(transferId);
-    if (entry !== undefined) this.transfers.push(entry, { kind: 'sent' });
-  }
-
-  onLinkDown(link: number): void {
-    this.transfers.pushAll({ kind: 'linkDown', link });
   }
 
   /** Gives up all transfers of a request of the proxy. */

@@ -246,7 +246,7 @@ class Draft {
     this.effects.push({ kind: 'send', link, grant });
   }
 
-  /** The link is made anew once, in case that only the connection has died. */
+  /** The link is made anew once, in case only the connection has died. */
   #relink(): void {
     const { grant, hasRelinked } = this.transfer;
     if (hasRelinked || grant === null) {

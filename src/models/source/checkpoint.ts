@@ -46,6 +46,11 @@ export class Checkpoint {
     return [...this.#tensors.keys()];
   }
 
+  /** What each file was when its header was read: other bytes, other states. */
+  get fileStates(): string[] {
+    return [...this.#states.values()];
+  }
+
   /**
    * Where the tensor is in its file.
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
@@ -142,8 +147,10 @@ export class Checkpoint {
   }
 }
 
-/** Any write changes it, as does another file in the place of this one. */
+/** Any write changes it, as does another file in the place of this one. Nobody can set the time of the last change (ctime). */
 function stateOf(path: string): string {
   const status = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return status === undefined ? 'missing' : `${status.ino} ${status.size} ${status.mtimeNs}`;
+  return status === undefined
+    ? 'missing'
+    : `${status.dev} ${status.ino} ${status.size} ${status.mtimeNs} ${status.ctimeNs}`;
 }

@@ -24,6 +24,7 @@ import type {
 } from '../ops.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
+import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
@@ -43,6 +44,7 @@ export class NativeOps implements Ops {
   readonly description: string;
   readonly isa: string;
   readonly freeMemory: () => number;
+  readonly packedWeights: NativePackedWeights;
   readonly #native: NativeBackend;
   readonly #arena: Arena;
 
@@ -51,16 +53,17 @@ export class NativeOps implements Ops {
     this.description = description;
     this.isa = isa;
     this.freeMemory = freeMemory;
+    this.packedWeights = new NativePackedWeights(native, `${backend} ${isa}`);
     this.#native = native;
     this.#arena = new Arena(native);
   }
 
   loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
-    return NativeLinear.load(this.#native, parts, format);
+    return NativeLinear.load(this.#loader, parts, format);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
-    return NativeGateUp.load(this.#native, gate, up, format);
+    return NativeGateUp.load(this.#loader, gate, up, format);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -83,6 +86,10 @@ export class NativeOps implements Ops {
       onStep: (sends) => native.onKvStep(sends),
       onLayerSaved: (layer) => native.onKvLayerSaved(layer),
     };
+  }
+
+  get #loader(): { native: NativeBackend; packed: NativePackedWeights } {
+    return { native: this.#native, packed: this.packedWeights };
   }
 
   get busySeconds(): number {

@@ -2,7 +2,13 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
+import {
+  BYTES_PER_ELEMENT,
+  type ComputeDType,
+  formatName,
+  inputDTypeOf,
+  type WeightFormat,
+} from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
@@ -16,6 +22,13 @@ import {
   type TensorSource,
   type Vector,
 } from '../weights.ts';
+import type { NativePackedWeights } from './native-packed-weights.ts';
+
+/** What weights are loaded with. */
+interface Loader {
+  readonly native: NativeBackend;
+  readonly packed: NativePackedWeights;
+}
 
 /** An index into one backend's tables; it means nothing to another backend. */
 class Handle {
@@ -45,24 +58,36 @@ class Weight extends Handle {
 }
 
 export class NativeLinear extends Weight implements LinearWeight {
-  static load(native: NativeBackend, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
+  static load({ native, packed }: Loader, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
     const { k, sizes } = expectParts('loadLinear', parts, format);
-    const codes = readCodesOfParts(parts);
-    const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, codes[i]!));
-    const index = loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k)));
+    const index = packed.load(nameOf('linear', parts, format), () => {
+      const codes = readCodesOfParts(parts);
+      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, codes[i]!));
+      return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k)));
+    });
     const n = sizes.reduce((sum, size) => sum + size, 0);
     return new NativeLinear(native, index, n, k, inputDTypeOf(format));
   }
 }
 
 export class NativeGateUp extends Weight implements GateUpWeight {
-  static load(native: NativeBackend, gate: LinearPart, up: LinearPart, format: WeightFormat): NativeGateUp {
+  static load(
+    { native, packed }: Loader,
+    gate: LinearPart,
+    up: LinearPart,
+    format: WeightFormat,
+  ): NativeGateUp {
     expectGateUp(gate, up);
     const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
-    const codes = readCodesOfParts([gate, up]);
-    const parts = [partOf('loadGateUp', gate, n, codes[0]!), partOf('loadGateUp', up, n, codes[1]!)] as const;
-    const index = loading([gate, up], () => native.loadGateUp(...parts, k, formatOf(format, k)));
+    const index = packed.load(nameOf('gate and up', [gate, up], format), () => {
+      const codes = readCodesOfParts([gate, up]);
+      const parts = [
+        partOf('loadGateUp', gate, n, codes[0]!),
+        partOf('loadGateUp', up, n, codes[1]!),
+      ] as const;
+      return loading([gate, up], () => native.loadGateUp(...parts, k, formatOf(format, k)));
+    });
     return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
   }
 }
@@ -94,6 +119,14 @@ export class NativeKvCache extends Handle implements KvCache {
     this.shape = shape;
     this.layerBlockBytes = native.layerBlockBytes(this.index);
   }
+}
+
+/** What the packed cache knows a weight by: kind, tensors and format. */
+function nameOf(kind: string, parts: readonly LinearPart[], format: WeightFormat): string {
+  const tensors = parts.map(
+    ({ weight: { tensor } }) => `${tensor.name} [${tensor.start}] + [${tensor.shape}]`,
+  );
+  return `${kind} ${tensors.join(', ')} as ${formatName(format)}`;
 }
 
 function formatOf(format: WeightFormat, k: number): NativeWeightFormat {

@@ -45,6 +45,7 @@ import { storeKv } from './store-kv.ts';
 import { RefVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
+  readonly packedWeights = null;
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
   readonly isa = 'reference';

@@ -2,6 +2,7 @@
 // before that one.
 
 import { z } from 'zod';
+import { parseJson } from '../../util/parse-json.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 
 const DATA = 'data: ';
@@ -35,12 +36,4 @@ export const chunkStream: Omit<EndpointAdapter, 'path' | 'readRequest'> = {
 
 function startsWith(event: Buffer, prefix: Buffer): boolean {
   return event.length >= prefix.length && prefix.compare(event, 0, prefix.length) === 0;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

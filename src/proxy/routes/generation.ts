@@ -36,7 +36,7 @@ async function answer(
   const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization });
   context.inFlight.add(forwarded, reply, {
     requestId: id,
-    timeoutMs: context.config.requestTimeoutSeconds * 1000,
+    timeoutMs: context.config.requestTimeout * 1000,
     onClosed: (isComplete) => {
       const status = isComplete ? reply.raw.statusCode : CLIENT_LEFT;
       context.metrics.requests.inc({ status });

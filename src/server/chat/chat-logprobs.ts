@@ -15,7 +15,7 @@ export function chatLogprobs(positions: readonly PositionLogprobs[], areTokensId
       ...describe(position),
       top_logprobs: position.top.map(describe),
     })),
-    // No answer is a refusal.
+    // The server never marks an answer as a refusal.
     refusal: null,
   };
 }

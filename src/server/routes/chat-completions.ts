@@ -106,9 +106,7 @@ function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): ReadS
   if (numTop !== 0 && !body.logprobs) {
     throw new InvalidRequestError(
       `top_logprobs needs logprobs to be true, got top_logprobs ${numTop} without it`,
-      {
-        param: 'top_logprobs',
-      },
+      { param: 'top_logprobs' },
     );
   }
   return readSampling(body, { max_tokens, logprobs: body.logprobs ? numTop : null }, engine);

@@ -53,7 +53,7 @@ async function generate(
     if (!parsed.isStream) {
       return await replyJson(reply, await respondWhole(engine, parsed, run), options.writeTimeoutMs);
     }
-    const sse = new SseStream(reply, { writeTimeoutMs: options.writeTimeoutMs });
+    const sse = new SseStream(reply, options.writeTimeoutMs);
     await stream(engine, parsed, run, sse, request, controller);
   } catch (error) {
     // Ends the other prompts of the request, too.

@@ -36,18 +36,20 @@ export interface Signature {
   readonly takesMore: boolean;
 }
 
-export function text(written: string): Statement {
-  return (_, output) => {
-    output.write(written);
+/** One after which the next statement follows. */
+function plain(run: (scope: Scope, output: Output) => void): Statement {
+  return (scope, output) => {
+    run(scope, output);
     return null;
   };
 }
 
+export function text(written: string): Statement {
+  return plain((_, output) => output.write(written));
+}
+
 export function printed(expression: Expression): Statement {
-  return (scope, output) => {
-    output.write(print(expression(scope)));
-    return null;
-  };
+  return plain((scope, output) => output.write(print(expression(scope))));
 }
 
 export function jump(to: 'break' | 'continue'): Statement {
@@ -86,10 +88,7 @@ interface ForParts {
 }
 
 export function forLoop(parts: ForParts): Statement {
-  return (scope, output) => {
-    runLoop(parts, scope, output, parts.items(scope), 0);
-    return null;
-  };
+  return plain((scope, output) => runLoop(parts, scope, output, parts.items(scope), 0));
 }
 
 function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, depth: number): void {
@@ -157,10 +156,7 @@ export function assignField(name: string, field: string): Target {
 }
 
 export function set(target: Target, value: Expression): Statement {
-  return (scope) => {
-    target(scope, value(scope));
-    return null;
-  };
+  return plain((scope) => target(scope, value(scope)));
 }
 
 /** What a block prints, as a value. */
@@ -184,10 +180,7 @@ export function scoped(assignments: readonly Statement[], body: Statement): Stat
 }
 
 export function macro(signature: Signature, body: Statement): Statement {
-  return (scope) => {
-    scope.set(signature.name, (args) => renderMacro(signature, body, args, scope));
-    return null;
-  };
+  return plain((scope) => scope.set(signature.name, (args) => renderMacro(signature, body, args, scope)));
 }
 
 function renderMacro(signature: Signature, body: Statement, args: Arguments, outer: Scope): string {
@@ -225,11 +218,10 @@ export function callBlock(
   signature: Signature,
   body: Statement,
 ): Statement {
-  return (scope, output) => {
+  return plain((scope, output) => {
     const given = evaluateArguments(args, scope);
     const caller = (inner: Arguments): Value => renderMacro(signature, body, inner, scope);
     const keywords = new Map(given.keywords).set('caller', caller);
     output.write(print(callValue(callee(scope), { positional: given.positional, keywords })));
-    return null;
-  };
+  });
 }

@@ -46,8 +46,6 @@ class Consumer {
       message.type === 'reserve' ? this.consumer.onReserve(peer, message) : { type: 'full' };
     node.onMessage = (peer, { key }) => this.consumer.onCancel(peer, key);
     node.onGone = (address) => this.consumer.transfers.pushToPeer(address, { kind: 'peerGone' });
-    node.handlers.onReceived = (ticket) => this.consumer.onReceived(ticket);
-    node.handlers.onCorrupt = (ticket) => this.consumer.onCorrupt(ticket);
   }
 
   static async start(options: Options = {}): Promise<Consumer> {
@@ -397,12 +395,5 @@ describe('a request at the consumer', () => {
     d.consumer.close();
     expect(await d.loaded(1)).toBe(0);
     await until(() => d.isIdle);
-  });
-
-  it('is not disturbed by what native threads say of tickets that are void', async () => {
-    const d = await Consumer.start();
-    d.consumer.onReceived(1n);
-    d.consumer.onCorrupt(1n);
-    expect(d.consumer.stats).toMatchObject({ corruptLayerBlocks: 1, receiveBuffers: 0 });
   });
 });

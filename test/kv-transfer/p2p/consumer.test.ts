@@ -2,14 +2,17 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { reduceConsumer } from '../../../src/kv-transfer/p2p/consumer.ts';
 import {
   type ConsumerEffect,
   type ConsumerEvent,
   type ConsumerTransfer,
+  firstMissing,
+  isExpected,
   pulledTransfer,
   pushedTransfer,
-} from '../../../src/kv-transfer/p2p/consumer-state.ts';
+  reduceConsumer,
+  type SampleLoad,
+} from '../../../src/kv-transfer/p2p/consumer.ts';
 import { DEADLINES } from '../../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer } from '../../../src/kv-transfer/p2p/messages.ts';
 import type { Slots } from '../../../src/kv-transfer/p2p/slot-pool.ts';
@@ -48,14 +51,9 @@ function answered(state: PullState, num_tokens = 40, ticket = TICKET): ConsumerE
   return { kind: 'answered', ticket, answer };
 }
 
-const pushed = () =>
-  machineOf(
-    pushedTransfer(
-      ABOUT,
-      { slots: slotsOf(NUM_BLOCKS), ticket: TICKET, firstBlock: 0, isClosing: false },
-      1000,
-    ),
-  );
+const BUFFER = { slots: slotsOf(NUM_BLOCKS), ticket: TICKET, firstBlock: 0, isClosing: false };
+
+const pushed = () => machineOf(pushedTransfer(ABOUT, BUFFER, 1000));
 const pulled = () => machineOf(pulledTransfer(ABOUT, 1000)).on(claimed);
 
 /** Every state that a transfer can be in for longer than an event. */
@@ -500,5 +498,54 @@ describe('any sequence of events at the consumer', () => {
       }),
       { numRuns: 1000 },
     );
+  });
+});
+
+function withSamples(...samples: readonly (readonly [SampleLoad['state'], number])[]): ConsumerTransfer {
+  return {
+    ...pulledTransfer(ABOUT, 0),
+    samples: samples.map(([state, firstBlock], transferId) => ({
+      transferId,
+      state,
+      firstBlock,
+      blocks: [],
+    })),
+  };
+}
+
+describe('a transfer at the consumer as it begins', () => {
+  it('has a buffer where P pushes it, and none where it is to be pulled', () => {
+    expect(pushedTransfer(ABOUT, BUFFER, 5)).toMatchObject({
+      phase: 'arriving',
+      isPushed: true,
+      buffer: BUFFER,
+    });
+    expect(pulledTransfer(ABOUT, 5)).toMatchObject({ phase: 'pulling', isPushed: false, buffer: null });
+  });
+
+  it('belongs to no request yet', () => {
+    for (const transfer of [pushedTransfer(ABOUT, BUFFER, 5), pulledTransfer(ABOUT, 5)]) {
+      expect(transfer).toMatchObject({ isClaimed: false, samples: [], retries: 0, lastActivity: 5 });
+    }
+  });
+});
+
+describe('the blocks of a transfer', () => {
+  it('are expected until they are received or given up', () => {
+    const phases = (['waiting', 'pulling', 'arriving', 'received', 'over'] as const).filter((phase) =>
+      isExpected({ ...pulledTransfer(ABOUT, 0), phase }),
+    );
+    expect(phases).toEqual(['waiting', 'pulling', 'arriving']);
+  });
+
+  it('are missing from the first one on that some sequence lacks', () => {
+    expect(firstMissing(withSamples(['wanted', 4], ['wanted', 2]))).toBe(2);
+    expect(firstMissing(withSamples(['wanted', 4], ['done', 0]))).toBe(4);
+  });
+
+  it('are all missing while some sequence has not said what it lacks', () => {
+    expect(firstMissing(withSamples(['wanted', 4], ['idle', 0]))).toBe(0);
+    expect(firstMissing(withSamples(['done', 3]))).toBe(0);
+    expect(firstMissing(withSamples())).toBe(0);
   });
 });

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { encode } from '@msgpack/msgpack';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -7,6 +8,7 @@ import { ConfigError } from '../../../src/errors.ts';
 import { ControlChannel, NoAnswerError, type Route } from '../../../src/kv-transfer/p2p/control-channel.ts';
 import type { Message } from '../../../src/kv-transfer/p2p/messages.ts';
 import { freePort } from '../../helpers/svc-process.ts';
+import { until } from '../../helpers/until.ts';
 
 const SECRET = 'a secret of our own';
 const OTHER = 'a secret of theirs';
@@ -17,6 +19,8 @@ const opened: { close(): unknown }[] = [];
 class Listener {
   readonly port: number;
   readonly heard: Message[] = [];
+  /** Of the last message. */
+  route: Route | null = null;
   readonly malformed: string[] = [];
   numDown = 0;
   numDisconnects = 0;
@@ -53,8 +57,14 @@ class Listener {
 
   #onMessage(route: Route, message: Message): void {
     this.heard.push(message);
+    this.route = route;
     if (message.type === 'ping') this.channel.send(route, { type: 'pong', seq: message.seq });
   }
+}
+
+function channelAt(ip: string, port: number): ControlChannel {
+  const handlers = { onMessage: nothing, onMalformed: nothing, onDown: nothing, onDisconnect: nothing };
+  return new ControlChannel({ ip, port, keys: null, answerDeadline: 1 }, handlers);
 }
 
 afterEach(async () => {
@@ -93,6 +103,17 @@ describe('the control channel', () => {
     await expect.poll(() => a.numDown).toBe(1);
   });
 
+  it('says that a message cannot leave because the instance that made the connection has gone', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const toB = a.channel.connect(b.address);
+    await a.channel.request(toB, { type: 'ping' });
+    toB.close();
+    await until(() => {
+      b.channel.send(b.route!, { type: 'pong', seq: 1 });
+      return b.numDown > 0;
+    });
+  });
+
   it('waits for no answer beyond the deadline', async () => {
     const [a, b] = [await Listener.start(), await Listener.start()];
     const route = a.channel.connect(b.address);
@@ -103,13 +124,19 @@ describe('the control channel', () => {
     expect(b.heard).toMatchObject([{ type: 'reserve' }]);
   });
 
+  it('that cannot listen keeps no socket', async () => {
+    const { port } = await Listener.start();
+    const numOpen = () => readdirSync('/proc/self/fd').length;
+    const before = numOpen();
+    for (let attempt = 0; attempt < 50; attempt += 1) {
+      await expect(channelAt('127.0.0.1', port).listen()).rejects.toThrow(ConfigError);
+    }
+    await until(() => numOpen() < before + 25);
+  });
+
   it('names the fix where the port is taken or the address is not of this machine', async () => {
     const { port } = await Listener.start();
-    const listen = (ip: string) =>
-      new ControlChannel(
-        { ip, port, keys: null, answerDeadline: 1 },
-        { onMessage: nothing, onMalformed: nothing, onDown: nothing, onDisconnect: nothing },
-      ).listen();
+    const listen = (ip: string) => channelAt(ip, port).listen();
     await expect(listen('127.0.0.1')).rejects.toThrow(ConfigError);
     await expect(listen('127.0.0.1')).rejects.toThrow(
       /kv_port \d+ of 127\.0\.0\.1 is taken: give this instance another/,

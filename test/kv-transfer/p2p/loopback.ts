@@ -11,7 +11,6 @@ import {
   type MessageOf,
   type Unnumbered,
 } from '../../../src/kv-transfer/p2p/messages.ts';
-import type { MoverHandlers } from '../../../src/kv-transfer/p2p/native-mover.ts';
 import type { Peer } from '../../../src/kv-transfer/p2p/peer.ts';
 import { Peers, type PeersOptions } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
@@ -56,7 +55,7 @@ export class Loopback {
     this.port = options.port;
     const address = `127.0.0.1:${options.port}`;
     this.deadlines = { ...DEADLINES, ...given.deadlines };
-    this.mover = new MemoryMover(this.handlers);
+    this.mover = new MemoryMover();
     const about = { epoch: 'one', address, endpoints: this.mover.endpoints, ...given.own };
     this.own = { ...identityOf(COMPATIBILITY, about), ...given.own };
     const { own, mover, deadlines } = this;
@@ -80,10 +79,6 @@ export class Loopback {
       },
     );
   }
-
-  /** What the mover tells; a test puts its own here. */
-  readonly handlers: Partial<MoverHandlers> & { -readonly [K in keyof MoverHandlers]?: MoverHandlers[K] } =
-    {};
 
   /** Is closed after the test. */
   static async start(given: LoopbackOptions = {}): Promise<Loopback> {

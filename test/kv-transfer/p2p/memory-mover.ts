@@ -2,10 +2,11 @@
 // A block is a text. What native threads would tell comes in a later turn, as theirs does.
 
 import type { Endpoints } from '../../../src/kv-transfer/p2p/messages.ts';
-import type { BlockMover, MoverHandlers } from '../../../src/kv-transfer/p2p/native-mover.ts';
+import type { BlockMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
 
 interface Send {
   readonly numBlocks: number;
+  readonly onSent: () => void;
   readonly blocks: Map<number, string>;
   grant: { readonly link: number; readonly ticket: bigint; next: number } | null;
 }
@@ -13,6 +14,7 @@ interface Send {
 interface Receive {
   readonly firstBlock: number;
   readonly offsets: Float64Array;
+  readonly onEvent: (event: 'received' | 'corrupt') => void;
   progress: number;
 }
 
@@ -25,7 +27,8 @@ export class MemoryMover implements BlockMover {
   readonly kv = new Map<number, string>();
   /** Receive memory, by offset. */
   readonly received = new Map<number, string>();
-  readonly handlers: Partial<MoverHandlers>;
+  /** A test puts its own here. */
+  onLinkDown: (link: number) => void = () => {};
   /** Connections that were asked for. */
   numConnects = 0;
   /** Contents that arrive otherwise than they were sent. */
@@ -36,8 +39,7 @@ export class MemoryMover implements BlockMover {
   readonly #sends = new Map<number, Send>();
   readonly #receives = new Map<bigint, Receive>();
 
-  constructor(handlers: Partial<MoverHandlers> = {}) {
-    this.handlers = handlers;
+  constructor() {
     this.endpoints = { shm: null, tcp: `memory ${++numMovers}` };
     movers.set(this.endpoints.tcp ?? '', this);
   }
@@ -60,7 +62,7 @@ export class MemoryMover implements BlockMover {
   }
 
   disconnect(link: number): void {
-    if (this.#links.delete(link)) setImmediate(() => this.handlers.onLinkDown?.(link));
+    if (this.#links.delete(link)) setImmediate(() => this.onLinkDown(link));
   }
 
   isUp(link: number): boolean {
@@ -73,8 +75,8 @@ export class MemoryMover implements BlockMover {
     this.#flush(transferId);
   }
 
-  openSend(transferId: number, numBlocks: number): void {
-    this.#sends.set(transferId, { numBlocks, blocks: new Map(), grant: null });
+  openSend(transferId: number, numBlocks: number, onSent: () => void = () => {}): void {
+    this.#sends.set(transferId, { numBlocks, onSent, blocks: new Map(), grant: null });
   }
 
   grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
@@ -87,8 +89,13 @@ export class MemoryMover implements BlockMover {
     this.#sends.delete(transferId);
   }
 
-  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void {
-    this.#receives.set(ticket, { firstBlock, offsets, progress: 0 });
+  openReceive(
+    ticket: bigint,
+    firstBlock: number,
+    offsets: Float64Array,
+    onEvent: Receive['onEvent'] = () => {},
+  ): void {
+    this.#receives.set(ticket, { firstBlock, offsets, onEvent, progress: 0 });
   }
 
   progress(ticket: bigint): number {
@@ -125,7 +132,7 @@ export class MemoryMover implements BlockMover {
       this.bytesSent += block.length;
       grant.next += 1;
     }
-    if (grant.next === send.numBlocks) setImmediate(() => this.handlers.onSent?.(transferId));
+    if (grant.next === send.numBlocks) setImmediate(send.onSent);
   }
 
   #receive(ticket: bigint, index: number, block: string): void {
@@ -134,12 +141,12 @@ export class MemoryMover implements BlockMover {
     if (receive === undefined || offset === undefined) return;
     const arrived = this.damage(block);
     if (arrived !== block) {
-      setImmediate(() => this.handlers.onCorrupt?.(ticket));
+      setImmediate(receive.onEvent, 'corrupt');
       return;
     }
     this.received.set(offset, arrived);
     this.bytesReceived += arrived.length;
     receive.progress += 1;
-    if (receive.progress === receive.offsets.length) setImmediate(() => this.handlers.onReceived?.(ticket));
+    if (receive.progress === receive.offsets.length) setImmediate(receive.onEvent, 'received');
   }
 }

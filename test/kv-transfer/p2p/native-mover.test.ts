@@ -2,7 +2,7 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { ConfigError } from '../../../src/errors.ts';
-import { type MoverHandlers, NativeMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
+import { NativeMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../../src/native/native.ts';
 import { needsNative } from '../../helpers/needs.ts';
 import { until } from '../../helpers/until.ts';
@@ -19,16 +19,16 @@ afterEach(() => {
 
 type Options = Partial<ConstructorParameters<typeof NativeMover>[0]>;
 
-/** A mover over KV memory of its own, and what it has told. */
+/** A mover over KV memory of its own. */
 class Node {
   readonly memory: NativeKvMemory;
   readonly mover: NativeMover;
-  readonly told: (readonly [keyof MoverHandlers, number | bigint])[] = [];
+  /** What it has told, and of which send, receive or link. */
+  readonly told: (readonly [what: string, of: number | bigint])[] = [];
 
   constructor(options: Options = {}) {
     const { KvMemory } = loadNative();
     this.memory = new KvMemory(NUM_LAYERS, 8, LAYER_BLOCK_BYTES);
-    const tell = (name: keyof MoverHandlers) => (what: number | bigint) => void this.told.push([name, what]);
     this.mover = new NativeMover(
       {
         memoryToken: this.memory.openKvSaveNotifier(),
@@ -38,14 +38,17 @@ class Node {
         connectTimeoutMs: 10_000,
         ...options,
       },
-      {
-        onSent: tell('onSent'),
-        onReceived: tell('onReceived'),
-        onCorrupt: tell('onCorrupt'),
-        onLinkDown: tell('onLinkDown'),
-      },
+      (link) => void this.told.push(['linkDown', link]),
     );
     opened.push(this.mover);
+  }
+
+  openSend(transferId: number, numBlocks: number): void {
+    this.mover.openSend(transferId, numBlocks, () => void this.told.push(['sent', transferId]));
+  }
+
+  openReceive(firstBlock: number, offsets: Float64Array): void {
+    this.mover.openReceive(TICKET, firstBlock, offsets, (event) => void this.told.push([event, TICKET]));
   }
 
   /** Computes blocks of a send. */
@@ -75,12 +78,12 @@ describe('a mover', needsNative, () => {
       const [p, d] = [new Node({ transport, listenIp: null }), new Node({ transport })];
       const link = await p.mover.connect(d.mover.endpoints);
       expect(p.mover.isUp(link!)).toBe(true);
-      d.mover.openReceive(TICKET, 0, slots(2));
-      p.mover.openSend(5, 2);
+      d.openReceive(0, slots(2));
+      p.openSend(5, 2);
       p.save(5, [3, 4]);
       p.mover.grant(5, link!, TICKET, 0);
       await until(() => d.told.length === 1 && p.told.length === 1);
-      expect([d.told, p.told]).toEqual([[['onReceived', TICKET]], [['onSent', 5]]]);
+      expect([d.told, p.told]).toEqual([[['received', TICKET]], [['sent', 5]]]);
       expect(d.mover.progress(TICKET)).toBe(2 * NUM_LAYERS);
       expect(await d.mover.load(TICKET, 1, Int32Array.of(7))).toBe(true);
       expect([d.holds(7, 4), d.holds(6, 3)]).toEqual([true, false]);
@@ -96,9 +99,9 @@ describe('a mover', needsNative, () => {
     const { tcp } = d.mover.endpoints;
     expect(await p.mover.connect({ shm: 'svc-kv-nobody', tcp })).not.toBeNull();
     const shm = await p.mover.connect(d.mover.endpoints);
-    p.mover.openSend(1, 1);
+    p.openSend(1, 1);
     p.save(1, [0]);
-    d.mover.openReceive(TICKET, 0, slots(1));
+    d.openReceive(0, slots(1));
     p.mover.grant(1, shm!, TICKET, 0);
     await until(() => d.told.length === 1);
   });
@@ -139,7 +142,7 @@ describe('a mover', needsNative, () => {
     const link = await p.mover.connect(d.mover.endpoints);
     d.mover.close();
     await until(() => p.told.length === 1);
-    expect(p.told).toEqual([['onLinkDown', link]]);
+    expect(p.told).toEqual([['linkDown', link]]);
     expect(p.mover.isUp(link!)).toBe(false);
   });
 
@@ -153,8 +156,8 @@ describe('a mover that is closed', needsNative, () => {
   it('resolves everything that waits for it', async () => {
     const [p, d] = [new Node(), new Node()];
     await p.mover.connect(d.mover.endpoints);
-    p.mover.openSend(1, 1);
-    p.mover.openReceive(TICKET, 0, slots(1));
+    p.openSend(1, 1);
+    p.openReceive(0, slots(1));
     const waiting = [
       p.mover.connect(d.mover.endpoints),
       p.mover.closeSend(1),
@@ -167,12 +170,13 @@ describe('a mover that is closed', needsNative, () => {
   });
 
   it('does nothing more, and says so at once', async () => {
-    const { mover } = new Node();
+    const node = new Node();
+    const { mover } = node;
     const { endpoints } = new Node().mover;
     mover.close();
-    mover.openSend(1, 1);
+    node.openSend(1, 1);
     mover.grant(1, 1, TICKET, 0);
-    mover.openReceive(TICKET, 0, slots(1));
+    node.openReceive(0, slots(1));
     mover.disconnect(1);
     expect([mover.progress(TICKET), mover.bytesSent, mover.bytesReceived]).toEqual([0, 0, 0]);
     const answers = [mover.connect(endpoints), mover.closeSend(1), mover.closeReceive(TICKET)];

@@ -1,5 +1,6 @@
 // What the connector decides for each request, and how it starts and ends. Whole transfers are in ../transfer.test.ts.
 
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../../src/cluster/request-id.ts';
 import { ConfigError } from '../../../src/errors.ts';
@@ -12,11 +13,18 @@ import {
   startPair,
 } from '../../helpers/kv-requests.ts';
 import { needsNative } from '../../helpers/needs.ts';
+import { until } from '../../helpers/until.ts';
 
 const OTHER = '127.0.0.1:1';
 const PROMPT = promptOf(4 * COMPATIBILITY.blockSize + 1);
 
 closeInstancesAfterEach();
+
+/** Native threads that move blocks, of all connectors of this process. */
+function numTransferThreads(): number {
+  const nameOf = (thread: string) => readFileSync(`/proc/self/task/${thread}/comm`, { encoding: 'utf8' });
+  return readdirSync('/proc/self/task').filter((thread) => nameOf(thread).trim() === 'svc-transfer').length;
+}
 
 describe('the connector', needsNative, () => {
   it.each([
@@ -88,8 +96,10 @@ describe('the connector', needsNative, () => {
   it('names the fix where its port is taken, and leaves nothing open', async () => {
     const first = await startInstance({});
     const { port } = first.config;
+    const threadsOfOne = numTransferThreads();
     await expect(startInstance({ port })).rejects.toThrow(ConfigError);
     await expect(startInstance({ port })).rejects.toThrow(/kv_port \d+ of 127\.0\.0\.1 is taken/);
+    await until(() => numTransferThreads() === threadsOfOne);
     await first.close();
     await startInstance({ port });
   });
@@ -97,7 +107,7 @@ describe('the connector', needsNative, () => {
   it('that is closed lets go of everything, and takes no more requests', async () => {
     const { p, d } = await startPair({ sendType: 'GET' });
     const send = await prefill(p, makeRequestId(p.address, d.address), PROMPT);
-    const delivered = p.connector.delivered();
+    const delivered = p.connector.producer.delivered();
     await p.close();
     await p.close();
     await delivered;

@@ -6,7 +6,6 @@ import type { SendType } from '../../../src/config/kv-transfer-config.ts';
 import type { KvTransferCommand, RequestTransfer } from '../../../src/kv-transfer/connector.ts';
 import type { Answer, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
 import { KvProducer } from '../../../src/kv-transfer/p2p/producer-driver.ts';
-import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
 import { closeLoopbacksAfterEach, Loopback } from './loopback.ts';
 
@@ -42,8 +41,7 @@ class Producer {
       message.type === 'pull' ? this.producer.onPull(peer, message) : { type: 'full' };
     node.onMessage = (peer, message) => this.producer.onMessage(peer, message);
     node.onGone = (address) => this.producer.transfers.pushToPeer(address, { kind: 'peerGone' });
-    node.handlers.onSent = (transferId) => this.producer.onSent(transferId);
-    node.handlers.onLinkDown = (link) => this.producer.onLinkDown(link);
+    node.mover.onLinkDown = (link) => this.producer.transfers.pushAll({ kind: 'linkDown', link });
   }
 
   static async start(options: Options = {}): Promise<Producer> {
@@ -282,12 +280,5 @@ describe('the transfers of a producer', () => {
   it('are delivered at once where there are none', async () => {
     const p = await Producer.start();
     await p.producer.delivered();
-  });
-
-  it('are not disturbed by what native threads say of one that is over', async () => {
-    const p = await Producer.start();
-    p.producer.onSent(77);
-    p.producer.onLinkDown(await freePort());
-    expect(p.producer.size).toBe(0);
   });
 });

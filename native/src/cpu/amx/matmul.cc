@@ -24,10 +24,11 @@ constexpr int kTileSteps = 16;
 constexpr int kTileBytes = kTileSteps * kStepBytes;
 /// Panel bytes fetched ahead of their use where each is used once.
 constexpr int kStreamAhead = 4 * kTileBytes;
-/// Steps that all rows take before the next ones, so that two panels' part stays in the first-level cache.
-constexpr int kManySteps = 256;
-/// Rows whose sums are kept between such parts.
-constexpr int kMostRows = 192;
+/// Many rows are computed in blocks of so many rows and panels, a block in parts of k: a part of x and the block's sums
+/// (512 and 256 KiB) stay in the second-level cache.
+constexpr int kRowsOfBlock = 256;
+constexpr int kPanelsOfBlock = 16;
+constexpr int kStepsOfPart = 512;
 
 /// What `ldtilecfg` reads: sums in tiles 0 to 3, rows of x in 4 and 5, panels in 6 and 7.
 struct alignas(64) TileShapes {
@@ -131,11 +132,31 @@ void sumOne(const char* x, size_t xStride, const char* panel, int steps, typenam
   _tile_stored(0, sums, kStepBytes);
 }
 
+/// A part of two panels.
+struct PanelPair {
+  const char* first;
+  const char* second;
+};
+
+/// What is used next, fetched into the second-level cache a few lines a tile.
+struct Upcoming {
+  PanelPair panels;
+  int linesPerTile;
+
+  void fetch(int step) const {
+    const int line = step / kTileSteps * linesPerTile;
+    for (int byte = line * 64; byte < (line + linesPerTile) * 64; byte += 64) {
+      _mm_prefetch(panels.first + byte, _MM_HINT_T1);
+      _mm_prefetch(panels.second + byte, _MM_HINT_T1);
+    }
+  }
+};
+
 /// sums [2, first, 16] and, after them, [2, second, 16] = (or, to resume, +=) x · two panels; the tiles are shaped
 /// for first + second rows, first up to 16.
 template <class Dot>
-void sumPair(const char* x, size_t xStride, const char* const* panels, int steps, bool resume, int first, int second,
-             typename Dot::Lane* sums) {
+void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool resume, int first, int second,
+             const Upcoming& upcoming, typename Dot::Lane* sums) {
   typename Dot::Lane* const below = sums + 2 * first * kLanes;
   if (resume) {
     _tile_loadd(0, sums, kStepBytes);
@@ -146,9 +167,10 @@ void sumPair(const char* x, size_t xStride, const char* const* panels, int steps
   }
   if (second == 0) {
     for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+      upcoming.fetch(step);
       _tile_loadd(4, x, xStride);
-      _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
-      _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
+      _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
+      _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
       SVC_MULTIPLY_TILES(0, 4, 6);
       SVC_MULTIPLY_TILES(1, 4, 7);
     }
@@ -161,10 +183,11 @@ void sumPair(const char* x, size_t xStride, const char* const* panels, int steps
       _tile_zero(3);
     }
     for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+      upcoming.fetch(step);
       _tile_loadd(4, x, xStride);
-      _tile_loadd(6, panels[0] + step * kStepBytes, kStepBytes);
+      _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
       SVC_MULTIPLY_TILES(0, 4, 6);
-      _tile_loadd(7, panels[1] + step * kStepBytes, kStepBytes);
+      _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
       SVC_MULTIPLY_TILES(1, 4, 7);
       _tile_loadd(5, x + kTileRows * xStride, xStride);
       SVC_MULTIPLY_TILES(2, 5, 6);
@@ -251,37 +274,74 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
   }
 }
 
-/// Rows [begin, begin + rows) against two panels, 32 rows at a time, in parts of k.
+/// One part of k of two panels of a block.
+struct BlockPart {
+  int step;
+  int panel;
+};
+
+/// The block's parts in the order in which they are used: all panels for one part of k, then for the next.
+struct BlockParts {
+  const Operands& operands;
+  Range panels;
+
+  BlockPart first() const { return {0, panels.begin}; }
+  bool has(BlockPart part) const { return part.step < operands.steps; }
+  BlockPart after(BlockPart part) const {
+    if (part.panel + 2 < panels.end) return {part.step, part.panel + 2};
+    return {part.step + kStepsOfPart, panels.begin};
+  }
+  int stepsOf(BlockPart part) const { return smaller(kStepsOfPart, operands.steps - part.step); }
+  /// A last single panel is taken twice and used once.
+  PanelPair panelsOf(BlockPart part) const {
+    const char* first = operands.panels + part.panel * operands.panelBytes() + part.step * kStepBytes;
+    return {first, part.panel + 1 < panels.end ? first + operands.panelBytes() : first};
+  }
+};
+
+/// What of the part after `part` is fetched while 32 of `rows` rows use `part`, `row` being the first of them.
+inline Upcoming upcomingOf(const BlockParts& parts, BlockPart part, int row, int rows) {
+  const BlockPart next = parts.after(part);
+  if (!parts.has(next)) return {{nullptr, nullptr}, 0};
+  const int shares = (rows + 2 * kTileRows - 1) / (2 * kTileRows);
+  const int tiles = parts.stepsOf(part) / kTileSteps;
+  const int linesPerTile = (parts.stepsOf(next) + shares * tiles - 1) / (shares * tiles);
+  const int begin = row / (2 * kTileRows) * tiles * linesPerTile * kStepBytes;
+  const PanelPair panels = parts.panelsOf(next);
+  return {{panels.first + begin, panels.second + begin}, linesPerTile};
+}
+
+/// Up to kRowsOfBlock rows against up to kPanelsOfBlock panels.
 template <class Dot, class Use>
-void productOfBlock(const Operands& o, Tiles& tiles, int begin, int rows, const char* const* panels, const Use& use) {
-  alignas(64) typename Dot::Lane sums[2 * kMostRows * kLanes];
-  for (int step = 0; step < o.steps; step += kManySteps) {
-    const char* parts[2] = {panels[0] + step * kStepBytes, panels[1] + step * kStepBytes};
-    const int steps = smaller(kManySteps, o.steps - step);
-    for (int row = 0; row < rows; row += 2 * kTileRows) {
-      const int taken = smaller(2 * kTileRows, rows - row);
+void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, const Use& use) {
+  alignas(64) typename Dot::Lane sums[kPanelsOfBlock * kRowsOfBlock * kLanes];
+  const int count = rows.end - rows.begin;
+  const auto sumsOf = [&](int panel, int row) { return sums + ((panel - panels.begin) * kRowsOfBlock + 2 * row) * kLanes; };
+  const BlockParts parts{o, panels};
+  for (BlockPart part = parts.first(); parts.has(part); part = parts.after(part)) {
+    for (int row = 0; row < count; row += 2 * kTileRows) {
+      const int taken = smaller(2 * kTileRows, count - row);
       const int first = smaller(taken, kTileRows);
       tiles.shapeForMany(taken);
-      sumPair<Dot>(o.x + (begin + row) * o.xStride + step * 4, o.xStride, parts, steps, step > 0, first, taken - first,
-              sums + 2 * row * kLanes);
+      sumPair<Dot>(o.x + (rows.begin + row) * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part),
+                   parts.stepsOf(part), part.step > 0, first, taken - first, upcomingOf(parts, part, row, count),
+                   sumsOf(part.panel, row));
     }
   }
-  for (int row = 0; row < rows; row += kTileRows) {
-    use(begin + row, smaller(kTileRows, rows - row), sums + 2 * row * kLanes);
+  for (int panel = panels.begin; panel < panels.end; panel += 2) {
+    for (int row = 0; row < count; row += kTileRows) {
+      use(rows.begin + row, smaller(kTileRows, count - row), panel, smaller(2, panels.end - panel), sumsOf(panel, row));
+    }
   }
 }
 
-/// Any rows against two panels at a time; a last single panel is taken twice and used once.
 template <class Dot, class Use>
 void productOfMany(const Operands& o, Range rows, Range panels, const Use& use) {
   Tiles tiles;
-  for (int panel = panels.begin; panel < panels.end; panel += 2) {
-    const int count = smaller(2, panels.end - panel);
-    const char* first = o.panels + panel * o.panelBytes();
-    const char* pair[2] = {first, count == 2 ? first + o.panelBytes() : first};
-    for (int row = rows.begin; row < rows.end; row += kMostRows) {
-      productOfBlock<Dot>(o, tiles, row, smaller(kMostRows, rows.end - row), pair,
-                     [&](int at, int taken, const typename Dot::Lane* sums) { use(at, taken, panel, count, sums); });
+  for (int panel = panels.begin; panel < panels.end; panel += kPanelsOfBlock) {
+    for (int row = rows.begin; row < rows.end; row += kRowsOfBlock) {
+      productOfBlock<Dot>(o, tiles, {row, smaller(row + kRowsOfBlock, rows.end)},
+                          {panel, smaller(panel + kPanelsOfBlock, panels.end)}, use);
     }
   }
 }
@@ -360,6 +420,8 @@ double peakOfTiles(int64_t loops) {
 
 void addMatmul(KernelSet& set) {
   set.panelsAtOnce = 4;
+  set.rowsOfTask = kRowsOfBlock;
+  set.panelsOfTask = kPanelsOfBlock;
   set.linear[1] = &linearOnTiles<Bf16Dot>;
   set.linear[3] = &linearOfCodesOnTiles;
   set.linear[2] = &linearOnTiles<Int8Dot>;

@@ -158,6 +158,8 @@ constexpr AddValues chooseValues(int rows, std::integer_sequence<int, R...>) {
   return kernels[rows - 1];
 }
 
+/// Query rows whose scores are computed together.
+constexpr int kScoreRows = 12;
 constexpr int kAttendRows = smaller(kScoreRows, kRowsOf1);
 constexpr int kAttendPairRows = smaller(kScoreRows, kRowsOf2);
 
@@ -169,21 +171,21 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const KvLayout& kv = job.kv;
   const size_t queryBytes = static_cast<size_t>(kv.keySteps) * 4;
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
-  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, 0, scratch.scores);
-  Weight* weights = reinterpret_cast<Weight*>(scratch.weights);
+  alignas(64) float scores[kAttendRows * kKvTile];
+  alignas(64) Weight weights[kAttendRows * kKvTile];
+  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, 0, scores);
   // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
-  float largest[kAttendRows];
+  float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {
     const int position = task.firstPosition + (row + r) / group;
-    largest[r] = maskRow(job, tile, position, scratch.scores + r * kLanes, rows * kLanes);
+    largest[r] = maskRow(job, tile, position, scores + r * kLanes, rows * kLanes);
   }
   for (int r = 0; r < rows; ++r) {
-    scratch.corrections[r] =
-        weighRow(tile, scratch.scores + r * kLanes, rows * kLanes, largest[r], weights + r * kKvTile,
-                 state.largest + row + r, state.sums + (row + r) * kLanes);
+    corrections[r] = weighRow(tile, scores + r * kLanes, rows * kLanes, largest[r], weights + r * kKvTile,
+                              state.largest + row + r, state.sums + (row + r) * kLanes);
   }
   const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
-  const char* words = reinterpret_cast<const char*>(scratch.weights);
+  const char* words = reinterpret_cast<const char*>(weights);
   float* values = state.values + row * kv.valueDims;
   const int vectors = kv.valueDims / kLanes;
   for (int vector = 0; vector < vectors;) {
@@ -191,10 +193,13 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
     const AddValues add = pair
                               ? chooseValues<Dot, 2>(rows, std::make_integer_sequence<int, kAttendPairRows>())
                               : chooseValues<Dot, 1>(rows, std::make_integer_sequence<int, kAttendRows>());
-    add(tile, rowBytes, words, scratch.corrections, vector, values, kv.valueDims);
+    add(tile, rowBytes, words, corrections, vector, values, kv.valueDims);
     vector += pair ? 2 : 1;
   }
 }
+
+/// One tile of values.
+inline size_t valueTileBytes(const KvLayout& kv) { return kv.valueTileBytes; }
 
 template <class Dot, class Weight>
 void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, const AttentionScratch& scratch,
@@ -212,7 +217,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int first = firstSeeing > 0 ? static_cast<int>(firstSeeing) : 0;
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
-    const KvTile tile = locate<Dot>(job, task, begin, end, scratch.valueTile);
+    const KvTile tile = locate<Dot>(job, task, begin, end, scratch.memory);
     fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, tokens.end));
     for (int row = first * group; row < last * group; row += kAttendRows) {
       attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);

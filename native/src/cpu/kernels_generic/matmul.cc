@@ -22,6 +22,9 @@ namespace {
 
 void addMatmul(KernelSet& set) {
   set.panelsAtOnce = kMostPanels;
+  // Activations of these rows stay in the second-level cache while the panels pass.
+  set.rowsOfTask = 192;
+  set.panelsOfTask = 8;
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
   set.linear[2] = &linear<Int8Dot>;

@@ -1,12 +1,12 @@
-// CRC-32C by the instruction, on three parts of a layer block side by side: an instruction takes three cycles, and one
+// CRC-32C by the instruction, on three parts of a block side by side: an instruction takes three cycles, and one
 // can begin in each cycle.
 
 #include <cstring>
 
-#include "transfer/crc32c_math.h"
-#include "transfer/crc32c_summers.h"
+#include "memory/crc32c_math.h"
+#include "memory/crc32c_summers.h"
 
-namespace svc::transfer {
+namespace svc {
 
 #if defined(__x86_64__)
 
@@ -63,7 +63,7 @@ __attribute__((target("sse4.2"))) std::array<uint64_t, 3> sumThree(const unsigne
   return {a, b, c};
 }
 
-class Sse42Summer final : public LayerBlockSummer {
+class Sse42Summer final : public BlockSummer {
  public:
   explicit Sse42Summer(size_t part) : part_(part), one_(makeShift(part)), two_(makeShift(2 * part)) {}
 
@@ -95,8 +95,8 @@ __attribute__((target("sse4.2"))) uint32_t updateSse42(uint32_t sum, const unsig
   return sum;
 }
 
-std::unique_ptr<const LayerBlockSummer> makeSse42Summer(size_t layerBlockBytes) {
-  const size_t part = layerBlockBytes / (3 * kLine) * kLine;
+std::unique_ptr<const BlockSummer> makeSse42Summer(size_t blockBytes) {
+  const size_t part = blockBytes / (3 * kLine) * kLine;
   return part == 0 ? nullptr : std::make_unique<Sse42Summer>(part);
 }
 
@@ -104,8 +104,8 @@ std::unique_ptr<const LayerBlockSummer> makeSse42Summer(size_t layerBlockBytes) 
 
 bool hasSse42() { return false; }
 uint32_t updateSse42(uint32_t sum, const unsigned char*, size_t) { return sum; }
-std::unique_ptr<const LayerBlockSummer> makeSse42Summer(size_t) { return nullptr; }
+std::unique_ptr<const BlockSummer> makeSse42Summer(size_t) { return nullptr; }
 
 #endif
 
-}  // namespace svc::transfer
+}  // namespace svc

@@ -1,11 +1,11 @@
-#include "transfer/crc32c.h"
+#include "memory/crc32c.h"
 
 #include <cstring>
 
-#include "transfer/crc32c_math.h"
-#include "transfer/crc32c_summers.h"
+#include "memory/crc32c_math.h"
+#include "memory/crc32c_summers.h"
 
-namespace svc::transfer {
+namespace svc {
 namespace {
 
 constexpr std::array<uint32_t, 256> makeTable() {
@@ -25,11 +25,11 @@ uint32_t updatePortable(uint32_t sum, const unsigned char* bytes, size_t size) {
   return sum;
 }
 
-std::unique_ptr<const LayerBlockSummer> makeSummer(size_t layerBlockBytes, CrcMethod method) {
+std::unique_ptr<const BlockSummer> makeSummer(size_t blockBytes, CrcMethod method) {
   switch (method) {
     case CrcMethod::Portable: return nullptr;
-    case CrcMethod::Sse42: return makeSse42Summer(layerBlockBytes);
-    case CrcMethod::Avx512: return makeAvx512Summer(layerBlockBytes);
+    case CrcMethod::Sse42: return makeSse42Summer(blockBytes);
+    case CrcMethod::Avx512: return makeAvx512Summer(blockBytes);
   }
   return nullptr;
 }
@@ -46,19 +46,19 @@ uint32_t crc32c(const void* data, size_t size) {
   return ~(hasSse42() ? updateSse42(~0u, bytes, size) : updatePortable(~0u, bytes, size));
 }
 
-LayerBlockChecksum::LayerBlockChecksum(size_t bytes, CrcMethod method)
+BlockChecksum::BlockChecksum(size_t bytes, CrcMethod method)
     : bytes_(bytes), method_(method), summer_(makeSummer(bytes, method)) {}
 
-uint32_t LayerBlockChecksum::operator()(const void* layerBlock) const {
-  const auto* from = static_cast<const unsigned char*>(layerBlock);
+uint32_t BlockChecksum::operator()(const void* block) const {
+  const auto* from = static_cast<const unsigned char*>(block);
   return addRest(summer_ ? summer_->sum(from) : ~0u, from);
 }
 
-uint32_t LayerBlockChecksum::copy(void* to, const void* layerBlock) const {
-  const auto* from = static_cast<const unsigned char*>(layerBlock);
+uint32_t BlockChecksum::copy(void* to, const void* block) const {
+  const auto* from = static_cast<const unsigned char*>(block);
   auto* out = static_cast<unsigned char*>(to);
   if (!summer_ || reinterpret_cast<uintptr_t>(to) % kLine != 0) {
-    std::memcpy(to, layerBlock, bytes_);
+    std::memcpy(to, block, bytes_);
     return (*this)(to);
   }
   const size_t summed = summer_->bytes();
@@ -66,11 +66,11 @@ uint32_t LayerBlockChecksum::copy(void* to, const void* layerBlock) const {
   return addRest(summer_->copy(out, from), out);
 }
 
-/// The sum of the whole layer block from that of its front.
-uint32_t LayerBlockChecksum::addRest(uint32_t sum, const unsigned char* layerBlock) const {
+/// The sum of the whole block from that of its front.
+uint32_t BlockChecksum::addRest(uint32_t sum, const unsigned char* block) const {
   const size_t summed = summer_ ? summer_->bytes() : 0;
   const auto update = method_ == CrcMethod::Portable ? updatePortable : updateSse42;
-  return ~update(sum, layerBlock + summed, bytes_ - summed);
+  return ~update(sum, block + summed, bytes_ - summed);
 }
 
-}  // namespace svc::transfer
+}  // namespace svc

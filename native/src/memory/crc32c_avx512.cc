@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "transfer/crc32c_math.h"
-#include "transfer/crc32c_summers.h"
+#include "memory/crc32c_math.h"
+#include "memory/crc32c_summers.h"
 
 #if defined(__x86_64__)
 // g++ 12 warns of uninitialised values inside its own AVX-512 headers.
@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-namespace svc::transfer {
+namespace svc {
 
 #if defined(__x86_64__)
 
@@ -74,7 +74,7 @@ SVC_AVX512 uint32_t sumAll(const unsigned char* from, unsigned char* to, size_t 
   return updateSse42(0, left, sizeof left);
 }
 
-class Avx512Summer final : public LayerBlockSummer {
+class Avx512Summer final : public BlockSummer {
  public:
   explicit Avx512Summer(size_t bytes) : bytes_(bytes) {}
 
@@ -93,16 +93,16 @@ bool hasAvx512() {
          __builtin_cpu_supports("pclmul");
 }
 
-std::unique_ptr<const LayerBlockSummer> makeAvx512Summer(size_t layerBlockBytes) {
-  const size_t bytes = layerBlockBytes / kStride * kStride;
+std::unique_ptr<const BlockSummer> makeAvx512Summer(size_t blockBytes) {
+  const size_t bytes = blockBytes / kStride * kStride;
   return bytes == 0 ? nullptr : std::make_unique<Avx512Summer>(bytes);
 }
 
 #else
 
 bool hasAvx512() { return false; }
-std::unique_ptr<const LayerBlockSummer> makeAvx512Summer(size_t) { return nullptr; }
+std::unique_ptr<const BlockSummer> makeAvx512Summer(size_t) { return nullptr; }
 
 #endif
 
-}  // namespace svc::transfer
+}  // namespace svc

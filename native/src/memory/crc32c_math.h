@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace svc::transfer {
+namespace svc {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;
 /// Bytes of a cache line. Parts begin at one, so that only one part writes each line.
 constexpr size_t kLine = 64;
-/// Bytes to prefetch ahead, beyond the end of a layer block too, since the next one is often there: twice as fast.
+/// Bytes to prefetch ahead, beyond the end of a block too, since the next one is often there: twice as fast.
 constexpr size_t kAhead = 4096;
 
 constexpr uint32_t multiply(uint32_t a, uint32_t b) {
@@ -32,4 +32,4 @@ constexpr uint32_t shiftBy(size_t bytes) {
   return result;
 }
 
-}  // namespace svc::transfer
+}  // namespace svc

@@ -1,0 +1,108 @@
+// What a measurement prints: a table for people, JSON for programs, both with what was measured on which machine.
+
+import { writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import type { EngineInfo } from '../../engine/inference-engine.ts';
+import { ConfigError } from '../../errors.ts';
+import { PERCENTILES, type Summary } from './statistics.ts';
+
+export type Row = readonly [name: string, ...values: readonly string[]];
+
+export interface BenchReport {
+  /** Groups of rows, with an empty line between them. */
+  readonly tables: readonly (readonly Row[])[];
+  readonly json: Readonly<Record<string, unknown>>;
+}
+
+/** @throws ConfigError where the file cannot be written. */
+export async function printReport(
+  { tables, json }: BenchReport,
+  info: EngineInfo,
+  outputJson: string | undefined,
+): Promise<void> {
+  const text = `${JSON.stringify({ ...aboutJson(info), ...json }, null, 2)}\n`;
+  if (outputJson === '-') {
+    process.stdout.write(text);
+    return;
+  }
+  process.stdout.write([aboutTable(info), ...tables].map(formatTable).join('\n'));
+  if (outputJson === undefined) return;
+  await writeFile(outputJson, text).catch((error: Error) => {
+    throw new ConfigError(`--output-json ${outputJson} cannot be written: ${error.message}`, {
+      param: 'output-json',
+    });
+  });
+}
+
+function aboutJson({
+  model,
+  dtype,
+  weightFormat,
+  isa,
+  compute,
+  weightBytes,
+}: EngineInfo): Record<string, unknown> {
+  return {
+    model,
+    dtype,
+    weight_format: weightFormat,
+    processor: processor(),
+    isa,
+    compute,
+    weight_bytes: weightBytes,
+    peak_memory_bytes: peakMemoryBytes(),
+  };
+}
+
+function aboutTable({ model, dtype, weightFormat, compute, weightBytes }: EngineInfo): Row[] {
+  return [
+    ['model', model],
+    ['dtype', weightFormat === dtype ? dtype : `${dtype}, weights in ${weightFormat}`],
+    ['processor', `${processor()}: ${compute}`],
+    ['memory', `${megabytes(peakMemoryBytes())} at most, weights ${megabytes(weightBytes)}`],
+  ];
+}
+
+function processor(): string {
+  return os.cpus()[0]?.model.trim() ?? 'unknown';
+}
+
+/** Most that the process had at a time. */
+function peakMemoryBytes(): number {
+  return process.resourceUsage().maxRSS * 1024;
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(0)} MB`;
+}
+
+/** Rows of times, one a percentile, with a column for each summary. */
+export function timeRows(columns: Readonly<Record<string, Summary>>): Row[] {
+  const summaries = Object.values(columns);
+  return [
+    ['', ...Object.keys(columns)],
+    ['mean', ...summaries.map(({ mean }) => milliseconds(mean))],
+    ...PERCENTILES.map(
+      (percent): Row => [
+        `p${percent}`,
+        ...summaries.map(({ percentiles }) => milliseconds(percentiles[percent])),
+      ],
+    ),
+  ];
+}
+
+function milliseconds(seconds: number): string {
+  return `${(1000 * seconds).toFixed(seconds < 0.1 ? 2 : 1)} ms`;
+}
+
+/** A text is at the left of its column, numbers side by side at the right. */
+function formatTable(rows: readonly Row[]): string {
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const isWide = rows.every((row) => row.length <= 2);
+  const line = ([name, ...values]: Row): string =>
+    [
+      name.padEnd(widths[0]!),
+      ...values.map((value, i) => (isWide ? value : value.padStart(widths[i + 1]!))),
+    ].join('  ');
+  return rows.map((row) => `${line(row).trimEnd()}\n`).join('');
+}

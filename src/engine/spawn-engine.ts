@@ -1,0 +1,21 @@
+// The engine thread before it has a model: it reads its modules while the thread that spawns it goes on.
+
+import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
+import { startThread } from '../util/start-thread.ts';
+
+export interface EngineThread {
+  readonly worker: Worker;
+  readonly port: MessagePort;
+}
+
+/** It waits for its configuration, a message to the worker, and does not keep the process alive. */
+export function spawnEngineThread(): EngineThread {
+  const { port1, port2 } = new MessageChannel();
+  const worker = startThread(new URL('./engine-thread', import.meta.url), {
+    name: 'svc-engine',
+    data: { port: port2 },
+    transferList: [port2],
+  });
+  worker.unref();
+  return { worker, port: port1 };
+}
