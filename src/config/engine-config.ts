@@ -12,7 +12,8 @@ export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 export type KvCacheDType = 'auto' | 'bf16' | 'fp8' | 'int8';
 
 /** What the weights of a plain checkpoint are turned into while they are read. */
-export type Quantization = 'int8';
+export const QUANTIZATIONS = ['int8', 'int4', 'fp8'] as const;
+export type Quantization = (typeof QUANTIZATIONS)[number];
 
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */

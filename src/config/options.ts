@@ -3,6 +3,7 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
+import { QUANTIZATIONS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
 import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
@@ -112,8 +113,8 @@ export const SERVE_OPTIONS = new OptionTable({
         help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
       },
     ),
-    quantization: optional(choice(['int8']), {
-      help: 'quantise the weights while they are read: int8 takes half the memory of bfloat16, in which it computes',
+    quantization: optional(choice(QUANTIZATIONS), {
+      help: 'quantise the weights while they are read: int8 and fp8 take half the memory of bfloat16, int4 a third',
       aliases: ['-q'],
       defaultText: 'none',
     }),

@@ -1,6 +1,6 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
-import type { ComputeDType, KvDType, WeightFormat } from '../ops/dtype.ts';
+import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
@@ -56,7 +56,7 @@ class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
   readonly kvDType: KvDType;
-  readonly weightFormat: WeightFormat;
+  readonly weightFormat: string;
   readonly weightBytes: number;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
@@ -67,7 +67,7 @@ class Decoder implements Model {
     this.#parts = parts;
     this.dtype = weights.dtype;
     this.kvDType = kvDType;
-    this.weightFormat = weights.format;
+    this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
   }
 

@@ -2,7 +2,7 @@
 
 import type { DTypeOption, KvCacheDType, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import type { ComputeDType, KvDType } from '../ops/dtype.ts';
+import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
@@ -54,13 +54,13 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     kvDType,
     kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size),
   });
-  const products = options.quantization ?? dtype;
+  const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
     fileStates: checkpoint.fileStates,
-    formats: [dtype, products],
+    formats: [dtype, formatName(formats.products), formatName(formats.head)],
   });
-  const weights = new WeightReader(checkpoint, ops, { dtype, products, published: config.quantization });
+  const weights = new WeightReader(checkpoint, ops, { dtype, ...formats, published: config.quantization });
   const progress = async (fraction: number, what: string) => {
     options.onProgress?.(fraction, what);
     // A turn for whoever shows the progress.
@@ -73,6 +73,26 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   if (unused !== null) options.onWarning?.(unused);
   options.packedCache?.close();
   return model;
+}
+
+/**
+ * What plain weights are brought to. In 4 bits the output head, which may be the embeddings as well, would cost more quality
+ * than all layers; in int8 it costs next to none.
+ */
+function formatsFor(
+  quantization: Quantization | null,
+  dtype: ComputeDType,
+): { products: WeightFormat; head: WeightFormat } {
+  switch (quantization) {
+    case null:
+      return { products: dtype, head: dtype };
+    case 'int8':
+      return { products: 'int8', head: 'int8' };
+    case 'int4':
+      return { products: { kind: 'int4', groupSize: 32, hasZeros: false }, head: 'int8' };
+    case 'fp8':
+      return { products: { kind: 'fp8', groupSize: null, hasZeros: false }, head: 'int8' };
+  }
 }
 
 function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {

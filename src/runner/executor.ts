@@ -14,7 +14,7 @@ export interface EngineInfo {
   readonly dtype: string;
   /** Of keys and values: that of `dtype`, `fp8` or `int8`. */
   readonly kvDType: string;
-  /** That of `dtype`, or `int8`. */
+  /** Names of the formats of its layers' weights: that of `dtype`, `int8`, `int4-g32`; joined by + where there are several. */
   readonly weightFormat: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
