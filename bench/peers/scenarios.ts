@@ -16,6 +16,7 @@ export interface Scheme {
 export const SCHEMES: readonly Scheme[] = [
   { name: 'bf16', ggmlType: 'BF16', options: [] },
   { name: 'int8', ggmlType: 'Q8_0', options: ['--quantization', 'int8'] },
+  { name: 'int4', ggmlType: 'Q4_0', options: ['--quantization', 'int4'] },
 ];
 
 export interface Metric {

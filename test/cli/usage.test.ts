@@ -45,6 +45,7 @@ describe('svc serve', () => {
       'Model',
       'Memory',
       'Scheduling',
+      'Speculation',
       'Hardware',
       'Examples',
     ]);

@@ -7,27 +7,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "cpu/e4m3.h"
+
 namespace svc::cpu {
 namespace {
 
 constexpr int kSerialTokens = 16;
 constexpr int kTokensPerTask = 16;
-
-/// x as e4m3: 4 bits of exponent and 3 of mantissa, to the nearest, ties to even; what is too large becomes 448, the
-/// largest, and what is not finite NaN.
-uint8_t nearestE4m3(float x) {
-  constexpr uint32_t kInfinity = 0x7f800000, kLeastNormal = 0x3c800000, kMost = 0x7e, kNaN = 0x7f;
-  const uint32_t bits = std::bit_cast<uint32_t>(x), size = bits & 0x7fffffff, sign = (bits >> 24) & 0x80;
-  uint32_t code = kNaN;
-  if (size < kLeastNormal) {
-    // Multiples of 2^-9: the sum has no room for a fraction.
-    constexpr float kWhole = 0x1p23f;
-    code = std::bit_cast<uint32_t>(std::bit_cast<float>(size) * 512.0f + kWhole) - std::bit_cast<uint32_t>(kWhole);
-  } else if (size < kInfinity) {
-    code = std::min(((size + 0x7ffff + ((size >> 20) & 1)) >> 20) - (120 << 3), kMost);
-  }
-  return static_cast<uint8_t>(sign | code);
-}
 
 /// One head of one token in the cache's format; `scale` is that of Int8.
 struct Encoded {
@@ -42,7 +28,7 @@ struct Encoded {
       case KvFormat::F32: std::memcpy(bytes, x, static_cast<size_t>(headDim) * 4); return;
       case KvFormat::Bf16: set.narrow(x, reinterpret_cast<uint16_t*>(bytes), headDim); return;
       case KvFormat::Fp8:
-        for (int d = 0; d < headDim; ++d) bytes[d] = nearestE4m3(x[d]);
+        for (int d = 0; d < headDim; ++d) bytes[d] = toE4m3(x[d]);
         return;
       case KvFormat::Int8:
         scale = set.quantize[static_cast<int>(DType::F32)](x, headDim, static_cast<int>(roundUp(headDim, kInt8Depth)), bytes);
