@@ -3,12 +3,12 @@
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
-import { engineSection, int8EngineSection } from './engine.ts';
+import { engineSection, int4EngineSection, int8EngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
-import { int8KernelSection, kernelSection } from './kernels/kernels.ts';
+import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { proxySection } from './proxy.ts';
@@ -27,9 +27,11 @@ const SECTIONS = {
   goldens: goldenSection,
   kernels: kernelSection,
   'kernels-int8': int8KernelSection,
+  'kernels-int4': int4KernelSection,
   attention: attentionSection,
   engine: engineSection,
   'engine-int8': int8EngineSection,
+  'engine-int4': int4EngineSection,
   speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,

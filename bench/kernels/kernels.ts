@@ -1,6 +1,7 @@
 // Speed of the matrix products by themselves, in the shapes of two real models: 1 and 16 rows against what memory or
 // the matrix unit allows, whichever is less, 512 rows against the matrix unit.
 
+import type { WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
 import { LimitProbe } from '../beside.ts';
@@ -23,6 +24,12 @@ const PRODUCTS: readonly Product[] = [
   ...layer('llama-3.2-1b', { hidden: 2048, intermediate: 8192, qkv: 3072 }),
   { name: 'llama-3.2-1b logits', n: 128256, k: 2048, isGateUp: false, rows: [1, 16] },
 ];
+
+const WEIGHT_FORMATS: Readonly<Record<BenchFormat, WeightFormat>> = {
+  bf16: 'bf16',
+  int8: 'int8',
+  int4: { kind: 'int4', groupSize: 32, hasZeros: false },
+};
 
 /** Weights used in turn come to this many bytes, so that none is still in a cache. */
 const ROTATED_BYTES = 160e6;
@@ -50,6 +57,10 @@ export function int8KernelSection(): Section {
   return productSection('int8');
 }
 
+export function int4KernelSection(): Section {
+  return productSection('int4');
+}
+
 function productSection(format: BenchFormat): Section {
   const figures: Figure[] = [];
   const probe = new LimitProbe();
@@ -74,7 +85,9 @@ function loadAll(ops: Ops, { n, k, isGateUp }: Product, format: BenchFormat, fil
   const part = plainPart(file.source([n, k]));
   const bytes = n * k * (isGateUp ? 2 : 1) * BYTES_PER_WEIGHT[format];
   return Array.from({ length: Math.max(2, Math.ceil(ROTATED_BYTES / bytes)) }, () =>
-    isGateUp ? { gateUp: ops.loadGateUp(part, part, format) } : { linear: ops.loadLinear([part], format) },
+    isGateUp
+      ? { gateUp: ops.loadGateUp(part, part, WEIGHT_FORMATS[format]) }
+      : { linear: ops.loadLinear([part], WEIGHT_FORMATS[format]) },
   );
 }
 

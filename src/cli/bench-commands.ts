@@ -1,7 +1,7 @@
 // The flags of svc bench, whose commands measure a model without serving it.
 
 import { type Command, Option } from 'commander';
-import type { Quantization } from '../config/engine-config.ts';
+import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { OptionSource } from '../config/merge.ts';
 import type { OptionNames } from '../config/option-table.ts';
@@ -135,7 +135,9 @@ function addQuality(bench: Command): void {
     .command('quality')
     .description('compare the predictions of quantised weights with those of the published ones, on a text')
     .argument('[model]', MODEL)
-    .addOption(new Option('--quantization <scheme>', 'scheme to judge').choices(['int8']).default('int8'))
+    .addOption(
+      new Option('--quantization <scheme>', 'scheme to judge').choices(QUANTIZATIONS).default('int8'),
+    )
     .requiredOption(
       '--text-file <path>',
       'text to predict, such as a page of what the model will be used for',

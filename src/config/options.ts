@@ -3,6 +3,7 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
+import { QUANTIZATIONS } from './engine-config.ts';
 import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
 import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
@@ -112,8 +113,8 @@ export const SERVE_OPTIONS = new OptionTable({
         help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
       },
     ),
-    quantization: optional(choice(['int8']), {
-      help: 'quantise the weights while they are read: int8 takes half the memory of bfloat16, in which it computes',
+    quantization: optional(choice(QUANTIZATIONS), {
+      help: 'quantise the weights while they are read: int8 and fp8 take half the memory of bfloat16, int4 a third',
       aliases: ['-q'],
       defaultText: 'none',
     }),
@@ -156,6 +157,13 @@ export const SERVE_OPTIONS = new OptionTable({
     gpuMemoryUtilization: option(share(), 0.9, {
       help: 'share of the memory that svc may use, on every kind of hardware',
     }),
+    kvCacheDtype: option(
+      choice(['auto', 'bf16', 'fp8', 'int8'], { bfloat16: 'bf16', fp8_e4m3: 'fp8' }),
+      'auto',
+      {
+        help: 'format of keys and values: fp8 (e4m3, without scales) and int8 (a scale for each token and head) hold twice the tokens of bf16; auto is that of --dtype',
+      },
+    ),
     kvCacheMemoryBytes: optional(size(1), {
       help: 'exact size of the KV cache in bytes',
       defaultText: 'from --gpu-memory-utilization',

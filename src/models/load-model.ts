@@ -1,8 +1,8 @@
 // From where a model is published to a model in memory.
 
-import type { DTypeOption, Quantization } from '../config/engine-config.ts';
+import type { DTypeOption, KvCacheDType, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import type { ComputeDType } from '../ops/dtype.ts';
+import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
@@ -18,6 +18,8 @@ export interface LoadOptions {
   readonly dtype: DTypeOption;
   /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
   readonly quantization?: Quantization | null;
+  /** Format of keys and values; absent is `auto`. */
+  readonly kvCacheDtype?: KvCacheDType;
   /** Where packed weights are taken from and written to; null or absent packs them. */
   readonly packedCache?: PackedCache | null;
   /** Longest context to serve; null is the model's own limit. */
@@ -45,30 +47,52 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   expectNoMoreLayers(checkpoint, config);
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, options);
+  const kvDType = chooseKvDType(dtype, options);
   options.onOpen?.({
     config,
     dtype,
-    kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
+    kvDType,
+    kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size),
   });
-  const products = options.quantization ?? dtype;
+  const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
     fileStates: checkpoint.fileStates,
-    formats: [dtype, products],
+    formats: [dtype, formatName(formats.products), formatName(formats.head)],
   });
-  const weights = new WeightReader(checkpoint, ops, { dtype, products, published: config.quantization });
+  const weights = new WeightReader(checkpoint, ops, { dtype, ...formats, published: config.quantization });
   const progress = async (fraction: number, what: string) => {
     options.onProgress?.(fraction, what);
     // A turn for whoever shows the progress.
     await new Promise(setImmediate);
   };
   const { load } = findArchitecture(config.architecture);
-  const model = await load({ config, ops, weights, maxModelLen, progress });
+  const model = await load({ config, ops, weights, kvDType, maxModelLen, progress });
   checkpoint.expectUnchanged();
   const unused = judgeUnused(checkpoint, config);
   if (unused !== null) options.onWarning?.(unused);
   options.packedCache?.close();
   return model;
+}
+
+/**
+ * What plain weights are brought to. In 4 bits the output head, which may be the embeddings as well, would cost more quality
+ * than all layers; in int8 it costs next to none.
+ */
+function formatsFor(
+  quantization: Quantization | null,
+  dtype: ComputeDType,
+): { products: WeightFormat; head: WeightFormat } {
+  switch (quantization) {
+    case null:
+      return { products: dtype, head: dtype };
+    case 'int8':
+      return { products: 'int8', head: 'int8' };
+    case 'int4':
+      return { products: { kind: 'int4', groupSize: 32, hasZeros: false }, head: 'int8' };
+    case 'fp8':
+      return { products: { kind: 'fp8', groupSize: null, hasZeros: false }, head: 'int8' };
+  }
 }
 
 function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {
@@ -123,4 +147,15 @@ function chooseDType(
   const published =
     checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
   return published === 'f32' ? 'f32' : 'bf16';
+}
+
+/** @throws ConfigError where a model in float32 is to keep less of its keys and values. */
+function chooseKvDType(dtype: ComputeDType, { kvCacheDtype = 'auto' }: LoadOptions): KvDType {
+  if (kvCacheDtype === 'auto') return dtype;
+  if (dtype === 'bf16') return kvCacheDtype;
+  throw new ConfigError(
+    `--kv-cache-dtype ${kvCacheDtype} is for models in bfloat16, and this one is computed in float32: leave it out, or give ` +
+      '--dtype bfloat16',
+    { param: 'kv-cache-dtype' },
+  );
 }

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
 import { checkModelJson } from '../util/model-file.ts';
-import { type PublishedQuantization, readQuantization } from './published-quantization.ts';
+import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 
 /** config.json, in which an architecture was recognised. */

@@ -1,6 +1,6 @@
 // What the runner needs of a loaded model: its shape and the forward pass of one step.
 
-import type { ComputeDType, WeightFormat } from '../ops/dtype.ts';
+import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { ModelConfig } from './model-config.ts';
 
@@ -16,12 +16,14 @@ export interface ForwardInputs extends StepArrays {
 export interface ModelShape {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
+  /** Of keys and values in the cache. */
+  readonly kvDType: KvDType;
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
 }
 
 export interface Model extends ModelShape {
-  /** Of the products of its layers. */
-  readonly weightFormat: WeightFormat;
+  /** Names of the formats of its layers' products, see `formatName`; joined by + where there are several. */
+  readonly weightFormat: string;
   /** Packed bytes that a decode step streams through the processor. */
   readonly weightBytes: number;
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */

@@ -15,22 +15,44 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8';
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8';
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
 }
 
-/** A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. */
+/**
+ * A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. Bytes of codes, u8,
+ * are kept as codes.
+ */
 export interface NativePart {
   readonly weight: NativeSource;
   readonly n: number;
   readonly scales: NativeSource | null;
+  readonly codes: NativeCodes | null;
   readonly bias: NativeSource | null;
 }
 
+/** What is published beside codes, and where these are in their bytes: `CodesWeightSource` in ops/weights.ts. */
+interface NativeCodes {
+  readonly order: 'rows' | 'columns' | 'awq';
+  /** Added to each byte, modulo 256. */
+  readonly offset: number;
+  /** [n, groups], as are the zeros. */
+  readonly scales: Float32Array;
+  readonly zeros: Float32Array | null;
+  /** [k] */
+  readonly columns: Int32Array | null;
+}
+
+interface NativeCodeFormat {
+  readonly kind: 'int4' | 'fp4' | 'int8' | 'fp8';
+  readonly groupSize: number;
+  readonly hasZeros: boolean;
+}
+
 /** How the numbers of a weight are kept; k of int8 is at most 65536. */
-type NativeWeightFormat = 'f32' | 'bf16' | 'int8';
+export type NativeWeightFormat = 'f32' | 'bf16' | 'int8' | NativeCodeFormat;
 
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
@@ -65,7 +87,7 @@ export interface NativeBackend {
     blockSize: number,
     kvHeads: number,
     headDim: number,
-    dtype: 'f32' | 'bf16',
+    dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;

@@ -1,21 +1,87 @@
 // Number formats: those that a checkpoint may hold and those that the arithmetic uses.
 
-/** Formats of published weights; the whole numbers of `i8` have scales beside them. */
-export type StorageDType = FloatDType | 'i8';
+/** Formats of published weights; the whole numbers of `i8`, and codes in the others, have scales beside them. */
+export type StorageDType = FloatDType | 'i8' | 'u8' | 'i32' | 'f8';
 export type FloatDType = 'f32' | 'f16' | 'bf16';
 
 /** Formats that a backend computes in: `bf16` products are accumulated in f32. */
 export type ComputeDType = 'f32' | 'bf16';
 
+/** What a code means. Of 4 bits: `int4`, the code less 8; `fp4`, e2m1. Of 8 bits: `int8`, signed; `fp8`, e4m3. */
+export type CodeKind = 'int4' | 'fp4' | 'int8' | 'fp8';
+
+/**
+ * Codes that encode numbers of bf16, and are no format of their own to compute in: each number is
+ * bf16((meaning of its code - zero) * scale), computed in f32, and a product is that of these numbers in bf16.
+ */
+export interface CodeFormat {
+  readonly kind: CodeKind;
+  /** So many numbers along k have a scale, and a zero, in common: a multiple of 32. Null is all of k. */
+  readonly groupSize: number | null;
+  /** Whether groups have zeros, in units of the codes' meanings. Only whole numbers may. */
+  readonly hasZeros: boolean;
+}
+
 /**
  * How a backend keeps the numbers of a weight. `int8`: whole numbers from -127 to 127 times one scale for each column of
  * the output; a product then quantises each row of its bf16 input likewise, so that its sums are exact.
  */
-export type WeightFormat = ComputeDType | 'int8';
+export type WeightFormat = ComputeDType | 'int8' | CodeFormat;
+
+/**
+ * How keys and values are kept. `fp8`: e4m3, no scales, larger numbers become 448. `int8`: whole numbers from -127 to 127
+ * times one scale a token and head. Attention computes with both as bf16.
+ */
+export type KvDType = ComputeDType | 'fp8' | 'int8';
+
+/** The format that attention computes with, and of its output. */
+export function attentionDTypeOf(dtype: KvDType): ComputeDType {
+  return dtype === 'f32' ? 'f32' : 'bf16';
+}
+
+/** Bytes of the key, or the value, of one head of one token. */
+export function kvHeadBytes(dtype: KvDType, headDim: number): number {
+  switch (dtype) {
+    case 'f32':
+    case 'bf16':
+      return headDim * BYTES_PER_ELEMENT[dtype];
+    case 'fp8':
+      return headDim;
+    case 'int8':
+      return headDim + Float32Array.BYTES_PER_ELEMENT;
+  }
+}
 
 /** The format of the activations that a weight is multiplied with. */
 export function inputDTypeOf(format: WeightFormat): ComputeDType {
   return format === 'f32' ? 'f32' : 'bf16';
 }
 
-export const BYTES_PER_ELEMENT: Readonly<Record<StorageDType, number>> = { f32: 4, f16: 2, bf16: 2, i8: 1 };
+/** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`. */
+export function formatName(format: WeightFormat): string {
+  if (typeof format === 'string') return format;
+  const { kind, groupSize, hasZeros } = format;
+  if (kind === 'fp4' && groupSize === 32) return 'mxfp4';
+  // `int8` is taken by the format whose products quantise their input.
+  const name = kind === 'int8' ? 'w8a16' : kind;
+  return `${name}${groupSize === null ? '' : `-g${groupSize}`}${hasZeros ? '-zp' : ''}`;
+}
+
+export function bitsOf(kind: CodeKind): 4 | 8 {
+  return kind === 'int4' || kind === 'fp4' ? 4 : 8;
+}
+
+/** Groups of a weight's k. */
+export function groupsOf({ groupSize }: CodeFormat, k: number): number {
+  return groupSize === null ? 1 : Math.ceil(k / groupSize);
+}
+
+export const BYTES_PER_ELEMENT: Readonly<Record<StorageDType, number>> = {
+  f32: 4,
+  f16: 2,
+  bf16: 2,
+  i8: 1,
+  u8: 1,
+  i32: 4,
+  f8: 1,
+};

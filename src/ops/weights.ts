@@ -2,7 +2,16 @@
 // of floats (quantised, with scales) is one more variant of `LinearWeightSource`.
 
 import { ShapeError } from '../errors.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType, type StorageDType, type WeightFormat } from './dtype.ts';
+import {
+  BYTES_PER_ELEMENT,
+  bitsOf,
+  type CodeFormat,
+  type ComputeDType,
+  formatName,
+  groupsOf,
+  type StorageDType,
+  type WeightFormat,
+} from './dtype.ts';
 
 /** A tensor in a file, or a rectangle of one; not yet read. */
 export interface TensorSource {
@@ -20,7 +29,7 @@ export interface TensorSource {
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
-type LinearWeightSource = PlainWeightSource | Int8WeightSource;
+export type LinearWeightSource = PlainWeightSource | Int8WeightSource | CodesWeightSource;
 
 /** One tensor of floats. */
 interface PlainWeightSource {
@@ -36,6 +45,45 @@ interface Int8WeightSource {
   readonly tensor: TensorSource;
   /** [n, 1], above 0 */
   readonly scales: TensorSource;
+}
+
+/** Codes of 4 or 8 bits, see CodeFormat; they are packed as they are published. */
+export interface CodesWeightSource {
+  readonly kind: 'codes';
+  readonly format: CodeFormat;
+  /** Of the weight, [n, k]. */
+  readonly shape: readonly [n: number, k: number];
+  /** Words of 32 bits (or bytes), the first code in the lowest bits. */
+  readonly tensor: TensorSource;
+  /**
+   * Where they are. `rows`: [n, k / codes a word], along k. `columns`: [k / codes a word, n], along k. `awq`:
+   * [k, n / 8], eight outputs in a word in the order 0, 2, 4, 6, 1, 3, 5, 7.
+   */
+  readonly order: 'rows' | 'columns' | 'awq';
+  readonly scales: StoredScales;
+  /** Null where the format has none. */
+  readonly zeros: StoredZeros | null;
+  /** [k] the group of each input, where groups are not k in order; codes, too, are published in the order of k. */
+  readonly inputGroups: TensorSource | null;
+}
+
+/** One scale for each group of `outputs` outputs; above 0. */
+interface StoredScales {
+  /** [ceil(n / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
+  readonly tensor: TensorSource;
+  readonly isTransposed: boolean;
+  readonly outputs: number;
+}
+
+interface StoredZeros {
+  /**
+   * Where they are. `plain`: [n, groups], signed. Else codes in words of 32 bits, `outputs`: [n / codes a word, groups];
+   * `columns`: [groups, n / codes a word]; `awq`: the same, in its order.
+   */
+  readonly order: 'plain' | 'outputs' | 'columns' | 'awq';
+  readonly tensor: TensorSource;
+  /** What is published is less by this much, modulo the range of the codes. */
+  readonly less: 0 | 1;
 }
 
 /** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
@@ -123,7 +171,7 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
 
 /** What a weight's shape is, whatever its format. */
 function shapeOf(weight: LinearWeightSource): readonly number[] {
-  return weight.tensor.shape;
+  return weight.kind === 'codes' ? weight.shape : weight.tensor.shape;
 }
 
 /**
@@ -143,7 +191,8 @@ export function expectParts(
     if (shape.length !== 2 || n === undefined || width !== k)
       throw new ShapeError(op, `${weight.tensor.name} [n, ${k}]`, `[${shape.join(', ')}]`);
     if (weight.kind === 'int8') expectInt8(op, weight, n, format);
-    else if (weight.tensor.dtype === 'i8') throw new ShapeError(op, `floats in ${weight.tensor.name}`, 'i8');
+    else if (weight.kind === 'codes') expectCodes(op, weight, format);
+    else expectFloats(op, weight.tensor, format);
     if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
       throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
     return n;
@@ -152,10 +201,56 @@ export function expectParts(
 }
 
 function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number, format: WeightFormat): void {
-  if (format !== 'int8') throw new ShapeError(op, `${tensor.name} to be kept as int8`, format);
+  if (format !== 'int8') {
+    throw new ShapeError(op, `${tensor.name} to be kept as int8`, formatName(format));
+  }
   if (tensor.dtype !== 'i8') throw new ShapeError(op, `i8 in ${tensor.name}`, tensor.dtype);
   const got = `[${scales.shape.join(', ')}]`;
   if (got !== `[${n}, 1]`) throw new ShapeError(op, `${scales.name} [${n}, 1]`, got);
+}
+
+function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightFormat): void {
+  const isFloat = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
+  if (!isFloat) throw new ShapeError(op, `floats in ${name}`, dtype);
+  const canQuantize =
+    typeof format === 'string' || (!format.hasZeros && (format.kind === 'int4' || format.kind === 'fp8'));
+  if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
+}
+
+/** Codes are packed in their own format, whole tensors only. */
+function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat): void {
+  const { tensor, order, shape, scales, zeros, inputGroups } = source;
+  const [expected, got] = [formatName(source.format), formatName(format)];
+  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+  const [n, k] = shape;
+  const [groups, perWord] = [groupsOf(source.format, k), 32 / bitsOf(source.format.kind)];
+  // Codes of whole bytes fill no words.
+  const perElement = (bytes: number): number => (perWord * bytes) / 4;
+  const inRow = perElement(BYTES_PER_ELEMENT[tensor.dtype]);
+  const codeShapes = {
+    rows: [n, Math.ceil(k / inRow)],
+    columns: [k / perWord, n],
+    awq: [k, n / perWord],
+  };
+  expectShape(op, tensor, codeShapes[order]);
+  const outputs = Math.ceil(n / scales.outputs);
+  expectShape(op, scales.tensor, scales.isTransposed ? [groups, outputs] : [outputs, groups]);
+  if (zeros !== null) {
+    const inWord = [groups, n / perWord];
+    const zeroShapes = {
+      plain: [n, groups],
+      outputs: [Math.ceil(n / perWord), groups],
+      columns: inWord,
+      awq: inWord,
+    };
+    expectShape(op, zeros.tensor, zeroShapes[zeros.order]);
+  }
+  if (inputGroups !== null) expectShape(op, inputGroups, [k]);
+}
+
+function expectShape(op: string, { name, shape }: TensorSource, expected: readonly number[]): void {
+  const [wanted, got] = [expected, shape].map((sizes) => `[${sizes.join(', ')}]`);
+  if (wanted !== got) throw new ShapeError(op, `${name} ${wanted}`, `${got}`);
 }
 
 /** @throws ShapeError where the source is no vector. */

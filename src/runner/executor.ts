@@ -10,9 +10,11 @@ import type { Proposer } from '../speculation/proposer.ts';
 export interface EngineInfo {
   readonly model: string;
   readonly architecture: string;
-  /** What is computed in, also the format of the KV cache. */
+  /** What is computed in. */
   readonly dtype: string;
-  /** That of `dtype`, or `int8`. */
+  /** Of keys and values: that of `dtype`, `fp8` or `int8`. */
+  readonly kvDType: string;
+  /** Names of the formats of its layers' weights: that of `dtype`, `int8`, `int4-g32`; joined by + where there are several. */
   readonly weightFormat: string;
   readonly backend: string;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */

@@ -26,7 +26,7 @@ export async function loadRunner(
 ): Promise<ModelRunner> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, quantization, maxModelLen: wantedLength, blockSize, modelPath } = config;
+  const { dtype, quantization, kvCacheDtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
   const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
   let draftKvBytes = 0;
   const blocksFor = (model: ModelShape): number =>
@@ -42,6 +42,7 @@ export async function loadRunner(
   const options = {
     dtype,
     quantization,
+    kvCacheDtype,
     packedCache,
     maxModelLen: wantedLength,
     onOpen,
@@ -64,6 +65,7 @@ export async function loadRunner(
     model: fingerprint,
     isa: ops.isa,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     blockSize,
     layers: model.config.numLayers,
@@ -73,6 +75,7 @@ export async function loadRunner(
     model: modelPath,
     architecture: model.config.architecture,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     backend: ops.backend,
     isa: ops.isa,

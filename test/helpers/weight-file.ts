@@ -14,9 +14,13 @@ export class WeightFolder {
 
   /** A file of its own with `values` after a few bytes that are not theirs. */
   write(shape: readonly number[], values: ArrayLike<number>, dtype: StorageDType = 'f32'): TensorSource {
+    return this.writeBytes(shape, pack(Float32Array.from(values), dtype), dtype);
+  }
+
+  /** The same of bytes as they are in the file. */
+  writeBytes(shape: readonly number[], bytes: Uint8Array, dtype: StorageDType): TensorSource {
     const name = `weight-${this.#count++}`;
     const path = join(this.path, name);
-    const bytes = pack(Float32Array.from(values), dtype);
     const before = Buffer.from('abcde');
     writeFileSync(path, Buffer.concat([before, bytes]));
     return wholeTensor({ name, path, byteOffset: before.length, byteLength: bytes.length, dtype, shape });

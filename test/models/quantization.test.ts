@@ -119,7 +119,7 @@ describe.each(availableBackends)('int8 on %s', (backend) => {
     [
       'parts that are multiplied together of which one is ignored',
       (tensor) => tensor,
-      /layers\.0\.self_attn\.q_proj\.weight is quantised and model\.layers\.0\.self_attn\.k_proj\.weight is not/,
+      /layers\.0\.self_attn\.q_proj\.weight is int8 and model\.layers\.0\.self_attn\.k_proj\.weight is not quantised/,
     ],
   ])('refuses %s', async (name, damage, message) => {
     const ops = openBackend(backend);
@@ -155,14 +155,17 @@ describe('a checkpoint that is quantised', () => {
   });
 
   it.each<[string, object, RegExp]>([
-    ['awq', { quant_method: 'awq', bits: 4 }, /awq is not served; use a float32.* --quantization int8/],
+    [
+      'hqq',
+      { quant_method: 'hqq', bits: 4 },
+      /hqq is not served; compressed-tensors, .* use a float32.* --quantization/,
+    ],
     ['a scheme without a name', {}, /unnamed is not served/],
     [
       'weights of 4 bits',
       group({ weights: { ...weights, num_bits: 4 } }),
       /config_groups\.a\.weights\.num_bits/,
     ],
-    ['inputs in floats', group({ input_activations: null }), /config_groups\.a\.input_activations/],
     ['scales a group', group({ weights: { ...weights, strategy: 'group' } }), /weights\.strategy/],
     ['a quantised KV cache', { ...W8A8, kv_cache_scheme: { num_bits: 8 } }, /kv_cache_scheme/],
     [

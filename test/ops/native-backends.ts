@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
-import type { ComputeDType, WeightFormat } from '../../src/ops/dtype.ts';
+import type { CodeFormat, ComputeDType, KvDType, WeightFormat } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
@@ -18,7 +18,16 @@ export const isas: readonly CpuIsa[] = only === undefined ? available : [only];
 
 export const dtypes: readonly ComputeDType[] = ['f32', 'bf16'];
 
-export const formats: readonly WeightFormat[] = [...dtypes, 'int8'];
+export const kvDTypes: readonly KvDType[] = [...dtypes, 'fp8', 'int8'];
+
+/** Codes that plain numbers are quantised to. */
+export const codeFormats: readonly CodeFormat[] = [
+  { kind: 'int4', groupSize: 32, hasZeros: false },
+  { kind: 'int4', groupSize: 128, hasZeros: false },
+  { kind: 'fp8', groupSize: null, hasZeros: false },
+];
+
+export const formats: readonly WeightFormat[] = [...dtypes, 'int8', ...codeFormats];
 
 export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
   if (native === null) throw new Error('the native addon is not built');

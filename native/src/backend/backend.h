@@ -34,6 +34,7 @@ struct ArenaMemory {
 /// One weight, or gate and up together. A backend keeps the numbers in a type derived from this one.
 struct Weight {
   WeightFormat format;
+  CodeFormat codes;  // of Codes
   int n;  // columns of the output
   int k;
   bool isGateUp;
@@ -57,7 +58,7 @@ struct KvCacheShape {
   int blockSize;
   int kvHeads;
   int headDim;
-  DType dtype;
+  KvFormat format;
 };
 
 struct KvCache {
@@ -86,8 +87,8 @@ class Backend {
 
   virtual ~Backend() = default;
 
-  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) = 0;
-  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) = 0;
+  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) = 0;
+  virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) = 0;
   /// Opens an entry of the packed cache, in place of one that is open. Throws std::runtime_error, saying why, if `path` is
   /// not a whole entry of `key`.
   virtual void openPackedEntry(const std::string& path, const std::string& key) = 0;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/dtype.h"
 #include "memory/weight_file.h"
@@ -30,6 +31,24 @@ struct TensorSource {
   }
 };
 
+/// Where the codes of a weight [n, k] are in its bytes. A word has 32 bits, its first code is in the lowest ones.
+///   Rows:    [n][k], codes along k one after the other in bytes
+///   Columns: words [k / codes a word][n], codes along k in a word
+///   Awq:     words [k][n / 8], eight outputs in a word, in the order 0, 2, 4, 6, 1, 3, 5, 7
+enum class CodeOrder : int { Rows = 0, Columns = 1, Awq = 2 };
+
+/// A published weight whose bytes are codes.
+struct StoredCodes {
+  CodeOrder order;
+  /// Added to a byte, modulo 256: 128 where Int8 is published with 128 in the place of 0.
+  uint8_t offset;
+  /// [n, groups]; zeros are empty where there are none.
+  std::vector<float> scales;
+  std::vector<float> zeros;
+  /// [k] which column of the weight has which place among the groups; empty where that is its own.
+  std::vector<int32_t> columns;
+};
+
 /// A published weight [n, k] and its bias [n] if it has one; they may begin at any byte. Whole numbers, I8, have a scale
 /// for each of the n rows.
 struct LinearPart {
@@ -37,6 +56,7 @@ struct LinearPart {
   int n;
   std::optional<TensorSource> scales;
   std::optional<TensorSource> bias;
+  std::optional<StoredCodes> codes;
 };
 
 }  // namespace svc

@@ -28,7 +28,8 @@ DType dtypeFrom(const Napi::Value& name) {
   if (text == "bf16") return DType::Bf16;
   if (text == "f16") return DType::F16;
   if (text == "i8") return DType::I8;
-  throw ArgumentError("load", "f32, bf16, f16 or i8", text);
+  if (text == "u8") return DType::U8;
+  throw ArgumentError("load", "f32, bf16, f16, i8 or u8", text);
 }
 
 /// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol }
@@ -52,41 +53,123 @@ int sizeFrom(const Napi::Value& value, const char* what) {
   return static_cast<int>(size);
 }
 
-DType computeDType(const Napi::Value& name) {
-  const DType dtype = dtypeFrom(name);
-  if (dtype == DType::F32 || dtype == DType::Bf16) return dtype;
-  throw ArgumentError("load", "f32 or bf16 to compute in", name.ToString());
+KvFormat kvFormatFrom(const Napi::Value& name) {
+  const std::string text = name.ToString();
+  if (text == "f32") return KvFormat::F32;
+  if (text == "bf16") return KvFormat::Bf16;
+  if (text == "fp8") return KvFormat::Fp8;
+  if (text == "int8") return KvFormat::Int8;
+  throw ArgumentError("makeKvCache", "f32, bf16, fp8 or int8", text);
 }
 
 /// Sums of int8 stay within 32 bits up to this k.
 constexpr int kMostInt8K = 1 << 16;
 
-WeightFormat formatFrom(const Napi::Value& name, int k) {
-  const std::string text = name.ToString();
-  if (text == "f32") return WeightFormat::F32;
-  if (text == "bf16") return WeightFormat::Bf16;
-  if (text != "int8") throw ArgumentError("load", "f32, bf16 or int8", text);
+CodeKind codeKindFrom(const std::string& text) {
+  if (text == "int4") return CodeKind::Int4;
+  if (text == "fp4") return CodeKind::Fp4;
+  if (text == "int8") return CodeKind::Int8;
+  if (text == "fp8") return CodeKind::Fp8;
+  throw ArgumentError("load", "codes of int4, fp4, int8 or fp8", text);
+}
+
+/// { kind, groupSize, hasZeros }
+CodeFormat codeFormatFrom(const Napi::Object& object) {
+  const CodeFormat codes{codeKindFrom(object.Get("kind").ToString()), object.Get("groupSize").ToNumber().Int32Value(),
+                         object.Get("hasZeros").ToBoolean()};
+  if (codes.groupSize < kBf16Depth || codes.groupSize % kBf16Depth != 0) {
+    throw ArgumentError("load", "a groupSize that is a multiple of 32", std::to_string(codes.groupSize));
+  }
+  const bool isFloat = codes.kind == CodeKind::Fp4 || codes.kind == CodeKind::Fp8;
+  if (isFloat && codes.hasZeros) throw ArgumentError("load", "no zeros for codes of floats", "zeros");
+  return codes;
+}
+
+/// A name, or an object for codes.
+WeightForm formFrom(const Napi::Value& value, int k) {
+  if (value.IsObject()) return {WeightFormat::Codes, codeFormatFrom(value.As<Napi::Object>())};
+  const std::string text = value.ToString();
+  if (text == "f32") return {WeightFormat::F32, {}};
+  if (text == "bf16") return {WeightFormat::Bf16, {}};
+  if (text != "int8") throw ArgumentError("load", "f32, bf16, int8 or codes", text);
   if (k > kMostInt8K) throw ArgumentError("load", "k up to 65536 for int8", std::to_string(k));
-  return WeightFormat::Int8;
+  return {WeightFormat::Int8, {}};
+}
+
+/// What numbers can be quantised to while they are packed.
+bool isQuantizedHere(const CodeFormat& codes) {
+  return !codes.hasZeros && (codes.kind == CodeKind::Int4 || codes.kind == CodeKind::Fp8);
 }
 
 /// Numbers that need no scales.
 TensorSource floatsFrom(const Napi::Value& value, Files& files) {
   TensorSource source = sourceFrom(value, files);
-  if (source.dtype == DType::I8) throw ArgumentError("load", "floats in " + source.name, "i8");
+  if (source.dtype == DType::I8 || source.dtype == DType::U8) {
+    throw ArgumentError("load", "floats in " + source.name, "whole numbers");
+  }
   return source;
 }
 
-/// { weight, n, scales or null, bias or null }
-LinearPart partFrom(const Napi::Object& object, Files& files, WeightFormat format) {
-  LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), std::nullopt, std::nullopt};
+template <class T>
+std::vector<T> numbersFrom(const Napi::Value& value, size_t length, const char* what) {
+  const auto array = value.As<Napi::TypedArrayOf<T>>();
+  if (array.ElementLength() == length) return {array.Data(), array.Data() + length};
+  throw ArgumentError("load", std::to_string(length) + " " + what, std::to_string(array.ElementLength()));
+}
+
+CodeOrder orderFrom(const Napi::Value& value) {
+  const std::string text = value.ToString();
+  if (text == "rows") return CodeOrder::Rows;
+  if (text == "columns") return CodeOrder::Columns;
+  if (text == "awq") return CodeOrder::Awq;
+  throw ArgumentError("load", "codes in the order of rows, columns or awq", text);
+}
+
+/// { order, offset, scales, zeros or null, columns or null }
+StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, int n, int k, const CodeFormat& codes) {
+  const int groups = static_cast<int>(roundUp(k, codes.groupSize) / codes.groupSize);
+  const size_t numScales = static_cast<size_t>(n) * groups;
+  StoredCodes stored{orderFrom(object.Get("order")), static_cast<uint8_t>(object.Get("offset").ToNumber().Uint32Value()),
+                     numbersFrom<float>(object.Get("scales"), numScales, "scales"), {}, {}};
+  const Napi::Value zeros = object.Get("zeros"), columns = object.Get("columns");
+  if (zeros.IsTypedArray()) stored.zeros = numbersFrom<float>(zeros, numScales, "zeros");
+  if (!stored.zeros.empty() && !codes.hasZeros) throw ArgumentError("load", "a form with zeros", "zeros");
+  if (columns.IsTypedArray()) stored.columns = numbersFrom<int32_t>(columns, k, "columns");
+  for (const int32_t column : stored.columns) {
+    if (column < 0 || column >= k) throw ArgumentError("load", "columns below k", std::to_string(column));
+  }
+  const int64_t perByte = 8 / codeBits(codes.kind);
+  const int64_t rowBytes = stored.order == CodeOrder::Rows      ? (k + perByte - 1) / perByte
+                           : stored.order == CodeOrder::Columns ? int64_t{n} * 4
+                                                                : int64_t{n} / 8 * 4;
+  const bool isWhole = stored.order == CodeOrder::Rows || k % (4 * perByte) == 0;
+  const bool isAwqOf4 = stored.order != CodeOrder::Awq || (perByte == 2 && n % 8 == 0);
+  const bool fits = stored.order == CodeOrder::Rows ? weight.rowLength >= rowBytes : weight.rowLength == rowBytes;
+  if (weight.dtype != DType::U8 || !fits || !isWhole || !isAwqOf4) {
+    throw ArgumentError("load", "rows of " + std::to_string(rowBytes) + " bytes of codes", weight.name);
+  }
+  return stored;
+}
+
+/// { weight, n, scales or null, codes or null, bias or null }
+LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& form, int k) {
+  LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), {}, {}, {}};
+  const Napi::Value codes = object.Get("codes");
+  if (codes.IsObject()) {
+    if (form.format != WeightFormat::Codes) throw ArgumentError("load", "codes as the format of codes", "another");
+    part.codes = storedFrom(codes.As<Napi::Object>(), part.weight, part.n, k, form.codes);
+  } else if (part.weight.dtype == DType::U8) {
+    throw ArgumentError("load", "floats in " + part.weight.name, "bytes");
+  } else if (form.format == WeightFormat::Codes && !isQuantizedHere(form.codes)) {
+    throw ArgumentError("load", "codes of int4 or fp8 without zeros to quantise to", part.weight.name);
+  }
   const Napi::Value scales = object.Get("scales"), bias = object.Get("bias");
   if (scales.IsObject()) part.scales = floatsFrom(scales, files);
   if (bias.IsObject()) part.bias = floatsFrom(bias, files);
   if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
     throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
   }
-  if (part.scales.has_value() && format != WeightFormat::Int8) {
+  if (part.scales.has_value() && form.format != WeightFormat::Int8) {
     throw ArgumentError("load", "int8 as the format of i8 numbers", "another");
   }
   return part;
@@ -99,28 +182,28 @@ const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what)
 
 }  // namespace
 
-/// loadLinear(parts, k, format)
+/// loadLinear(parts, k, form)
 Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
-  const WeightFormat format = formatFrom(info[2], k);
+  const WeightForm form = formFrom(info[2], k);
   Files files;
   std::vector<LinearPart> parts;
   for (uint32_t i = 0; i < list.Length(); ++i) {
-    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files, format));
+    parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files, form, k));
   }
-  return addTo(weights_, backend().loadLinear(parts, k, format), info.Env());
+  return addTo(weights_, backend().loadLinear(parts, k, form), info.Env());
 }
 
-/// loadGateUp(gate, up, k, format)
+/// loadGateUp(gate, up, k, form)
 Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
-  const WeightFormat format = formatFrom(info[3], k);
+  const WeightForm form = formFrom(info[3], k);
   Files files;
-  const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files, format);
-  const LinearPart up = partFrom(info[1].As<Napi::Object>(), files, format);
+  const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files, form, k);
+  const LinearPart up = partFrom(info[1].As<Napi::Object>(), files, form, k);
   if (gate.n != up.n) throw ArgumentError("loadGateUp", "up of n " + std::to_string(gate.n), std::to_string(up.n));
-  return addTo(weights_, backend().loadGateUp(gate, up, k, format), info.Env());
+  return addTo(weights_, backend().loadGateUp(gate, up, k, form), info.Env());
 }
 
 /// loadVector(source, length)
@@ -135,10 +218,10 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared)
+/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, format, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
   const KvCacheShape shape{sizeFrom(info[0], "layers"),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
-                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), computeDType(info[5])};
+                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5])};
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }

@@ -14,13 +14,13 @@ const HostVector& host(const Vector& vector) { return static_cast<const HostVect
 
 }  // namespace
 
-const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) {
-  stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, format)); });
+const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) {
+  stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, form)); });
   return weights_.back();
 }
 
-const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) {
-  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, format)); });
+const Weight& CpuBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) {
+  stream_.run([&] { weights_.push_back(packGateUp(pool_, kernels_, gate, up, k, form)); });
   return weights_.back();
 }
 
@@ -80,13 +80,13 @@ StreamPosition CpuBackend::qkNorm(const Vector& weight, float eps, Rows x, int64
 
 StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {
   return stream_.record([this, &weight = packed(weight), x, out, add] {
-    runLinear(pool_, kernels_, quantizedRows_, weight, x, out, add);
+    runLinear(pool_, kernels_, productMemory_, weight, x, out, add);
   });
 }
 
 StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
   return stream_.record([this, &weight = packed(weight), x, out] {
-    runSiluGateUp(pool_, kernels_, quantizedRows_, weight, x, out);
+    runSiluGateUp(pool_, kernels_, productMemory_, weight, x, out);
   });
 }
 

@@ -26,8 +26,8 @@ class CpuBackend final : public Backend {
   /// What reads on the stream ends before it.
   ~CpuBackend() override { closePackedEntry(); }
 
-  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, WeightFormat format) override;
-  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, WeightFormat format) override;
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
   void openPackedEntry(const std::string& path, const std::string& key) override {
     packedEntry_.emplace(stream_, pool_, path, key);
   }
@@ -84,7 +84,7 @@ class CpuBackend final : public Backend {
   std::deque<HostVector> vectors_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
-  QuantizedRows quantizedRows_;
+  ProductMemory productMemory_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };

@@ -13,11 +13,30 @@ constexpr int kStepBytes = 64;
 /// Rows of int8 are padded to this many columns: a matrix tile is 16 times four deep.
 constexpr int kInt8Depth = 64;
 
+/// Up to this many rows a product is bound by reading the weights: each task passes over them once.
+constexpr int kFewRows = 16;
+
 /// Steps of the sum over k: each multiplies one 32-bit word of x with one 64-byte vector of a panel.
 constexpr int stepsOf(WeightFormat format, int k) {
   if (format == WeightFormat::F32) return k;
-  if (format == WeightFormat::Bf16) return static_cast<int>(roundUp(k, kBf16Depth) / 2);
+  if (format != WeightFormat::Int8) return static_cast<int>(roundUp(k, kBf16Depth) / 2);
   return static_cast<int>(roundUp(k, kInt8Depth) / 4);
+}
+
+/// Steps of bf16 that codes are expanded to at once: those of a matrix tile. A group of codes has a multiple of it.
+constexpr int kCodeSteps = kBf16Depth / 2;
+
+/// Bytes of the codes of one step: 32 codes.
+constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
+
+/// Bytes of what precedes the codes of a group: 16 scales, and 16 zeros where there are any.
+constexpr int groupHeaderBytes(const CodeFormat& codes) { return codes.hasZeros ? 2 * kStepBytes : kStepBytes; }
+
+/// Bytes of a panel of `steps` steps.
+constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
+  const int groupSteps = codes.groupSize / 2;
+  const auto groups = static_cast<size_t>((steps + groupSteps - 1) / groupSteps);
+  return groups * groupHeaderBytes(codes) + static_cast<size_t>(steps) * codeStepBytes(codes.kind);
 }
 
 struct Range {
@@ -37,6 +56,9 @@ struct Dequantization {
 constexpr int kInt8Zero = 128;
 /// The largest quantised number.
 constexpr float kInt8Most = 127.0f;
+/// Places of the largest number of a group that quantizeInt4 tries, from -8 on.
+constexpr int kInt4Places = 9;
+constexpr float kInt4PlaceStep = 0.125f;
 
 /// out [rows, n] = (or +=) x · weightᵀ + bias. Panel p holds columns 16p to 16p+15 of the output.
 struct LinearJob {
@@ -50,6 +72,7 @@ struct LinearJob {
   size_t outStride;  // floats
   bool add;
   Dequantization scales;  // of Int8
+  CodeFormat codes;       // of Codes
 };
 
 /// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
@@ -63,6 +86,7 @@ struct GateUpJob {
   char* out;
   size_t outStride;       // bytes
   Dequantization scales;  // of Int8, in the order of the panels
+  CodeFormat codes;       // of Codes
 };
 
 /// Where keys and values of one head are inside a block, in bytes.
@@ -70,7 +94,11 @@ struct GateUpJob {
 ///   block: [ K head 0 | K head 1 | ... | V head 0 | V head 1 | ... ]
 ///   K head: [tile of 16 tokens][step][16 tokens][word]    a word is a pair of bf16 dimensions or one f32
 ///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
+///
+/// Fp8 and Int8 have pairs of bytes in the place of pairs of bf16, and Int8 has 16 f32 behind each tile: the scales of its
+/// tokens.
 struct KvLayout {
+  KvFormat format;
   int headDim;
   int valueDims;  // headDim padded to whole vectors
   int keySteps;   // words of a key
@@ -107,6 +135,8 @@ struct AttentionTask {
   int firstRow;
   int tokens;
   int firstPosition;
+  /// The same thread will read on up to this token: memory is fetched ahead so far.
+  int fetchEnd;
 };
 
 /// Softmax state of up to `rows` query rows: largest score, sums of weights by lane, weighted values.
@@ -153,9 +183,13 @@ struct KernelSet {
   /// A task of a product of many rows has at most so many rows and panels.
   int rowsOfTask;
   int panelsOfTask;
-  /// By WeightFormat.
-  void (*linear[3])(const LinearJob&, Range rows, Range panels);
-  void (*gateUp[3])(const GateUpJob&, Range rows, Range outPanels);
+  /// By WeightFormat; those of Codes take up to kFewRows rows.
+  void (*linear[4])(const LinearJob&, Range rows, Range panels);
+  void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);
+  /// Panels of codes, one after the other, to panels of bf16.
+  void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
+  /// `count` numbers of 16 columns, [count, 16] -> codes of Int4 and one scale for each column.
+  void (*quantizeInt4)(const float* numbers, int count, uint8_t* codes, float* scales);
   /// By DType of x, F32 and Bf16: out[i] = kInt8Zero + x[i] / scale, rounded to the nearest whole number, ties to even,
   /// and zero after them up to `paddedCols`. Returns the scale, a 127th of the largest |x[i]|: 0 where that is no normal
   /// number and all count as zero, NaN where a number is not finite.

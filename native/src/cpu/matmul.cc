@@ -8,8 +8,6 @@
 namespace svc::cpu {
 namespace {
 
-/// Up to this many rows a product is bound by reading the weights: each task passes over them once.
-constexpr int kFewRows = 16;
 /// Weights of a task with few rows: small enough to balance, large enough to hide the ticket.
 constexpr size_t kLeastTaskBytes = size_t{32} << 10;
 constexpr size_t kMostTaskBytes = size_t{256} << 10;
@@ -30,21 +28,23 @@ void clearPadding(const PackedWeight& weight, Rows out) {
 
 int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-/// Calls kernel(rows, groups) in tasks. A group is one panel of the output: `panelsOfGroup` of the weight.
+size_t panelBytesOf(const PackedWeight& weight) { return weight.bytes / weight.panels; }
+
+/// Calls kernel(rows, groups, thread) in tasks. A group is one panel of the output: `panelsOfGroup` of the weight.
 template <class Kernel>
 void cut(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, int rows, int panelsOfGroup,
          const Kernel& kernel) {
   const int groups = weight.panels / panelsOfGroup;
   const int groupsAtOnce = ceilDiv(set.panelsAtOnce, panelsOfGroup);
-  const size_t groupBytes = static_cast<size_t>(stepsOf(weight.format, weight.k)) * kStepBytes * panelsOfGroup;
+  const size_t groupBytes = panelBytesOf(weight) * panelsOfGroup;
   if (rows == 0 || groups == 0) return;
   const size_t bytes = groupBytes * groups;
-  if (bytes * rows <= kSerialBytes) return kernel(Range{0, rows}, Range{0, groups});
+  if (bytes * rows <= kSerialBytes) return kernel(Range{0, rows}, Range{0, groups}, 0);
   if (rows <= kFewRows) {
     const size_t target = std::clamp(bytes / (pool.threads() * kTasksPerThread), kLeastTaskBytes, kMostTaskBytes);
     const int taskGroups = static_cast<int>(roundUp(std::max<int64_t>(target / groupBytes, 1), groupsAtOnce));
-    pool.run(ceilDiv(groups, taskGroups), [&](int task, int) {
-      kernel(Range{0, rows}, Range{task * taskGroups, std::min((task + 1) * taskGroups, groups)});
+    pool.run(ceilDiv(groups, taskGroups), [&](int task, int thread) {
+      kernel(Range{0, rows}, Range{task * taskGroups, std::min((task + 1) * taskGroups, groups)}, thread);
     });
     return;
   }
@@ -53,11 +53,11 @@ void cut(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, int
   const int mostGroups = set.panelsOfTask / panelsOfGroup;
   const int taskGroups = static_cast<int>(std::min<int64_t>(roundUp(fairGroups, groupsAtOnce), mostGroups));
   const int columnTasks = ceilDiv(groups, taskGroups);
-  pool.run(columnTasks * rowBlocks, [&](int task, int) {
+  pool.run(columnTasks * rowBlocks, [&](int task, int thread) {
     const int block = task / columnTasks, column = task % columnTasks;
     const Range rowRange{static_cast<int>(int64_t{rows} * block / rowBlocks),
                          static_cast<int>(int64_t{rows} * (block + 1) / rowBlocks)};
-    kernel(rowRange, Range{column * taskGroups, std::min((column + 1) * taskGroups, groups)});
+    kernel(rowRange, Range{column * taskGroups, std::min((column + 1) * taskGroups, groups)}, thread);
   });
 }
 
@@ -68,65 +68,117 @@ struct Input {
   Dequantization scales;
 };
 
-Input quantized(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x) {
+Input quantized(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x) {
   const auto quantize = set.quantize[static_cast<int>(inputDType(weight.format))];
   const size_t rowBytes = static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format));
   const int padded = static_cast<int>(roundUp(weight.k, kInt8Depth));
   // Rows a power of two apart would share a few sets of the first-level cache.
   const size_t stride = padded + kStepBytes;
-  if (memory.numbers.size() < stride * x.rows) memory.numbers = Pages(stride * x.rows);
+  if (memory.rows.size() < stride * x.rows) memory.rows = Pages(stride * x.rows);
   if (memory.scales.size() < static_cast<size_t>(x.rows)) memory.scales.resize(x.rows);
   const auto row = [&](int64_t i) {
-    const auto out = reinterpret_cast<uint8_t*>(memory.numbers.data() + i * stride);
+    const auto out = reinterpret_cast<uint8_t*>(memory.rows.data() + i * stride);
     memory.scales[i] = quantize(x.data + i * rowBytes, weight.k, padded, out);
   };
   const int taskRows = static_cast<int>(std::max<size_t>(1, kSerialBytes / rowBytes));
   pool.run(ceilDiv(x.rows, taskRows), [&](int task, int) {
     for (int i = task * taskRows; i < std::min((task + 1) * taskRows, x.rows); ++i) row(i);
   });
-  return {memory.numbers.data(), stride, {memory.scales.data(), weight.scales.data(), weight.offsets.data()}};
+  return {memory.rows.data(), stride, {memory.scales.data(), weight.scales.data(), weight.offsets.data()}};
 }
 
-Input inputOf(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x) {
+/// Rows of bf16 with their columns in the order of the weight's k.
+Input reordered(ThreadPool& pool, ProductMemory& memory, const PackedWeight& weight, Rows x) {
+  const size_t stride = paddedCols(DType::Bf16, weight.k) * elementBytes(DType::Bf16) + kStepBytes;
+  if (memory.rows.size() < stride * x.rows) memory.rows = Pages(stride * x.rows);
+  const int taskRows = std::max(1, static_cast<int>(kSerialBytes / stride));
+  pool.run(ceilDiv(x.rows, taskRows), [&](int task, int) {
+    for (int row = task * taskRows; row < std::min((task + 1) * taskRows, x.rows); ++row) {
+      const auto from = reinterpret_cast<const uint16_t*>(x.data) + row * x.stride;
+      const auto to = reinterpret_cast<uint16_t*>(memory.rows.data() + row * stride);
+      for (int i = 0; i < weight.k; ++i) to[i] = from[weight.columns[i]];
+      std::fill(to + weight.k, to + paddedCols(DType::Bf16, weight.k), uint16_t{0});
+    }
+  });
+  return {memory.rows.data(), stride, {}};
+}
+
+Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x) {
   if (weight.format == WeightFormat::Int8) return quantized(pool, set, memory, weight, x);
+  if (!weight.columns.empty()) return reordered(pool, memory, weight, x);
   return {x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
+}
+
+/// The task's panels of codes as panels of bf16, in memory of the thread.
+const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Range panels, int thread) {
+  const int steps = stepsOf(weight.format, weight.k), count = panels.end - panels.begin;
+  const size_t bytes = static_cast<size_t>(steps) * kStepBytes * count;
+  Pages& pages = memory.panels[thread];
+  if (pages.size() < bytes) pages = Pages(bytes);
+  set.expand(weight.codes, weight.data.data() + panels.begin * panelBytesOf(weight), steps, count, pages.data());
+  return pages.data();
+}
+
+/// Whether products expand panels of codes before they use them: with many rows that is less work than in each tile.
+bool isExpanded(const PackedWeight& weight, int rows) {
+  return weight.format == WeightFormat::Codes && rows > kFewRows;
 }
 
 }  // namespace
 
-void runLinear(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x,
+void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x,
                Rows out, bool add) {
-  const int steps = stepsOf(weight.format, weight.k);
   const Input input = inputOf(pool, set, memory, weight, x);
   const LinearJob job{input.x,
                       input.stride,
                       weight.data.data(),
-                      steps,
+                      stepsOf(weight.format, weight.k),
                       weight.n,
                       weight.biasOrNull(),
                       reinterpret_cast<float*>(out.data),
                       static_cast<size_t>(out.stride),
                       add,
-                      input.scales};
-  const auto kernel = set.linear[static_cast<int>(weight.format)];
-  cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels) { kernel(job, rows, panels); });
+                      input.scales,
+                      weight.codes};
+  const bool expands = isExpanded(weight, x.rows);
+  if (expands) memory.panels.resize(pool.threads());
+  const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
+  cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
+    if (!expands) return kernel(job, rows, panels);
+    LinearJob part = job;
+    const int columns = panels.begin * kLanes;
+    part.panels = expanded(set, memory, weight, panels, thread);
+    part.n -= columns;
+    part.out += columns;
+    if (job.bias != nullptr) part.bias += columns;
+    kernel(part, rows, {0, panels.end - panels.begin});
+  });
 }
 
-void runSiluGateUp(ThreadPool& pool, const KernelSet& set, QuantizedRows& memory, const PackedWeight& weight, Rows x,
+void runSiluGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x,
                    Rows out) {
-  const int steps = stepsOf(weight.format, weight.k);
   const Input input = inputOf(pool, set, memory, weight, x);
   const GateUpJob job{input.x,
                       input.stride,
                       weight.data.data(),
-                      steps,
+                      stepsOf(weight.format, weight.k),
                       weight.biasOrNull(),
                       out.data,
                       static_cast<size_t>(out.stride) * elementBytes(inputDType(weight.format)),
-                      input.scales};
+                      input.scales,
+                      weight.codes};
   clearPadding(weight, out);
-  const auto kernel = set.gateUp[static_cast<int>(weight.format)];
-  cut(pool, set, weight, x.rows, 2, [&](Range rows, Range panels) { kernel(job, rows, panels); });
+  const bool expands = isExpanded(weight, x.rows);
+  if (expands) memory.panels.resize(pool.threads());
+  const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
+  cut(pool, set, weight, x.rows, 2, [&](Range rows, Range panels, int thread) {
+        if (!expands) return kernel(job, rows, panels);
+        GateUpJob part = job;
+        part.panels = expanded(set, memory, weight, {2 * panels.begin, 2 * panels.end}, thread);
+        part.out += panels.begin * kLanes * elementBytes(inputDType(weight.format));
+        if (job.bias != nullptr) part.bias += 2 * panels.begin * kLanes;
+        kernel(part, rows, {0, panels.end - panels.begin});
+      });
 }
 
 }  // namespace svc::cpu

@@ -6,16 +6,19 @@
 
 namespace svc::cpu {
 
-/// Memory for quantised rows that products of int8 reuse; grows to the largest input seen.
-struct QuantizedRows {
-  Pages numbers;
+/// Memory that products use again; each grows to the largest one seen.
+struct ProductMemory {
+  /// Rows of the input as the product takes them: quantised, or in another order.
+  Pages rows;
   std::vector<float> scales;
+  /// By thread: panels of bf16 that codes were expanded to.
+  std::vector<Pages> panels;
 };
 
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.
-void runLinear(ThreadPool&, const KernelSet&, QuantizedRows&, const PackedWeight&, Rows x, Rows out, bool add);
+void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add);
 
 /// out [rows, n padded] in the weight's input format = silu(x · gateᵀ) * (x · upᵀ).
-void runSiluGateUp(ThreadPool&, const KernelSet&, QuantizedRows&, const PackedWeight&, Rows x, Rows out);
+void runSiluGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out);
 
 }  // namespace svc::cpu

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "cpu/finite.h"
+#include "cpu/packed_codes.h"
 #include "threads/first_failure.h"
 
 namespace svc::cpu {
@@ -140,7 +141,7 @@ using PanelParts = std::vector<std::vector<ScaledPart>>;
 PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k,
                   WeightFormat format) {
   const size_t panelBytes = static_cast<size_t>(stepsOf(format, k)) * kStepBytes;
-  PackedWeight packed{{format, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}};
+  PackedWeight packed{{format, {}, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}, {}};
   if (format == WeightFormat::Int8) {
     packed.scales.resize(static_cast<size_t>(panels) * kLanes);
     packed.offsets.resize(static_cast<size_t>(panels) * kLanes);
@@ -162,6 +163,14 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
   return packed;
 }
 
+PackedWeight packAs(ThreadPool& pool, const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources,
+                    int panels, int k, const WeightForm& form) {
+  if (form.format == WeightFormat::Codes) return packCodes(pool, set, sources, panels, k, form.codes);
+  PanelParts scaled;
+  for (const std::vector<LinearPart>& parts : sources) scaled.push_back(withScales(set, parts));
+  return pack(pool, set, scaled, panels, k, form.format);
+}
+
 /// bias[place(column)] of each part that has one; the others stay 0.
 template <class Place>
 std::vector<float> packBias(const KernelSet& set, const std::vector<LinearPart>& parts, int panels, Place place) {
@@ -181,20 +190,20 @@ std::vector<float> packBias(const KernelSet& set, const std::vector<LinearPart>&
 }  // namespace
 
 PackedWeight packLinear(ThreadPool& pool, const KernelSet& set, const std::vector<LinearPart>& parts, int k,
-                        WeightFormat format) {
+                        const WeightForm& form) {
   int n = 0;
   for (const LinearPart& part : parts) n += part.n;
   const int panels = static_cast<int>(roundUp(n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {withScales(set, parts)}, panels, k, format);
+  PackedWeight packed = packAs(pool, set, {parts}, panels, k, form);
   packed.n = n;
   packed.bias = packBias(set, parts, panels, [](int column) { return column; });
   return packed;
 }
 
 PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart& gate, const LinearPart& up, int k,
-                        WeightFormat format) {
+                        const WeightForm& form) {
   const int panels = 2 * static_cast<int>(roundUp(gate.n, kLanes)) / kLanes;
-  PackedWeight packed = pack(pool, set, {withScales(set, {gate}), withScales(set, {up})}, panels, k, format);
+  PackedWeight packed = packAs(pool, set, {{gate}, {up}}, panels, k, form);
   packed.n = gate.n;
   packed.isGateUp = true;
   const int n = gate.n;
@@ -206,6 +215,7 @@ PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart
 }
 
 void unpackRow(const PackedWeight& weight, int row, float* out) {
+  if (weight.format == WeightFormat::Codes) return unpackCodes(weight, row, out);
   const int steps = stepsOf(weight.format, weight.k);
   const char* words = weight.data.data() + static_cast<size_t>(row / kLanes) * steps * kStepBytes + row % kLanes * 4;
   if (weight.format == WeightFormat::Int8) {

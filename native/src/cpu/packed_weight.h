@@ -3,6 +3,9 @@
 //   bf16: [panel of 16 columns][k padded to 32, in pairs][16 columns][2]   a pair of one column is one 32-bit word
 //   f32:  [panel of 16 columns][k][16 columns]
 //   int8: [panel of 16 columns][k padded to 64, in fours][16 columns][4]
+//   codes: [panel of 16 columns][group][scales of 16 columns, in f32][zeros likewise, if any][codes of the group's k]
+//     of 4 bits: [16 of k][2 halves of 8 columns][8 columns][2 of a pair][8 pairs], the first in the lowest bits
+//     of 8 bits: [k in pairs][16 columns][2]
 //
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.
 #pragma once
@@ -23,6 +26,8 @@ struct PackedWeight : Weight {
   // Of int8, padded to whole panels: see Dequantization.
   std::vector<float> scales;
   std::vector<int32_t> offsets;
+  /// Of codes: which column of x is multiplied with each of k; empty where it is the same.
+  std::vector<int32_t> columns;
 
   const float* biasOrNull() const { return bias.empty() ? nullptr : bias.data(); }
 };
@@ -35,14 +40,15 @@ void eachPart(Packed& weight, const Visit& visit) {
   visit(weight.bias);
   visit(weight.scales);
   visit(weight.offsets);
+  visit(weight.columns);
 }
 
 /// The output has the columns of all parts, one after the other. Throws std::runtime_error where a
 /// file ends too early or a number is not finite in the packed format.
-PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, WeightFormat);
+PackedWeight packLinear(ThreadPool&, const KernelSet&, const std::vector<LinearPart>& parts, int k, const WeightForm&);
 
 /// Panels of gate and up alternate; gate and up have the same n.
-PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, WeightFormat);
+PackedWeight packGateUp(ThreadPool&, const KernelSet&, const LinearPart& gate, const LinearPart& up, int k, const WeightForm&);
 
 /// Row `row` of the published weight of packLinear, as it was packed: k numbers in f32.
 void unpackRow(const PackedWeight&, int row, float* out);

@@ -6,7 +6,17 @@ import type { FloatDType, StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { StoredTensor } from './safetensors.ts';
 
-const FLOATS: Readonly<Record<string, FloatDType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
+/** Formats by their names in the files. */
+const DTYPES: Readonly<Record<string, StorageDType>> = {
+  F32: 'f32',
+  F16: 'f16',
+  BF16: 'bf16',
+  I8: 'i8',
+  U8: 'u8',
+  I32: 'i32',
+  F8_E4M3: 'f8',
+};
+const FLOATS: readonly FloatDType[] = ['f32', 'f16', 'bf16'];
 
 export class Checkpoint {
   /** The model's folder, for messages. */
@@ -46,26 +56,41 @@ export class Checkpoint {
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
    */
   find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: FloatDType } {
-    return this.#find(name, shape, FLOATS);
+    return this.findAs(name, shape, FLOATS);
   }
 
   /**
-   * The same for whole numbers of a quantised weight.
+   * One number, which some publish without a dimension; as [1, 1].
+   * @throws ModelLoadError when it is missing or has another shape or format.
+   */
+  findNumber(name: string): TensorSource {
+    const isScalar = this.#tensors.get(name)?.shape.length === 0;
+    const tensor = this.find(name, isScalar ? [] : [1]);
+    return wholeTensor({ ...tensor, shape: [1, 1] });
+  }
+
+  has(name: string): boolean {
+    return this.#tensors.has(name);
+  }
+
+  /** Null where the tensor is not there, or in a format that svc cannot load. */
+  dtypeOf(name: string): StorageDType | null {
+    return DTYPES[this.#tensors.get(name)?.dtype ?? ''] ?? null;
+  }
+
+  /** Says that a tensor, if there is one, is known and not needed. */
+  skip(name: string): void {
+    this.#read.add(name);
+  }
+
+  /**
+   * As `find`, in one of `dtypes`.
    * @throws ModelLoadError when it is missing, has another shape or format.
    */
-  findInt8(name: string, shape: readonly number[]): TensorSource {
-    return this.#find(name, shape, { I8: 'i8' });
-  }
-
-  /** Whether the tensor is there, as whole numbers. */
-  isInt8(name: string): boolean {
-    return this.#tensors.get(name)?.dtype === 'I8';
-  }
-
-  #find<T extends StorageDType>(
+  findAs<T extends StorageDType>(
     name: string,
     shape: readonly number[],
-    dtypes: Readonly<Record<string, T>>,
+    dtypes: readonly T[],
   ): TensorSource & { readonly dtype: T } {
     const stored = this.#tensors.get(name);
     const expected = `[${shape.join(', ')}]`;
@@ -81,9 +106,10 @@ export class Checkpoint {
         `${stored.path}: tensor ${name} must be ${expected} by config.json, it is ${got}`,
       );
     }
-    const dtype = dtypes[stored.dtype];
+    const dtype = dtypes.find((wanted) => wanted === DTYPES[stored.dtype]);
     if (dtype === undefined) {
-      const wanted = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(Object.keys(dtypes));
+      const names = Object.keys(DTYPES).filter((key) => dtypes.some((wanted) => wanted === DTYPES[key]));
+      const wanted = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(names);
       throw new ModelLoadError(
         `${stored.path}: tensor ${name} ${expected} must be ${wanted}, it is ${stored.dtype}`,
       );

@@ -1,17 +1,18 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
-import type { ComputeDType, WeightFormat } from '../../ops/dtype.ts';
+import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Ops } from '../../ops/ops.ts';
 import {
   type LinearPart,
   type LinearWeight,
+  type LinearWeightSource,
   plainPart,
   type TensorSource,
   type Vector,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
-import type { PublishedQuantization } from '../published-quantization.ts';
+import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
@@ -21,10 +22,12 @@ interface Projection {
   readonly bias?: boolean;
 }
 
-/** What a model computes in, and what its products keep their weights in. */
+/** What a model computes in, and what plain weights are brought to. */
 interface WeightFormats {
   readonly dtype: ComputeDType;
   readonly products: WeightFormat;
+  /** Of the output head, which may be the embeddings as well. */
+  readonly head: WeightFormat;
   /** How the checkpoint is quantised; null where it is not. */
   readonly published: PublishedQuantization | null;
 }
@@ -32,22 +35,25 @@ interface WeightFormats {
 export class WeightReader {
   readonly dtype: ComputeDType;
   readonly #products: WeightFormat;
+  readonly #head: WeightFormat;
   readonly #published: PublishedQuantization | null;
   readonly #checkpoint: Checkpoint;
   readonly #ops: Ops;
+  readonly #formats = new Set<string>();
   #packedBytes = 0;
 
-  constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, published }: WeightFormats) {
+  constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
     this.#checkpoint = checkpoint;
     this.#ops = ops;
     this.dtype = dtype;
     this.#products = products;
+    this.#head = head;
     this.#published = published;
   }
 
-  /** That of the layers' products. */
-  get format(): WeightFormat {
-    return this.#published === null ? this.#products : 'int8';
+  /** Those of the layers' products, joined by + where there are several. */
+  get formatName(): string {
+    return [...this.#formats].sort().join('+');
   }
 
   /** Packed bytes of all matrices so far but of embeddings: what one decode step reads. */
@@ -66,7 +72,9 @@ export class WeightReader {
 
   gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
     const parts = [this.#part(gate, k), this.#part(up, k)] as const;
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, this.#formatOf(parts))));
+    const format = this.#formatOf(parts, this.#products);
+    this.#formats.add(formatName(format));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
   }
 
   vector(name: string, length: number): Vector {
@@ -80,22 +88,21 @@ export class WeightReader {
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
-    return this.#linear([projection], hidden);
+    const parts = [this.#part(projection, hidden)];
+    return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
   }
 
   #linear(projections: readonly Projection[], k: number): LinearWeight {
     const parts = projections.map((projection) => this.#part(projection, k));
-    return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts)));
+    const format = this.#formatOf(parts, this.#products);
+    this.#formats.add(formatName(format));
+    return this.#count(this.#ops.loadLinear(parts, format));
   }
 
   #part(projection: Projection, k: number): LinearPart {
     const { name, n } = projection;
-    // A head that is tied to the embeddings is in floats though no rule says so.
-    const isPlain = this.#published?.isIgnored(name) ?? true;
-    if (isPlain || !this.#checkpoint.isInt8(`${name}.weight`)) return this.#plain(projection, k);
-    const tensor = this.#checkpoint.findInt8(`${name}.weight`, [n, k]);
-    const scales = this.#checkpoint.find(`${name}.weight_scale`, [n, 1]);
-    return { weight: { kind: 'int8', tensor, scales }, bias: this.#bias(projection) };
+    const weight = this.#published?.find(this.#checkpoint, { name, n, k }) ?? null;
+    return weight === null ? this.#plain(projection, k) : { weight, bias: this.#bias(projection) };
   }
 
   /** @throws ModelLoadError where the weight is no matrix of floats. */
@@ -108,15 +115,19 @@ export class WeightReader {
     return bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null;
   }
 
-  /** @throws ModelLoadError where some of the parts are quantised and others are not. */
-  #formatOf(parts: readonly LinearPart[]): WeightFormat {
-    const quantized = parts.filter(({ weight }) => weight.kind === 'int8');
-    if (quantized.length === 0) return this.#products;
-    const plain = parts.find(({ weight }) => weight.kind === 'plain');
-    if (plain === undefined) return 'int8';
+  /**
+   * @param made the format that plain weights are brought to.
+   * @throws ModelLoadError where parts that are multiplied together are published in different formats.
+   */
+  #formatOf(parts: readonly LinearPart[], made: WeightFormat): WeightFormat {
+    const formats = parts.map(({ weight }) => publishedFormat(weight));
+    const names = formats.map((format) => (format === null ? 'not quantised' : formatName(format)));
+    const other = names.findIndex((name) => name !== names[0]);
+    if (other < 0) return formats[0] ?? made;
+    const [first, second] = [parts[0]!, parts[other]!].map(({ weight }) => weight.tensor.name);
     throw new ModelLoadError(
-      `${this.#checkpoint.path}: ${quantized[0]?.weight.tensor.name} is quantised and ${plain.weight.tensor.name} is not, ` +
-        'which are multiplied together; mend "ignore" of quantization_config or fetch the model again',
+      `${this.#checkpoint.path}: ${first} is ${names[0]} and ${second} is ${names[other]}, which are multiplied together; ` +
+        'mend quantization_config ("ignore") or fetch the model again',
     );
   }
 
@@ -124,4 +135,10 @@ export class WeightReader {
     this.#packedBytes += weight.byteLength;
     return weight;
   }
+}
+
+/** Null for floats, which may be brought to any format. */
+function publishedFormat(weight: LinearWeightSource): WeightFormat | null {
+  if (weight.kind === 'codes') return weight.format;
+  return weight.kind === 'int8' ? 'int8' : null;
 }

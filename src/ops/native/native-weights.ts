@@ -1,9 +1,16 @@
 // What outlives a step: weights, vectors and caches as indices that the addon gave out.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
-import type { NativeBackend, NativePart, NativeSource } from '../../native/native.ts';
-import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
+import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
+import {
+  BYTES_PER_ELEMENT,
+  type ComputeDType,
+  formatName,
+  inputDTypeOf,
+  type WeightFormat,
+} from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
+import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
   expectGateUp,
   expectParts,
@@ -54,8 +61,9 @@ export class NativeLinear extends Weight implements LinearWeight {
   static load({ native, packed }: Loader, parts: readonly LinearPart[], format: WeightFormat): NativeLinear {
     const { k, sizes } = expectParts('loadLinear', parts, format);
     const index = packed.load(nameOf('linear', parts, format), () => {
-      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!));
-      return loading(parts, () => native.loadLinear(nativeParts, k, format));
+      const codes = readCodesOfParts(parts);
+      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, codes[i]!));
+      return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k)));
     });
     const n = sizes.reduce((sum, size) => sum + size, 0);
     return new NativeLinear(native, index, n, k, inputDTypeOf(format));
@@ -73,8 +81,12 @@ export class NativeGateUp extends Weight implements GateUpWeight {
     const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const index = packed.load(nameOf('gate and up', [gate, up], format), () => {
-      const parts = [partOf('loadGateUp', gate, n), partOf('loadGateUp', up, n)] as const;
-      return loading([gate, up], () => native.loadGateUp(...parts, k, format));
+      const codes = readCodesOfParts([gate, up]);
+      const parts = [
+        partOf('loadGateUp', gate, n, codes[0]!),
+        partOf('loadGateUp', up, n, codes[1]!),
+      ] as const;
+      return loading([gate, up], () => native.loadGateUp(...parts, k, formatOf(format, k)));
     });
     return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
   }
@@ -114,17 +126,38 @@ function nameOf(kind: string, parts: readonly LinearPart[], format: WeightFormat
   const tensors = parts.map(
     ({ weight: { tensor } }) => `${tensor.name} [${tensor.start}] + [${tensor.shape}]`,
   );
-  return `${kind} ${tensors.join(', ')} as ${format}`;
+  return `${kind} ${tensors.join(', ')} as ${formatName(format)}`;
 }
 
-function partOf(op: string, { weight, bias }: LinearPart, n: number): NativePart {
-  const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
-  return { weight: sourceOf(op, weight.tensor), n, scales, bias: bias && sourceOf(op, bias) };
+function formatOf(format: WeightFormat, k: number): NativeWeightFormat {
+  if (typeof format === 'string') return format;
+  // Groups fill whole matrix tiles.
+  return { ...format, groupSize: format.groupSize ?? Math.ceil(k / 32) * 32 };
+}
+
+function partOf(op: string, part: LinearPart, n: number, codes: StoredCodes | null): NativePart {
+  const { weight } = part;
+  const bias = part.bias && sourceOf(op, part.bias);
+  if (weight.kind !== 'codes') {
+    const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
+    return { weight: sourceOf(op, weight.tensor), n, scales, codes: null, bias };
+  }
+  const { tensor, order, format } = weight;
+  // Whole numbers of 8 bits in words have 128 in the place of 0.
+  const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
+  return { weight: bytesOf(op, tensor), n, scales: null, codes: { order, offset, ...codes! }, bias };
+}
+
+/** A tensor's rows as bytes. */
+function bytesOf(op: string, tensor: TensorSource): NativeSource {
+  const source = sourceOf(op, tensor);
+  return { ...source, dtype: 'u8', rowLength: source.rowLength * BYTES_PER_ELEMENT[tensor.dtype] };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
-  const { name, path, byteOffset, dtype } = source;
+  const { name, path, byteOffset } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
+  const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
   return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol };
 }
 

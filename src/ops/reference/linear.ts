@@ -3,16 +3,19 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { Tensor } from '../ops.ts';
+import { readTensor } from '../read-tensor.ts';
+import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
   expectGateUp,
   expectParts,
   type GateUpWeight,
   type LinearPart,
   type LinearWeight,
+  type LinearWeightSource,
   type TensorSource,
 } from '../weights.ts';
+import { decodeCodes, quantizeToCodes } from './codes.ts';
 import { quantizeRow } from './quantize.ts';
-import { readTensor } from './read-tensor.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
 /** values [n, k] rounded to `inputDType`, or whole numbers with scales [n]; bias [n] in f32. */
@@ -34,13 +37,13 @@ export class RefLinear implements LinearWeight {
     this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
+    const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      const values = this.values.subarray(start * k, end * k);
-      readTensor(part.weight.tensor, format === 'int8' ? 'f32' : format, values);
-      const scales = this.scales?.subarray(start, end);
-      if (scales !== undefined && part.weight.kind === 'int8') readScales(part.weight.scales, scales);
-      else if (scales !== undefined) quantizeRows(values, scales);
+      readWeight(part.weight, codes[i]!, format, {
+        values: this.values.subarray(start * k, end * k),
+        scales: this.scales?.subarray(start, end) ?? null,
+      });
       if (part.bias) readTensor(part.bias, 'f32', this.bias?.subarray(start, end));
       start = end;
     }
@@ -49,6 +52,26 @@ export class RefLinear implements LinearWeight {
   get byteLength(): number {
     return this.values.byteLength + (this.bias?.byteLength ?? 0);
   }
+}
+
+/** Fills values [n, k], and the scales [n] of int8. */
+function readWeight(
+  weight: LinearWeightSource,
+  codes: StoredCodes | null,
+  format: WeightFormat,
+  into: { readonly values: Float32Array; readonly scales: Float32Array | null },
+): void {
+  const { values, scales } = into;
+  if (weight.kind === 'codes') {
+    decodeCodes(weight, codes!, values);
+    return;
+  }
+  const { tensor } = weight;
+  readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
+  if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
+  if (scales === null) return;
+  if (weight.kind === 'int8') readScales(weight.scales, scales);
+  else quantizeRows(values, scales);
 }
 
 /** Rows of values [scales.length, k], each by itself, in place. */
@@ -75,6 +98,8 @@ export class RefGateUp implements GateUpWeight {
 
   constructor(gate: LinearPart, up: LinearPart, format: WeightFormat) {
     expectGateUp(gate, up);
+    // Both together, to have the order of their inputs compared.
+    readCodesOfParts([gate, up]);
     this.gate = new RefLinear([gate], format);
     this.up = new RefLinear([up], format);
   }

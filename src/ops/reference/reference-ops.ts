@@ -22,6 +22,7 @@ import type {
   TokenIds,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
+import { readTensor } from '../read-tensor.ts';
 import {
   expectVector,
   type GateUpWeight,
@@ -36,7 +37,6 @@ import { RefKvCache } from './kv-cache.ts';
 import { addLinear, linear, RefGateUp, RefLinear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { qkNorm, rmsNorm } from './norm.ts';
-import { readTensor } from './read-tensor.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';

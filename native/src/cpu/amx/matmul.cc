@@ -17,6 +17,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/codes.h"
 
 constexpr int kTileRows = 16;
 constexpr int kTileSteps = 16;
@@ -231,6 +232,48 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
   }
 }
 
+/// The same with panels of codes: a tile of each panel is expanded into the first-level cache where it is used.
+template <class Stream, class Use>
+void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, Range panels, const Use& use) {
+  using Dot = Bf16Dot;
+  alignas(64) char expanded[2][4][kTileBytes];
+  alignas(64) float sums[4 * kTileRows * kLanes];
+  const int count = rows.end - rows.begin;
+  const size_t panelBytes = codePanelBytes(codes, o.steps);
+  Tiles tiles;
+  tiles.shapeForFew(count);
+  for (int panel = panels.begin; panel < panels.end; panel += 4) {
+    const int taken = smaller(4, panels.end - panel);
+    Stream streams[4];
+    for (int p = 0; p < taken; ++p) streams[p] = Stream(codes, o.panels + (panel + p) * panelBytes);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const char* x = o.x + rows.begin * o.xStride;
+    for (int step = 0; step < o.steps; step += kTileSteps, x += kTileSteps * 4) {
+      // Two sets in turn: the tiles of one are multiplied while the other is expanded.
+      auto& parts = expanded[step / kTileSteps % 2];
+      for (int p = 0; p < taken; ++p) streams[p].expand(parts[p]);
+      _tile_loadd(4, x, o.xStride);
+      _tile_loadd(6, parts[0], kStepBytes);
+      SVC_MULTIPLY_TILES(0, 4, 6);
+      _tile_loadd(7, parts[1], kStepBytes);
+      SVC_MULTIPLY_TILES(1, 4, 7);
+      _tile_loadd(6, parts[2], kStepBytes);
+      SVC_MULTIPLY_TILES(2, 4, 6);
+      _tile_loadd(7, parts[3], kStepBytes);
+      SVC_MULTIPLY_TILES(3, 4, 7);
+    }
+    const int tileLanes = count * kLanes;
+    _tile_stored(0, sums, kStepBytes);
+    _tile_stored(1, sums + tileLanes, kStepBytes);
+    _tile_stored(2, sums + 2 * tileLanes, kStepBytes);
+    _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
+    use(rows.begin, count, panel, taken, sums);
+  }
+}
+
 /// One part of k of two panels of a block.
 struct BlockPart {
   int step;
@@ -309,22 +352,45 @@ void product(const Operands& o, Range rows, Range panels, int together, const Us
   else productOfMany<Dot>(o, rows, panels, use);
 }
 
+inline auto storesOf(const LinearJob& job) {
+  return [&job](int row, int taken, int panel, int count, const auto* sums) {
+    storeSums(job, row, taken, panel, count, sums);
+  };
+}
+
+inline auto storesOf(const GateUpJob& job) {
+  return [&job](int row, int taken, int panel, int count, const auto* sums) {
+    for (int p = 0; p < count; p += 2) {
+      storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
+    }
+  };
+}
+
+template <class Job>
+Operands operandsOf(const Job& job) {
+  return {job.x, job.xStride, job.panels, job.steps};
+}
+
 template <class Dot>
 void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
-  product<Dot>({job.x, job.xStride, job.panels, job.steps}, rows, panels, 1,
-          [&](int row, int taken, int panel, int count, const typename Dot::Lane* sums) {
-            storeSums(job, row, taken, panel, count, sums);
-          });
+  product<Dot>(operandsOf(job), rows, panels, 1, storesOf(job));
 }
 
 template <class Dot>
 void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
-  product<Dot>({job.x, job.xStride, job.panels, job.steps}, rows, {2 * outPanels.begin, 2 * outPanels.end}, 2,
-          [&](int row, int taken, int panel, int count, const typename Dot::Lane* sums) {
-            for (int p = 0; p < count; p += 2) {
-              storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
-            }
-          });
+  product<Dot>(operandsOf(job), rows, {2 * outPanels.begin, 2 * outPanels.end}, 2, storesOf(job));
+}
+
+void linearOfCodesOnTiles(const LinearJob& job, Range rows, Range panels) {
+  withStreamOf(job.codes, [&]<class Stream>(const Stream&) {
+    productOfFewCodes<Stream>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+  });
+}
+
+void gateUpOfCodesOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
+  withStreamOf(job.codes, [&]<class Stream>(const Stream&) {
+    productOfFewCodes<Stream>(operandsOf(job), job.codes, rows, {2 * outPanels.begin, 2 * outPanels.end}, storesOf(job));
+  });
 }
 
 template <class Dot>
@@ -357,8 +423,10 @@ void addMatmul(KernelSet& set) {
   set.rowsOfTask = kRowsOfBlock;
   set.panelsOfTask = kPanelsOfBlock;
   set.linear[1] = &linearOnTiles<Bf16Dot>;
+  set.linear[3] = &linearOfCodesOnTiles;
   set.linear[2] = &linearOnTiles<Int8Dot>;
   set.gateUp[1] = &gateUpOnTiles<Bf16Dot>;
+  set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;

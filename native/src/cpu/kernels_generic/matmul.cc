@@ -16,6 +16,7 @@ namespace {
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/quantize.h"
+#include "cpu/kernels_generic/codes.h"
 
 }  // namespace
 
@@ -27,9 +28,13 @@ void addMatmul(KernelSet& set) {
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
   set.linear[2] = &linear<Int8Dot>;
+  set.linear[3] = &linearOfCodes;
   set.gateUp[0] = &gateUp<F32Dot, float>;
   set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
   set.gateUp[2] = &gateUp<Int8Dot, uint16_t>;
+  set.gateUp[3] = &gateUpOfCodes;
+  set.expand = &expandPanels;
+  set.quantizeInt4 = &quantizeInt4;
   set.quantize[0] = &quantize<float>;
   set.quantize[1] = &quantize<uint16_t>;
 }

@@ -92,6 +92,31 @@ inline V16 loadHalf(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
 
+/// Two vectors of bf16, one after the other.
+inline void storeBf16(uint16_t* p, V16 first, V16 second) {
+  const __m512bh rounded = _mm512_cvtne2ps_pbh(second.lanes, first.lanes);
+  __builtin_memcpy(p, &rounded, sizeof rounded);
+}
+/// Eight floats, each twice.
+inline V16 loadTwice(const float* p) {
+  const __m512i places = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return {_mm512_permutexvar_ps(places, _mm512_castps256_ps512(_mm256_loadu_ps(p)))};
+}
+/// table[lowest four bits of each lane]
+inline V16 lookUp(const V16& table, I16 codes) { return {_mm512_permutexvar_ps(codes.lanes, table.lanes)}; }
+/// The code after the lowest one of each lane comes to its place.
+inline I16 nextCodes(I16 codes) { return {_mm512_srli_epi32(codes.lanes, 4)}; }
+/// Sixteen signed bytes.
+inline V16 loadInt8(const char* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+/// Sixteen numbers of e4m3 times 2^-8: their bits, moved to the places of f16.
+inline V16 loadFp8(const char* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i bits = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<short>(0xbfff)));
+  return {_mm512_cvtph_ps(bits)};
+}
+
 inline int wordAt(const char* p) {
   int word;
   __builtin_memcpy(&word, p, 4);

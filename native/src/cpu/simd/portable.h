@@ -193,6 +193,43 @@ inline V16 loadHalf(const uint16_t* p) {
   for (int i = 0; i < 16; ++i) r.lane[i] = halfToFloat(p[i]);
   return r;
 }
+/// Two vectors of bf16, one after the other.
+inline void storeBf16(uint16_t* p, V16 first, V16 second) {
+  storeBf16(p, first);
+  storeBf16(p + 16, second);
+}
+/// Eight floats, each twice.
+inline V16 loadTwice(const float* p) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = p[i / 2];
+  return r;
+}
+/// table[lowest four bits of each lane]
+inline V16 lookUp(const V16& table, I16 codes) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = table.lane[codes.lane[i] & 15];
+  return r;
+}
+/// The code after the lowest one of each lane comes to its place.
+inline I16 nextCodes(I16 codes) {
+  for (int i = 0; i < 16; ++i) codes.lane[i] >>= 4;
+  return codes;
+}
+/// Sixteen signed bytes.
+inline V16 loadInt8(const char* p) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = static_cast<float>(static_cast<signed char>(p[i]));
+  return r;
+}
+/// Sixteen numbers of e4m3 times 2^-8: their bits, moved to the places of f16.
+inline V16 loadFp8(const char* p) {
+  V16 r;
+  for (int i = 0; i < 16; ++i) {
+    const auto bits = static_cast<uint8_t>(p[i]);
+    r.lane[i] = halfToFloat((bits & 0x80u) << 8 | (bits & 0x7fu) << 7);
+  }
+  return r;
+}
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {

@@ -1,11 +1,11 @@
-// Reads published tensors from their files for the reference backend.
+// Reads published tensors from their files: weights for the reference backend, scales and such for all.
 
 import { closeSync, readSync } from 'node:fs';
-import { ModelLoadError } from '../../errors.ts';
-import { openModelFile } from '../../util/model-file.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
-import { roundToBf16, unpackBf16, unpackF16 } from '../float-formats.ts';
-import { type Rectangle, rectangleOf, type TensorSource } from '../weights.ts';
+import { ModelLoadError, ShapeError } from '../errors.ts';
+import { openModelFile } from '../util/model-file.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType } from './dtype.ts';
+import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
+import { type Rectangle, rectangleOf, type TensorSource } from './weights.ts';
 
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
 const PIECE_BYTES = 1 << 20;
@@ -18,16 +18,31 @@ const PIECE_BYTES = 1 << 20;
 export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Float32Array): Float32Array {
   const rectangle = rectangleOf('load', source);
   const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
-  const size = BYTES_PER_ELEMENT[source.dtype];
+  const { dtype: stored } = source;
+  if (stored === 'u8' || stored === 'i32' || stored === 'f8') {
+    throw new ShapeError('load', `numbers in ${source.name}`, stored);
+  }
+  const size = BYTES_PER_ELEMENT[stored];
   readPieces(source, rectangle, (piece, start) => {
     const place = values.subarray(start / size, (start + piece.length) / size);
-    if (source.dtype === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
-    else if (source.dtype === 'i8') place.set(new Int8Array(piece.buffer, 0, place.length));
-    else unpack(source.dtype, new Uint16Array(piece.buffer, 0, place.length), place);
+    if (stored === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
+    else if (stored === 'i8') place.set(new Int8Array(piece.buffer, 0, place.length));
+    else unpack(stored, new Uint16Array(piece.buffer, 0, place.length), place);
   });
   if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
   expectFinite(source, rectangle, values);
   return values;
+}
+
+/**
+ * The bytes of what `source` loads, as they are in the file.
+ * @throws ModelLoadError when the file ends before the tensor does.
+ */
+export function readBytes(source: TensorSource): Uint8Array<ArrayBuffer> {
+  const rectangle = rectangleOf('load', source);
+  const bytes = new Uint8Array(rectangle.rows * rectangle.cols * BYTES_PER_ELEMENT[source.dtype]);
+  readPieces(source, rectangle, (piece, start) => bytes.set(piece, start));
+  return bytes;
 }
 
 function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float32Array): void {

@@ -1,0 +1,295 @@
+// Published codes, or numbers that are quantised here, to panels of codes; a panel a task.
+
+#include "cpu/packed_codes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "cpu/finite.h"
+#include "threads/first_failure.h"
+
+namespace svc::cpu {
+namespace {
+
+constexpr uint8_t kFp8Nan = 0x7f;
+constexpr float kFp8Most = 448.0f;
+/// The largest size of a row whose scale would be no normal number, and that counts as zero.
+constexpr float kFp8Least = 0x1p-100f;
+
+bool isOf4Bits(CodeKind kind) { return codeBits(kind) == 4; }
+int groupsOf(const CodeFormat& codes, int k) { return static_cast<int>(roundUp(k, codes.groupSize)) / codes.groupSize; }
+
+/// The code of zero.
+uint8_t codeOfZero(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
+
+/// |number| up to 448 -> e4m3, rounded to the nearest, ties to even.
+uint8_t toFp8(float number) {
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const uint32_t size = bits & 0x7fffffffu;
+  // Of 23 bits of the fraction three stay, of the exponent 120 is taken; a carry goes from the one into the other.
+  const uint32_t normal = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120u << 3);
+  // Below 2^-6 the steps are 2^-9, which is the last place of numbers from 2^14 on.
+  constexpr float kShift = 0x1p14f;
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kShift) - std::bit_cast<uint32_t>(kShift);
+  const bool isSmall = std::bit_cast<float>(size) < 0x1p-6f;
+  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (isSmall ? small : normal));
+}
+
+float fromFp8(uint8_t code) {
+  const int exponent = code >> 3 & 15, eighths = code & 7;
+  const float size = std::ldexp(static_cast<float>(exponent == 0 ? eighths : 8 + eighths), std::max(exponent, 1) - 10);
+  return (code & 0x80) != 0 ? -size : size;
+}
+
+float meaningOf(CodeKind kind, uint8_t code) {
+  constexpr float kFp4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  switch (kind) {
+    case CodeKind::Int4: return static_cast<float>(code) - 8.0f;
+    case CodeKind::Int8: return static_cast<float>(static_cast<int8_t>(code));
+    case CodeKind::Fp4: return (code & 8) != 0 ? -kFp4[code & 7] : kFp4[code & 7];
+    default: return fromFp8(code);
+  }
+}
+
+/// The nearest number of bf16, in f32; ties to even.
+float roundToBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+}
+
+/// The bytes of a part whose rows are not those of the weight: all of them, since a panel needs some of each row.
+struct SourcePart {
+  const LinearPart* part;
+  std::vector<char> bytes;
+};
+
+std::vector<SourcePart> opened(const std::vector<LinearPart>& parts, int k, CodeKind kind) {
+  std::vector<SourcePart> sources;
+  for (const LinearPart& part : parts) {
+    SourcePart& source = sources.emplace_back(SourcePart{&part, {}});
+    if (!part.codes.has_value() || part.codes->order == CodeOrder::Rows) continue;
+    const int64_t rowBytes = part.weight.rowLength;
+    const int64_t rows = int64_t{part.n} * k * codeBits(kind) / 8 / rowBytes;
+    source.bytes.resize(static_cast<size_t>(rows * rowBytes));
+    part.weight.read(source.bytes.data(), 0, rows, rowBytes);
+  }
+  return sources;
+}
+
+/// Codes, scales and zeros of the 16 columns of a panel, before they are interleaved.
+class CodePanel {
+ public:
+  CodePanel(const CodeFormat& format, int k)
+      : format_(format),
+        k_(k),
+        paddedK_(static_cast<int>(roundUp(k, kBf16Depth))),
+        groups_(groupsOf(format, k)),
+        codes_(static_cast<size_t>(kLanes) * paddedK_),
+        scales_(static_cast<size_t>(groups_) * kLanes),
+        zeros_(scales_.size()),
+        row_(paddedK_) {}
+
+  /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
+  void load(const KernelSet& set, const std::vector<SourcePart>& sources, int first) {
+    std::fill(codes_.begin(), codes_.end(), codeOfZero(format_.kind));
+    std::fill(scales_.begin(), scales_.end(), 0.0f);
+    std::fill(zeros_.begin(), zeros_.end(), 0.0f);
+    int lane = 0, row = first;
+    for (const SourcePart& source : sources) {
+      const LinearPart& part = *source.part;
+      const int count = std::clamp(part.n - row, 0, kLanes - lane);
+      if (count > 0 && part.codes.has_value()) loadCodes(source, row, count, lane);
+      if (count > 0 && !part.codes.has_value()) quantize(set, part.weight, row, count, lane);
+      lane += count;
+      row = std::max(0, row - part.n);
+    }
+  }
+
+  void interleave(char* panel) const {
+    for (int group = 0; group < groups_; ++group) {
+      const size_t header = static_cast<size_t>(group) * kLanes;
+      std::memcpy(panel, &scales_[header], kStepBytes);
+      if (format_.hasZeros) std::memcpy(panel + kStepBytes, &zeros_[header], kStepBytes);
+      panel += groupHeaderBytes(format_);
+      const int end = std::min((group + 1) * format_.groupSize, paddedK_);
+      for (int i = group * format_.groupSize; i < end; i += kBf16Depth) {
+        if (isOf4Bits(format_.kind)) interleaveNibbles(i, panel);
+        else interleaveBytes(i, panel);
+        panel += kCodeSteps * codeStepBytes(format_.kind);
+      }
+    }
+  }
+
+ private:
+  void interleaveNibbles(int first, char* out) const {
+    const auto bytes = reinterpret_cast<uint8_t*>(out);
+    for (int block = 0; block < 2; ++block) {
+      for (int lane = 0; lane < 2 * kLanes; ++lane) {
+        const uint8_t* codes = &codes_[static_cast<size_t>(lane / 2) * paddedK_ + first + block * 16 + lane % 2];
+        uint8_t* word = bytes + (block * 2 * kLanes + lane) * 4;
+        for (int i = 0; i < 4; ++i) word[i] = static_cast<uint8_t>(codes[4 * i] | codes[4 * i + 2] << 4);
+      }
+    }
+  }
+
+  void interleaveBytes(int first, char* out) const {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const uint8_t* codes = &codes_[static_cast<size_t>(lane) * paddedK_ + first];
+      for (int i = 0; i < kBf16Depth; ++i) out[i / 2 * 2 * kLanes + lane * 2 + i % 2] = static_cast<char>(codes[i]);
+    }
+  }
+
+  void loadCodes(const SourcePart& source, int row, int count, int lane) {
+    const StoredCodes& stored = *source.part->codes;
+    for (int i = 0; i < count; ++i) {
+      uint8_t* codes = &codes_[static_cast<size_t>(lane + i) * paddedK_];
+      readRow(source, row + i);
+      for (int j = 0; j < k_; ++j) codes[j] = row_[stored.columns.empty() ? j : stored.columns[j]];
+      for (int group = 0; group < groups_; ++group) {
+        const size_t from = static_cast<size_t>(row + i) * groups_ + group, to = static_cast<size_t>(group) * kLanes + lane + i;
+        scales_[to] = stored.scales[from];
+        if (!stored.zeros.empty()) zeros_[to] = stored.zeros[from];
+      }
+    }
+  }
+
+  /// row_ = the codes of row `row`, in the order of the weight.
+  void readRow(const SourcePart& source, int row) {
+    const LinearPart& part = *source.part;
+    const int bits = codeBits(format_.kind), perByte = 8 / bits, perWord = 32 / bits, mask = (1 << bits) - 1;
+    const char* bytes = source.bytes.data();
+    if (part.codes->order == CodeOrder::Rows) {
+      bytes_.resize(static_cast<size_t>(part.weight.rowLength));
+      part.weight.read(bytes_.data(), row, 1, part.weight.rowLength);
+      for (int i = 0; i < k_; ++i) row_[i] = bytes_[i / perByte] >> i % perByte * bits & mask;
+    } else if (part.codes->order == CodeOrder::Columns) {
+      for (int i = 0; i < k_; ++i) {
+        const int64_t word = int64_t{i / perWord} * part.n + row;
+        row_[i] = bytes[word * 4 + i % perWord / perByte] >> i % perByte * bits & mask;
+      }
+    } else {
+      constexpr int kPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};
+      const int place = kPlaces[row % 8];
+      for (int i = 0; i < k_; ++i) {
+        const int64_t word = int64_t{i} * (part.n / 8) + row / 8;
+        row_[i] = bytes[word * 4 + place / 2] >> place % 2 * 4 & mask;
+      }
+    }
+    for (int i = 0; i < k_; ++i) row_[i] = static_cast<uint8_t>(row_[i] + part.codes->offset);
+    if (format_.kind == CodeKind::Fp8) expectNumbers(part.weight, row);
+  }
+
+  void expectNumbers(const TensorSource& weight, int row) const {
+    const auto wrong = std::find_if(row_.begin(), row_.begin() + k_, [](uint8_t code) { return (code & 0x7f) == kFp8Nan; });
+    if (wrong == row_.begin() + k_) return;
+    throw std::runtime_error("tensor " + weight.name + " of " + weight.file->path() + " is not finite at [" +
+                             std::to_string(row) + ", " + std::to_string(wrong - row_.begin()) + "]: NaN");
+  }
+
+  void quantize(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
+    numbers_.assign(static_cast<size_t>(paddedK_) * kLanes, 0.0f);
+    bytes_.resize(static_cast<size_t>(k_) * elementBytes(weight.dtype));
+    wide_.resize(k_);
+    for (int i = 0; i < count; ++i) {
+      weight.read(bytes_.data(), row + i, 1, k_);
+      set.widen[static_cast<int>(weight.dtype)](bytes_.data(), wide_.data(), k_);
+      expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
+      if (format_.kind == CodeKind::Fp8) quantizeFp8(lane + i);
+      for (int j = 0; j < k_; ++j) numbers_[static_cast<size_t>(j) * kLanes + lane + i] = wide_[j];
+    }
+    if (format_.kind == CodeKind::Int4) quantizeInt4(set, lane, count);
+  }
+
+  void quantizeInt4(const KernelSet& set, int lane, int count) {
+    laneCodes_.resize(numbers_.size());
+    for (int group = 0; group < groups_; ++group) {
+      const int first = group * format_.groupSize, length = std::min(format_.groupSize, k_ - first);
+      float scales[kLanes];
+      uint8_t* codes = laneCodes_.data() + static_cast<size_t>(first) * kLanes;
+      set.quantizeInt4(numbers_.data() + static_cast<size_t>(first) * kLanes, length, codes, scales);
+      std::copy_n(scales + lane, count, scales_.begin() + group * kLanes + lane);
+      for (int i = lane; i < lane + count; ++i) {
+        for (int j = 0; j < length; ++j) codes_[static_cast<size_t>(i) * paddedK_ + first + j] = codes[j * kLanes + i];
+      }
+    }
+  }
+
+  /// One scale for all of the row.
+  void quantizeFp8(int lane) {
+    float size = 0.0f;
+    for (const float number : wide_) size = std::max(size, std::fabs(number));
+    if (size < kFp8Least) return;
+    const float scale = size / kFp8Most;
+    scales_[lane] = scale;
+    for (int i = 0; i < k_; ++i) {
+      codes_[static_cast<size_t>(lane) * paddedK_ + i] = toFp8(std::clamp(wide_[i] / scale, -kFp8Most, kFp8Most));
+    }
+  }
+
+  CodeFormat format_;
+  int k_;
+  int paddedK_;
+  int groups_;
+  std::vector<uint8_t> codes_;   // [16, paddedK]
+  std::vector<float> scales_;    // [groups, 16], as are the zeros
+  std::vector<float> zeros_;
+  std::vector<uint8_t> row_;
+  std::vector<char> bytes_;
+  std::vector<float> wide_;
+  std::vector<float> numbers_;   // [paddedK, 16]
+  std::vector<uint8_t> laneCodes_;
+};
+
+}  // namespace
+
+PackedWeight packCodes(ThreadPool& pool, const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources,
+                       int panels, int k, const CodeFormat& codes) {
+  const size_t panelBytes = codePanelBytes(codes, stepsOf(WeightFormat::Codes, k));
+  const size_t bytes = panelBytes * panels;
+  PackedWeight packed{{WeightFormat::Codes, codes, 0, k, false, bytes}, panels, Pages(bytes), {}, {}, {}, {}};
+  std::vector<std::vector<SourcePart>> files;
+  for (const std::vector<LinearPart>& parts : sources) files.push_back(opened(parts, k, codes.kind));
+  const LinearPart& first = sources.front().front();
+  if (first.codes.has_value()) packed.columns = first.codes->columns;
+  const int count = static_cast<int>(sources.size());
+  std::vector<CodePanel> scratch(pool.threads(), CodePanel(codes, k));
+  FirstFailure failure;
+  pool.run(panels, [&](int panel, int thread) {
+    failure.guard([&] {
+      scratch[thread].load(set, files[panel % count], panel / count * kLanes);
+      scratch[thread].interleave(packed.data.data() + panel * panelBytes);
+    });
+  });
+  failure.rethrow();
+  return packed;
+}
+
+void unpackCodes(const PackedWeight& weight, int row, float* out) {
+  const CodeFormat& format = weight.codes;
+  const int lane = row % kLanes;
+  const char* panel = weight.data.data() + row / kLanes * codePanelBytes(format, stepsOf(weight.format, weight.k));
+  for (int first = 0; first < weight.k; first += format.groupSize) {
+    const auto header = reinterpret_cast<const float*>(panel);
+    const float scale = header[lane], zero = format.hasZeros ? header[kLanes + lane] : 0.0f;
+    panel += groupHeaderBytes(format);
+    const int end = std::min(first + format.groupSize, static_cast<int>(roundUp(weight.k, kBf16Depth)));
+    for (int i = first; i < std::min(end, weight.k); ++i) {
+      const int in = i - first;
+      uint8_t code;
+      if (isOf4Bits(format.kind)) {
+        const int word = in / 16 * 2 * kLanes + lane * 2 + in % 2;
+        code = static_cast<uint8_t>(panel[word * 4 + in % 16 / 4]) >> in % 4 / 2 * 4 & 15;
+      } else {
+        code = static_cast<uint8_t>(panel[in / 2 * 2 * kLanes + lane * 2 + in % 2]);
+      }
+      const float value = roundToBf16((meaningOf(format.kind, code) - zero) * scale);
+      out[weight.columns.empty() ? i : weight.columns[i]] = value;
+    }
+    panel += static_cast<size_t>(end - first) / 2 * codeStepBytes(format.kind);
+  }
+}
+
+}  // namespace svc::cpu

@@ -1,0 +1,144 @@
+// Weights of codes: what published codes encode, and how numbers are quantised to codes. The definition of CodeFormat.
+
+import { ModelLoadError } from '../../errors.ts';
+import { bitsOf, type CodeFormat, type CodeKind, groupsOf } from '../dtype.ts';
+import { roundHalfToEven, roundToBf16 } from '../float-formats.ts';
+import { readBytes } from '../read-tensor.ts';
+import type { StoredCodes } from '../stored-codes.ts';
+import type { CodesWeightSource } from '../weights.ts';
+
+const inF32 = Math.fround;
+
+/** Writes the numbers [n, k] that the codes of `source` encode to `into`. */
+export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into: Float32Array): void {
+  const { format, shape } = source;
+  const [n, k] = shape;
+  const [groups, groupSize] = [groupsOf(format, k), format.groupSize ?? k];
+  const codeAt = codesOf(source);
+  const meanings = Float32Array.from({ length: 2 ** bitsOf(format.kind) }, (_, code) =>
+    meaningOf(format.kind, code),
+  );
+  for (let row = 0; row < n; row += 1) {
+    for (let place = 0; place < k; place += 1) {
+      const at = row * groups + Math.floor(place / groupSize);
+      const column = stored.columns?.[place] ?? place;
+      const number = meanings[codeAt(row, column)]!;
+      if (Number.isNaN(number)) throw notANumber(source, row, column);
+      into[row * k + column] = (number - (stored.zeros?.[at] ?? 0)) * stored.scales[at]!;
+    }
+  }
+  roundToBf16(into);
+}
+
+function notANumber(
+  { tensor: { name, path } }: CodesWeightSource,
+  row: number,
+  column: number,
+): ModelLoadError {
+  return new ModelLoadError(
+    `tensor ${name} of ${path} is not finite at [${row}, ${column}]: NaN; fetch the file again`,
+  );
+}
+
+/** In which place of a word AWQ keeps each of eight outputs. */
+const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
+
+function codesOf({
+  tensor,
+  order,
+  format,
+  shape,
+}: CodesWeightSource): (row: number, column: number) => number {
+  const bytes = readBytes(tensor);
+  const bits = bitsOf(format.kind);
+  const [n] = shape;
+  const [range, perWord, perByte] = [2 ** bits, 32 / bits, 8 / bits];
+  // Whole numbers of 8 bits in words have 128 in the place of 0.
+  const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
+  const rowBytes = bytes.length / n;
+  const codeIn = (byte: number, place: number): number =>
+    ((bytes[byte + Math.floor(place / perByte)]! >> ((place % perByte) * bits)) + offset) % range;
+  if (order === 'rows') return (row, column) => codeIn(row * rowBytes, column);
+  if (order === 'columns') {
+    return (row, column) => codeIn((Math.floor(column / perWord) * n + row) * 4, column % perWord);
+  }
+  return (row, column) =>
+    codeIn(((column * n) / perWord + Math.floor(row / perWord)) * 4, AWQ_PLACES[row % 8]!);
+}
+
+const FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6] as const;
+
+function meaningOf(kind: CodeKind, code: number): number {
+  if (kind === 'int4') return code - 8;
+  if (kind === 'int8') return code < 128 ? code : code - 256;
+  if (kind === 'fp4') return code < 8 ? FP4[code]! : -FP4[code - 8]!;
+  return fromFp8(code);
+}
+
+function fromFp8(code: number): number {
+  const [exponent, eighths] = [(code >> 3) & 15, code & 7];
+  if ((code & 127) === 127) return Number.NaN;
+  const size = (exponent === 0 ? eighths : 8 + eighths) * 2 ** (Math.max(exponent, 1) - 10);
+  return code < 128 ? size : -size;
+}
+
+/** Replaces each group of each row of values [rows, k] by what its codes encode. */
+export function quantizeToCodes(format: CodeFormat, values: Float32Array, k: number): void {
+  const groupSize = format.groupSize ?? k;
+  for (let row = 0; row < values.length; row += k) {
+    for (let first = 0; first < k; first += groupSize) {
+      const group = values.subarray(row + first, row + Math.min(first + groupSize, k));
+      if (format.kind === 'int4') quantizeInt4(group);
+      else quantizeFp8(group);
+    }
+  }
+  roundToBf16(values);
+}
+
+/** Places of a group's largest number that are tried. */
+const PLACES = Array.from({ length: 9 }, (_, step) => -8 + step / 8);
+const LEAST = 2 ** -100;
+
+/**
+ * The number of the largest size has a place between -8 and -7 on the scale of the codes; of the places that are tried, the
+ * one is taken whose codes come closest to the numbers, with the scale that is best for them.
+ */
+function quantizeInt4(x: Float32Array): void {
+  const largest = x.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0);
+  if (Math.abs(largest) < LEAST) return void x.fill(0);
+  const inverse = inF32(1 / largest);
+  const y = x.map((value) => inF32(value * inverse));
+  const codesAt = (place: number) => y.map((value) => Math.min(roundHalfToEven(inF32(value * place)), 7));
+  let best = { gain: 0, scale: 0, codes: y };
+  for (const place of PLACES) {
+    const codes = codesAt(place);
+    let [product, square] = [0, 0];
+    for (const [i, code] of codes.entries()) {
+      product = inF32(product + inF32(y[i]! * code));
+      square = inF32(square + code * code);
+    }
+    const scale = inF32(product / Math.max(square, 1));
+    const gain = inF32(product * scale);
+    if (gain > best.gain) best = { gain, scale, codes };
+  }
+  const scale = inF32(best.scale * largest);
+  for (const [i, code] of best.codes.entries()) x[i] = code * scale;
+}
+
+const FP8_MOST = 448;
+
+function quantizeFp8(x: Float32Array): void {
+  const size = x.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  if (size < LEAST) return void x.fill(0);
+  const scale = inF32(size / FP8_MOST);
+  for (const [i, value] of x.entries()) {
+    x[i] = roundToFp8(Math.max(-FP8_MOST, Math.min(FP8_MOST, inF32(value / scale)))) * scale;
+  }
+}
+
+/** Three bits follow the first one; below 2^-6 the steps are those of 2^-6. */
+function roundToFp8(value: number): number {
+  if (value === 0) return value;
+  const step = 2 ** (Math.max(-6, Math.floor(Math.log2(Math.abs(value)))) - 3);
+  return roundHalfToEven(value / step) * step;
+}

@@ -1,0 +1,315 @@
+// Checkpoints that are published in codes with scales, by each method: they compute what the checkpoint of the same numbers
+// in floats computes.
+
+import { describe, expect, it } from 'vitest';
+import { ConfigError, ModelLoadError } from '../../src/errors.ts';
+import { loadModel } from '../../src/models/load-model.ts';
+import type { Model } from '../../src/models/model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import type { Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import type { Damage, StoredTensor } from '../fixtures/compressed-model.ts';
+import {
+  AWQ,
+  floatQuantized,
+  gptqScheme,
+  MXFP4,
+  packQuantized,
+  publishedFp8,
+  publishQuantized,
+  type Scheme,
+  W8A16,
+} from '../fixtures/quantized-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
+import { availableBackends, openBackend } from '../helpers/backends.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { ModelSession } from './model-session.ts';
+
+const newFolder = temporaryFolders();
+const PROMPT = Array.from({ length: 20 }, (_, i) => (i * 37) % TINY_VOCAB_SIZE);
+/** Large enough for groups and blocks of 128. */
+const SIZES = { hidden_size: 128, intermediate_size: 256, head_dim: 32, num_hidden_layers: 2 };
+
+function publish(
+  scheme: Scheme,
+  options: { config?: object; damage?: Damage } = {},
+): { quantized: string; plain: string } {
+  const [quantized, plain] = [newFolder(), newFolder()];
+  writeTinyModel(quantized, { config: SIZES });
+  publishQuantized(quantized, plain, scheme, options);
+  return { quantized, plain };
+}
+
+type Options = Partial<Parameters<typeof loadModel>[2]>;
+
+function load(folder: string, ops: Ops, options: Options = {}): Promise<Model> {
+  return loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null, ...options });
+}
+
+/** Logits of the last token, of the prompt at once and of its last token alone. */
+function logitsOf(ops: Ops, model: Model): Float32Array[] {
+  const session = new ModelSession(ops, model, PROMPT.length + 1);
+  return [session.run(PROMPT, 1), session.run([3], 1)];
+}
+
+const SCHEMES: readonly [string, Scheme, string][] = [
+  [
+    'compressed-tensors W4A16, symmetric groups of 32',
+    packQuantized({ bits: 4, groupSize: 32, isSymmetric: true }),
+    'int4-g32',
+  ],
+  [
+    'compressed-tensors W4A16, groups of 64 with zero points',
+    packQuantized({ bits: 4, groupSize: 64, isSymmetric: false }),
+    'int4-g64-zp',
+  ],
+  [
+    'compressed-tensors W4A16, a scale a channel',
+    packQuantized({ bits: 4, groupSize: null, isSymmetric: true }),
+    'int4',
+  ],
+  [
+    'compressed-tensors W8A16 in words, a scale a channel',
+    packQuantized({ bits: 8, groupSize: null, isSymmetric: true }),
+    'w8a16',
+  ],
+  [
+    'compressed-tensors W8A16 in words, groups of 128 with zero points',
+    packQuantized({ bits: 8, groupSize: 128, isSymmetric: false }),
+    'w8a16-g128-zp',
+  ],
+  ['compressed-tensors W8A16 in bytes', W8A16, 'w8a16-g64-zp'],
+  ['compressed-tensors FP8, a scale a tensor', floatQuantized('tensor'), 'fp8'],
+  ['compressed-tensors FP8, a scale a channel', floatQuantized('channel'), 'fp8'],
+  ['compressed-tensors FP8, a scale a block', floatQuantized('block'), 'fp8-g128'],
+  ['compressed-tensors MXFP4', MXFP4, 'mxfp4'],
+  ['GPTQ in 4 bits', gptqScheme({}), 'int4-g32-zp'],
+  ['GPTQ in 8 bits, groups of 128', gptqScheme({ bits: 8, groupSize: 128 }), 'w8a16-g128-zp'],
+  ['GPTQ, one group', gptqScheme({ groupSize: null }), 'int4-zp'],
+  ['GPTQ of the second version', gptqScheme({ isV2: true }), 'int4-g32-zp'],
+  ['AWQ', AWQ, 'int4-g64-zp'],
+  ['FP8 in blocks', publishedFp8(true), 'fp8-g128'],
+  ['FP8, a scale a tensor', publishedFp8(false), 'fp8'],
+];
+
+const PERMUTED: readonly [string, Scheme][] = [
+  ['GPTQ with act-order', gptqScheme({ isPermuted: true, groupSize: 64 })],
+  [
+    'compressed-tensors with act-order',
+    packQuantized({ bits: 4, groupSize: 32, isSymmetric: true, isPermuted: true }),
+  ],
+];
+
+describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
+  it.each(SCHEMES)('in %s has the bits of its numbers in bfloat16', async (_, scheme, format) => {
+    const ops = openBackend(backend);
+    const { quantized, plain } = publish(scheme);
+    const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+    expect([actual.weightFormat, actual.dtype]).toEqual([format, 'bf16']);
+    if (backend !== 'reference') expect(actual.weightBytes).toBeLessThan(expected.weightBytes);
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    ops.close();
+  });
+
+  it.each(PERMUTED)(
+    'in %s is as near to its numbers in bfloat16 as another order of sums is',
+    async (_, scheme) => {
+      const ops = openBackend(backend);
+      const { quantized, plain } = publish(scheme);
+      const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+      const [a, b] = [actual, expected].map((model) => logitsOf(ops, model).flatMap((logits) => [...logits]));
+      const error = Math.hypot(...a!.map((value, i) => value - b![i]!)) / Math.hypot(...b!);
+      expect(error).toBeLessThan(0.01);
+      ops.close();
+    },
+  );
+
+  const changed =
+    (name: string, change: (tensor: StoredTensor) => StoredTensor | null): Damage =>
+    (tensor) =>
+      tensor.name === `model.layers.1.${name}` ? change(tensor) : tensor;
+  const withBytes =
+    (at: number, ...values: number[]) =>
+    (tensor: StoredTensor): StoredTensor => {
+      const bytes = tensor.bytes.slice();
+      bytes.set(values, at);
+      return { ...tensor, bytes };
+    };
+  const ct = packQuantized({ bits: 4, groupSize: 32, isSymmetric: true });
+
+  it.each<[string, Scheme, Damage, RegExp]>([
+    [
+      'without its scales',
+      ct,
+      changed('mlp.down_proj.weight_scale', () => null),
+      /tensor model\.layers\.1\.mlp\.down_proj\.weight_scale \[128, 8\] is missing/,
+    ],
+    [
+      'with scales of another shape',
+      gptqScheme({}),
+      changed('mlp.down_proj.scales', (tensor) => ({ ...tensor, shape: [...tensor.shape].reverse() })),
+      /tensor model\.layers\.1\.mlp\.down_proj\.scales must be \[8, 128\] by config\.json, it is \[128, 8\]/,
+    ],
+    [
+      'with a scale that is not a number',
+      AWQ,
+      changed('mlp.down_proj.scales', withBytes(2 * 130, 0xff, 0x7f)),
+      /mlp\.down_proj\.scales of .* is not finite at \[1, 2\]/,
+    ],
+    [
+      'with a scale of zero',
+      publishedFp8(true),
+      changed('mlp.down_proj.weight_scale_inv', withBytes(0, 0, 0)),
+      /mlp\.down_proj\.weight_scale_inv of .* must be above 0, row 0, group 0 .* is 0; fetch/,
+    ],
+    [
+      'with a negative scale',
+      gptqScheme({}),
+      changed('self_attn.q_proj.scales', withBytes(2 * 5, 0, 0xbc)),
+      /self_attn\.q_proj\.scales of .* must be above 0, row 5, group 0 .* is -1/,
+    ],
+    [
+      'with a scale that is NaN as a power of 2',
+      MXFP4,
+      changed('self_attn.q_proj.weight_scale', withBytes(0, 255)),
+      /self_attn\.q_proj\.weight_scale of .* must be above 0, row 0, group 0 .* is NaN/,
+    ],
+    [
+      'with scales that leave the range of bfloat16',
+      MXFP4,
+      changed('self_attn.q_proj.weight_scale', withBytes(4, 253)),
+      /weight_scale of .* must be small enough for numbers of bfloat16, row 1, group 0/,
+    ],
+    [
+      'with a weight of FP8 that is not a number',
+      floatQuantized('channel'),
+      changed('self_attn.o_proj.weight', withBytes(128 * 3 + 7, 0x7f)),
+      /self_attn\.o_proj\.weight of .* is not finite at \[3, 7\]/,
+    ],
+    [
+      'with groups of inputs that are none',
+      gptqScheme({}),
+      changed('mlp.gate_proj.g_idx', withBytes(4 * 9, 200)),
+      /mlp\.gate_proj\.g_idx of .* must be from 0 to 3, input 9 is 200/,
+    ],
+    [
+      'with groups of inputs of different sizes',
+      gptqScheme({}),
+      changed('mlp.gate_proj.g_idx', withBytes(0, 3)),
+      /mlp\.gate_proj\.g_idx of .* must put 32 inputs into each group, group 1 has another number/,
+    ],
+    [
+      'whose parts of one product order their inputs differently',
+      gptqScheme({ isPermuted: true }),
+      changed('mlp.up_proj.g_idx', (tensor) => {
+        const groups = new Int32Array(tensor.bytes.slice().buffer).reverse();
+        return { ...tensor, bytes: new Uint8Array(groups.buffer) };
+      }),
+      /gate_proj\.qweight and .*up_proj\.qweight are multiplied together, .* desc_act false/,
+    ],
+    [
+      'with zero points missing',
+      AWQ,
+      changed('mlp.up_proj.qzeros', () => null),
+      /tensor model\.layers\.1\.mlp\.up_proj\.qzeros \[2, 32\] is missing/,
+    ],
+    [
+      'with codes in another format',
+      gptqScheme({}),
+      changed('mlp.up_proj.qweight', (tensor) => ({ ...tensor, dtype: 'f32' })),
+      /mlp\.up_proj\.qweight \[16, 256\] must be I32, it is F32/,
+    ],
+  ])('is refused %s', async (_, scheme, damage, message) => {
+    const ops = openBackend(backend);
+    const { quantized } = publish(scheme, { damage });
+    const loading = load(quantized, ops);
+    await expect(loading).rejects.toThrow(ModelLoadError);
+    await expect(loading).rejects.toThrow(message);
+    ops.close();
+  });
+});
+
+describe('quantization_config', () => {
+  const ops = new ReferenceOps();
+  const ct = packQuantized({ bits: 4, groupSize: 32, isSymmetric: true });
+  const weights = { num_bits: 4, type: 'int', symmetric: true, strategy: 'group', group_size: 32 };
+  const compressed = (fields: object, group: object = {}) => ({
+    ...ct.config,
+    config_groups: { a: { targets: ['Linear'], weights, input_activations: null, ...group } },
+    ...fields,
+  });
+
+  it.each<[string, Scheme, object, RegExp]>([
+    [
+      'groups that do not divide the inputs',
+      ct,
+      compressed({}, { weights: { ...weights, group_size: 96 } }),
+      /q_proj \[128, 128\]: groups of 96 .* must divide its 128 inputs/,
+    ],
+    [
+      'groups of 16',
+      gptqScheme({}),
+      { quant_method: 'gptq', bits: 4, group_size: 16 },
+      /groups of 16 .* a multiple of 32/,
+    ],
+    [
+      'GPTQ in 3 bits',
+      gptqScheme({}),
+      { quant_method: 'gptq', bits: 3, group_size: 32 },
+      /gptq is served as 4 or 8 bits only: .*bits/,
+    ],
+    [
+      'AWQ of another version',
+      AWQ,
+      { ...AWQ.config, version: 'gemv' },
+      /awq is served as .* only: .*version/,
+    ],
+    [
+      'weights of 2 bits',
+      ct,
+      compressed({}, { weights: { ...weights, num_bits: 2 } }),
+      /config_groups\.a\.weights\.num_bits/,
+    ],
+    [
+      'a format of compressed-tensors that is not known',
+      ct,
+      compressed({ format: 'marlin-24' }),
+      /format must be int-quantized, .* it is marlin-24/,
+    ],
+    [
+      'FP8 in other blocks',
+      publishedFp8(true),
+      { quant_method: 'fp8', weight_block_size: [64, 64] },
+      /fp8 is served as .* only: .*weight_block_size/,
+    ],
+    [
+      'a method that is not served',
+      ct,
+      { quant_method: 'bitsandbytes' },
+      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are/,
+    ],
+  ])('is refused with %s', async (_, scheme, config, message) => {
+    const { quantized } = publish(scheme, { config });
+    await expect(load(quantized, ops)).rejects.toThrow(ModelLoadError);
+    await expect(load(quantized, ops)).rejects.toThrow(message);
+  });
+
+  it('is not quantised again', async () => {
+    const { quantized } = publish(AWQ);
+    const loading = load(quantized, ops, { quantization: 'int4' });
+    await expect(loading).rejects.toThrow(ConfigError);
+    await expect(loading).rejects.toThrow(/quantised already \(awq\): leave out --quantization/);
+  });
+
+  it('may give groups of projections schemes of their own', async () => {
+    const scheme: Scheme = {
+      ...ct,
+      tensors: (name, codes) => (name.endsWith('down_proj') ? [] : ct.tensors(name, codes)),
+    };
+    const config = compressed({}, { targets: ['re:.*(_proj)$'] });
+    const { quantized } = publish(scheme, { config });
+    // The projections that are left out are nowhere.
+    await expect(load(quantized, ops)).rejects.toThrow(/mlp\.down_proj\.weight \[128, 256\] is missing/);
+  });
+});
