@@ -57,7 +57,7 @@ struct KvCacheShape {
   int blockSize;
   int kvHeads;
   int headDim;
-  DType dtype;
+  KvFormat format;
 };
 
 struct KvCache {
