@@ -26,9 +26,11 @@ export function formatSection({ title, figures, notes = [] }: Section): string {
   return [`## ${title}`, '', ...head, ...rows, '', ...notes.flatMap((note) => [note, ''])].join('\n');
 }
 
+/** Of an even number of values, between the two in the middle. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  const middle = (sorted.length - 1) / 2;
+  return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle)] ?? Number.NaN)) / 2;
 }
 
 /** With three digits, where it has a fraction. */

@@ -35,8 +35,17 @@ const scattered = prompt((index) => (index * 7919) % 151_000);
 const FEW_TOKENS = Int32Array.from({ length: 24 }, (_, index) => 1000 + index);
 
 const WORKLOADS: readonly Workload[] = [
-  // Greedy on random weights: the answer is a loop, with something new now and then.
-  { name: 'an answer that repeats what was said', goal: '>= 1.5', parts: { promptTokenIds: scattered } },
+  // Random weights quote nothing by themselves. Here seven of eight tokens are the same one, and the others come by
+  // chance: as in a summary, most of what comes next was said before, and every few tokens it is something else.
+  {
+    name: 'an answer that quotes what was said, with something new now and then',
+    goal: '>= 1.5',
+    parts: {
+      promptTokenIds: scattered,
+      sampling: { temperature: 5, seed: 1 },
+      rules: { allowedTokenIds: Int32Array.of(1000, 1001), biases: [[1000, 5 * Math.log(7)]] },
+    },
+  },
   {
     name: 'an answer that never repeats anything',
     goal: '>= 0.97',

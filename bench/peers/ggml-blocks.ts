@@ -14,7 +14,7 @@ export function packQ8(values: Float32Array): Uint8Array {
   for (let block = 0; block < scales.length; block++) {
     const inverse = inverseOf(scales[block]!);
     const at = block * blockBytes + SCALE_BYTES;
-    for (let i = 0; i < BLOCK; i++) bytes[at + i] = Math.round(values[block * BLOCK + i]! * inverse);
+    for (let i = 0; i < BLOCK; i++) bytes[at + i] = halfAway(values[block * BLOCK + i]! * inverse);
   }
   return bytes;
 }
@@ -35,6 +35,11 @@ export function packQ4(values: Float32Array): Uint8Array {
     }
   }
   return bytes;
+}
+
+/** Rounds; of a half, away from zero. */
+function halfAway(value: number): number {
+  return Math.trunc(value < 0 ? value - 0.5 : value + 0.5);
 }
 
 function halfByte(value: number): number {

@@ -21,14 +21,19 @@ const NPM_ARGS = [
   '--no-fund',
 ];
 
+/** Lines of npm's errors that are shown: the first ones tell why. */
+const NPM_LINES = 3;
+
 /** @throws Error where npm cannot fetch the packages. */
 export function installPeer(): void {
   if (isInstalled()) return;
   console.error(`installing node-llama-cpp into ${join(FOLDER, 'node_modules')}`);
   const { status, error, stderr } = spawnSync('npm', NPM_ARGS, { cwd: FOLDER, encoding: 'utf8' });
   if (status === 0 && isInstalled()) return;
+  const said = error?.message ?? stderr.split('\n').filter((line) => line.startsWith('npm error'));
   throw new Error(
-    `npm could not install what bench/peers/package.json names: bench:peers needs a registry of npm packages, and Linux on x86-64\n${error?.message ?? stderr}`,
+    'npm could not install what bench/peers/package.json names: bench:peers needs a registry of npm packages, and Linux on x86-64\n' +
+      [said].flat().slice(0, NPM_LINES).join('\n'),
   );
 }
 

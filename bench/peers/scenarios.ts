@@ -2,12 +2,13 @@
 
 import { median } from '../report.ts';
 import { complete, randomPrompt } from './client.ts';
+import type { GgmlType } from './gguf.ts';
 import type { Seats } from './servers.ts';
 
 /** How the weights are kept, in the words of each side; `name` is that of svc. */
 export interface Scheme {
-  readonly name: 'bf16' | 'int8';
-  readonly ggmlType: 'BF16' | 'Q8_0';
+  readonly name: string;
+  readonly ggmlType: GgmlType;
   /** Of `svc serve`. */
   readonly options: readonly string[];
 }
@@ -15,6 +16,7 @@ export interface Scheme {
 export const SCHEMES: readonly Scheme[] = [
   { name: 'bf16', ggmlType: 'BF16', options: [] },
   { name: 'int8', ggmlType: 'Q8_0', options: ['--quantization', 'int8'] },
+  { name: 'int4', ggmlType: 'Q4_0', options: ['--quantization', 'int4'] },
 ];
 
 export interface Metric {
@@ -22,7 +24,7 @@ export interface Metric {
   readonly unit: string;
   readonly isMoreBetter: boolean;
   /** How many times as good svc is to be, by scheme; watched only where there is none. */
-  readonly goals?: Readonly<Partial<Record<Scheme['name'], string>>>;
+  readonly goals?: Readonly<Record<string, string>>;
 }
 
 export interface Scenario {
@@ -31,7 +33,7 @@ export interface Scenario {
   readonly seats: Seats;
   readonly rounds: number;
   /** Left out: all of them. */
-  readonly schemes?: readonly Scheme['name'][];
+  readonly schemes?: readonly string[];
   readonly metrics: readonly Metric[];
   /** One value for each metric. `seed` gives each run prompts of its own. */
   run(url: string, vocabSize: number, seed: number): Promise<number[]>;
@@ -98,7 +100,7 @@ function decodeOne(context: number, rounds: number): Scenario {
         name: `decode of 1 at context ${context}`,
         unit: 'tokens/s',
         isMoreBetter: true,
-        goals: { bf16: '>= 1.5', int8: '>= 1.5' },
+        goals: Object.fromEntries(SCHEMES.map(({ name }) => [name, '>= 1.5'])),
       },
     ],
     run: async (url, vocabSize, seed) => [await decodeRate(url, vocabSize, seed, 1, context, numTokens)],
@@ -106,7 +108,7 @@ function decodeOne(context: number, rounds: number): Scenario {
 }
 
 function decodeMany(count: number, rounds: number, goals: Metric['goals'] = {}): Scenario {
-  const [promptTokens, numTokens] = [16, 16];
+  const [promptTokens, numTokens] = [16, 12];
   return {
     name: `decode-${count}`,
     seats: MANY,

@@ -51,6 +51,8 @@ export async function startPeer(modelPath: string, { numSeqs, contextSize }: Sea
 async function start(port: number, args: readonly string[]): Promise<BenchServer> {
   const startedAt = performance.now();
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  // Whatever ends the comparison ends what it has started.
+  process.once('exit', () => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
   await firstToken(child, url);
   return {

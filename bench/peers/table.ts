@@ -26,7 +26,7 @@ export function formatComparison(
   ].join('\n');
 }
 
-function row({ name, unit, isMoreBetter, goals, svc, peer }: ComparedMetric, scheme: Scheme['name']): string {
+function row({ name, unit, isMoreBetter, goals, svc, peer }: ComparedMetric, scheme: string): string {
   const best = (values: readonly number[]): number =>
     isMoreBetter ? Math.max(...values) : Math.min(...values);
   const show = (values: readonly number[]): string => {

@@ -88,7 +88,7 @@ process.stdout.on('error', () => process.exit(0));
 
 try {
   // A short flag of one command means something else to another.
-  const hasEngine = argv[0] === 'serve' || argv[0] === 'bench';
+  const hasEngine = takesEngineOptions(argv);
   const { argv: own, foreign } = hasEngine ? takeForeignFlags(argv) : { argv: [], foreign: [] };
   const serving = splitArguments(SERVE_OPTIONS, own);
   const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : argv;
@@ -98,6 +98,10 @@ try {
   else await svc.parseAsync(args, { from: 'user' });
 } catch (error) {
   process.exitCode = report(error);
+}
+
+function takesEngineOptions([command, measurement]: readonly string[]): boolean {
+  return command === 'serve' || (command === 'bench' && measurement !== 'quality');
 }
 
 /** Prints an error that the user can fix as one line, any other with its stack. */

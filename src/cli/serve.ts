@@ -12,6 +12,7 @@ import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import type { EngineThread } from '../engine/spawn-engine.ts';
+import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
@@ -46,31 +47,39 @@ export async function serve(config: ServeConfig): Promise<void> {
   const logger = createLogger(config.logLevel);
   for (const notice of config.notices) logger.warn(notice);
   const stop = new StopRequest(logger);
-  // It reads its modules while this thread reads those of the server and binds the port.
-  const thread = (await import('../engine/spawn-engine.ts')).spawnEngineThread();
+  const { host: namedHost, tls: tlsFiles, logLevel, logStats, requestTimeoutSeconds, ...http } = config.http;
+  const host = namedHost ?? '0.0.0.0';
+  const tls = tlsFiles && (await readTls(tlsFiles));
+  // Fail on a busy port at once, not after many gigabytes have been loaded.
+  await expectFreeAddress({ host, port: http.port });
+  // The engine thread reads its modules and the model while this thread reads those of the server.
+  const { spawnEngineThread } = await import('../engine/spawn-engine.ts');
+  const thread = spawnEngineThread();
+  const starting = startEngine(config, logger, thread);
+  // Ignore: told below, once there is a server to close.
+  starting.catch(() => {});
   const { Server } = await import('../server/server.ts');
   const proxyToken = randomBytes(16).toString('hex');
-  const { host, tls, logLevel, logStats, requestTimeoutSeconds, ...http } = config.http;
-  // Fail on a busy port at once, not after many gigabytes have been loaded.
   const server = await Server.listen({
     ...http,
-    host: host ?? '0.0.0.0',
+    host,
     version: version(),
     servedModelNames: await servedNames(config),
     statsIntervalMs: logStats ? STATS_INTERVAL_MS : 0,
-    tls: tls && (await readTls(tls)),
+    tls,
     requestTimeoutMs: requestTimeoutSeconds * 1000,
     proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
     logger: logger.child({}, { level: logLevel }),
+  }).catch(async (error) => {
+    await thread.worker.terminate();
+    throw error;
   });
-  const engine = await Promise.race([startEngine(config, logger, thread), stop.requested]).catch(
-    async (error) => {
-      await server.close();
-      throw error;
-    },
-  );
+  const engine = await Promise.race([starting, stop.requested]).catch(async (error) => {
+    await server.close();
+    throw error;
+  });
   let registration: Registration | null = null;
   if (engine !== null) {
     server.serve(engine);

@@ -25,7 +25,7 @@ export function startReport(
       info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
     ],
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
-    ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens`],
+    ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens in ${info.kvDType}`],
     [
       'concurrency',
       `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,

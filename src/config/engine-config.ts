@@ -8,6 +8,9 @@ export type Device = 'auto' | 'cpu' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
+/** `auto` is the format that the model is computed in. */
+export type KvCacheDType = 'auto' | 'bf16' | 'fp8' | 'int8';
+
 /** What the weights of a plain checkpoint are turned into while they are read. */
 export const QUANTIZATIONS = ['int8', 'int4', 'fp8'] as const;
 export type Quantization = (typeof QUANTIZATIONS)[number];
@@ -44,6 +47,8 @@ export interface EngineConfig {
   readonly blockSize: number;
   /** Keep the blocks of finished requests for others that begin alike. */
   readonly enablePrefixCaching: boolean;
+  /** Format of keys and values: `fp8` and `int8` hold twice the tokens of bfloat16, and round them. */
+  readonly kvCacheDtype: KvCacheDType;
   /** Exact size of the KV memory; null takes what `gpuMemoryUtilization` leaves. */
   readonly kvCacheMemoryBytes: number | null;
   /** Share of the machine's memory for weights and KV cache. */

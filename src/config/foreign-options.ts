@@ -197,7 +197,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'value',
     'a request that gives up its KV blocks is computed again; nothing is swapped',
   ),
-  refused('--kv-cache-dtype', 'value', 'keys and values have the format of --dtype', 'use auto', ['auto']),
   refused(
     '--num-gpu-blocks-override',
     'value',
@@ -206,7 +205,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   ),
   harmless('--prefix-caching-hash-algo', 'value', 'cached blocks are named by SHA-256'),
   harmless('--cpu-offload-gb', 'value', 'weights are in main memory already'),
-  harmless('--calculate-kv-scales', 'nothing', 'the KV cache is not quantised'),
+  harmless('--calculate-kv-scales', 'nothing', 'int8 has a scale for each token, and fp8 has none'),
   refused(
     '--kv-offloading-size',
     'value',

@@ -99,6 +99,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     schedulingPolicy: values.schedulingPolicy,
     blockSize: values.blockSize,
     enablePrefixCaching: values.enablePrefixCaching,
+    kvCacheDtype: values.kvCacheDtype,
     kvCacheMemoryBytes: values.kvCacheMemoryBytes,
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     numThreads: values.numThreads,

@@ -157,6 +157,13 @@ export const SERVE_OPTIONS = new OptionTable({
     gpuMemoryUtilization: option(share(), 0.9, {
       help: 'share of the memory that svc may use, on every kind of hardware',
     }),
+    kvCacheDtype: option(
+      choice(['auto', 'bf16', 'fp8', 'int8'], { bfloat16: 'bf16', fp8_e4m3: 'fp8' }),
+      'auto',
+      {
+        help: 'format of keys and values: fp8 (e4m3, without scales) and int8 (a scale for each token and head) hold twice the tokens of bf16; auto is that of --dtype',
+      },
+    ),
     kvCacheMemoryBytes: optional(size(1), {
       help: 'exact size of the KV cache in bytes',
       defaultText: 'from --gpu-memory-utilization',
@@ -195,7 +202,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Speculation', {
     speculativeConfig: optional(json(), {
-      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or part by part: --speculative-config.method ngram',
+      help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or {"method": "draft_model", "model": "<model>"}; or part by part: --speculative-config.method ngram',
       defaultText: 'none: one token a step',
     }),
   }),

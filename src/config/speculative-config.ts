@@ -6,18 +6,30 @@ import { zodMessage } from '../util/zod-message.ts';
 import { expecting, number } from './option-kinds.ts';
 import { didYouMean } from './suggest.ts';
 
-/** Guesses what followed the same few tokens earlier in the sequence. */
-export interface SpeculativeConfig {
-  readonly method: 'ngram';
+interface AnyMethod {
   /** Most tokens that are guessed in one step of a sequence. */
   readonly numSpeculativeTokens: number;
+}
+
+/** Guesses what followed the same few tokens earlier in the sequence. */
+export interface NgramConfig extends AnyMethod {
+  readonly method: 'ngram';
   /** Most and fewest tokens at the end of the sequence that must have come before. */
   readonly promptLookupMax: number;
   readonly promptLookupMin: number;
 }
 
+/** Guesses what a second, smaller model samples greedily. */
+export interface DraftModelConfig extends AnyMethod {
+  readonly method: 'draft_model';
+  /** A folder, or a name on the hub. */
+  readonly model: string;
+}
+
+export type SpeculativeConfig = NgramConfig | DraftModelConfig;
+
 const OPTION = 'speculative-config';
-const METHODS = ['ngram'] as const;
+const METHODS = ['ngram', 'draft_model'] as const;
 /** Methods of the protocol that are not here. */
 const OTHER_METHODS: readonly string[] = ['suffix', 'eagle', 'eagle3', 'medusa', 'mlp_speculator', 'mtp'];
 /** Settings of the protocol that are not here. */
@@ -33,6 +45,8 @@ const MAX_TOKENS = 32;
 const DEFAULT_TOKENS = 5;
 const DEFAULT_LOOKUP = { max: 4, min: 2 };
 
+type CheckedFields = z.output<typeof Fields>;
+
 /** Null where not given, or given as null. */
 function count(): z.ZodType<number | null> {
   return expecting<number | null>(
@@ -47,6 +61,7 @@ const Fields = z.object({
   num_speculative_tokens: count(),
   prompt_lookup_max: count(),
   prompt_lookup_min: count(),
+  model: expecting<string | null>(z.string().min(1), 'a folder or a name on the hub', null),
 });
 
 /**
@@ -60,15 +75,14 @@ export function parseSpeculativeConfig(
   const given = Object.entries(json ?? {}).filter(([, value]) => value !== null && value !== undefined);
   if (given.length === 0) return null;
   const fields = readFields(Object.fromEntries(given));
-  checkMethod(fields.method);
-  return {
-    method: 'ngram',
-    numSpeculativeTokens: fields.num_speculative_tokens ?? DEFAULT_TOKENS,
-    ...lookup(fields),
-  };
+  const method = checkMethod(fields.method);
+  const numSpeculativeTokens = fields.num_speculative_tokens ?? DEFAULT_TOKENS;
+  return method === 'ngram'
+    ? { method, numSpeculativeTokens, ...lookup(fields) }
+    : { method, numSpeculativeTokens, model: draftModel(fields) };
 }
 
-function readFields(given: Readonly<Record<string, unknown>>): z.output<typeof Fields> {
+function readFields(given: Readonly<Record<string, unknown>>): CheckedFields {
   const known = Object.keys(Fields.shape);
   const unknown = Object.keys(given).find((name) => !known.includes(name));
   if (unknown !== undefined && OTHER_FIELDS.includes(unknown)) throw notAvailable(unknown, 'leave it out');
@@ -78,21 +92,34 @@ function readFields(given: Readonly<Record<string, unknown>>): z.output<typeof F
   throw new ConfigError(`--${OPTION}: ${zodMessage(parsed.error, given, '')}`, { param: OPTION });
 }
 
-function checkMethod(method: string | null): void {
+function checkMethod(method: string | null): SpeculativeConfig['method'] {
   if (method === null) throw fault('method', `is missing: add one of ${METHODS.join(', ')}`);
   if (OTHER_METHODS.includes(method)) throw notAvailable(`method ${method}`, `use ${METHODS.join(' or ')}`);
-  if (METHODS.some((known) => known === method)) return;
+  const found = METHODS.find((known) => known === method);
+  if (found !== undefined) return found;
   throw fault(
     'method',
     `unknown method ${method}${didYouMean(method, METHODS)}; use ${METHODS.join(' or ')}`,
   );
 }
 
+function draftModel({ model, prompt_lookup_max: max, prompt_lookup_min: min }: CheckedFields): string {
+  if (model === null)
+    throw fault('model', 'is missing: method draft_model needs a folder or a name on the hub');
+  if (max !== null || min !== null) {
+    throw fault('prompt_lookup_max, prompt_lookup_min', 'are for method ngram: leave them out');
+  }
+  return model;
+}
+
 /** Where only one end is given, it is both. */
 function lookup({
   prompt_lookup_max: max,
   prompt_lookup_min: min,
-}: z.output<typeof Fields>): Pick<SpeculativeConfig, 'promptLookupMax' | 'promptLookupMin'> {
+  model,
+}: CheckedFields): Pick<NgramConfig, 'promptLookupMax' | 'promptLookupMin'> {
+  if (model !== null)
+    throw fault('model', 'method ngram needs no model: leave it out, or use method draft_model');
   const promptLookupMax = max ?? min ?? DEFAULT_LOOKUP.max;
   const promptLookupMin = min ?? max ?? DEFAULT_LOOKUP.min;
   if (promptLookupMin > promptLookupMax) {

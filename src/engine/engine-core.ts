@@ -36,7 +36,8 @@ export class EngineCore {
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
-    this.scheduler = new Scheduler({ ...config, numBlocks: executor.info.numBlocks });
+    const { info, draftModel } = executor;
+    this.scheduler = new Scheduler({ ...config, numBlocks: info.numBlocks }, draftModel);
     this.#onTransferEvents = onTransferEvents;
     this.#maxInFlight = maxInFlight;
   }

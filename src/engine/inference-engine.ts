@@ -140,10 +140,10 @@ export class InferenceEngine {
   /** Of the KV cache, in the spelling of the options. */
   get cacheSettings(): Readonly<Record<string, string>> {
     const { enablePrefixCaching, gpuMemoryUtilization, kvCacheMemoryBytes } = this.#config;
-    const { blockSize, numBlocks, dtype } = this.info;
+    const { blockSize, numBlocks, kvDType } = this.info;
     return {
       block_size: String(blockSize),
-      cache_dtype: dtype,
+      cache_dtype: kvDType,
       enable_prefix_caching: String(enablePrefixCaching),
       gpu_memory_utilization: String(gpuMemoryUtilization),
       kv_cache_memory_bytes: String(kvCacheMemoryBytes),

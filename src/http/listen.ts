@@ -37,6 +37,21 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
 }
 
 /**
+ * Binds an address and leaves it at once, for whoever has much to do before it listens there.
+ * @throws ConfigError where the address cannot be had.
+ */
+export async function expectFreeAddress(address: Address): Promise<void> {
+  const probe = createServer();
+  const host = address.host === 'localhost' ? '127.0.0.1' : address.host;
+  try {
+    await once(probe.listen({ host, port: address.port }), 'listening');
+  } catch (cause) {
+    throw bindError(cause, address);
+  }
+  await once(probe.close(), 'close');
+}
+
+/**
  * A second way in to the same server: its timeouts, its answers to broken requests and its shutdown hold for whoever comes
  * by it. Fastify would start a server of its own for this, without what `createHttpApp` does to the first one.
  */
@@ -65,7 +80,7 @@ export function urlOf(app: FastifyInstance, host: string): string {
   return `${app.initialConfig.https ? 'https' : 'http'}://${urlHost(host)}:${portOf(app)}`;
 }
 
-function bindError(cause: unknown, { host, port }: ListenOptions): ConfigError {
+function bindError(cause: unknown, { host, port }: Address): ConfigError {
   const code = codeOf(cause);
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is already in use on ${host}: stop the other program or choose another --port`,

@@ -73,8 +73,10 @@ export interface KvCompatibility {
   readonly model: string;
   /** The instruction set: sums are equal only on the same one. */
   readonly isa: string;
-  /** Of keys and values. */
+  /** What is computed in. */
   readonly dtype: string;
+  /** Of keys and values. */
+  readonly kvDType: string;
   /** Quantised weights compute other keys and values. */
   readonly weightFormat: string;
   readonly blockSize: number;

@@ -1,5 +1,6 @@
 // What svc must know of an architecture to serve it; `registry.ts` lists those that it knows.
 
+import type { KvDType } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { Model } from './model.ts';
 import type { ConfigFile, ModelConfig } from './model-config.ts';
@@ -20,6 +21,8 @@ export interface LoadContext {
   readonly config: ModelConfig;
   readonly ops: Ops;
   readonly weights: WeightReader;
+  /** Of keys and values in the cache. */
+  readonly kvDType: KvDType;
   /** Longest context that is served, in tokens. */
   readonly maxModelLen: number;
   /** Says that this share of the work is done and what was read last; whoever shows it gets a turn. */

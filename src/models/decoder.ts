@@ -1,6 +1,6 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
-import type { ComputeDType } from '../ops/dtype.ts';
+import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
@@ -30,12 +30,7 @@ export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): P
   const finalNorm = weights.vector('model.norm.weight', hiddenSize);
   const head = isTied ? embedding : weights.head({ name: 'lm_head', n: vocabSize }, hiddenSize);
   await done(numLayers + 2, 'output head');
-  return new Decoder(
-    config,
-    ops,
-    { embedding, layers, finalNorm, head, ropeTable: ops.makeVector(angles) },
-    weights,
-  );
+  return new Decoder(context, { embedding, layers, finalNorm, head, ropeTable: ops.makeVector(angles) });
 }
 
 interface DecoderParts {
@@ -50,7 +45,7 @@ interface DecoderParts {
 
 export function kvCacheShape(
   { numLayers: layers, numKvHeads: kvHeads, headDim }: ModelConfig,
-  dtype: ComputeDType,
+  dtype: KvDType,
   blocks: number,
   blockSize: number,
 ): KvCacheShape {
@@ -60,22 +55,24 @@ export function kvCacheShape(
 class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
+  readonly kvDType: KvDType;
   readonly weightFormat: string;
   readonly weightBytes: number;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
 
-  constructor(config: ModelConfig, ops: Ops, parts: DecoderParts, weights: WeightReader) {
+  constructor({ config, ops, weights, kvDType }: LoadContext, parts: DecoderParts) {
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
     this.dtype = weights.dtype;
+    this.kvDType = kvDType;
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.dtype, blocks, blockSize);
+    return kvCacheShape(this.config, this.kvDType, blocks, blockSize);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {

@@ -1,8 +1,8 @@
 // From where a model is published to a model in memory.
 
-import type { DTypeOption, Quantization } from '../config/engine-config.ts';
+import type { DTypeOption, KvCacheDType, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import { type ComputeDType, formatName, type WeightFormat } from '../ops/dtype.ts';
+import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
@@ -14,10 +14,12 @@ import type { PackedCache } from './weights/packed-cache.ts';
 import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
-interface LoadOptions {
+export interface LoadOptions {
   readonly dtype: DTypeOption;
   /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
   readonly quantization?: Quantization | null;
+  /** Format of keys and values; absent is `auto`. */
+  readonly kvCacheDtype?: KvCacheDType;
   /** Where packed weights are taken from and written to; null or absent packs them. */
   readonly packedCache?: PackedCache | null;
   /** Longest context to serve; null is the model's own limit. */
@@ -45,10 +47,12 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   expectNoMoreLayers(checkpoint, config);
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, options);
+  const kvDType = chooseKvDType(dtype, options);
   options.onOpen?.({
     config,
     dtype,
-    kvCacheShape: (blocks, size) => kvCacheShape(config, dtype, blocks, size),
+    kvDType,
+    kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size),
   });
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
@@ -63,7 +67,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     await new Promise(setImmediate);
   };
   const { load } = findArchitecture(config.architecture);
-  const model = await load({ config, ops, weights, maxModelLen, progress });
+  const model = await load({ config, ops, weights, kvDType, maxModelLen, progress });
   checkpoint.expectUnchanged();
   const unused = judgeUnused(checkpoint, config);
   if (unused !== null) options.onWarning?.(unused);
@@ -143,4 +147,15 @@ function chooseDType(
   const published =
     checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
   return published === 'f32' ? 'f32' : 'bf16';
+}
+
+/** @throws ConfigError where a model in float32 is to keep less of its keys and values. */
+function chooseKvDType(dtype: ComputeDType, { kvCacheDtype = 'auto' }: LoadOptions): KvDType {
+  if (kvCacheDtype === 'auto') return dtype;
+  if (dtype === 'bf16') return kvCacheDtype;
+  throw new ConfigError(
+    `--kv-cache-dtype ${kvCacheDtype} is for models in bfloat16, and this one is computed in float32: leave it out, or give ` +
+      '--dtype bfloat16',
+    { param: 'kv-cache-dtype' },
+  );
 }

@@ -2,6 +2,7 @@
 
 import { fileURLToPath } from 'node:url';
 import type { EngineConfig } from '../config/engine-config.ts';
+import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { DownloadOptions } from '../hub/download.ts';
 import { resolveModel } from '../hub/resolve-model.ts';
 
@@ -27,13 +28,22 @@ export async function withFolders(
   config: EngineConfig,
   options: Pick<DownloadOptions, 'onProgress'> = {},
 ): Promise<EngineConfig> {
-  const { modelPath, tokenizer, revision, downloadDir } = config;
+  const { modelPath, tokenizer, revision, downloadDir, speculative } = config;
   const model = { ...options, downloadDir, revision };
   return {
     ...config,
     modelPath: await modelFolder(modelPath, model),
+    speculative: await withDraftFolder(speculative, { ...options, downloadDir }),
     tokenizer: tokenizer && (await resolveModel(tokenizer, tokenizerOptions(model, tokenizer === modelPath))),
   };
+}
+
+async function withDraftFolder(
+  config: SpeculativeConfig | null,
+  options: DownloadOptions,
+): Promise<SpeculativeConfig | null> {
+  if (config?.method !== 'draft_model') return config;
+  return { ...config, model: await resolveModel(config.model, options) };
 }
 
 /** The revision is the model's: another model's tokenizer comes from its main branch. */

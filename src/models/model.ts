@@ -1,6 +1,6 @@
 // What the runner needs of a loaded model: its shape and the forward pass of one step.
 
-import type { ComputeDType } from '../ops/dtype.ts';
+import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { ModelConfig } from './model-config.ts';
 
@@ -16,6 +16,8 @@ export interface ForwardInputs extends StepArrays {
 export interface ModelShape {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
+  /** Of keys and values in the cache. */
+  readonly kvDType: KvDType;
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
 }
 

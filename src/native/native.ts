@@ -87,7 +87,7 @@ export interface NativeBackend {
     blockSize: number,
     kvHeads: number,
     headDim: number,
-    dtype: 'f32' | 'bf16',
+    dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;

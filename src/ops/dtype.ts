@@ -28,6 +28,30 @@ export interface CodeFormat {
  */
 export type WeightFormat = ComputeDType | 'int8' | CodeFormat;
 
+/**
+ * How keys and values are kept. `fp8`: e4m3, no scales, larger numbers become 448. `int8`: whole numbers from -127 to 127
+ * times one scale a token and head. Attention computes with both as bf16.
+ */
+export type KvDType = ComputeDType | 'fp8' | 'int8';
+
+/** The format that attention computes with, and of its output. */
+export function attentionDTypeOf(dtype: KvDType): ComputeDType {
+  return dtype === 'f32' ? 'f32' : 'bf16';
+}
+
+/** Bytes of the key, or the value, of one head of one token. */
+export function kvHeadBytes(dtype: KvDType, headDim: number): number {
+  switch (dtype) {
+    case 'f32':
+    case 'bf16':
+      return headDim * BYTES_PER_ELEMENT[dtype];
+    case 'fp8':
+      return headDim;
+    case 'int8':
+      return headDim + Float32Array.BYTES_PER_ELEMENT;
+  }
+}
+
 /** The format of the activations that a weight is multiplied with. */
 export function inputDTypeOf(format: WeightFormat): ComputeDType {
   return format === 'f32' ? 'f32' : 'bf16';

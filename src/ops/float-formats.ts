@@ -29,6 +29,40 @@ export function unpackBf16(packed: Uint16Array, into: Float32Array): void {
   for (let i = 0; i < packed.length; i++) bits[i] = packed[i]! << 16;
 }
 
+/** The largest number of e4m3, and the code of its NaN. */
+const MOST_E4M3 = 448;
+const NAN_E4M3 = 0x7f;
+
+/** Writes the e4m3 form of `values` to `into`: to the nearest, ties to even; 448 for what is larger, NaN for what is not finite. */
+export function packE4m3(values: Float32Array, into: Uint8Array): void {
+  const bits = bitsOf(values);
+  for (const [i, value] of values.entries())
+    into[i] = ((bits[i]! >>> 24) & 0x80) | nearestE4m3(Math.abs(value));
+}
+
+/** Writes the f32 form of `packed` to `into`: exact. */
+export function unpackE4m3(packed: Uint8Array, into: Float32Array): void {
+  for (const [i, code] of packed.entries()) {
+    const [sign, exponent, mantissa] = [code & 0x80 ? -1 : 1, (code >>> 3) & 15, code & 7];
+    const size = exponent === 0 ? mantissa * 2 ** -9 : (8 + mantissa) * 2 ** (exponent - 10);
+    into[i] = (code & 0x7f) === NAN_E4M3 ? Number.NaN : sign * size;
+  }
+}
+
+/** |value| is far below 2^52: adding that much leaves no bits for a fraction. */
+export function roundHalfToEven(value: number): number {
+  const shift = 2 ** 52 + 2 ** 51;
+  return value + shift - shift;
+}
+
+/** Codes count the numbers upwards, eight to a power of two from 2^-6 on. */
+function nearestE4m3(size: number): number {
+  if (!Number.isFinite(size)) return NAN_E4M3;
+  if (size >= MOST_E4M3) return 0x7e;
+  const exponent = Math.max(-6, Math.floor(Math.log2(size)));
+  return (exponent + 6) * 8 + roundHalfToEven(size * 2 ** (3 - exponent));
+}
+
 /** Writes the f32 form of `packed` to `into`: exact. */
 export function unpackF16(packed: Uint16Array, into: Float32Array): void {
   for (let i = 0; i < packed.length; i++) into[i] = f16ToNumber(packed[i]!);

@@ -9,7 +9,7 @@
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
 import type { Logprobs } from '../sampling/logprobs.ts';
-import type { ComputeDType, WeightFormat } from './dtype.ts';
+import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -30,7 +30,7 @@ export interface KvCacheShape {
   readonly blockSize: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  readonly dtype: ComputeDType;
+  readonly dtype: KvDType;
 }
 
 /**
@@ -237,8 +237,8 @@ export interface Ops {
 
   /**
    * Causal attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
-   * -> [tokens, heads * headDim] in the cache's dtype. heads is a multiple of kvHeads. The rows of a sequence are
-   * the last of its `contextLengths` positions.
+   * -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. heads is a multiple of kvHeads. The rows of a
+   * sequence are the last of its `contextLengths` positions.
    */
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor;
 

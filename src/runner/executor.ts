@@ -4,13 +4,16 @@
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import type { Proposer } from '../speculation/proposer.ts';
 
 /** What was loaded and chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
 export interface EngineInfo {
   readonly model: string;
   readonly architecture: string;
-  /** What is computed in, also the format of the KV cache. */
+  /** What is computed in. */
   readonly dtype: string;
+  /** Of keys and values: that of `dtype`, `fp8` or `int8`. */
+  readonly kvDType: string;
   /** Names of the formats of its layers' weights: that of `dtype`, `int8`, `int4-g32`; joined by + where there are several. */
   readonly weightFormat: string;
   readonly backend: string;
@@ -39,6 +42,8 @@ export interface Executor {
   readonly info: EngineInfo;
   /** Names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   readonly memoryToken: bigint | null;
+  /** Guesses tokens for drafts; null where no draft model is configured. */
+  readonly draftModel: Proposer | null;
   /** Seconds spent in forward passes and sampling since the start; null where a backend does not measure it. */
   readonly busySeconds: number | null;
   /**

@@ -2,7 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import { BYTES_PER_ELEMENT } from '../ops/dtype.ts';
+import { kvHeadBytes } from '../ops/dtype.ts';
 import type { KvCacheShape } from '../ops/ops.ts';
 
 type BudgetConfig = Pick<
@@ -43,5 +43,5 @@ export function chooseNumBlocks(
 
 /** Bytes of one block over all layers, without what a backend adds to align it. */
 export function kvBlockBytes(shape: KvCacheShape): number {
-  return 2 * shape.layers * shape.blockSize * shape.kvHeads * shape.headDim * BYTES_PER_ELEMENT[shape.dtype];
+  return 2 * shape.layers * shape.blockSize * shape.kvHeads * kvHeadBytes(shape.dtype, shape.headDim);
 }

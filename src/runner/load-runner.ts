@@ -10,6 +10,7 @@ import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo } from './executor.ts';
 import { chooseNumBlocks } from './kv-budget.ts';
+import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 
 export interface LoadListeners {
@@ -25,16 +26,23 @@ export async function loadRunner(
 ): Promise<ModelRunner> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, quantization, maxModelLen: wantedLength, blockSize, modelPath } = config;
+  const { dtype, quantization, kvCacheDtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
   const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
+  let draftKvBytes = 0;
   const blocksFor = (model: ModelShape): number =>
-    chooseNumBlocks(config, model.kvCacheShape(1, blockSize), lengthOf(model), ops.freeMemory());
+    chooseNumBlocks(
+      config,
+      model.kvCacheShape(1, blockSize),
+      lengthOf(model),
+      ops.freeMemory() - draftKvBytes,
+    );
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model);
   const packedCache = openPackedCache(config, ops, onWarning);
   const options = {
     dtype,
     quantization,
+    kvCacheDtype,
     packedCache,
     maxModelLen: wantedLength,
     onOpen,
@@ -42,8 +50,12 @@ export async function loadRunner(
     onProgress,
   };
   const source = openModelSource(modelPath);
+  const draftSource = openDraftSource(config, source);
   const model = await loadModel(source, ops, options);
   const maxModelLen = lengthOf(model);
+  const draft =
+    draftSource && (await loadDraftModel(draftSource, ops, config, maxModelLen, { onProgress, onWarning }));
+  draftKvBytes = draft?.kvBytes ?? 0;
   const numBlocks = blocksFor(model);
   const isShared = config.kvTransfer !== null;
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
@@ -53,6 +65,7 @@ export async function loadRunner(
     model: fingerprint,
     isa: ops.isa,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     blockSize,
     layers: model.config.numLayers,
@@ -62,6 +75,7 @@ export async function loadRunner(
     model: modelPath,
     architecture: model.config.architecture,
     dtype: model.dtype,
+    kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     backend: ops.backend,
     isa: ops.isa,
@@ -78,7 +92,7 @@ export async function loadRunner(
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
-  return new ModelRunner(info, ops, model, { cache, saves });
+  return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
 }
 
 /** Null where none is configured, or the backend packs nothing. */

@@ -6,6 +6,7 @@ import type { KvCache, KvSaveNotifier, Ops, Pending, Scope, Tensor } from '../op
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs, buildSends } from './batch-inputs.ts';
+import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
 import { RequestStates } from './request-states.ts';
@@ -32,6 +33,7 @@ interface ForwardPass {
 
 export class ModelRunner implements Executor {
   readonly info: EngineInfo;
+  readonly draftModel: DraftModel | null;
   readonly #ops: Ops;
   readonly #model: Model;
   readonly #kv: KvMemory;
@@ -41,11 +43,12 @@ export class ModelRunner implements Executor {
   /** Steps that have not been read, the oldest first. */
   readonly #inFlight: InFlightStep[] = [];
 
-  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory) {
+  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory, draftModel: DraftModel | null) {
     this.info = info;
     this.#ops = ops;
     this.#model = model;
     this.#kv = kv;
+    this.draftModel = draftModel;
   }
 
   get memoryToken(): bigint | null {

@@ -15,6 +15,7 @@ import { type KvCacheConfig, KvCacheManager } from '../kv-cache/kv-cache-manager
 import type { KvTransferCommand } from '../kv-transfer/connector.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
+import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
 import { BlockTransfers } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
@@ -95,12 +96,14 @@ export class Scheduler {
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, generationTokens: 0 };
 
-  constructor(config: SchedulerConfig) {
+  /** @param draftModel of the method of that name, else null */
+  constructor(config: SchedulerConfig, draftModel: Proposer | null = null) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
     this.transfers = new BlockTransfers(this.#kvCache, config.blockSize);
     this.#slots = new SlotManager(config, this.#kvCache, this.transfers);
-    this.#speculator = config.speculative === null ? null : new Speculator(config.speculative);
+    const { speculative } = config;
+    this.#speculator = speculative === null ? null : new Speculator(speculative, draftModel);
   }
 
   get hasUnfinished(): boolean {

@@ -111,10 +111,11 @@ export class ServerContext {
     return first === undefined ? [engine.info.model] : [first, ...others];
   }
 
-  /** Version, instruction set, format and model: all that determines the bytes of an answer besides its request. */
+  /** Version, instruction set, formats and model: all that determines the bytes of an answer besides its request. */
   systemFingerprint({ info }: InferenceEngine): string {
-    const { isa, weightFormat, modelFingerprint } = info;
-    return `svc-${this.options.version}-${isa}-${weightFormat}-${modelFingerprint.slice(0, 12)}`;
+    const { isa, dtype, kvDType, weightFormat, modelFingerprint } = info;
+    const formats = kvDType === dtype ? weightFormat : `${weightFormat}-kv_${kvDType}`;
+    return `svc-${this.options.version}-${isa}-${formats}-${modelFingerprint.slice(0, 12)}`;
   }
 
   /** @throws NotFoundError unless `name` is one of this server's, or left out. */

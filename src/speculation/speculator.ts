@@ -2,7 +2,8 @@
 // changes an answer: the model samples every token itself, and a draft is kept as far as it is the same.
 
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
-import { NgramIndex } from './ngram-index.ts';
+import { NgramProposer } from './ngram-proposer.ts';
+import type { DraftedSequence, Proposer } from './proposer.ts';
 
 /**
  * Rows of decoding sequences and drafts together up to which a step gets drafts: it waits for the weights then, and a row
@@ -20,14 +21,7 @@ export interface SpeculationStats {
   readonly acceptedPerPosition: readonly number[];
 }
 
-/** A sequence as drafts are made for it; its tokens only ever grow. */
-interface Sequence {
-  readonly id: number;
-  readonly tokens: readonly number[];
-}
-
 interface DraftHistory {
-  readonly index: NgramIndex;
   /** Drafts one after the other of which nothing was right. */
   numMisses: number;
   /** No draft before the sequence has so many tokens. */
@@ -35,14 +29,17 @@ interface DraftHistory {
 }
 
 export class Speculator {
-  readonly #config: SpeculativeConfig;
+  readonly #maxTokens: number;
+  readonly #proposer: Proposer;
   readonly #histories = new Map<number, DraftHistory>();
   readonly #acceptedPerPosition: number[];
   readonly #totals = { drafts: 0, draftTokens: 0, acceptedTokens: 0 };
 
-  constructor(config: SpeculativeConfig) {
-    this.#config = config;
-    this.#acceptedPerPosition = new Array<number>(config.numSpeculativeTokens).fill(0);
+  constructor(config: SpeculativeConfig, draftModel: Proposer | null = null) {
+    const { numSpeculativeTokens } = config;
+    this.#maxTokens = numSpeculativeTokens;
+    this.#proposer = proposerOf(config, draftModel);
+    this.#acceptedPerPosition = new Array<number>(numSpeculativeTokens).fill(0);
   }
 
   get stats(): SpeculationStats {
@@ -51,29 +48,28 @@ export class Speculator {
 
   /** Most tokens of a draft in a step of `numRows` rows without drafts, shared by `numSequences`. */
   maxDraftTokens(numRows: number, numSequences: number): number {
-    const { numSpeculativeTokens } = this.#config;
-    const room = Math.max(MAX_ROWS, 1 + numSpeculativeTokens) - numRows;
-    return Math.max(0, Math.min(numSpeculativeTokens, Math.floor(room / numSequences)));
+    const room = Math.max(MAX_ROWS, 1 + this.#maxTokens) - numRows;
+    return Math.max(0, Math.min(this.#maxTokens, Math.floor(room / numSequences)));
   }
 
-  /** Whether a draft may be expected once the next token is known: where it will be too, planning should wait for it. */
-  expectsDraft(sequence: Sequence): boolean {
-    return this.propose(sequence, 1).length > 0;
+  /** Whether a draft may be expected once the next token is known: planning should wait for that token then. */
+  expectsDraft(sequence: DraftedSequence): boolean {
+    return !this.#isPaused(sequence) && this.#proposer.expects(sequence);
   }
 
-  /** Up to `maxTokens` tokens that may follow. */
-  propose(sequence: Sequence, maxTokens: number): readonly number[] {
-    const { index, resumesAt } = this.#historyOf(sequence);
-    return sequence.tokens.length < resumesAt ? [] : index.continuation(sequence.tokens, maxTokens);
+  /** Up to `maxTokens` tokens that may follow; none where there is no telling. */
+  propose(sequence: DraftedSequence, maxTokens: number): readonly number[] {
+    if (maxTokens === 0 || this.#isPaused(sequence)) return [];
+    return this.#proposer.propose(sequence, maxTokens);
   }
 
   /** The first `numAccepted` of a draft of `numTokens` were right; the sequence will have them next, and a token after them. */
-  verified(sequence: Sequence, numTokens: number, numAccepted: number): void {
+  verified(sequence: DraftedSequence, numTokens: number, numAccepted: number): void {
     this.#totals.drafts += 1;
     this.#totals.draftTokens += numTokens;
     this.#totals.acceptedTokens += numAccepted;
     for (let position = 0; position < numAccepted; position += 1) this.#acceptedPerPosition[position]! += 1;
-    const history = this.#historyOf(sequence);
+    const history = this.#historyOf(sequence.id);
     if (numAccepted > 0) history.numMisses = 0;
     else {
       history.resumesAt = sequence.tokens.length + 1 + Math.min(MAX_PAUSE, 2 ** history.numMisses);
@@ -83,15 +79,25 @@ export class Speculator {
 
   forget(sequenceId: number): void {
     this.#histories.delete(sequenceId);
+    this.#proposer.forget(sequenceId);
   }
 
-  #historyOf({ id }: Sequence): DraftHistory {
+  #isPaused({ id, tokens }: DraftedSequence): boolean {
+    return tokens.length < (this.#histories.get(id)?.resumesAt ?? 0);
+  }
+
+  #historyOf(id: number): DraftHistory {
     let history = this.#histories.get(id);
     if (history === undefined) {
-      const { promptLookupMin, promptLookupMax } = this.#config;
-      history = { index: new NgramIndex(promptLookupMin, promptLookupMax), numMisses: 0, resumesAt: 0 };
+      history = { numMisses: 0, resumesAt: 0 };
       this.#histories.set(id, history);
     }
     return history;
   }
+}
+
+function proposerOf(config: SpeculativeConfig, draftModel: Proposer | null): Proposer {
+  if (config.method === 'ngram') return new NgramProposer(config.promptLookupMin, config.promptLookupMax);
+  if (draftModel === null) throw new Error('the executor has loaded no draft model');
+  return draftModel;
 }

@@ -45,6 +45,7 @@ describe('svc serve', () => {
       'Model',
       'Memory',
       'Scheduling',
+      'Speculation',
       'Hardware',
       'Examples',
     ]);
@@ -86,8 +87,8 @@ describe('svc serve', () => {
       'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
     ],
     [
-      ['--swap-space', '4', '--enforce-eager', '--kv-cache-dtype', 'fp8'],
-      'error: --kv-cache-dtype fp8 is not available in svc: keys and values have the format of --dtype; use auto\n',
+      ['--swap-space', '4', '--enforce-eager', '--num-gpu-blocks-override', '512'],
+      'error: --num-gpu-blocks-override 512 is not available in svc: the KV cache is sized in bytes; use --kv-cache-memory-bytes\n',
     ],
   ])('refuses %j in one line', async (args, message) => {
     expect(await runCli(['serve', ...args])).toEqual({ code: 2, stdout: '', stderr: message });

@@ -82,10 +82,10 @@ describe('options of other servers', () => {
   });
 
   it('are refused where they ask for something, with the reason and what to do', () => {
-    const refusal = () => notices('--kv-cache-dtype', 'fp8');
+    const refusal = () => notices('--num-gpu-blocks-override', '512');
     expect(refusal).toThrow(NotAvailableError);
     expect(refusal).toThrow(
-      '--kv-cache-dtype fp8 is not available in svc: keys and values have the format of --dtype; use auto',
+      '--num-gpu-blocks-override 512 is not available in svc: the KV cache is sized in bytes; use --kv-cache-memory-bytes',
     );
     expect(() => notices('-pp', '2')).toThrow(/^-pp 2 is not available in svc: .*; use 1$/);
   });

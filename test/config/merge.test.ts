@@ -18,6 +18,19 @@ function source(given: Given, origin = 'flag'): OptionSource {
 const configured = (given: Given) => serveConfig(mergeOptions(source(given)));
 
 describe('options', () => {
+  it.each([
+    ['auto', 'auto'],
+    ['bfloat16', 'bf16'],
+    ['fp8_e4m3', 'fp8'],
+    ['int8', 'int8'],
+  ])('take %s as the format of keys and values', (given, expected) => {
+    expect(configured({ kvCacheDtype: given }).engine.kvCacheDtype).toBe(expected);
+  });
+
+  it('refuse another format of keys and values', () => {
+    expect(() => configured({ kvCacheDtype: 'fp8_e5m2' })).toThrow(/kv-cache-dtype: .*fp8.*, got "fp8_e5m2"/);
+  });
+
   it('give the defaults of the engine where nobody says anything', () => {
     const config = configured({});
     expect(config.engine).toEqual({ ...ENGINE_DEFAULTS, modelPath: '' });

@@ -32,7 +32,19 @@ describe('--speculative-config', () => {
     },
   );
 
+  it('reads the folder or the name of a draft model', () => {
+    const json = { method: 'draft_model', model: 'org/small', num_speculative_tokens: 3 };
+    expect(parseSpeculativeConfig(json)).toEqual({
+      method: 'draft_model',
+      numSpeculativeTokens: 3,
+      model: 'org/small',
+    });
+  });
+
   it.each([
+    [{ method: 'draft_model' }, 'model: is missing: method draft_model needs a folder or a name on the hub'],
+    [{ method: 'draft_model', model: 'a', prompt_lookup_max: 3 }, 'are for method ngram: leave them out'],
+    [{ method: 'ngram', model: 'a' }, 'method ngram needs no model: leave it out'],
     [{ num_speculative_tokens: 5 }, 'method: is missing: add one of'],
     [{ method: 'n-gram' }, 'unknown method n-gram; did you mean ngram?'],
     [{ method: 7 }, 'method'],

@@ -24,26 +24,32 @@ const SETUPS: readonly Setup[] = [
   { producers: 2, consumers: 3, sendType: 'GET' },
 ];
 
-const WEIGHTS: readonly {
+const FORMATS: readonly {
   name: string;
   args: readonly string[];
   numRequests: number;
   setups: readonly Setup[];
 }[] = [
-  { name: 'published', args: [], numRequests: 200, setups: SETUPS },
+  { name: 'published weights', args: [], numRequests: 200, setups: SETUPS },
   {
-    name: 'int8',
+    name: 'weights in int8',
     args: ['--quantization', 'int8'],
     numRequests: 60,
     setups: [{ producers: 1, consumers: 1, sendType: 'PUT_ASYNC' }],
   },
+  ...(['fp8', 'int8'] as const).map((format) => ({
+    name: `keys and values in ${format}`,
+    args: ['--kv-cache-dtype', format],
+    numRequests: 30,
+    setups: [{ producers: 1, consumers: 1, sendType: 'PUT_ASYNC' as const }],
+  })),
 ];
 
-describe.each(WEIGHTS)('$numRequests mixed requests with $name weights', needsNative, (weights) => {
-  const requests = mixedRequests(weights.numRequests, 7);
+describe.each(FORMATS)('$numRequests mixed requests with $name', needsNative, (format) => {
+  const requests = mixedRequests(format.numRequests, 7);
   let expected: unknown[];
   beforeAll(async () => {
-    const plain = await startServeProcess([model, '--num-threads', '1', ...weights.args]);
+    const plain = await startServeProcess([model, '--num-threads', '1', ...format.args]);
     try {
       expected = await answersOf(plain.url, requests, 16);
     } finally {
@@ -51,11 +57,11 @@ describe.each(WEIGHTS)('$numRequests mixed requests with $name weights', needsNa
     }
   });
 
-  describe.each(weights.setups)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
+  describe.each(format.setups)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
     let cluster: Cluster;
     beforeAll(async () => {
       // Short chunks, so that prompts leave in pieces.
-      const serveArgs = ['--max-num-batched-tokens', '64', ...weights.args];
+      const serveArgs = ['--max-num-batched-tokens', '64', ...format.args];
       cluster = await Cluster.start({ model, serveArgs, proxyArgs: ['--prefill-threshold', '0'], ...setup });
     });
     afterAll(() => cluster?.stop());
@@ -71,5 +77,28 @@ describe.each(WEIGHTS)('$numRequests mixed requests with $name weights', needsNa
         expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
       }
     });
+  });
+});
+
+describe('instances that keep keys and values in different formats', needsNative, () => {
+  it('exchange none: the consumer computes the prompts itself, and answers as it would alone', async () => {
+    const requests = mixedRequests(12, 7);
+    const plain = await startServeProcess([model, '--num-threads', '1']);
+    const expected = await answersOf(plain.url, requests, 4).finally(() => plain.stop());
+    const cluster = await Cluster.start({
+      model,
+      producers: 1,
+      consumers: 1,
+      serveArgs: ['--kv-cache-dtype', 'fp8'],
+      consumerArgs: ['--kv-cache-dtype', 'auto'],
+      proxyArgs: ['--prefill-threshold', '0'],
+    });
+    try {
+      expect(await answersOf(cluster.url, requests, 4)).toEqual(expected);
+      const metrics = await readMetrics(cluster.consumers[0]!.url);
+      expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBe(0);
+    } finally {
+      await cluster.stop();
+    }
   });
 });

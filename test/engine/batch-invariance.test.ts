@@ -21,9 +21,10 @@ import { newRequest } from '../helpers/new-request.ts';
 type Path = 'reference' | CpuIsa;
 const PATHS: readonly Path[] = ['reference', ...(probeNative()?.instructionSets() ?? [])];
 const FORMATS = [
-  { name: 'float32', dtype: 'float32', quantization: null },
-  { name: 'bfloat16', dtype: 'bfloat16', quantization: null },
-  { name: 'int8', dtype: 'auto', quantization: 'int8' },
+  { name: 'float32', dtype: 'float32', quantization: null, kvCacheDtype: 'auto' },
+  { name: 'bfloat16', dtype: 'bfloat16', quantization: null, kvCacheDtype: 'auto' },
+  { name: 'int8', dtype: 'auto', quantization: 'int8', kvCacheDtype: 'auto' },
+  { name: 'bfloat16 over keys in int8', dtype: 'bfloat16', quantization: null, kvCacheDtype: 'int8' },
 ] as const;
 const VOCAB = 256;
 const MAX_TOKENS = 12;
@@ -156,8 +157,7 @@ const PLAIN: RequestParts = {
 describe.each(PATHS)('on %s', (path) => {
   it.each(FORMATS)(
     'a request in $name gets the same alone, among 16 others and in chunks of 7',
-    async ({ dtype, quantization }) => {
-      const format = { dtype, quantization };
+    async ({ name: _, ...format }) => {
       const alone = await start(path, { ...format, enablePrefixCaching: false });
       const chunked = await start(path, { ...format, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
       const crowded = await start(path, format);

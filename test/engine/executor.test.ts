@@ -22,6 +22,7 @@ import { newRequest } from '../helpers/new-request.ts';
 class CloningExecutor implements Executor {
   readonly info: EngineInfo;
   readonly memoryToken: bigint | null;
+  readonly draftModel = null;
   readonly steps: ScheduledStep[] = [];
   readonly #inner: Executor;
 

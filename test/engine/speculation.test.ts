@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import type { SpeculativeConfig } from '../../src/config/speculative-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import { ModelLoadError } from '../../src/errors.ts';
 import { groupBadWords } from '../../src/sampling/logit-rules.ts';
 import { type Logprobs, sliceRows } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
@@ -26,12 +27,17 @@ const EAGER: SpeculativeConfig = {
   promptLookupMin: 1,
 };
 
+let folders: string;
 let folder: string;
-beforeAll(async () => {
-  folder = mkdtempSync(join(os.tmpdir(), 'svc-speculation-'));
-  await writeTinyModel(folder, { seed: 1 });
+/** Of the same vocabulary, seldom right, and with a context that is shorter than that of some answers. */
+let draftFolder: string;
+beforeAll(() => {
+  folders = mkdtempSync(join(os.tmpdir(), 'svc-speculation-'));
+  [folder, draftFolder] = [join(folders, 'model'), join(folders, 'draft')];
+  writeTinyModel(folder, { seed: 1 });
+  writeTinyModel(draftFolder, { seed: 1, config: { num_hidden_layers: 2, max_position_embeddings: 70 } });
 });
-afterAll(() => rmSync(folder, { recursive: true }));
+afterAll(() => rmSync(folders, { recursive: true }));
 
 /** What a request gets: of each output what depends neither on the time nor on what is in the cache. */
 type Answer = readonly Omit<TokenOutput, 'admission' | 'numCachedTokens'>[];
@@ -67,6 +73,24 @@ function rowsOf(piece: Logprobs): Logprobs[] {
 }
 
 const tokensOf = (answer: Answer): number[] => answer.flatMap(({ tokenIds }) => tokenIds);
+
+const anyMethod: fc.Arbitrary<() => SpeculativeConfig> = fc.oneof(
+  fc
+    .record({
+      method: fc.constant('ngram' as const),
+      numSpeculativeTokens: fc.integer({ min: 1, max: 12 }),
+      promptLookupMin: fc.integer({ min: 1, max: 2 }),
+      promptLookupMax: fc.integer({ min: 2, max: 4 }),
+    })
+    .map((config) => () => config),
+  fc
+    .record({ numSpeculativeTokens: fc.integer({ min: 1, max: 7 }), isTheSame: fc.boolean() })
+    .map(({ numSpeculativeTokens, isTheSame }) => () => ({
+      method: 'draft_model' as const,
+      numSpeculativeTokens,
+      model: isTheSame ? folder : draftFolder,
+    })),
+);
 
 /** Prompts that quote themselves; with few tokens allowed an answer repeats itself even where it is drawn by chance. */
 const anyRequest = fc.record({
@@ -146,19 +170,14 @@ describe.each(availableBackends)('an engine on %s that guesses tokens ahead', (d
         ),
         fc.record({
           maxNumBatchedTokens: fc.integer({ min: 8, max: 80 }),
-          maxNumSeqs: fc.integer({ min: 1, max: 5 }),
+          maxNumSeqs: fc.integer({ min: 2, max: 5 }),
           numThreads: fc.integer({ min: 1, max: 2 }),
         }),
-        fc.record({
-          method: fc.constant('ngram' as const),
-          numSpeculativeTokens: fc.integer({ min: 1, max: 12 }),
-          promptLookupMin: fc.integer({ min: 1, max: 2 }),
-          promptLookupMax: fc.integer({ min: 2, max: 4 }),
-        }),
-        fc.integer({ min: 8, max: 14 }),
-        async (shapes, options, speculative, numBlocks) => {
+        anyMethod,
+        fc.integer({ min: 8, max: 11 }),
+        async (shapes, options, method, numBlocks) => {
           const kvCacheMemoryBytes = numBlocks * bytesOfBlock;
-          const core = await start({ ...options, speculative, kvCacheMemoryBytes });
+          const core = await start({ ...options, speculative: method(), kvCacheMemoryBytes });
           const requests = shapes.map(({ parts }, id) => requestOf(id, parts));
           const answers = run(core, requests, shapes);
           const { speculation, preemptions, freeBlocks } = core.stats;
@@ -175,11 +194,11 @@ describe.each(availableBackends)('an engine on %s that guesses tokens ahead', (d
           }
         },
       ),
-      { numRuns: device === 'reference' ? 4 : 40, seed: 3 },
+      { numRuns: device === 'reference' ? 3 : 24, seed: 3 },
     );
     alone.close();
-    expect(totals.accepted).toBeGreaterThan(50);
-    expect(totals.rejected).toBeGreaterThan(50);
+    expect(totals.accepted).toBeGreaterThan(20);
+    expect(totals.rejected).toBeGreaterThan(20);
     if (device !== 'reference') expect(totals.preemptions).toBeGreaterThan(0);
   });
 
@@ -234,5 +253,37 @@ describe.each(availableBackends)('an engine on %s that guesses tokens ahead', (d
     expect(numCachedTokens).toBeGreaterThan(200);
     core.close();
     fresh.close();
+  });
+
+  it('accepts all that a draft model guesses which is the model itself, and tokens of one that is like it', async () => {
+    const plain = await start({ speculative: null });
+    const request = newRequest({ promptTokenIds: [1, 2, 3, 4, 5], stop: { maxTokens: 100 } });
+    const expected = run(plain, [request]);
+    plain.close();
+    const statsWith = async (model: string) => {
+      const core = await start({ speculative: { method: 'draft_model', numSpeculativeTokens: 4, model } });
+      expect(run(core, [request])).toEqual(expected);
+      const { speculation } = core.stats;
+      core.close();
+      return speculation!;
+    };
+    const same = await statsWith(folder);
+    expect(same.draftTokens).toBeGreaterThan(70);
+    expect(same.acceptedTokens).toBe(same.draftTokens);
+    const alike = await statsWith(draftFolder);
+    expect(alike.acceptedTokens).toBeGreaterThan(0);
+    // It reads no more than 70 tokens.
+    expect(alike.draftTokens).toBeLessThan(70 * 4);
+  });
+
+  it('refuses a draft model of another vocabulary, and one that is not there, before it loads a weight', async () => {
+    const other = join(folders, 'other');
+    writeTinyModel(other, { config: { vocab_size: 300 }, tokenizer: false });
+    const starting = (model: string) =>
+      start({ speculative: { method: 'draft_model', numSpeculativeTokens: 4, model } });
+    await expect(starting(other)).rejects.toThrow(
+      /has a vocabulary of 300 tokens.*a draft model needs the same/,
+    );
+    await expect(starting(join(folders, 'none'))).rejects.toThrow(ModelLoadError);
   });
 });

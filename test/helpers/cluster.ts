@@ -17,6 +17,8 @@ export interface ClusterOptions {
   /** More options of every instance, and of the proxy. */
   readonly serveArgs?: readonly string[];
   readonly proxyArgs?: readonly string[];
+  /** More options of the consumers alone. */
+  readonly consumerArgs?: readonly string[];
 }
 
 export interface Instance extends SvcProcess {
@@ -71,7 +73,8 @@ export class Cluster {
     { extra, ...own }: { readonly kv_buffer_size?: number; readonly extra?: object } = {},
   ): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
-    const { model, sendType, transport, kvTransfer, extraConfig, serveArgs = [] } = this.#options;
+    const { model, sendType, transport, kvTransfer, extraConfig } = this.#options;
+    const { serveArgs = [], consumerArgs = [] } = this.#options;
     const config = {
       kv_connector: 'P2pNcclConnector',
       kv_role: role,
@@ -90,7 +93,9 @@ export class Cluster {
       },
     };
     const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), '--num-threads', '1'];
-    const svc = spawnSvc([...args, '--kv-transfer-config', JSON.stringify(config), ...serveArgs], port);
+    args.push('--kv-transfer-config', JSON.stringify(config), ...serveArgs);
+    if (role === 'kv_consumer') args.push(...consumerArgs);
+    const svc = spawnSvc(args, port);
     const instance = { ...svc, httpAddress: `127.0.0.1:${port}` };
     (role === 'kv_producer' ? this.producers : this.consumers).push(instance);
     return instance;

@@ -36,6 +36,7 @@ export const COMPATIBILITY: KvCompatibility = {
   model: 'test',
   isa: 'test',
   dtype: 'bf16',
+  kvDType: 'bf16',
   weightFormat: 'bf16',
   blockSize: 4,
   layers: 3,

@@ -67,6 +67,7 @@ describe('a hostile peer', needsNative, () => {
     ['model', 'other'],
     ['kernels', 'other'],
     ['dtype', 'other'],
+    ['kv_cache_dtype', 'fp8'],
     ['weight_format', 'int8'],
     ['block_size', 32],
     ['layers', 4],

@@ -58,8 +58,8 @@ function onlyEntry(folder: string): string {
   return join(folder, name);
 }
 
-/** Time of the last use, in seconds. */
-function setUsed(path: string, seconds: number): void {
+/** Seconds: of an entry the time of its last use. */
+function setTime(path: string, seconds: number): void {
   utimesSync(path, seconds, seconds);
 }
 
@@ -90,17 +90,19 @@ describe('packed cache', needsNative, () => {
   it('packs a model again whose file has changed, though its fingerprint, size and time are the same', async () => {
     const [model, folder] = [newFolder(), newFolder()];
     writeTinyModel(model, { dtype: 'bf16', config: { intermediate_size: 1024 } });
-    await load(model, folder);
     const file = join(model, 'model.safetensors');
+    setTime(file, 1000);
+    await load(model, folder);
     const source = openModelSource(model);
     const fingerprint = source.fingerprint();
-    const { mtime, atime } = statSync(file);
+    const { mtimeMs, size } = statSync(file);
     const bytes = readFileSync(file);
     // Half way between two samples of the fingerprint.
     const at = Math.floor(bytes.length / 2);
     bytes[at] = (bytes[at] ?? 0) ^ 1;
     writeFileSync(file, bytes);
-    utimesSync(file, atime, mtime);
+    setTime(file, 1000);
+    expect(statSync(file)).toMatchObject({ mtimeMs, size });
     expect(source.fingerprint()).toBe(fingerprint);
     const changed = await load(model, folder);
     expect(changed.isFromCache).toBe(false);
@@ -157,7 +159,7 @@ describe('packed cache', needsNative, () => {
     const entryOfA = onlyEntry(folder);
     const { size } = statSync(entryOfA);
     await load(b, folder);
-    for (const name of entriesOf(folder)) setUsed(join(folder, name), 1000);
+    for (const name of entriesOf(folder)) setTime(join(folder, name), 1000);
     expect((await load(a, folder)).isFromCache).toBe(true);
     await load(c, folder, { maxBytes: Math.floor(2.5 * size) });
     expect(entriesOf(folder)).toHaveLength(2);
@@ -185,7 +187,7 @@ describe('packed cache', needsNative, () => {
     await load(model, folder);
     const [old, young] = [join(folder, 'old.packed.tmp'), join(folder, 'young.packed.tmp')];
     for (const path of [old, young]) writeFileSync(path, 'half');
-    setUsed(old, 1000);
+    setTime(old, 1000);
     await load(model, folder, { quantization: 'int8' });
     expect(entriesOf(folder).filter((name) => name.endsWith('.tmp'))).toEqual(['young.packed.tmp']);
   });

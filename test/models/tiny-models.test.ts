@@ -139,6 +139,43 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
     }
   });
 
+  it('keeps keys and values in the format that is asked for, and computes in the published one', async () => {
+    const load = (dtype: 'bf16' | 'f32', kvCacheDtype: 'auto' | 'bf16' | 'fp8' | 'int8') =>
+      loadModel(openModelSource(tinyModel({ dtype })), ops, {
+        dtype: 'auto',
+        kvCacheDtype,
+        maxModelLen: null,
+      });
+    for (const [kvCacheDtype, expected] of [
+      ['auto', 'bf16'],
+      ['bf16', 'bf16'],
+      ['fp8', 'fp8'],
+      ['int8', 'int8'],
+    ] as const) {
+      const model = await load('bf16', kvCacheDtype);
+      expect([model.dtype, model.kvCacheShape(1, 16).dtype]).toEqual(['bf16', expected]);
+    }
+    await expect(load('f32', 'fp8')).rejects.toThrow(
+      '--kv-cache-dtype fp8 is for models in bfloat16, and this one is computed in float32: leave it out, or give --dtype bfloat16',
+    );
+  });
+
+  it.each([
+    ['fp8', 0.25],
+    ['int8', 0.1],
+  ] as const)('computes nearly the same with keys and values in %s', async (kvCacheDtype, largest) => {
+    const folder = tinyModel({ dtype: 'bf16' });
+    const options = { dtype: 'auto', maxModelLen: null } as const;
+    const run = async (format: 'auto' | 'fp8' | 'int8') => {
+      const model = await loadModel(openModelSource(folder), ops, { ...options, kvCacheDtype: format });
+      return new ModelSession(ops, model, PROMPT.length).run(PROMPT, 1);
+    };
+    const [plain, rounded] = [await run('auto'), await run(kvCacheDtype)];
+    const errors = plain.map((value, i) => Math.abs(value - rounded[i]!));
+    expect(Math.max(...errors)).toBeGreaterThan(0);
+    expect(Math.max(...errors)).toBeLessThan(largest);
+  });
+
   it('reports its progress up to the whole', async () => {
     const fractions: number[] = [];
     const onProgress = (fraction: number) => fractions.push(fraction);

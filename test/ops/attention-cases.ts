@@ -1,6 +1,6 @@
 // Batches for tests of attention: sequences in shuffled blocks, some decoding, some prefilling.
 
-import type { ComputeDType } from '../../src/ops/dtype.ts';
+import { attentionDTypeOf, type KvDType } from '../../src/ops/dtype.ts';
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
 import type { Random } from './native-backends.ts';
 import { beginStepInto, beginStepOver } from './steps.ts';
@@ -30,7 +30,7 @@ export interface Sequence extends SequenceSize {
 export function makeSequences(
   random: Random,
   heads: Heads,
-  dtype: ComputeDType,
+  dtype: KvDType,
   sizes: readonly SequenceSize[],
 ): { sequences: Sequence[]; numBlocks: number } {
   const width = heads.headDim * heads.kvHeads;
@@ -46,7 +46,7 @@ export function makeSequences(
       queries,
       k: random.floats(context * width),
       v: random.floats(context * width),
-      q: random.floats(context * width * heads.group, dtype),
+      q: random.floats(context * width * heads.group, attentionDTypeOf(dtype)),
       blocks,
     };
   });

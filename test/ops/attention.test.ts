@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { attend, type Heads, makeSequences, type SequenceSize, storeTokens } from './attention-cases.ts';
-import { describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
+import { describeEachIsa, expectClose, kvDTypes, openCpu, Random } from './native-backends.ts';
 import { beginStepInto } from './steps.ts';
 
 const HEADS: readonly Heads[] = [
@@ -35,7 +35,7 @@ describeEachIsa('attention', (isa) => {
   const reference = new ReferenceOps();
   afterAll(() => cpu.close());
 
-  describe.each(dtypes)('over a %s cache', (dtype) => {
+  describe.each(kvDTypes)('over a %s cache', (dtype) => {
     it.each(HEADS)('is the softmax of visible tokens for %o', (heads) => {
       const random = new Random(heads.headDim);
       const { sequences, numBlocks } = makeSequences(random, heads, dtype, SIZES);
@@ -47,7 +47,7 @@ describeEachIsa('attention', (isa) => {
           return attend(ops, cache, LAYER, heads, sequences);
         });
       // In bf16 the weights and the output are rounded: each to 2^-9 of numbers up to 1.
-      expectClose(compute(cpu), compute(reference), { absolute: dtype === 'bf16' ? 2 ** -7 : 2e-5 });
+      expectClose(compute(cpu), compute(reference), { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
     });
 
     it('reads nothing that an earlier sequence left in a block, not even what is no number', () => {
@@ -72,9 +72,68 @@ describeEachIsa('attention', (isa) => {
       expect(compute(true)).toEqual(compute(false));
     });
 
+    it('keeps exactly what the reference keeps of numbers of every size', () => {
+      // A token that sees itself alone gets its own value back.
+      const heads: Heads = { headDim: 48, kvHeads: 2, group: 1, blockSize: 32, window: 1 };
+      const { sequences, numBlocks } = makeSequences(new Random(4), heads, dtype, [
+        { context: 90, queries: 90 },
+      ]);
+      const sequence = { ...sequences[0]!, v: numbersOfEverySize(90, 96) };
+      const compute = (ops: Ops): Float32Array =>
+        ops.scope(() => {
+          const cache = ops.makeKvCache({
+            layers: 1,
+            blocks: numBlocks,
+            blockSize: 32,
+            kvHeads: 2,
+            headDim: 48,
+            dtype,
+          });
+          storeTokens(ops, cache, 0, sequence, 0, 90);
+          return attend(ops, cache, 0, heads, [sequence]);
+        });
+      const actual = compute(cpu);
+      expect(actual).toEqual(compute(reference));
+      expect(actual.some((value) => value !== 0)).toBe(true);
+    });
+
+    it('gives no number to those who see a key that is none, and numbers to those before it', () => {
+      const heads: Heads = { headDim: 16, kvHeads: 1, group: 3, blockSize: 16, window: null };
+      const { sequences, numBlocks } = makeSequences(new Random(5), heads, dtype, [
+        { context: 70, queries: 70 },
+      ]);
+      const k = sequences[0]!.k.slice();
+      k[50 * 16 + 3] = Number.NaN;
+      const sequence = { ...sequences[0]!, k };
+      const rows = cpu.scope(() => {
+        const cache = cpu.makeKvCache({
+          layers: 1,
+          blocks: numBlocks,
+          blockSize: 16,
+          kvHeads: 1,
+          headDim: 16,
+          dtype,
+        });
+        storeTokens(cpu, cache, 0, sequence, 0, 70);
+        return attend(cpu, cache, 0, heads, [sequence]);
+      });
+      expect([...rows].map(Number.isNaN)).toEqual(Array.from(rows, (_, i) => i >= 50 * 48));
+    });
+
     it('tells the bytes of a block', () => {
       const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
-      expect(cpu.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * 64 * (dtype === 'bf16' ? 2 : 4));
+      const bytes = { f32: 4 * 64, bf16: 2 * 64, fp8: 64, int8: 64 + 4 }[dtype];
+      expect(cpu.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
+      expect(reference.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
     });
   });
 });
+
+/** Rows of normal numbers of all sizes that fp8 tells apart and beyond, the size of a row's largest among them. */
+function numbersOfEverySize(rows: number, cols: number): Float32Array {
+  const random = new Random(6);
+  return Float32Array.from({ length: rows * cols }, (_, i) => {
+    const largest = 2 ** ((Math.floor(i / cols) % 24) - 12);
+    return i % 7 === 0 ? 0 : (random.next() * 2 - 1) * largest * 2 ** -random.integer(0, 6);
+  });
+}

@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { packBf16, roundToBf16, unpackBf16, unpackF16 } from '../../src/ops/float-formats.ts';
+import {
+  packBf16,
+  packE4m3,
+  roundToBf16,
+  unpackBf16,
+  unpackE4m3,
+  unpackF16,
+} from '../../src/ops/float-formats.ts';
 import { packF16 } from '../helpers/pack-f16.ts';
 
 const ALL_BITS = Uint16Array.from({ length: 65536 }, (_, bits) => bits);
@@ -77,5 +84,35 @@ describe('f16', () => {
     [Number.NaN, 0x7e00, 'not a number stays one'],
   ])('packs %f as %i: %s', (value, bits) => {
     expect(f16(value)).toBe(bits);
+  });
+});
+
+describe('e4m3', () => {
+  const ALL_CODES = Uint8Array.from({ length: 256 }, (_, code) => code);
+  const wide = new Float32Array(256);
+  unpackE4m3(ALL_CODES, wide);
+
+  it('widens and packs every code back to itself', () => {
+    const packed = new Uint8Array(256);
+    packE4m3(wide, packed);
+    expect([...ALL_CODES.filter((code) => (code & 0x7f) !== 0x7f && packed[code] !== code)]).toEqual([]);
+    expect([wide[0x7f], wide[0xff]]).toEqual([Number.NaN, Number.NaN]);
+  });
+
+  it.each([
+    [1 + 2 ** -4, 0x38, 'a tie below an even neighbour goes down'],
+    [1 + 3 * 2 ** -4, 0x3a, 'a tie below an odd neighbour goes up'],
+    [2 - 2 ** -5, 0x40, 'a carry reaches the exponent'],
+    [449, 0x7e, 'what is larger than 448 becomes it'],
+    [-1e30, 0xfe, 'however much larger it is'],
+    [2 ** -6 - 2 ** -12, 0x08, 'a carry reaches the normal numbers'],
+    [2 ** -10, 0, 'half of the smallest number goes to zero'],
+    [3 * 2 ** -10, 2, 'between two small numbers the even one is taken'],
+    [Number.POSITIVE_INFINITY, 0x7f, 'infinity is not hidden'],
+    [Number.NaN, 0x7f, 'nor is what is no number'],
+  ])('packs %f as %i: %s', (value, code) => {
+    const packed = new Uint8Array(1);
+    packE4m3(Float32Array.of(value), packed);
+    expect(packed[0]).toBe(code);
   });
 });

@@ -6,7 +6,7 @@ import type { Ops } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
-import { describeEachIsa, dtypes, formats, openCpu, Random } from './native-backends.ts';
+import { describeEachIsa, dtypes, formats, kvDTypes, openCpu, Random } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -53,7 +53,7 @@ describeEachIsa('bits of a row', (isa) => {
     },
   );
 
-  describe.each(dtypes)('in %s', (dtype) => {
+  describe.each(kvDTypes)('over a %s cache', (dtype) => {
     it.each([null, 70])('are the same from attention with any chunks of the prompt (window %s)', (window) => {
       const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, window };
       const random = new Random(2);
@@ -112,7 +112,9 @@ describeEachIsa('bits of a row', (isa) => {
       expect(Float32Array.from(a.alone.flatMap((rows) => [...rows]))).toEqual(a.together);
       expect(b).toEqual(a);
     });
+  });
 
+  describe.each(dtypes)('in %s', (dtype) => {
     it('are the same from rmsNorm in any batch', () => {
       const random = new Random(4);
       const [cols, x] = [333, random.floats(ROWS * 333)];

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
-import type { CodeFormat, ComputeDType, WeightFormat } from '../../src/ops/dtype.ts';
+import type { CodeFormat, ComputeDType, KvDType, WeightFormat } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
@@ -17,6 +17,8 @@ const available = native?.instructionSets() ?? [];
 export const isas: readonly CpuIsa[] = only === undefined ? available : [only];
 
 export const dtypes: readonly ComputeDType[] = ['f32', 'bf16'];
+
+export const kvDTypes: readonly KvDType[] = [...dtypes, 'fp8', 'int8'];
 
 /** Codes that plain numbers are quantised to. */
 export const codeFormats: readonly CodeFormat[] = [

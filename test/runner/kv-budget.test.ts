@@ -11,6 +11,14 @@ describe('the KV budget', () => {
     expect(kvBlockBytes(SHAPE)).toBe(BLOCK_BYTES);
   });
 
+  it.each([
+    ['bf16', 16],
+    ['fp8', 8],
+    ['int8', 12],
+  ] as const)('counts what %s takes for a head of 8 numbers: %i bytes', (dtype, bytes) => {
+    expect(kvBlockBytes({ ...SHAPE, dtype })).toBe(2 * 2 * 16 * 2 * bytes);
+  });
+
   it('takes its share of what is free', () => {
     expect(chooseNumBlocks(CONFIG, SHAPE, 1024, 200 * BLOCK_BYTES)).toBe(100);
   });

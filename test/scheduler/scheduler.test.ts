@@ -692,7 +692,15 @@ describe('Scheduler, with tokens guessed ahead', () => {
       { requestId: 1, numDraftTokens: 0 },
       { requestId: 2, numDraftTokens: 3 },
     ]);
-    // Nor is anything planned ahead of a draft.
+    expect(scheduler.schedule().sequences).toEqual([]);
+  });
+
+  it('plans nothing ahead of a draft, not even the last token after it', () => {
+    const scheduler = new Scheduler(config);
+    scheduler.add(quoting(1, 8, 3));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 0));
+    expect(scheduler.schedule().sequences).toMatchObject([{ numDraftTokens: 1 }]);
     expect(scheduler.schedule().sequences).toEqual([]);
   });
 

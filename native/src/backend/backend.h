@@ -58,7 +58,7 @@ struct KvCacheShape {
   int blockSize;
   int kvHeads;
   int headDim;
-  DType dtype;
+  KvFormat format;
 };
 
 struct KvCache {

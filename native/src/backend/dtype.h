@@ -38,6 +38,16 @@ struct WeightForm {
   CodeFormat codes;
 };
 
+/// How keys and values are kept: Fp8 as e4m3, Int8 as whole numbers from -127 to 127 times one scale for each token and head.
+enum class KvFormat : int { F32 = 0, Bf16 = 1, Fp8 = 2, Int8 = 3 };
+
+constexpr size_t elementBytes(KvFormat format) {
+  return format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1;
+}
+
+/// The format that attention computes with, and of its output.
+constexpr DType attentionDType(KvFormat format) { return format == KvFormat::F32 ? DType::F32 : DType::Bf16; }
+
 /// The format of the activations that a weight is multiplied with.
 constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
 

@@ -53,10 +53,13 @@ int sizeFrom(const Napi::Value& value, const char* what) {
   return static_cast<int>(size);
 }
 
-DType computeDType(const Napi::Value& name) {
-  const DType dtype = dtypeFrom(name);
-  if (dtype == DType::F32 || dtype == DType::Bf16) return dtype;
-  throw ArgumentError("load", "f32 or bf16 to compute in", name.ToString());
+KvFormat kvFormatFrom(const Napi::Value& name) {
+  const std::string text = name.ToString();
+  if (text == "f32") return KvFormat::F32;
+  if (text == "bf16") return KvFormat::Bf16;
+  if (text == "fp8") return KvFormat::Fp8;
+  if (text == "int8") return KvFormat::Int8;
+  throw ArgumentError("makeKvCache", "f32, bf16, fp8 or int8", text);
 }
 
 /// Sums of int8 stay within 32 bits up to this k.
@@ -215,10 +218,10 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, dtype, isShared)
+/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, format, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
   const KvCacheShape shape{sizeFrom(info[0], "layers"),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
-                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), computeDType(info[5])};
+                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5])};
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }

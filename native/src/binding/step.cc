@@ -107,7 +107,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.window = a.integerIn(0, INT_MAX, "a window");
   const int64_t cols = a.peekCols();
   const Rows q = a.rows(DType::F32, cols);
-  const Rows out = a.rows(shape.dtype, cols, paddedCols(shape.dtype, cols));
+  const DType dtype = attentionDType(shape.format);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
   const int64_t headGroup = int64_t{shape.kvHeads} * shape.headDim;
   if (cols == 0 || cols % headGroup != 0) {
     a.fail("q columns a multiple of " + std::to_string(headGroup), std::to_string(cols));

@@ -94,7 +94,11 @@ struct GateUpJob {
 ///   block: [ K head 0 | K head 1 | ... | V head 0 | V head 1 | ... ]
 ///   K head: [tile of 16 tokens][step][16 tokens][word]    a word is a pair of bf16 dimensions or one f32
 ///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
+///
+/// Fp8 and Int8 have pairs of bytes in the place of pairs of bf16, and Int8 has 16 f32 behind each tile: the scales of its
+/// tokens.
 struct KvLayout {
+  KvFormat format;
   int headDim;
   int valueDims;  // headDim padded to whole vectors
   int keySteps;   // words of a key
@@ -131,6 +135,8 @@ struct AttentionTask {
   int firstRow;
   int tokens;
   int firstPosition;
+  /// The same thread will read on up to this token: memory is fetched ahead so far.
+  int fetchEnd;
 };
 
 /// Softmax state of up to `rows` query rows: largest score, sums of weights by lane, weighted values.

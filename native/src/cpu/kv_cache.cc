@@ -2,8 +2,12 @@
 
 #include "cpu/kv_cache.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
+
+#include "cpu/e4m3.h"
 
 namespace svc::cpu {
 namespace {
@@ -11,32 +15,75 @@ namespace {
 constexpr int kSerialTokens = 16;
 constexpr int kTokensPerTask = 16;
 
-/// Writes one head of one token, already in the cache's format, into a key tile: words are 64 bytes apart.
+/// One head of one token in the cache's format; `scale` is that of Int8.
+struct Encoded {
+  std::vector<char> numbers;
+  float scale = 0;
+
+  explicit Encoded(int headDim) : numbers(static_cast<size_t>(roundUp(headDim, kInt8Depth)) * 4) {}
+
+  void encode(const KernelSet& set, KvFormat format, const float* x, int headDim) {
+    auto* bytes = reinterpret_cast<uint8_t*>(numbers.data());
+    switch (format) {
+      case KvFormat::F32: std::memcpy(bytes, x, static_cast<size_t>(headDim) * 4); return;
+      case KvFormat::Bf16: set.narrow(x, reinterpret_cast<uint16_t*>(bytes), headDim); return;
+      case KvFormat::Fp8:
+        for (int d = 0; d < headDim; ++d) bytes[d] = toE4m3(x[d]);
+        return;
+      case KvFormat::Int8:
+        scale = set.quantize[static_cast<int>(DType::F32)](x, headDim, static_cast<int>(roundUp(headDim, kInt8Depth)), bytes);
+        for (int d = 0; d < headDim; ++d) bytes[d] = static_cast<uint8_t>(bytes[d] - kInt8Zero);
+    }
+  }
+};
+
+/// Writes words of a key, 16 of them apart, into a key tile.
+template <size_t Bytes>
 void scatterKey(char* tile, int lane, const char* words, int steps) {
-  char* out = tile + lane * 4;
-  for (int step = 0; step < steps; ++step) std::memcpy(out + step * kStepBytes, words + step * 4, 4);
+  char* out = tile + lane * Bytes;
+  for (int step = 0; step < steps; ++step) std::memcpy(out + step * kLanes * Bytes, words + step * Bytes, Bytes);
 }
 
-void scatterValueF32(char* tile, const KvLayout& kv, int lane, const char* values) {
-  std::memcpy(tile + static_cast<size_t>(lane) * kv.valueDims * 4, values, static_cast<size_t>(kv.headDim) * 4);
+/// Writes numbers of `Bytes` of a value that share words with those of another token.
+template <size_t Bytes>
+void scatterValue(char* tile, const KvLayout& kv, int lane, const char* values) {
+  char* out = tile + (static_cast<size_t>(lane / 2) * kv.valueDims * 2 + lane % 2) * Bytes;
+  for (int d = 0; d < kv.headDim; ++d) std::memcpy(out + d * 2 * Bytes, values + d * Bytes, Bytes);
 }
 
-void scatterValueBf16(char* tile, const KvLayout& kv, int lane, const char* values) {
-  char* out = tile + static_cast<size_t>(lane / 2) * kv.valueDims * 4 + (lane % 2) * 2;
-  for (int d = 0; d < kv.headDim; ++d) std::memcpy(out + d * 4, values + d * 2, 2);
+void storeKey(const KvLayout& kv, char* tile, int lane, const Encoded& key) {
+  const char* words = key.numbers.data();
+  if (elementBytes(kv.format) == 1) scatterKey<2>(tile, lane, words, kv.keySteps);
+  else scatterKey<4>(tile, lane, words, kv.keySteps);
+}
+
+void storeValue(const KvLayout& kv, char* tile, int lane, const Encoded& value) {
+  const char* numbers = value.numbers.data();
+  switch (elementBytes(kv.format)) {
+    case 1: scatterValue<1>(tile, kv, lane, numbers); return;
+    case 2: scatterValue<2>(tile, kv, lane, numbers); return;
+    default: std::memcpy(tile + static_cast<size_t>(lane) * kv.valueDims * 4, numbers, static_cast<size_t>(kv.headDim) * 4);
+  }
+}
+
+void storeScale(const KvLayout& kv, char* tile, size_t tileBytes, int lane, float scale) {
+  if (kv.format != KvFormat::Int8) return;
+  std::memcpy(tile + tileBytes - (kLanes - lane) * sizeof(float), &scale, sizeof scale);
 }
 
 }  // namespace
 
 HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
-  const auto [layers, blocks, blockSize, kvHeads, headDim, dtype] = shape;
+  const auto [layers, blocks, blockSize, kvHeads, headDim, format] = shape;
   KvLayout kv{};
+  kv.format = format;
   kv.headDim = headDim;
   kv.valueDims = static_cast<int>(roundUp(headDim, kLanes));
-  kv.keySteps = dtype == DType::F32 ? headDim : headDim / 2;
+  kv.keySteps = format == KvFormat::F32 ? headDim : headDim / 2;
   kv.blockSize = blockSize;
-  kv.keyTileBytes = static_cast<size_t>(kv.keySteps) * kStepBytes;
-  kv.valueTileBytes = static_cast<size_t>(kv.valueDims) * kLanes * elementBytes(dtype);
+  const size_t scaleBytes = format == KvFormat::Int8 ? kLanes * sizeof(float) : 0;
+  kv.keyTileBytes = static_cast<size_t>(headDim) * kLanes * elementBytes(format) + scaleBytes;
+  kv.valueTileBytes = static_cast<size_t>(kv.valueDims) * kLanes * elementBytes(format) + scaleBytes;
   kv.keyHeadBytes = kv.keyTileBytes * (blockSize / kLanes);
   kv.valueHeadBytes = kv.valueTileBytes * (blockSize / kLanes);
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
@@ -53,39 +100,33 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
 void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,
                 const int32_t* slots) {
   const KvLayout& kv = cache.layout;
-  const int kvHeads = cache.shape.kvHeads, width = kvHeads * kv.headDim;
-  const bool isBf16 = cache.shape.dtype == DType::Bf16;
+  const int kvHeads = cache.shape.kvHeads;
   char* base = cache.layer(layer);
-  auto storeToken = [&](int token, std::vector<uint16_t>& rounded) {
-    const auto convert = [&](const Rows& rows) -> const char* {
+  auto storeToken = [&](int token, Encoded& encoded) {
+    const auto head = [&](const Rows& rows, int index) {
       const float* row = reinterpret_cast<const float*>(rows.data) + token * rows.stride;
-      if (!isBf16) return reinterpret_cast<const char*>(row);
-      set.narrow(row, rounded.data(), width);
-      return reinterpret_cast<const char*>(rounded.data());
+      encoded.encode(set, kv.format, row + static_cast<size_t>(index) * kv.headDim, kv.headDim);
     };
     const int offset = slots[token] % kv.blockSize;
     char* block = base + static_cast<size_t>(slots[token] / kv.blockSize) * kv.layerBlockBytes;
     const int tile = offset / kLanes, lane = offset % kLanes;
-    const size_t headBytes = kv.headDim * elementBytes(cache.shape.dtype);
-    const char* keys = convert(k);
-    for (int head = 0; head < kvHeads; ++head) {
-      scatterKey(block + head * kv.keyHeadBytes + tile * kv.keyTileBytes, lane, keys + head * headBytes, kv.keySteps);
-    }
-    const char* values = convert(v);
-    for (int head = 0; head < kvHeads; ++head) {
-      char* out = block + kv.valueOffset + head * kv.valueHeadBytes + tile * kv.valueTileBytes;
-      if (isBf16) scatterValueBf16(out, kv, lane, values + head * headBytes);
-      else scatterValueF32(out, kv, lane, values + head * headBytes);
+    for (int h = 0; h < kvHeads; ++h) {
+      char* keys = block + h * kv.keyHeadBytes + tile * kv.keyTileBytes;
+      head(k, h);
+      storeKey(kv, keys, lane, encoded);
+      storeScale(kv, keys, kv.keyTileBytes, lane, encoded.scale);
+      char* values = block + kv.valueOffset + h * kv.valueHeadBytes + tile * kv.valueTileBytes;
+      head(v, h);
+      storeValue(kv, values, lane, encoded);
+      storeScale(kv, values, kv.valueTileBytes, lane, encoded.scale);
     }
   };
   const int tokensPerTask = k.rows <= kSerialTokens ? k.rows : kTokensPerTask;
   if (k.rows == 0) return;
-  std::vector<std::vector<uint16_t>> rounded(pool.threads(), std::vector<uint16_t>(isBf16 ? width : 0));
+  std::vector<Encoded> encoded(pool.threads(), Encoded(kv.headDim));
   pool.run((k.rows + tokensPerTask - 1) / tokensPerTask, [&](int task, int thread) {
     const int begin = task * tokensPerTask;
-    for (int token = begin; token < begin + tokensPerTask && token < k.rows; ++token) {
-      storeToken(token, rounded[thread]);
-    }
+    for (int token = begin; token < begin + tokensPerTask && token < k.rows; ++token) storeToken(token, encoded[thread]);
   });
 }
 

@@ -8,14 +8,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "cpu/e4m3.h"
 #include "cpu/finite.h"
 #include "threads/first_failure.h"
 
 namespace svc::cpu {
 namespace {
 
-constexpr uint8_t kFp8Nan = 0x7f;
-constexpr float kFp8Most = 448.0f;
 /// The largest size of a row whose scale would be no normal number, and that counts as zero.
 constexpr float kFp8Least = 0x1p-100f;
 
@@ -25,32 +24,13 @@ int groupsOf(const CodeFormat& codes, int k) { return static_cast<int>(roundUp(k
 /// The code of zero.
 uint8_t codeOfZero(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
 
-/// |number| up to 448 -> e4m3, rounded to the nearest, ties to even.
-uint8_t toFp8(float number) {
-  const auto bits = std::bit_cast<uint32_t>(number);
-  const uint32_t size = bits & 0x7fffffffu;
-  // Of 23 bits of the fraction three stay, of the exponent 120 is taken; a carry goes from the one into the other.
-  const uint32_t normal = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120u << 3);
-  // Below 2^-6 the steps are 2^-9, which is the last place of numbers from 2^14 on.
-  constexpr float kShift = 0x1p14f;
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + kShift) - std::bit_cast<uint32_t>(kShift);
-  const bool isSmall = std::bit_cast<float>(size) < 0x1p-6f;
-  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (isSmall ? small : normal));
-}
-
-float fromFp8(uint8_t code) {
-  const int exponent = code >> 3 & 15, eighths = code & 7;
-  const float size = std::ldexp(static_cast<float>(exponent == 0 ? eighths : 8 + eighths), std::max(exponent, 1) - 10);
-  return (code & 0x80) != 0 ? -size : size;
-}
-
 float meaningOf(CodeKind kind, uint8_t code) {
   constexpr float kFp4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   switch (kind) {
     case CodeKind::Int4: return static_cast<float>(code) - 8.0f;
     case CodeKind::Int8: return static_cast<float>(static_cast<int8_t>(code));
     case CodeKind::Fp4: return (code & 8) != 0 ? -kFp4[code & 7] : kFp4[code & 7];
-    default: return fromFp8(code);
+    default: return fromE4m3(code);
   }
 }
 
@@ -183,7 +163,7 @@ class CodePanel {
   }
 
   void expectNumbers(const TensorSource& weight, int row) const {
-    const auto wrong = std::find_if(row_.begin(), row_.begin() + k_, [](uint8_t code) { return (code & 0x7f) == kFp8Nan; });
+    const auto wrong = std::find_if(row_.begin(), row_.begin() + k_, [](uint8_t code) { return (code & 0x7f) == kE4m3Nan; });
     if (wrong == row_.begin() + k_) return;
     throw std::runtime_error("tensor " + weight.name + " of " + weight.file->path() + " is not finite at [" +
                              std::to_string(row) + ", " + std::to_string(wrong - row_.begin()) + "]: NaN");
@@ -222,10 +202,10 @@ class CodePanel {
     float size = 0.0f;
     for (const float number : wide_) size = std::max(size, std::fabs(number));
     if (size < kFp8Least) return;
-    const float scale = size / kFp8Most;
+    const float scale = size / kE4m3Most;
     scales_[lane] = scale;
     for (int i = 0; i < k_; ++i) {
-      codes_[static_cast<size_t>(lane) * paddedK_ + i] = toFp8(std::clamp(wide_[i] / scale, -kFp8Most, kFp8Most));
+      codes_[static_cast<size_t>(lane) * paddedK_ + i] = toE4m3(wide_[i] / scale);
     }
   }
 

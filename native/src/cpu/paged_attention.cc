@@ -76,7 +76,7 @@ std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, int tokensPer
       const Range visible{static_cast<int>(oldest / kLanes * kLanes), position + tokens};
       for (int head = 0; head < kvHeads; ++head) {
         const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
-        PlannedTask planned{{table, context, head, row, tokens, position}, visible, partials};
+        PlannedTask planned{{table, context, head, row, tokens, position, visible.end}, visible, partials};
         partials += planned.partitions();
         tasks.push_back(planned);
       }
@@ -135,8 +135,10 @@ class Attention {
     pool_.run(static_cast<int>(shares.size()), [&](int index, int thread) {
       const auto [task, p] = shares[index];
       const AttentionScratch scratch = threadMemory(thread).scratch;
-      kernels_.loadQueries(job_, tasks[task].task, scratch.queries);
-      kernels_.attend(job_, tasks[task].task, tasks[task].partition(p), scratch, partial(index));
+      AttentionTask alone = tasks[task].task;
+      alone.fetchEnd = tasks[task].partition(p).end;
+      kernels_.loadQueries(job_, alone, scratch.queries);
+      kernels_.attend(job_, alone, tasks[task].partition(p), scratch, partial(index));
     });
     pool_.run(static_cast<int>(tasks.size()), [&](int index, int) {
       const PlannedTask& planned = tasks[index];
@@ -179,7 +181,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                   const AttentionOptions& options, Rows q, Rows out) {
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
   const int kvHeads = cache.shape.kvHeads, headDim = cache.shape.headDim;
-  const DType dtype = cache.shape.dtype;
+  const DType dtype = attentionDType(cache.shape.format);
   const int window = options.window == 0 ? kNoWindow : static_cast<int>(std::min<int64_t>(options.window, kNoWindow));
   const AttentionJob job{cache.layout,
                          cache.layer(options.layer),

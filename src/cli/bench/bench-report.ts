@@ -95,14 +95,14 @@ function milliseconds(seconds: number): string {
   return `${(1000 * seconds).toFixed(seconds < 0.1 ? 2 : 1)} ms`;
 }
 
-/** A text is at the left of its column, numbers side by side at the right. */
+/** Texts begin side by side; numbers, where there are several in a row, end so. */
 function formatTable(rows: readonly Row[]): string {
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  const isWide = rows.every((row) => row.length <= 2);
+  const isText = rows.every((row) => row.length <= 2);
   const line = ([name, ...values]: Row): string =>
     [
       name.padEnd(widths[0]!),
-      ...values.map((value, i) => (isWide ? value : value.padStart(widths[i + 1]!))),
+      ...values.map((value, i) => (isText ? value : value.padStart(widths[i + 1]!))),
     ].join('  ');
   return rows.map((row) => `${line(row).trimEnd()}\n`).join('');
 }

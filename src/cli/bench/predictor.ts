@@ -31,9 +31,15 @@ export class Predictor {
     onProgress: (fraction: number, what: string) => void,
   ): Promise<Predictor> {
     const { ops } = selectOps(config);
-    const { dtype, quantization } = config;
+    const { dtype, quantization, kvCacheDtype } = config;
     const source = openModelSource(config.modelPath);
-    const model = await loadModel(source, ops, { dtype, quantization, maxModelLen: null, onProgress });
+    const model = await loadModel(source, ops, {
+      dtype,
+      quantization,
+      kvCacheDtype,
+      maxModelLen: null,
+      onProgress,
+    });
     return new Predictor(model, ops, Math.ceil(maxTokens / BLOCK_SIZE));
   }
 

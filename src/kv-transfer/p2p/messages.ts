@@ -34,6 +34,7 @@ const self = {
   model: name,
   kernels: name,
   dtype: name,
+  kv_cache_dtype: name,
   weight_format: name,
   block_size: count,
   layers: count,
@@ -131,8 +132,8 @@ export function identityOf(
   compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, isa, dtype, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
-  const numbers = { kernels: isa, dtype, weight_format: weightFormat };
+  const { model, isa, dtype, kvDType, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
+  const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
   const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
   return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
 }
@@ -143,6 +144,7 @@ const EQUAL_FIELDS = [
   ['model', 'model'],
   ['kernels', 'instruction set'],
   ['dtype', 'dtype'],
+  ['kv_cache_dtype', 'format of keys and values'],
   ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],

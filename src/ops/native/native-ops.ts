@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionOptions,
@@ -209,7 +209,7 @@ export class NativeOps implements Ops {
   attention(q: Tensor, step: StepInputs, { layer, scale, window }: AttentionOptions): Tensor {
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
-    const out = this.#arena.allocate(q.rows, q.cols, cache.shape.dtype);
+    const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
     this.#guard(() =>
       this.#native.attention(id, layer, scale, window ?? 0, ...argsOf(input), ...argsOf(out)),
     );

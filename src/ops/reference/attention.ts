@@ -1,6 +1,7 @@
 // Causal attention over the paged cache, the reference backend's definition: one query row, one head at a time.
 
 import { ShapeError } from '../../errors.ts';
+import { attentionDTypeOf } from '../dtype.ts';
 import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
 import type { RefKvCache } from './kv-cache.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
@@ -13,7 +14,7 @@ interface Past {
   readonly values: Float32Array;
 }
 
-/** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in the cache's dtype. */
+/** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. */
 export function attention(
   q: Tensor,
   { cache, batch, numTokens }: RefStepInputs,
@@ -25,7 +26,7 @@ export function attention(
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
-  const out = RefTensor.zeros(q.rows, q.cols, dtype);
+  const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(dtype));
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
     const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
     if (start === end) continue;

@@ -2,11 +2,10 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { bitsOf, type CodeFormat, type CodeKind, groupsOf } from '../dtype.ts';
-import { roundToBf16 } from '../float-formats.ts';
+import { packE4m3, roundHalfToEven, roundToBf16, unpackE4m3 } from '../float-formats.ts';
 import { readBytes } from '../read-tensor.ts';
 import type { StoredCodes } from '../stored-codes.ts';
 import type { CodesWeightSource } from '../weights.ts';
-import { roundHalfToEven } from './quantize.ts';
 
 const inF32 = Math.fround;
 
@@ -16,9 +15,7 @@ export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into
   const [n, k] = shape;
   const [groups, groupSize] = [groupsOf(format, k), format.groupSize ?? k];
   const codeAt = codesOf(source);
-  const meanings = Float32Array.from({ length: 2 ** bitsOf(format.kind) }, (_, code) =>
-    meaningOf(format.kind, code),
-  );
+  const meanings = meaningsOf(format.kind);
   for (let row = 0; row < n; row += 1) {
     for (let place = 0; place < k; place += 1) {
       const at = row * groups + Math.floor(place / groupSize);
@@ -69,18 +66,15 @@ function codesOf({
 
 const FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6] as const;
 
-function meaningOf(kind: CodeKind, code: number): number {
-  if (kind === 'int4') return code - 8;
-  if (kind === 'int8') return code < 128 ? code : code - 256;
-  if (kind === 'fp4') return code < 8 ? FP4[code]! : -FP4[code - 8]!;
-  return fromFp8(code);
-}
-
-function fromFp8(code: number): number {
-  const [exponent, eighths] = [(code >> 3) & 15, code & 7];
-  if ((code & 127) === 127) return Number.NaN;
-  const size = (exponent === 0 ? eighths : 8 + eighths) * 2 ** (Math.max(exponent, 1) - 10);
-  return code < 128 ? size : -size;
+/** By code. */
+function meaningsOf(kind: CodeKind): Float32Array {
+  const codes = Uint8Array.from({ length: 2 ** bitsOf(kind) }, (_, code) => code);
+  if (kind === 'int4') return Float32Array.from(codes, (code) => code - 8);
+  if (kind === 'int8') return Float32Array.from(new Int8Array(codes.buffer));
+  if (kind === 'fp4') return Float32Array.from(codes, (code) => (code < 8 ? FP4[code]! : -FP4[code - 8]!));
+  const meanings = new Float32Array(codes.length);
+  unpackE4m3(codes, meanings);
+  return meanings;
 }
 
 /** Replaces each group of each row of values [rows, k] by what its codes encode. */
@@ -132,14 +126,11 @@ function quantizeFp8(x: Float32Array): void {
   const size = x.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   if (size < LEAST) return void x.fill(0);
   const scale = inF32(size / FP8_MOST);
-  for (const [i, value] of x.entries()) {
-    x[i] = roundToFp8(Math.max(-FP8_MOST, Math.min(FP8_MOST, inF32(value / scale)))) * scale;
-  }
-}
-
-/** Three bits follow the first one; below 2^-6 the steps are those of 2^-6. */
-function roundToFp8(value: number): number {
-  if (value === 0) return value;
-  const step = 2 ** (Math.max(-6, Math.floor(Math.log2(Math.abs(value)))) - 3);
-  return roundHalfToEven(value / step) * step;
+  const codes = new Uint8Array(x.length);
+  packE4m3(
+    x.map((value) => value / scale),
+    codes,
+  );
+  unpackE4m3(codes, x);
+  for (const [i, value] of x.entries()) x[i] = value * scale;
 }

@@ -1,25 +1,25 @@
-// The paged KV memory of the reference backend.
+// The paged KV memory of the reference backend, and what each format keeps of a number.
 
 import { ShapeError } from '../../errors.ts';
-import { BYTES_PER_ELEMENT } from '../dtype.ts';
-import { packBf16, unpackBf16 } from '../float-formats.ts';
+import { type KvDType, kvHeadBytes } from '../dtype.ts';
+import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
+import { quantizeRow } from './quantize.ts';
 
-/** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim]. */
+/** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them. */
 export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
   readonly layerBlockBytes: number;
-  readonly #layers: (Float32Array | Uint16Array)[];
+  readonly #layers: Float32Array[];
 
   constructor(shape: KvCacheShape) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
-    const numbers = 2 * kvHeads * blockSize * headDim;
+    const heads = 2 * kvHeads * blockSize;
     this.shape = shape;
-    this.layerBlockBytes = numbers * BYTES_PER_ELEMENT[dtype];
-    const Numbers = dtype === 'bf16' ? Uint16Array : Float32Array;
-    this.#layers = Array.from({ length: layers }, () => new Numbers(blocks * numbers));
+    this.layerBlockBytes = heads * kvHeadBytes(dtype, headDim);
+    this.#layers = Array.from({ length: layers }, () => new Float32Array(blocks * heads * headDim));
   }
 
   /** Index of the first number of a token's vector of one head. */
@@ -34,30 +34,43 @@ export class RefKvCache implements KvCache {
       throw new ShapeError(op, `a layer below ${this.shape.layers}`, `${layer}`);
   }
 
-  /** Stores one token's `values` [kvHeads, headDim], rounded to the cache's dtype. */
+  /** Stores one token's `values` [kvHeads, headDim] as the cache's format keeps them. */
   write(layer: number, kind: 'key' | 'value', slot: number, values: Float32Array): void {
-    const { kvHeads, blockSize, headDim } = this.shape;
+    const { kvHeads, blockSize, headDim, dtype } = this.shape;
     const data = this.#layers[layer]!;
     const block = Math.floor(slot / blockSize);
     for (let head = 0; head < kvHeads; head++) {
       const start = this.#start(block, kind, head, slot % blockSize);
-      const from = values.subarray(head * headDim, (head + 1) * headDim);
-      if (data instanceof Float32Array) data.set(from, start);
-      else packBf16(from, data.subarray(start, start + headDim));
+      const kept = data.subarray(start, start + headDim);
+      kept.set(values.subarray(head * headDim, (head + 1) * headDim));
+      KEEP[dtype](kept);
     }
   }
 
-  /** Copies the first `tokens` vectors of one head of a block to `into`, widened to f32. */
+  /** Copies the first `tokens` vectors of one head of a block to `into`. */
   read(
     at: { readonly layer: number; readonly block: number; readonly head: number },
     kind: 'key' | 'value',
     tokens: number,
     into: Float32Array,
   ): void {
-    const data = this.#layers[at.layer]!;
     const start = this.#start(at.block, kind, at.head, 0);
-    const end = start + tokens * this.shape.headDim;
-    if (data instanceof Float32Array) into.set(data.subarray(start, end));
-    else unpackBf16(data.subarray(start, end), into);
+    into.set(this.#layers[at.layer]!.subarray(start, start + tokens * this.shape.headDim));
   }
 }
+
+/** Turns the key, or the value, of one head of one token into what is read of it later. */
+const KEEP: Readonly<Record<KvDType, (values: Float32Array) => void>> = {
+  f32: () => {},
+  bf16: roundToBf16,
+  fp8: (values) => {
+    const codes = new Uint8Array(values.length);
+    packE4m3(values, codes);
+    unpackE4m3(codes, values);
+  },
+  int8: (values) => {
+    const scale = quantizeRow(values, values);
+    for (const [i, value] of values.entries()) values[i] = value * scale;
+    roundToBf16(values);
+  },
+};

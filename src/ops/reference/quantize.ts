@@ -1,5 +1,7 @@
 // Rows of numbers as whole numbers and one scale: the definition of int8.
 
+import { roundHalfToEven } from '../float-formats.ts';
+
 /** The largest quantised number. */
 const MOST = 127;
 const LEAST_NORMAL = 2 ** -126;
@@ -22,10 +24,4 @@ export function quantizeRow(x: Float32Array, into: Float32Array): number {
   const inverse = Math.fround(MOST / size);
   for (const [i, value] of x.entries()) into[i] = roundHalfToEven(Math.fround(value * inverse));
   return Math.fround(size / MOST);
-}
-
-/** |value| is far below 2^52: adding that much leaves no bits for a fraction. */
-export function roundHalfToEven(value: number): number {
-  const shift = 2 ** 52 + 2 ** 51;
-  return value + shift - shift;
 }

@@ -20,6 +20,7 @@ export const COMPATIBILITY: KvCompatibility = {
   model: 'm',
   isa: 'any',
   dtype: 'bf16',
+  kvDType: 'bf16',
   weightFormat: 'bf16',
   blockSize: 4,
   layers: 2,

@@ -136,6 +136,7 @@ describe('the difference between two instances', () => {
     ['model', 'other', 'model'],
     ['kernels', 'avx2', 'instruction set'],
     ['dtype', 'f32', 'dtype'],
+    ['kv_cache_dtype', 'fp8', 'format of keys and values'],
     ['weight_format', 'int8', 'format of the weights'],
     ['block_size', 32, 'block size'],
     ['layers', 3, 'number of layers'],

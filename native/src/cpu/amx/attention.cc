@@ -21,6 +21,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/kv_formats.h"
 #include "cpu/kernels_generic/attention.h"
 
 constexpr int kTileRows = 16;
@@ -32,10 +33,11 @@ constexpr int kChunks = kKvPartition / kChunk;
 /// Query rows of a block: two tiles.
 constexpr int kBlockTiles = 2;
 constexpr int kBlockOfRows = kBlockTiles * kTileRows;
-/// Chunks whose values are multiplied with one tile of rows, then with the other, while the first-level cache has them.
-constexpr int kSharedChunks = 4;
-/// Tiles of dimensions whose sums are in registers together.
-constexpr int kSumTiles = 4;
+constexpr float kLog2E = 1.44269504f;
+/// Tokens between the ones that are gathered and those that are fetched.
+constexpr int kTokensAhead = 128;
+/// Query rows that a task should have: as many as use the gathered keys and values while the second-level cache has them.
+constexpr int kTaskRows = 256;
 
 /// All eight tile registers, 16 rows of 64 bytes each, given back at the end.
 class FullTiles {
@@ -61,19 +63,19 @@ int valueTiles(const KvLayout& kv) { return kv.valueDims / kLanes; }
 /// What one attend call keeps in scratch.
 struct Workspace {
   float* scores;      // [kChunks][kBlockTiles][2 halves of a chunk][16 rows][16 tokens]
-  uint16_t* weights;  // [2][kSharedChunks][16 rows][32 tokens]
+  uint16_t* weights;  // [kChunks][kBlockTiles][16 rows][32 tokens]
   char* values;       // [kChunks][valueTiles][16 pairs of tokens][16 dimensions][2]
   char* keys;         // [kChunks][2][depthTiles] tiles, where the cache's own cannot be used
-  char* valueCopy;    // 16 tokens as in the cache
+  char* valueCopy;    // of 16 tokens
 };
 
 size_t scoreBytes() { return static_cast<size_t>(kChunks) * kBlockTiles * 2 * kTileBytes; }
-size_t weightBytes() { return 2 * kSharedChunks * kTileBytes; }
+size_t weightBytes() { return static_cast<size_t>(kChunks) * kBlockTiles * kTileBytes; }
 size_t valueBytes(const KvLayout& kv) { return static_cast<size_t>(kChunks) * valueTiles(kv) * kTileBytes; }
 size_t keyBytes(const KvLayout& kv) { return static_cast<size_t>(kChunks) * 2 * depthTiles(kv) * kTileBytes; }
 
 size_t scratchBytes(const KvLayout& kv) {
-  return scoreBytes() + weightBytes() + valueBytes(kv) + keyBytes(kv) + kv.valueTileBytes;
+  return scoreBytes() + weightBytes() + valueBytes(kv) + keyBytes(kv) + valueCopyBytes(kv);
 }
 
 Workspace workspaceIn(char* scratch, const KvLayout& kv) {
@@ -117,6 +119,16 @@ void copyValues(const KvLayout& kv, const char* from, int half, char* to) {
   }
 }
 
+/// The keys of 16 tokens as whole tiles: the cache's own, or where those are no bf16 or not whole, a copy in `copy`.
+const char* keysOf(const KvLayout& kv, const char* tile, char* copy) {
+  const size_t bytes = keyCopyBytes(kv), padded = static_cast<size_t>(depthTiles(kv)) * kTileBytes;
+  if (!isPacked(kv) && bytes == padded) return tile;
+  if (isPacked(kv)) expandKeys(kv, tile, copy);
+  else __builtin_memcpy(copy, tile, bytes);
+  __builtin_memset(copy + bytes, 0, padded - bytes);
+  return copy;
+}
+
 /// Gathers the tokens [begin, end) of a partition; what its chunks have besides counts as zeros.
 Partition gather(const AttentionJob& job, const AttentionTask& task, Range tokens, const Workspace& work) {
   alignas(64) static const char zeros[16 * kTileBytes] = {};
@@ -133,18 +145,43 @@ Partition gather(const AttentionJob& job, const AttentionTask& task, Range token
       copyValues(kv, zeros, tile % 2, values);
       continue;
     }
-    fetchTile(job, task, token + 128, smaller(token + 144, tokens.end));
-    const KvTile found = locate<Bf16Dot>(job, task, token, token + 1, work.valueCopy);
-    partition.keys[tile] = found.keys[0];
-    if (kv.keySteps % kTileRows != 0) {
-      char* const keys = work.keys + static_cast<size_t>(tile) * depthTiles(kv) * kTileBytes;
-      __builtin_memset(keys + kv.keyTileBytes, 0, depthTiles(kv) * kTileBytes - kv.keyTileBytes);
-      __builtin_memcpy(keys, found.keys[0], kv.keyTileBytes);
-      partition.keys[tile] = keys;
-    }
-    copyValues(kv, found.values[0], tile % 2, values);
+    fetchTile(job, task, token + kTokensAhead, smaller(token + kTokensAhead + kLanes, task.fetchEnd));
+    const char* const block = blockOf(job, task, token);
+    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+    const char* const keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+    const char* const stored = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    partition.keys[tile] = keysOf(kv, keys, work.keys + static_cast<size_t>(tile) * depthTiles(kv) * kTileBytes);
+    copyValues(kv, valuesOf<Bf16Dot>(kv, stored, task.contextLength - token, work.valueCopy), tile % 2, values);
   }
   return partition;
+}
+
+/// Queries of up to 64 dimensions stay in tiles 4 to 7 for all keys: loading tiles is what costs most.
+template <int RowTiles>
+void loadStationaryQueries(const char* queries, size_t stride) {
+  _tile_loadd(4, queries, stride);
+  _tile_loadd(5, queries + kStepBytes, stride);
+  if constexpr (RowTiles == 2) {
+    _tile_loadd(6, queries + kTileRows * stride, stride);
+    _tile_loadd(7, queries + kTileRows * stride + kStepBytes, stride);
+  }
+}
+
+/// scores [tiles of rows][2][16][16], of one half of a chunk = the queries in tiles 4 to 7 · keys of 16 tokens
+template <int RowTiles>
+void multiplyStationary(const char* keys, float* scores) {
+  _tile_zero(0);
+  _tile_loadd(2, keys, kStepBytes);
+  _tile_loadd(3, keys + kTileBytes, kStepBytes);
+  _tile_dpbf16ps(0, 4, 2);
+  if constexpr (RowTiles == 2) {
+    _tile_zero(1);
+    _tile_dpbf16ps(1, 6, 2);
+  }
+  _tile_dpbf16ps(0, 5, 3);
+  if constexpr (RowTiles == 2) _tile_dpbf16ps(1, 7, 3);
+  _tile_stored(0, scores, kStepBytes);
+  if constexpr (RowTiles == 2) _tile_stored(1, scores + 2 * kTileFloats, kStepBytes);
 }
 
 /// scores [tiles of rows][2][16][16] of a chunk = queries · keys
@@ -159,11 +196,11 @@ void multiplyKeys(const char* queries, size_t stride, const char* const* keys, i
   for (int d = 0; d < depth; ++d) {
     _tile_loadd(4, queries + d * kStepBytes, stride);
     _tile_loadd(6, keys[0] + d * kTileBytes, kStepBytes);
-    _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, keys[1] + d * kTileBytes, kStepBytes);
+    if constexpr (RowTiles == 2) _tile_loadd(5, queries + kTileRows * stride + d * kStepBytes, stride);
+    _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     if constexpr (RowTiles == 2) {
-      _tile_loadd(5, queries + kTileRows * stride + d * kStepBytes, stride);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
@@ -176,47 +213,33 @@ void multiplyKeys(const char* queries, size_t stride, const char* const* keys, i
   }
 }
 
-/// sums of `Count` tiles of dimensions += weights · values
-template <int Count>
+/// Sums in tiles 0 and 1, of the first 16 rows, and 2 and 3 += weights of 32 tokens · `Count` tiles of their values
+template <int RowTiles, int Count>
 void multiplyValues(const uint16_t* weights, const char* values) {
   _tile_loadd(4, weights, kStepBytes);
-  _tile_loadd(5, values, kStepBytes);
-  _tile_dpbf16ps(0, 4, 5);
-  if constexpr (Count > 1) {
-    _tile_loadd(6, values + kTileBytes, kStepBytes);
-    _tile_dpbf16ps(1, 4, 6);
-  }
-  if constexpr (Count > 2) {
-    _tile_loadd(7, values + 2 * kTileBytes, kStepBytes);
-    _tile_dpbf16ps(2, 4, 7);
-  }
-  if constexpr (Count > 3) {
-    _tile_loadd(5, values + 3 * kTileBytes, kStepBytes);
-    _tile_dpbf16ps(3, 4, 5);
-  }
+  _tile_loadd(6, values, kStepBytes);
+  if constexpr (Count == 2) _tile_loadd(7, values + kTileBytes, kStepBytes);
+  if constexpr (RowTiles == 2) _tile_loadd(5, weights + kTileRows * kChunk, kStepBytes);
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (Count == 2) _tile_dpbf16ps(1, 4, 7);
+  if constexpr (RowTiles == 2) _tile_dpbf16ps(2, 5, 6);
+  if constexpr (RowTiles == 2 && Count == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
-template <int Count>
-void loadSums(bool isFirst, const float* values, size_t stride) {
-  if (isFirst) {
-    _tile_zero(0);
-    if constexpr (Count > 1) _tile_zero(1);
-    if constexpr (Count > 2) _tile_zero(2);
-    if constexpr (Count > 3) _tile_zero(3);
-    return;
-  }
-  _tile_loadd(0, values, stride);
-  if constexpr (Count > 1) _tile_loadd(1, values + kLanes, stride);
-  if constexpr (Count > 2) _tile_loadd(2, values + 2 * kLanes, stride);
-  if constexpr (Count > 3) _tile_loadd(3, values + 3 * kLanes, stride);
+inline void clearSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
 }
 
-template <int Count>
-void storeTileSums(float* values, size_t stride) {
+template <int RowTiles, int Count>
+void storeTileSums(float* values, int valueDims) {
+  const size_t stride = static_cast<size_t>(valueDims) * 4;
   _tile_stored(0, values, stride);
-  if constexpr (Count > 1) _tile_stored(1, values + kLanes, stride);
-  if constexpr (Count > 2) _tile_stored(2, values + 2 * kLanes, stride);
-  if constexpr (Count > 3) _tile_stored(3, values + 3 * kLanes, stride);
+  if constexpr (Count == 2) _tile_stored(1, values + kLanes, stride);
+  if constexpr (RowTiles == 2) _tile_stored(2, values + kTileRows * valueDims, stride);
+  if constexpr (RowTiles == 2 && Count == 2) _tile_stored(3, values + kTileRows * valueDims + kLanes, stride);
 }
 
 /// Weights are 2^x for x <= 0, rounded to bf16 like this: x is rounded to a 128th, so that its bits with the exponent's
@@ -259,14 +282,20 @@ inline void weigh(const float* scores, float factor, const float* biases, uint16
   }
 }
 
-/// Up to 32 rows of a task against one partition.
+/// Fetches the keys or the values of one tile into the second-level cache.
+inline void fetchInto2(const char* tile, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(tile + at, 0, 2);
+}
+
+/// Up to 32 rows of a task, in `RowTiles` tiles, against one partition.
+template <int RowTiles>
 class Block {
  public:
+  /// @param isLast whether the next partition is read afterwards.
   Block(const AttentionJob& job, const AttentionTask& task, const Partition& partition, const Workspace& work,
-        const AttentionScratch& scratch, const AttentionState& state, int row)
+        const AttentionScratch& scratch, const AttentionState& state, int row, bool isLast)
       : job_(job), task_(task), partition_(partition), work_(work), state_(state), row_(row),
-        group_(job.heads / job.kvHeads), rows_(smaller(kBlockOfRows, task.tokens * group_ - row)),
-        tiles_((rows_ + kTileRows - 1) / kTileRows) {
+        fetchEnd_(isLast ? task.fetchEnd : 0), group_(job.heads / job.kvHeads), rows_(smaller(kBlockOfRows, task.tokens * group_ - row)) {
     queryStride_ = static_cast<size_t>(depthTiles(job.kv)) * kStepBytes;
     queries_ = reinterpret_cast<const char*>(scratch.queries) + row * queryStride_;
   }
@@ -297,13 +326,42 @@ class Block {
     }
   }
 
+  /// Fetches what the next partition has in the place of a chunk: memory works while the tile unit does.
+  void fetchKeys(int chunk) const {
+    const KvLayout& kv = job_.kv;
+    forTilesAhead(chunk, [&](const char* block, size_t index) {
+      fetchInto2(block + task_.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes, kv.keyTileBytes);
+    });
+  }
+  void fetchValues(int chunk) const {
+    const KvLayout& kv = job_.kv;
+    forTilesAhead(chunk, [&](const char* block, size_t index) {
+      fetchInto2(block + kv.valueOffset + task_.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes, kv.valueTileBytes);
+    });
+  }
+
+  template <class Fetch>
+  void forTilesAhead(int chunk, const Fetch& fetch) const {
+    const int begin = partition_.firstToken + kKvPartition + chunk * kChunk;
+    for (int token = begin; token < begin + kChunk && token < fetchEnd_; token += kLanes) {
+      fetch(blockOf(job_, task_, token), static_cast<size_t>(token % job_.kv.blockSize) / kLanes);
+    }
+  }
+
   /// The largest scores of a chunk are found while the tile unit computes those of the next one.
   void computeScores() {
     const int depth = depthTiles(job_.kv);
+    const bool isStationary = depth == 2;
+    if (isStationary) loadStationaryQueries<RowTiles>(queries_, queryStride_);
     for (int chunk = chunks_.begin; chunk < chunks_.end; ++chunk) {
       const char* const* keys = partition_.keys + 2 * chunk;
-      if (tiles_ == 2) multiplyKeys<2>(queries_, queryStride_, keys, depth, scoresOf(chunk, 0));
-      else multiplyKeys<1>(queries_, queryStride_, keys, depth, scoresOf(chunk, 0));
+      fetchKeys(chunk);
+      if (isStationary) {
+        multiplyStationary<RowTiles>(keys[0], scoresOf(chunk, 0));
+        multiplyStationary<RowTiles>(keys[1], scoresOf(chunk, 0) + kTileFloats);
+      } else {
+        multiplyKeys<RowTiles>(queries_, queryStride_, keys, depth, scoresOf(chunk, 0));
+      }
       if (chunk > chunks_.begin) findLargest(chunk - 1);
     }
     findLargest(chunks_.end - 1);
@@ -314,7 +372,7 @@ class Block {
     const bool isWhole = token + kChunk - 1 <= positionOf(0) && token > positionOf(rows_ - 1) - job_.window;
     if (!isWhole) mask(chunk, token);
     __mmask16 ordered = 0xffff;
-    for (int tile = 0; tile < tiles_; ++tile) {
+    for (int tile = 0; tile < RowTiles; ++tile) {
       const float* scores = scoresOf(chunk, tile);
       float* most = most_ + tile * kTileFloats;
       for (int row = 0; row < kTileRows; ++row) {
@@ -329,7 +387,7 @@ class Block {
 
   /// Takes the scores of tokens out that a row cannot see, those of rows that are not there included.
   void mask(int chunk, int token) const {
-    for (int row = 0; row < tiles_ * kTileRows; ++row) {
+    for (int row = 0; row < RowTiles * kTileRows; ++row) {
       float* scores = scoresOf(chunk, row / kTileRows) + row % kTileRows * kLanes;
       const int end = row < rows_ ? positionOf(row) + 1 - token : 0;
       const int begin = end - job_.window;
@@ -339,8 +397,8 @@ class Block {
   }
 
   void finishLargest() {
-    const float factor = job_.scale * 1.44269504f;
-    for (int row = 0; row < tiles_ * kTileRows; ++row) {
+    const float factor = job_.scale * kLog2E;
+    for (int row = 0; row < RowTiles * kTileRows; ++row) {
       const float largest = largestLane(load(most_ + row * kLanes)) * factor;
       state_.largest[row_ + row] = largest;
       biases_[row] = static_cast<float>(kBias) - largest * 128.0f;
@@ -360,62 +418,39 @@ class Block {
     }
   }
 
-  /// A part of the work: one tile of rows, a few chunks.
-  struct Part {
-    int chunk;
-    int chunks;
-    int tile;
-  };
-
-  Part partAt(int index) const {
-    const int chunk = chunks_.begin + index / tiles_ * kSharedChunks;
-    return {chunk, smaller(kSharedChunks, chunks_.end - chunk), index % tiles_};
+  uint16_t* weightsOf(int chunk, int tile) const {
+    return work_.weights + (chunk * kBlockTiles + tile) * kTileRows * kChunk;
   }
 
-  uint16_t* weightsOf(int part, int chunk) const {
-    return work_.weights + ((part % 2) * kSharedChunks + chunk) * kTileRows * kChunk;
-  }
-
-  void weighChunk(int index, const Part& part, int chunk) const {
-    weigh(scoresOf(part.chunk + chunk, part.tile), job_.scale * 1.44269504f, biases_ + part.tile * kTileRows,
-          weightsOf(index, chunk), state_.sums + (row_ + part.tile * kTileRows) * kLanes);
+  void weighChunk(int chunk) const {
+    for (int tile = 0; tile < RowTiles; ++tile) {
+      weigh(scoresOf(chunk, tile), job_.scale * kLog2E, biases_ + tile * kTileRows, weightsOf(chunk, tile),
+            state_.sums + (row_ + tile * kTileRows) * kLanes);
+    }
   }
 
   void computeValues() {
-    const int parts = (chunks_.end - chunks_.begin + kSharedChunks - 1) / kSharedChunks * tiles_;
-    const Part first = partAt(0);
-    for (int chunk = 0; chunk < first.chunks; ++chunk) weighChunk(0, first, chunk);
-    for (int index = 0; index < parts; ++index) {
-      const int tiles = valueTiles(job_.kv);
-      for (int dims = 0; dims < tiles; dims += kSumTiles) {
-        switch (smaller(kSumTiles, tiles - dims)) {
-          case 1: addPart<1>(index, parts, dims); break;
-          case 2: addPart<2>(index, parts, dims); break;
-          case 3: addPart<3>(index, parts, dims); break;
-          default: addPart<4>(index, parts, dims);
-        }
-      }
+    const int tiles = valueTiles(job_.kv);
+    weighChunk(chunks_.begin);
+    for (int tile = 0; tile < tiles; tile += 2) {
+      if (tiles - tile == 1) sumValues<1>(tile);
+      else sumValues<2>(tile);
     }
   }
 
-  /// Adds `Count` tiles of dimensions of a part; beside the first of them, computes the weights of the next part.
+  /// `Count` tiles of dimensions; beside the first of all, the weights of the next chunk are computed.
   template <int Count>
-  void addPart(int index, int parts, int dims) {
-    const Part part = partAt(index);
-    const bool weighsNext = dims == 0 && index + 1 < parts;
-    const Part next = weighsNext ? partAt(index + 1) : Part{};
+  void sumValues(int tile) const {
     const size_t chunkBytes = static_cast<size_t>(valueTiles(job_.kv)) * kTileBytes;
-    float* sums = state_.values + static_cast<size_t>(row_ + part.tile * kTileRows) * job_.kv.valueDims + dims * kLanes;
-    const size_t stride = static_cast<size_t>(job_.kv.valueDims) * 4;
-    loadSums<Count>(index < tiles_, sums, stride);
-    for (int chunk = 0; chunk < part.chunks || chunk < next.chunks; ++chunk) {
-      if (chunk < part.chunks) {
-        multiplyValues<Count>(weightsOf(index, chunk),
-                              partition_.values + (part.chunk + chunk) * chunkBytes + dims * kTileBytes);
-      }
-      if (chunk < next.chunks) weighChunk(index + 1, next, chunk);
+    const char* const values = partition_.values + tile * kTileBytes;
+    clearSums();
+    for (int chunk = chunks_.begin; chunk < chunks_.end; ++chunk) {
+      multiplyValues<RowTiles, Count>(weightsOf(chunk, 0), values + chunk * chunkBytes);
+      if (tile == 0) fetchValues(chunk);
+      if (tile == 0 && chunk + 1 < chunks_.end) weighChunk(chunk + 1);
     }
-    storeTileSums<Count>(sums, stride);
+    const int valueDims = job_.kv.valueDims;
+    storeTileSums<RowTiles, Count>(state_.values + static_cast<size_t>(row_) * valueDims + tile * kLanes, valueDims);
   }
 
   const AttentionJob& job_;
@@ -424,9 +459,9 @@ class Block {
   const Workspace& work_;
   const AttentionState& state_;
   const int row_;
+  const int fetchEnd_;
   const int group_;
   const int rows_;
-  const int tiles_;
   const char* queries_;
   size_t queryStride_;
   Range chunks_{};
@@ -441,13 +476,17 @@ void attendOnTiles(const AttentionJob& job, const AttentionTask& task, Range tok
   const Partition partition = gather(job, task, tokens, work);
   const FullTiles tiles;
   const int rows = task.tokens * (job.heads / job.kvHeads);
-  for (int row = 0; row < rows; row += kBlockOfRows) Block(job, task, partition, work, scratch, state, row).run(tokens);
+  for (int row = 0; row < rows; row += kBlockOfRows) {
+    const bool isLast = row + kBlockOfRows >= rows;
+    if (rows - row > kTileRows) Block<2>(job, task, partition, work, scratch, state, row, isLast).run(tokens);
+    else Block<1>(job, task, partition, work, scratch, state, row, isLast).run(tokens);
+  }
 }
 
 }  // namespace
 
 void addAttention(KernelSet& set) {
-  set.attention[1] = {256, &scratchBytes, &loadQueriesOfTiles, &attendOnTiles, &finish<uint16_t>};
+  set.attention[1] = {kTaskRows, &scratchBytes, &loadQueriesOfTiles, &attendOnTiles, &finish<uint16_t>};
 }
 
 }  // namespace svc::cpu::amx

@@ -15,6 +15,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/kv_formats.h"
 #include "cpu/kernels_generic/attention.h"
 
 /// Enough rows to read a tile of the cache from the second-level cache once for many of them.
@@ -23,8 +24,8 @@ constexpr int kTaskRows = 72;
 }  // namespace
 
 void addAttention(KernelSet& set) {
-  set.attention[0] = {kTaskRows, &valueTileBytes, &loadQueries<F32Dot>, &attend<F32Dot, float>, &finish<float>};
-  set.attention[1] = {kTaskRows, &valueTileBytes, &loadQueries<Bf16Dot>, &attend<Bf16Dot, uint16_t>, &finish<uint16_t>};
+  set.attention[0] = {kTaskRows, &tileCopyBytes, &loadQueries<F32Dot>, &attend<F32Dot, float>, &finish<float>};
+  set.attention[1] = {kTaskRows, &tileCopyBytes, &loadQueries<Bf16Dot>, &attend<Bf16Dot, uint16_t>, &finish<uint16_t>};
   set.mergeStates = &mergeStates;
 }
 

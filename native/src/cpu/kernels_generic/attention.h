@@ -1,5 +1,5 @@
 // Paged causal attention with an online softmax. Included inside an instruction set's namespace, after tile.h and
-// exp.h.
+// exp.h, tile.h and kv_formats.h.
 //
 // Tiles of kKvTile tokens and partitions of kKvPartition tokens begin at fixed positions of the sequence, and a row skips
 // the tiles that it cannot see: its arithmetic depends on its own position only, never on chunk, batch or threads.
@@ -13,6 +13,12 @@ struct KvTile {
   const char* keys[kKvTile / kLanes];
   const char* values[kKvTile / kLanes];
 };
+
+/// Bytes of 16 tokens' keys, and values, as attention computes with them.
+inline size_t keyCopyBytes(const KvLayout& kv) { return static_cast<size_t>(kv.keySteps) * kStepBytes; }
+inline size_t valueCopyBytes(const KvLayout& kv) {
+  return static_cast<size_t>(kv.valueDims) * kLanes * elementBytes(attentionDType(kv.format));
+}
 
 template <class Dot>
 void loadQueries(const AttentionJob& job, const AttentionTask& task, uint32_t* queries) {
@@ -36,17 +42,26 @@ void loadQueries(const AttentionJob& job, const AttentionTask& task, uint32_t* q
   }
 }
 
-/// Copies one tile of values with zeros from token `count` on: the memory there may hold values of other sequences.
+/// Puts zeros in the place of the values from token `count` on: the memory there may hold those of other sequences.
 template <class Dot>
-const char* maskedValues(const KvLayout& kv, const char* tile, int count, char* copy) {
+void clearValues(const KvLayout& kv, int count, char* tile) {
   constexpr int perWord = Dot::kPerWord;
   const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
-  __builtin_memset(copy, 0, kv.valueTileBytes);
-  __builtin_memcpy(copy, tile, rowBytes * (count / perWord));
+  char* row = tile + rowBytes * (count / perWord);
   if (count % perWord != 0) {
-    const size_t offset = rowBytes * (count / perWord);
-    for (size_t at = offset; at < offset + rowBytes; at += 4) __builtin_memcpy(copy + at, tile + at, 2);
+    for (size_t at = 0; at < rowBytes; at += 4) __builtin_memset(row + at + 2, 0, 2);
+    row += rowBytes;
   }
+  __builtin_memset(row, 0, static_cast<size_t>(tile + rowBytes * (kLanes / perWord) - row));
+}
+
+/// A tile of the values of `count` tokens, in the cache or in `copy`.
+template <class Dot>
+const char* valuesOf(const KvLayout& kv, const char* tile, int count, char* copy) {
+  if (!isPacked(kv) && count >= kLanes) return tile;
+  if (isPacked(kv)) expandValues(kv, tile, copy);
+  else __builtin_memcpy(copy, tile, kv.valueTileBytes);
+  if (count < kLanes) clearValues<Dot>(kv, count, copy);
   return copy;
 }
 
@@ -69,7 +84,7 @@ inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int be
 }
 
 template <class Dot>
-KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int end, char* valueCopy) {
+KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int end, char* copies) {
   const KvLayout& kv = job.kv;
   KvTile tile{begin, 0, {}, {}};
   for (int token = begin; token < end; token += kLanes, ++tile.count) {
@@ -78,7 +93,13 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
     const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     const int valid = task.contextLength - token;
     tile.keys[tile.count] = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
-    tile.values[tile.count] = valid >= kLanes ? values : maskedValues<Dot>(kv, values, valid, valueCopy);
+    if (isPacked(kv)) {
+      expandKeys(kv, tile.keys[tile.count], copies);
+      tile.keys[tile.count] = copies;
+      copies += keyCopyBytes(kv);
+    }
+    tile.values[tile.count] = valuesOf<Dot>(kv, values, valid, copies);
+    if (tile.values[tile.count] == copies) copies += valueCopyBytes(kv);
   }
   return tile;
 }
@@ -198,8 +219,10 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   }
 }
 
-/// One tile of values.
-inline size_t valueTileBytes(const KvLayout& kv) { return kv.valueTileBytes; }
+/// Copies of the tiles of 16 tokens that a KV tile has: of all, or of the one that is not full.
+inline size_t tileCopyBytes(const KvLayout& kv) {
+  return isPacked(kv) ? kKvTile / kLanes * (keyCopyBytes(kv) + valueCopyBytes(kv)) : valueCopyBytes(kv);
+}
 
 template <class Dot, class Weight>
 void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, const AttentionScratch& scratch,
@@ -218,7 +241,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
     const KvTile tile = locate<Dot>(job, task, begin, end, scratch.memory);
-    fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, tokens.end));
+    fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, task.fetchEnd));
     for (int row = first * group; row < last * group; row += kAttendRows) {
       attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);
     }

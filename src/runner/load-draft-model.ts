@@ -1,0 +1,68 @@
+// Loads the draft model of --speculative-config beside the model that it guesses for, and takes its KV memory.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import { type LoadOptions, loadModel } from '../models/load-model.ts';
+import { readModelConfig } from '../models/registry.ts';
+import { type ModelSource, openModelSource } from '../models/source/model-source.ts';
+import type { Ops } from '../ops/ops.ts';
+import { DraftModel } from './draft-model.ts';
+import { kvBlockBytes } from './kv-budget.ts';
+
+/** Its KV memory holds one sequence of the longest length at least, so many at most, and takes no more than this share in between. */
+const MAX_SEQUENCES = 8;
+const KV_SHARE = 0.1;
+
+interface LoadedDraft {
+  readonly draftModel: DraftModel;
+  /** Of its KV memory. */
+  readonly kvBytes: number;
+}
+
+/**
+ * Where the draft model is loaded from; null where none is configured.
+ * @param target the model that it is to guess for
+ * @throws ConfigError where the two do not have the same vocabulary; ModelLoadError where it cannot be read.
+ */
+export function openDraftSource(
+  { speculative }: Pick<EngineConfig, 'speculative'>,
+  target: ModelSource,
+): ModelSource | null {
+  if (speculative?.method !== 'draft_model') return null;
+  const source = openModelSource(speculative.model);
+  const own = readModelConfig(source).vocabSize;
+  const wanted = readModelConfig(target).vocabSize;
+  if (own === wanted) return source;
+  throw new ConfigError(
+    `--speculative-config: model: ${speculative.model} has a vocabulary of ${own} tokens, ${target.path} one of ${wanted}: ` +
+      'a draft model needs the same; give a smaller model of the same family',
+    { param: 'speculative-config' },
+  );
+}
+
+/** @param maxModelLen longest sequence that is served; what the draft model cannot read of it gets no drafts */
+export async function loadDraftModel(
+  source: ModelSource,
+  ops: Ops,
+  config: EngineConfig,
+  maxModelLen: number,
+  { onProgress, onWarning }: Pick<LoadOptions, 'onProgress' | 'onWarning'>,
+): Promise<LoadedDraft> {
+  const { maxPositionEmbeddings, quantization: published } = readModelConfig(source);
+  const maxLength = Math.min(maxModelLen, maxPositionEmbeddings);
+  const model = await loadModel(source, ops, {
+    dtype: published === null ? config.dtype : 'auto',
+    quantization: published === null ? config.quantization : null,
+    maxModelLen: maxLength,
+    onProgress: (fraction, what) => onProgress?.(fraction, `draft model: ${what}`),
+    ...(onWarning && { onWarning }),
+  });
+  const blockBytes = kvBlockBytes(model.kvCacheShape(1, config.blockSize));
+  const budget = config.kvCacheMemoryBytes ?? ops.freeMemory() * config.gpuMemoryUtilization;
+  const perSequence = Math.ceil(maxLength / config.blockSize);
+  const most = perSequence * Math.min(MAX_SEQUENCES, config.maxNumSeqs);
+  const numBlocks = Math.max(perSequence, Math.min(most, Math.floor((budget * KV_SHARE) / blockBytes)));
+  const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, config.blockSize), false);
+  const limits = { maxLength, maxBatchedTokens: config.maxNumBatchedTokens };
+  return { draftModel: new DraftModel(ops, model, cache, limits), kvBytes: numBlocks * blockBytes };
+}

@@ -1,0 +1,17 @@
+// What guesses tokens ahead: it needs to be right often, not always, since every guess is verified.
+
+/** A sequence as drafts are made for it; its tokens only ever grow. */
+export interface DraftedSequence {
+  readonly id: number;
+  /** All that are known. */
+  readonly tokens: readonly number[];
+}
+
+export interface Proposer {
+  /** Whether a draft may be expected once the next token is known: planning waits for that token then. */
+  expects(sequence: DraftedSequence): boolean;
+  /** Up to `maxTokens` tokens that may follow; none where nothing can be said. */
+  propose(sequence: DraftedSequence, maxTokens: number): readonly number[];
+  /** Frees what is kept of a sequence; an id that is not known is ignored. */
+  forget(sequenceId: number): void;
+}
