@@ -64,7 +64,7 @@ function setTime(path: string, seconds: number): void {
 }
 
 describe('packed cache', needsNative, () => {
-  it.each([undefined, 'int8'] as const)(
+  it.each([undefined, 'int8', 'int4'] as const)(
     'serves the second load of a model, quantised to %s',
     async (quantization) => {
       const [model, folder] = [newModel(1, 2), newFolder()];

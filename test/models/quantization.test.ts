@@ -58,6 +58,25 @@ describe.each(availableBackends)('int8 on %s', (backend) => {
     ops.close();
   });
 
+  it.each([
+    ['int4', 'int4-g32', 0.4, 0.3],
+    ['fp8', 'fp8', 0.1, 0.6],
+  ] as const)(
+    'in %s it is near the published weights too, in less memory',
+    async (quantization, name, most, share) => {
+      const ops = openBackend(backend);
+      const folder = tinyModel();
+      const [expected, actual] = [await load(folder, ops), await load(folder, ops, { quantization })];
+      expect([actual.dtype, actual.weightFormat]).toEqual(['bf16', name]);
+      if (backend !== 'reference') expect(actual.weightBytes).toBeLessThan(expected.weightBytes * share);
+      const [a, b] = [expected, actual].map((model) => new ModelSession(ops, model, 40).run(PROMPT, 1));
+      const error = Math.hypot(...a!.map((value, i) => value - b![i]!)) / Math.hypot(...a!);
+      expect(error).toBeGreaterThan(0);
+      expect(error).toBeLessThan(most);
+      ops.close();
+    },
+  );
+
   it('has the same bits whether the weights are published so or made so', async () => {
     const ops = openBackend(backend);
     const folder = tinyModel();

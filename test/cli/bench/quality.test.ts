@@ -5,7 +5,7 @@ import { runCli } from '../../helpers/cli-process.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const comparison = z.object({
-  quantization: z.literal('int8'),
+  quantization: z.enum(['int8', 'int4']),
   dtype: z.literal('bf16'),
   numTokens: z.number(),
   weightBytes: z.object({ expected: z.number(), actual: z.number() }),
@@ -41,6 +41,17 @@ describe('svc bench quality', () => {
     expect(perplexity.actual / perplexity.expected).toBeCloseTo(1, 1);
   });
 
+  it('finds int4 further from them, in less memory', async () => {
+    const args = ['--text-file', textFile(STORY), '--quantization', 'int4', '--json'];
+    const { code, stdout } = await runCli(['bench', 'quality', ...args]);
+    expect(code).toBe(0);
+    const { quantization, weightBytes, meanKl, agreement } = comparison.parse(JSON.parse(stdout));
+    expect(quantization).toBe('int4');
+    expect(weightBytes.actual / weightBytes.expected).toBeLessThan(0.4);
+    expect(meanKl).toBeLessThan(0.1);
+    expect(agreement).toBeGreaterThan(0.8);
+  });
+
   it('prints a table for people', async () => {
     const { code, stdout } = await runCli([
       'bench',
@@ -58,7 +69,7 @@ describe('svc bench quality', () => {
   it.each([
     [['--text-file', 'missing.txt'], /^error: --text-file missing\.txt cannot be read: .*\n$/],
     [[], /^error: required option '--text-file <path>' not specified\n$/],
-    [['--text-file', 'a', '--quantization', 'int3'], /'int3' is invalid.*int8/],
+    [['--text-file', 'a', '--quantization', 'int3'], /'int3' is invalid.*int8, int4, fp8/],
     [['--text-file', 'a', '--num-tokens', '0'], /expected a whole number of at least 1/],
   ])('refuses %j in one line', async (args, message) => {
     const { code, stderr } = await runCli(['bench', 'quality', ...args]);
