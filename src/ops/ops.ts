@@ -85,7 +85,7 @@ export interface StepInputs {
 
 export interface AttentionOptions {
   readonly layer: number;
-  /** Factor on q·k before the softmax, usually 1/sqrt(headDim). */
+  /** Factor on q·k before the softmax, above 0, usually 1/sqrt(headDim). */
   readonly scale: number;
   /** A token sees itself and the `window - 1` tokens before it; null is all of them. */
   readonly window: number | null;

@@ -89,8 +89,7 @@ describe('instances that keep keys and values in different formats', needsNative
       model,
       producers: 1,
       consumers: 1,
-      serveArgs: ['--kv-cache-dtype', 'fp8'],
-      consumerArgs: ['--kv-cache-dtype', 'auto'],
+      producerArgs: ['--kv-cache-dtype', 'fp8'],
       proxyArgs: ['--prefill-threshold', '0'],
     });
     try {
@@ -100,5 +99,5 @@ describe('instances that keep keys and values in different formats', needsNative
     } finally {
       await cluster.stop();
     }
-  });
+  }, 120_000);
 });

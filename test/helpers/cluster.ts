@@ -17,8 +17,8 @@ export interface ClusterOptions {
   /** More options of every instance, and of the proxy. */
   readonly serveArgs?: readonly string[];
   readonly proxyArgs?: readonly string[];
-  /** More options of the consumers alone. */
-  readonly consumerArgs?: readonly string[];
+  /** More options of the producers alone. */
+  readonly producerArgs?: readonly string[];
 }
 
 export interface Instance extends SvcProcess {
@@ -74,7 +74,7 @@ export class Cluster {
   ): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
     const { model, sendType, transport, kvTransfer, extraConfig } = this.#options;
-    const { serveArgs = [], consumerArgs = [] } = this.#options;
+    const { serveArgs = [], producerArgs = [] } = this.#options;
     const config = {
       kv_connector: 'P2pNcclConnector',
       kv_role: role,
@@ -94,7 +94,7 @@ export class Cluster {
     };
     const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), '--num-threads', '1'];
     args.push('--kv-transfer-config', JSON.stringify(config), ...serveArgs);
-    if (role === 'kv_consumer') args.push(...consumerArgs);
+    if (role === 'kv_producer') args.push(...producerArgs);
     const svc = spawnSvc(args, port);
     const instance = { ...svc, httpAddress: `127.0.0.1:${port}` };
     (role === 'kv_producer' ? this.producers : this.consumers).push(instance);

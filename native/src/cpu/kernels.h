@@ -121,7 +121,7 @@ struct AttentionJob {
   size_t qStride;  // floats
   int heads;
   int kvHeads;
-  float scale;
+  float scale;  // above 0
   int window;  // at most kNoWindow
   char* out;
   size_t outStride;  // bytes

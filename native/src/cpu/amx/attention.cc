@@ -131,18 +131,21 @@ const char* keysOf(const KvLayout& kv, const char* tile, char* copy) {
 
 /// Gathers the tokens [begin, end) of a partition; what its chunks have besides counts as zeros.
 Partition gather(const AttentionJob& job, const AttentionTask& task, Range tokens, const Workspace& work) {
-  alignas(64) static const char zeros[16 * kTileBytes] = {};
   const KvLayout& kv = job.kv;
+  const size_t keyTilesBytes = static_cast<size_t>(depthTiles(kv)) * kTileBytes;
   Partition partition;
   partition.firstToken = tokens.begin / kKvPartition * kKvPartition;
   partition.values = work.values;
   const int first = tokens.begin / kChunk * kChunk, last = (tokens.end + kChunk - 1) / kChunk * kChunk;
   for (int token = first; token < last; token += kLanes) {
     const int tile = (token - partition.firstToken) / kLanes;
+    char* const keyCopy = work.keys + tile * keyTilesBytes;
     char* const values = work.values + static_cast<size_t>(tile / 2) * valueTiles(kv) * kTileBytes;
     if (token < tokens.begin || token >= tokens.end) {
-      partition.keys[tile] = zeros;
-      copyValues(kv, zeros, tile % 2, values);
+      __builtin_memset(keyCopy, 0, keyTilesBytes);
+      __builtin_memset(work.valueCopy, 0, valueCopyBytes(kv));
+      partition.keys[tile] = keyCopy;
+      copyValues(kv, work.valueCopy, tile % 2, values);
       continue;
     }
     fetchTile(job, task, token + kTokensAhead, smaller(token + kTokensAhead + kLanes, task.fetchEnd));
@@ -150,7 +153,7 @@ Partition gather(const AttentionJob& job, const AttentionTask& task, Range token
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const char* const keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
     const char* const stored = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
-    partition.keys[tile] = keysOf(kv, keys, work.keys + static_cast<size_t>(tile) * depthTiles(kv) * kTileBytes);
+    partition.keys[tile] = keysOf(kv, keys, keyCopy);
     copyValues(kv, valuesOf<Bf16Dot>(kv, stored, task.contextLength - token, work.valueCopy), tile % 2, values);
   }
   return partition;
