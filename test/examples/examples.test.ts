@@ -39,7 +39,7 @@ describe('examples', () => {
   });
 
   it('disaggregated/run.ts asks through 1 prefill and 2 decode instances', needsNative, async () => {
-    const lines = (await runExample('disaggregated/run.ts', '1', '2', folder)).split('\n');
+    const lines = (await runExample('disaggregated/run.ts', '1', '2')).split('\n');
     expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);
     expect(lines.slice(1).join('\n').length).toBeGreaterThan(1);
   });

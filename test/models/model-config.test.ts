@@ -133,8 +133,8 @@ describe('readModelConfig', () => {
     ['another activation', { hidden_act: 'gelu' }, /hidden_act must be silu, got "gelu"/],
     [
       'quantised weights',
-      { quantization_config: { quant_method: 'gptq' } },
-      /gptq is not served; use a float32/,
+      { quantization_config: { quant_method: 'bitsandbytes' } },
+      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are; use a float32/,
     ],
     ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
     [

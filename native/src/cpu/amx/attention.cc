@@ -23,9 +23,8 @@ namespace {
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/kv_formats.h"
 #include "cpu/kernels_generic/attention.h"
+#include "cpu/amx/tiles.h"
 
-constexpr int kTileRows = 16;
-constexpr int kTileBytes = kTileRows * kStepBytes;
 constexpr int kTileFloats = kTileBytes / 4;
 /// Tokens that one tile of weights has, two to a word.
 constexpr int kChunk = 32;
@@ -38,24 +37,6 @@ constexpr float kLog2E = 1.44269504f;
 constexpr int kTokensAhead = 128;
 /// Query rows that a task should have: as many as use the gathered keys and values while the second-level cache has them.
 constexpr int kTaskRows = 256;
-
-/// All eight tile registers, 16 rows of 64 bytes each, given back at the end.
-class FullTiles {
- public:
-  FullTiles() {
-    alignas(64) uint8_t shapes[64] = {};
-    shapes[0] = 1;
-    for (int tile = 0; tile < 8; ++tile) {
-      shapes[16 + 2 * tile] = kStepBytes;
-      shapes[48 + tile] = kTileRows;
-    }
-    // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
-    asm volatile("ldtilecfg %0" ::"m"(shapes));
-  }
-  ~FullTiles() { _tile_release(); }
-  FullTiles(const FullTiles&) = delete;
-  FullTiles& operator=(const FullTiles&) = delete;
-};
 
 int depthTiles(const KvLayout& kv) { return (kv.keySteps + kTileRows - 1) / kTileRows; }
 int valueTiles(const KvLayout& kv) { return kv.valueDims / kLanes; }
@@ -477,7 +458,8 @@ void attendOnTiles(const AttentionJob& job, const AttentionTask& task, Range tok
                    const AttentionState& state) {
   const Workspace work = workspaceIn(scratch.memory, job.kv);
   const Partition partition = gather(job, task, tokens, work);
-  const FullTiles tiles;
+  Tiles tiles;
+  tiles.shape(kTileRows, kTileRows);
   const int rows = task.tokens * (job.heads / job.kvHeads);
   for (int row = 0; row < rows; row += kBlockOfRows) {
     const bool isLast = row + kBlockOfRows >= rows;

@@ -18,10 +18,9 @@ namespace {
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/codes.h"
+#include "cpu/amx/tiles.h"
 
-constexpr int kTileRows = 16;
-constexpr int kTileSteps = 16;
-constexpr int kTileBytes = kTileSteps * kStepBytes;
+constexpr int kTileSteps = kTileRows;
 /// Panel bytes fetched ahead of their use where each is used once.
 constexpr int kStreamAhead = 4 * kTileBytes;
 /// Many rows are computed in blocks of so many rows and panels, a block in parts of k: a part of x and the block's sums
@@ -29,54 +28,6 @@ constexpr int kStreamAhead = 4 * kTileBytes;
 constexpr int kRowsOfBlock = 256;
 constexpr int kPanelsOfBlock = 16;
 constexpr int kStepsOfPart = 512;
-
-/// What `ldtilecfg` reads: sums in tiles 0 to 3, rows of x in 4 and 5, panels in 6 and 7.
-struct alignas(64) TileShapes {
-  uint8_t palette = 1;
-  uint8_t startRow = 0;
-  uint8_t reserved[14] = {};
-  uint16_t rowBytes[16] = {};
-  uint8_t rows[16] = {};
-
-  void set(int tile, int count) {
-    rows[tile] = static_cast<uint8_t>(count);
-    rowBytes[tile] = static_cast<uint16_t>(count == 0 ? 0 : kStepBytes);
-  }
-};
-
-/// The tile registers of this thread, shaped for one count of rows at a time and given back at the end.
-class Tiles {
- public:
-  Tiles() = default;
-  ~Tiles() { _tile_release(); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-
-  /// Up to 16 rows against four panels: four tiles of sums for the same rows.
-  void shapeForFew(int rows) { shape(rows, rows); }
-
-  /// Up to 32 rows against two panels: sums 0 and 1 for the first 16 rows, 2 and 3 for the rest.
-  void shapeForMany(int rows) {
-    const int first = smaller(rows, kTileRows);
-    shape(first, rows - first);
-  }
-
- private:
-  void shape(int first, int second) {
-    if (first == first_ && second == second_) return;
-    first_ = first;
-    second_ = second;
-    TileShapes shapes;
-    for (int tile : {0, 1, 4}) shapes.set(tile, first);
-    for (int tile : {2, 3, 5}) shapes.set(tile, second);
-    for (int tile : {6, 7}) shapes.set(tile, kTileSteps);
-    // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
-    asm volatile("ldtilecfg %0" ::"m"(shapes));
-  }
-
-  int first_ = -1;
-  int second_ = -1;
-};
 
 /// sums in tile `sum` += rows in tile `x` · panel in tile `panel`. The intrinsics take literal numbers of tiles only.
 #define SVC_MULTIPLY_TILES(sum, x, panel)          \
@@ -218,7 +169,7 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
   const int count = rows.end - rows.begin;
   const char* x = o.x + rows.begin * o.xStride;
   Tiles tiles;
-  tiles.shapeForFew(count);
+  tiles.shape(count, count);
   int panel = panels.begin;
   for (; panel + 4 <= panels.end; panel += 4) {
     sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
@@ -241,7 +192,7 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
   const int count = rows.end - rows.begin;
   const size_t panelBytes = codePanelBytes(codes, o.steps);
   Tiles tiles;
-  tiles.shapeForFew(count);
+  tiles.shape(count, count);
   for (int panel = panels.begin; panel < panels.end; panel += 4) {
     const int taken = smaller(4, panels.end - panel);
     Stream streams[4];
@@ -322,7 +273,7 @@ void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, c
     for (int row = 0; row < count; row += 2 * kTileRows) {
       const int taken = smaller(2 * kTileRows, count - row);
       const int first = smaller(taken, kTileRows);
-      tiles.shapeForMany(taken);
+      tiles.shape(first, taken - first);
       sumPair<Dot>(o.x + (rows.begin + row) * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part),
                    parts.stepsOf(part), part.step > 0, first, taken - first, upcomingOf(parts, part, row, count),
                    sumsOf(part.panel, row));
@@ -397,7 +348,7 @@ template <class Dot>
 double peakOfTiles(int64_t loops) {
   alignas(64) static const char zeros[kTileBytes] = {};
   Tiles tiles;
-  tiles.shapeForMany(2 * kTileRows);
+  tiles.shape(kTileRows, kTileRows);
   for (int64_t loop = 0; loop < loops; ++loop) {
     if (loop == 0) {
       _tile_loadd(4, zeros, kStepBytes);

@@ -1,0 +1,44 @@
+// The tile registers of a thread. Included inside the namespace of the instruction set, after immintrin.h.
+
+constexpr int kTileRows = 16;
+constexpr int kTileBytes = kTileRows * kStepBytes;
+
+/// What `ldtilecfg` reads.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t startRow = 0;
+  uint8_t reserved[14] = {};
+  uint16_t rowBytes[16] = {};
+  uint8_t rows[16] = {};
+
+  void set(int tile, int count) {
+    rows[tile] = static_cast<uint8_t>(count);
+    rowBytes[tile] = static_cast<uint16_t>(count == 0 ? 0 : kStepBytes);
+  }
+};
+
+/// Sums in tiles 0 to 3, left operands in 4 and 5, right ones in 6 and 7; given back at the end.
+class Tiles {
+ public:
+  Tiles() = default;
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+  /// `first` rows for tile 4 and the sums 0 and 1, `second` for tile 5 and the sums 2 and 3; up to 16 each.
+  void shape(int first, int second) {
+    if (first == first_ && second == second_) return;
+    first_ = first;
+    second_ = second;
+    TileShapes shapes;
+    for (int tile : {0, 1, 4}) shapes.set(tile, first);
+    for (int tile : {2, 3, 5}) shapes.set(tile, second);
+    for (int tile : {6, 7}) shapes.set(tile, kTileRows);
+    // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
+    asm volatile("ldtilecfg %0" ::"m"(shapes));
+  }
+
+ private:
+  int first_ = -1;
+  int second_ = -1;
+};
