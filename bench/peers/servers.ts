@@ -52,7 +52,9 @@ async function start(port: number, args: readonly string[]): Promise<BenchServer
   const startedAt = performance.now();
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
   // Whatever ends the comparison ends what it has started.
-  process.once('exit', () => child.kill('SIGKILL'));
+  const kill = (): void => void child.kill('SIGKILL');
+  process.once('exit', kill);
+  child.once('exit', () => process.off('exit', kill));
   const url = `http://127.0.0.1:${port}`;
   await firstToken(child, url);
   return {
