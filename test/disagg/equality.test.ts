@@ -30,7 +30,7 @@ const FORMATS: readonly {
   numRequests: number;
   setups: readonly Setup[];
 }[] = [
-  { name: 'published weights', args: [], numRequests: 200, setups: SETUPS },
+  { name: 'published weights', args: [], numRequests: 100, setups: SETUPS },
   {
     name: 'weights in int8',
     args: ['--quantization', 'int8'],
