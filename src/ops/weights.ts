@@ -68,7 +68,7 @@ export interface CodesWeightSource {
 }
 
 /** One scale for each group of `outputs` outputs; above 0. */
-interface StoredScales {
+export interface StoredScales {
   /** [ceil(n / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
   readonly tensor: TensorSource;
   readonly isTransposed: boolean;

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import type { CodesWeightSource, LinearWeightSource } from '../../ops/weights.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import { blockScales, float8Weight } from './float8-weight.ts';
 import { groupSizeFor } from './group-size.ts';
 import type { FindWeight, QuantizationMethod, QuantizedProjection } from './method.ts';
 
@@ -154,7 +155,7 @@ function finderOf(fields: object): FindWeight {
     case 'float-quantized':
       return (checkpoint, projection) =>
         checkpoint.dtypeOf(`${projection.name}.weight`) === 'f8'
-          ? float8Weight(checkpoint, projection, found)
+          ? float8Source(checkpoint, projection, found)
           : null;
     case 'int-quantized':
       return (checkpoint, projection) => {
@@ -205,7 +206,7 @@ function packedWeight(
   const groups = groupSize === null ? 1 : k / groupSize;
   const perWord = 32 / num_bits;
   // The shape is in config.json.
-  checkpoint.skip(`${name}.weight_shape`);
+  checkpoint.leaveUnread(`${name}.weight_shape`);
   const common = { kind: 'codes', shape: [n, k], order: 'rows' } as const;
   if (type === 'float') {
     const scales = checkpoint.findAs(`${name}.weight_scale`, [n, groups], ['u8']);
@@ -232,29 +233,16 @@ function packedWeight(
   };
 }
 
-const BLOCK = 128;
-
-function float8Weight(
+function float8Source(
   checkpoint: Checkpoint,
   projection: QuantizedProjection,
   { weights: { strategy } }: z.output<typeof float8>,
 ): CodesWeightSource {
-  const { name, n, k } = projection;
-  checkpoint.skip(`${name}.input_scale`);
   const isBlock = strategy === 'block';
-  const blocks = [n, k].map((size) => Math.ceil(size / BLOCK));
-  return {
-    kind: 'codes',
-    format: { kind: 'fp8', groupSize: isBlock ? BLOCK : null, hasZeros: false },
-    shape: [n, k],
-    tensor: checkpoint.findAs(`${name}.weight`, [n, k], ['f8']),
-    order: 'rows',
-    scales: isBlock
-      ? { tensor: checkpoint.find(`${name}.weight_scale`, blocks), isTransposed: false, outputs: BLOCK }
-      : scalesOf(checkpoint, projection, strategy, 1),
-    zeros: null,
-    inputGroups: null,
-  };
+  const scales = isBlock
+    ? blockScales(checkpoint, `${projection.name}.weight_scale`, projection)
+    : scalesOf(checkpoint, projection, strategy, 1);
+  return float8Weight(checkpoint, projection, isBlock, scales);
 }
 
 /** [n, groups], or one number for the whole tensor. */

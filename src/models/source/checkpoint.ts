@@ -79,7 +79,7 @@ export class Checkpoint {
   }
 
   /** Says that a tensor, if there is one, is known and not needed. */
-  skip(name: string): void {
+  leaveUnread(name: string): void {
     this.#read.add(name);
   }
 
