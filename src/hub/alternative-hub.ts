@@ -6,8 +6,9 @@ import { z } from 'zod';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { HubOptions, Listing, ModelHub, RemoteFile, TokenAdvice } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
 import { PlainCache, plainCaches } from './plain-cache.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
 

@@ -5,7 +5,7 @@ import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:f
 import { basename, dirname, join, relative } from 'node:path';
 import { bytesIn, exists, sizeOf } from './file-states.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { RemoteFile } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const PREFIX = 'models--';
 

@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ModelLoadError } from '../errors.ts';
 import { HubBusyError, type HubContext, reasonOf, refuseForGood, retryDelay, unreachable } from './http.ts';
-import type { RemoteFile } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 /** Tries in a row that bring not one byte before the download is given up. */
 const FRUITLESS_TRIES = 6;

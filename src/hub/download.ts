@@ -7,8 +7,9 @@ import { sizeOf } from './file-states.ts';
 import { HubUnreachableError } from './http.ts';
 import { withLock } from './lock.ts';
 import type { ModelCache } from './model-cache.ts';
-import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
+import type { HubOptions, ModelHub } from './model-hub.ts';
 import { completeModel, type ModelPart, neededFiles, type WantedFiles } from './needed-files.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const CONCURRENCY = 4;
 const STALL_MS = 30_000;

@@ -7,7 +7,8 @@ import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { HubOptions, Listing, ModelHub, RemoteFile, TokenAdvice } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';

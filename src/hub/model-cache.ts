@@ -1,6 +1,6 @@
 // Where copies of a model are on this machine: each hub's own tools have a layout, which svc shares with them.
 
-import type { RemoteFile } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 /** The copies of one model, in one of the layouts. */
 export interface ModelCache {

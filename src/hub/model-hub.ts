@@ -1,17 +1,7 @@
 // What a place to download models from must offer: the two hubs implement it, the downloader uses it.
 
 import type { CachedModel, ModelCache } from './model-cache.ts';
-
-/** One file of a model on a hub. */
-export interface RemoteFile {
-  /** Name inside the model's folder. */
-  readonly path: string;
-  /** In bytes. */
-  readonly size: number;
-  /** Hex digest of the content: plain SHA-256, or what git calls a blob. */
-  readonly hash: { readonly algorithm: 'sha256' | 'git-blob'; readonly hex: string };
-  readonly url: string;
-}
+import type { RemoteFile } from './remote-file.ts';
 
 export interface Listing {
   /** Names this state of the model: the folder of the snapshot. */

@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { bytesIn } from './file-states.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { RemoteFile } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const noted = z.record(z.string(), z.object({ hash: z.string(), state: z.string() }));
 type Notes = z.output<typeof noted>;
