@@ -128,7 +128,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     '--tokenizer-revision',
     'value',
     'the tokenizer comes from --revision or its main branch',
-    'give --tokenizer a folder',
+    'name it behind the tokenizer: --tokenizer org/name@revision',
   ),
   harmless('--enforce-eager', 'nothing', NO_GRAPHS),
   refused(
