@@ -139,6 +139,6 @@ export class WeightReader {
 
 /** Null for floats, which may be brought to any format. */
 function publishedFormat(weight: LinearWeightSource): WeightFormat | null {
-  if (weight.kind === 'codes') return weight.format;
+  if (weight.kind === 'codes' || weight.kind === 'blocks') return weight.format;
   return weight.kind === 'int8' ? 'int8' : null;
 }
