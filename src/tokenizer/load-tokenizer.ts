@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
+import { buildTokenizerJson } from './build/build-document.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
 import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
@@ -78,11 +79,11 @@ export async function loadTokenizer(
 }
 
 async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
-  const found = files.read('tokenizer.json');
+  const found = files.read('tokenizer.json') ?? buildTokenizerJson(files);
   if (found === null) {
     throw new ModelLoadError(
-      `${files.path}/tokenizer.json is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, ` +
-        'use --skip-tokenizer-init',
+      `${files.path}/tokenizer.json is missing, and so are tokenizer.model, and vocab.json with merges.txt: expected the tokenizer ` +
+        'in one of these forms; to serve token ids only, use --skip-tokenizer-init',
     );
   }
   const { path } = found;

@@ -2,7 +2,13 @@
 
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type ModelText, parseModelJson, readModelText } from './model-file.ts';
+import {
+  type ModelBytes,
+  type ModelText,
+  parseModelJson,
+  readModelBytes,
+  readModelText,
+} from './model-file.ts';
 
 /** The texts that a model brings, each null where it has none. A folder has them as files. */
 export interface ModelFiles {
@@ -10,7 +16,15 @@ export interface ModelFiles {
   readonly path: string;
   /** @throws ModelLoadError where the file cannot be read. */
   read(name: ModelFileName): ModelText | null;
+  /**
+   * A file that is no text.
+   * @throws ModelLoadError where it cannot be read.
+   */
+  readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null;
 }
+
+/** A vocabulary in the format of SentencePiece. */
+export const SENTENCEPIECE_FILE = 'tokenizer.model';
 
 /** What makes text of tokens, and prompts of conversations. */
 export const TOKENIZER_FILES = [
@@ -19,6 +33,9 @@ export const TOKENIZER_FILES = [
   'special_tokens_map.json',
   'chat_template.jinja',
   'chat_template.json',
+  'vocab.json',
+  'merges.txt',
+  'added_tokens.json',
 ] as const;
 
 export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
@@ -37,6 +54,10 @@ export class FolderFiles implements ModelFiles {
 
   read(name: ModelFileName): ModelText | null {
     return readModelText(join(this.path, name));
+  }
+
+  readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null {
+    return readModelBytes(join(this.path, name));
   }
 }
 
