@@ -14,6 +14,8 @@ export class GgufKeys {
   readonly architecture: string;
   readonly #metadata: GgufFile['metadata'];
   readonly #tensors: GgufFile['tensors'];
+  /** Lists that were read: those of a vocabulary are wanted several times. */
+  readonly #strings = new Map<string, readonly string[]>();
 
   /**
    * @param first file of the model, which says what it is
@@ -68,9 +70,12 @@ export class GgufKeys {
     return list && readNumbers(this.path, key, list);
   }
 
-  strings(key: string): string[] | null {
+  strings(key: string): readonly string[] | null {
     const list = this.#list(key);
-    return list && readStrings(this.path, key, list);
+    if (list === null) return null;
+    const strings = this.#strings.get(key) ?? readStrings(this.path, key, list);
+    this.#strings.set(key, strings);
+    return strings;
   }
 
   hasTensor(name: string): boolean {

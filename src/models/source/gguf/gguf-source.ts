@@ -41,6 +41,11 @@ export class GgufSource {
     }
   }
 
+  /** The vocabulary is in the metadata. */
+  readBytes(): null {
+    return null;
+  }
+
   openCheckpoint(): Checkpoint {
     const architecture = findGgufArchitecture(this.#keys);
     const headDim = headDimOf(this.#keys);

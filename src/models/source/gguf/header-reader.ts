@@ -35,43 +35,41 @@ export class HeaderReader {
   }
 
   u8(): number {
-    return this.#piece.readUInt8(this.#take(1));
+    return this.#take(1).readUInt8();
   }
   i8(): number {
-    return this.#piece.readInt8(this.#take(1));
+    return this.#take(1).readInt8();
   }
   u16(): number {
-    return this.#piece.readUInt16LE(this.#take(2));
+    return this.#take(2).readUInt16LE();
   }
   i16(): number {
-    return this.#piece.readInt16LE(this.#take(2));
+    return this.#take(2).readInt16LE();
   }
   u32(): number {
-    return this.#piece.readUInt32LE(this.#take(4));
+    return this.#take(4).readUInt32LE();
   }
   i32(): number {
-    return this.#piece.readInt32LE(this.#take(4));
+    return this.#take(4).readInt32LE();
   }
   /** Beyond 2^53 not to the last digit: too large for whatever it counts. */
   u64(): number {
-    return Number(this.#piece.readBigUInt64LE(this.#take(8)));
+    return Number(this.#take(8).readBigUInt64LE());
   }
   i64(): number {
-    return Number(this.#piece.readBigInt64LE(this.#take(8)));
+    return Number(this.#take(8).readBigInt64LE());
   }
   f64(): number {
-    return this.#piece.readDoubleLE(this.#take(8));
+    return this.#take(8).readDoubleLE();
   }
 
   /** As a person wrote it: 0.000001, and not the nearest number of f32 to all its digits. */
   f32(): number {
-    return shortest(this.#piece.readFloatLE(this.#take(4)));
+    return shortest(this.#take(4).readFloatLE());
   }
 
   string(what: string): string {
-    const bytes = this.#length(what, 1);
-    const at = this.#take(bytes);
-    return this.#piece.toString('utf8', at, at + bytes);
+    return this.#take(this.#length(what, 1)).toString('utf8');
   }
 
   /** A number of things that take at least `leastBytes` each. */
@@ -80,8 +78,7 @@ export class HeaderReader {
   }
 
   bytes(length: number): Buffer {
-    const at = this.#take(length);
-    return this.#piece.subarray(at, at + length);
+    return this.#take(length);
   }
 
   skip(bytes: number): void {
@@ -105,13 +102,11 @@ export class HeaderReader {
     );
   }
 
-  /** Where the next `bytes` are in the piece, which holds them all. */
-  #take(bytes: number): number {
+  #take(bytes: number): Buffer {
     this.#expect(bytes);
     if (this.#at + bytes > this.#piece.length) this.#fill(bytes);
-    const at = this.#at;
     this.#at += bytes;
-    return at;
+    return this.#piece.subarray(this.#at - bytes, this.#at);
   }
 
   #expect(bytes: number): void {
