@@ -23,9 +23,6 @@ export interface ModelFiles {
   readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null;
 }
 
-/** A vocabulary in the format of SentencePiece. */
-export const SENTENCEPIECE_FILE = 'tokenizer.model';
-
 /** What makes text of tokens, and prompts of conversations. */
 export const TOKENIZER_FILES = [
   'tokenizer.json',
@@ -33,17 +30,26 @@ export const TOKENIZER_FILES = [
   'special_tokens_map.json',
   'chat_template.jinja',
   'chat_template.json',
-  'vocab.json',
-  'merges.txt',
-  'added_tokens.json',
 ] as const;
+
+/** A vocabulary in the format of SentencePiece. */
+export const SENTENCEPIECE_FILE = 'tokenizer.model';
+
+/** What a tokenizer is made of where there is no tokenizer.json. */
+const OLDER_TEXTS = ['vocab.json', 'merges.txt', 'added_tokens.json'] as const;
+export const OLDER_TOKENIZER_FILES = [SENTENCEPIECE_FILE, ...OLDER_TEXTS] as const;
+
+/** Whether a model of these files brings a tokenizer in one of the forms that can be read. */
+export function hasTokenizer(has: (name: string) => boolean): boolean {
+  return has('tokenizer.json') || has(SENTENCEPIECE_FILE) || (has('vocab.json') && has('merges.txt'));
+}
 
 export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
 
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
+export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number];
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;
