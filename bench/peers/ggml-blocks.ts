@@ -2,7 +2,7 @@
 // a whole number times the scale of its block, which is an f16 in front of them.
 
 import { packF16 } from '../../test/helpers/pack-f16.ts';
-import { GGML_TYPES } from './gguf.ts';
+import { GGML_TYPES } from '../../test/fixtures/gguf-writer.ts';
 
 const BLOCK = 32;
 const SCALE_BYTES = 2;

@@ -2,7 +2,7 @@
 
 import { median } from '../report.ts';
 import { complete, randomPrompt } from './client.ts';
-import type { GgmlType } from './gguf.ts';
+import type { GgmlType } from '../../test/fixtures/gguf-writer.ts';
 import type { Seats } from './servers.ts';
 
 /** How the weights are kept, in the words of each side; `name` is that of svc. */

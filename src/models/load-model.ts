@@ -69,8 +69,9 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const { load } = findArchitecture(config.architecture);
   const model = await load({ config, ops, weights, kvDType, maxModelLen, progress });
   checkpoint.expectUnchanged();
-  const unused = judgeUnused(checkpoint, config);
-  if (unused !== null) options.onWarning?.(unused);
+  for (const note of [judgeUnused(checkpoint, config), weights.widenedBlocks]) {
+    if (note !== null) options.onWarning?.(note);
+  }
   options.packedCache?.close();
   return model;
 }

@@ -49,7 +49,7 @@ export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number];
+export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number];
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;

@@ -5,8 +5,8 @@ import { basename, join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import { FolderFiles, readWeightIndex, WEIGHT_INDEX } from '../../util/model-files.ts';
 import { Checkpoint } from './checkpoint.ts';
-import { readSafetensors } from './safetensors.ts';
-import { safetensorsFingerprint } from './safetensors-fingerprint.ts';
+import { headerBytesOf, readSafetensors } from './safetensors.ts';
+import { weightFingerprint } from './weight-fingerprint.ts';
 
 export class FolderSource extends FolderFiles {
   #foundFiles: readonly string[] | null = null;
@@ -16,7 +16,8 @@ export class FolderSource extends FolderFiles {
   }
 
   fingerprint(): string {
-    return safetensorsFingerprint(this.read('config.json')?.text ?? '', this.#weightFiles);
+    const files = this.#weightFiles.map((path) => ({ path, headerBytes: headerBytesOf(path) }));
+    return weightFingerprint(this.read('config.json')?.text ?? '', files);
   }
 
   get #weightFiles(): readonly string[] {

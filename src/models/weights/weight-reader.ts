@@ -14,6 +14,7 @@ import {
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
 interface Projection {
@@ -40,6 +41,7 @@ export class WeightReader {
   readonly #checkpoint: Checkpoint;
   readonly #ops: Ops;
   readonly #formats = new Set<string>();
+  readonly #widened = new WidenedBlocks();
   #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
@@ -61,6 +63,11 @@ export class WeightReader {
     return this.#packedBytes;
   }
 
+  /** What a person should know of blocks that take more memory than in their file; null where there are none. */
+  get widenedBlocks(): string | null {
+    return this.#widened.note;
+  }
+
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
     return new ColumnParallelLinear(this.#linear(projections, k));
@@ -71,10 +78,11 @@ export class WeightReader {
   }
 
   gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
-    const parts = [this.#part(gate, k), this.#part(up, k)] as const;
+    const parts = inOneFormat([this.#part(gate, k), this.#part(up, k)]);
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)));
   }
 
   vector(name: string, length: number): Vector {
@@ -83,17 +91,21 @@ export class WeightReader {
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    return this.#ops.loadLinear([this.#plain(table, hidden)], this.dtype);
+    const parts = [this.#plain(table, hidden)];
+    this.#widened.add(parts);
+    return this.#ops.loadLinear(parts, this.dtype);
   }
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
+    this.#widened.add(parts);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
   }
 
   #linear(projections: readonly Projection[], k: number): LinearWeight {
-    const parts = projections.map((projection) => this.#part(projection, k));
+    const parts = inOneFormat(projections.map((projection) => this.#part(projection, k)));
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
     return this.#count(this.#ops.loadLinear(parts, format));
@@ -137,8 +149,17 @@ export class WeightReader {
   }
 }
 
+/** Blocks that are multiplied together and are of different formats are read as numbers. */
+function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
+  const formats = parts.map(({ weight }) => (weight.kind === 'blocks' ? formatName(weight.format) : weight.kind));
+  const isMixed = new Set(formats).size > 1;
+  return parts.map(({ weight, bias }) =>
+    isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },
+  );
+}
+
 /** Null for floats, which may be brought to any format. */
 function publishedFormat(weight: LinearWeightSource): WeightFormat | null {
-  if (weight.kind === 'codes') return weight.format;
+  if (weight.kind === 'codes' || weight.kind === 'blocks') return weight.format;
   return weight.kind === 'int8' ? 'int8' : null;
 }

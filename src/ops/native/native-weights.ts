@@ -3,10 +3,10 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import {
-  BYTES_PER_ELEMENT,
   type ComputeDType,
   formatName,
   inputDTypeOf,
+  storedBytes,
   type WeightFormat,
 } from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
@@ -151,14 +151,14 @@ function partOf(op: string, part: LinearPart, n: number, codes: StoredCodes | nu
 /** A tensor's rows as bytes. */
 function bytesOf(op: string, tensor: TensorSource): NativeSource {
   const source = sourceOf(op, tensor);
-  return { ...source, dtype: 'u8', rowLength: source.rowLength * BYTES_PER_ELEMENT[tensor.dtype] };
+  return { ...source, dtype: 'u8', rowLength: storedBytes(tensor.dtype, source.rowLength) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
-  const { name, path, byteOffset } = source;
+  const { name, path, byteOffset, pairedRows = 0 } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
-  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol };
+  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

@@ -67,6 +67,10 @@ function readWeight(
     return;
   }
   const { tensor } = weight;
+  if (weight.kind === 'blocks') {
+    readTensor(tensor, 'bf16', values);
+    return;
+  }
   readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
   if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
   if (scales === null) return;
