@@ -44,6 +44,20 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const config = readModelConfig(source);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
+  try {
+    return await loadFrom(checkpoint, source, ops, { ...options, maxModelLen }, config);
+  } finally {
+    checkpoint.close();
+  }
+}
+
+async function loadFrom(
+  checkpoint: Checkpoint,
+  source: ModelSource,
+  ops: Ops,
+  options: LoadOptions & { readonly maxModelLen: number },
+  config: ModelConfig,
+): Promise<Model> {
   expectNoMoreLayers(checkpoint, config);
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, options);
@@ -67,7 +81,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     await new Promise(setImmediate);
   };
   const { load } = findArchitecture(config.architecture);
-  const model = await load({ config, ops, weights, kvDType, maxModelLen, progress });
+  const model = await load({ config, ops, weights, kvDType, maxModelLen: options.maxModelLen, progress });
   checkpoint.expectUnchanged();
   for (const note of [judgeUnused(checkpoint, config), weights.widenedBlocks]) {
     if (note !== null) options.onWarning?.(note);

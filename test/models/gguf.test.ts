@@ -75,16 +75,23 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
   // The numbers are defined once for all backends: of the reference it is to be seen that it reads codes and others.
   const dtypes = backend === 'reference' ? (['q8_0', 'q4_k'] as const) : BLOCK_DTYPES;
 
-  it.each(dtypes)('in blocks of %s has the logits of a folder with the numbers of the blocks', async (dtype) => {
-    const folder = tinyModel(K);
-    const random = new Random(5);
-    const blocks = blockFolder(folder, () => dtype, () => random.next());
-    expect(blocks.size).toBe(8);
-    const expected = await answers(folder, backend);
-    const got = await answers(ggufOf(folder, { blocks }), backend);
-    expect(got.logits).toEqual(expected.logits);
-    expect(got.greedy).toEqual(expected.greedy);
-  });
+  it.each(dtypes)(
+    'in blocks of %s has the logits of a folder with the numbers of the blocks',
+    async (dtype) => {
+      const folder = tinyModel(K);
+      const random = new Random(5);
+      const blocks = blockFolder(
+        folder,
+        () => dtype,
+        () => random.next(),
+      );
+      expect(blocks.size).toBe(8);
+      const expected = await answers(folder, backend);
+      const got = await answers(ggufOf(folder, { blocks }), backend);
+      expect(got.logits).toEqual(expected.logits);
+      expect(got.greedy).toEqual(expected.greedy);
+    },
+  );
 
   it('has the logits of its numbers where formats are mixed among what is multiplied together', async () => {
     const folder = tinyModel(K);
@@ -132,7 +139,8 @@ describe('a GGUF file', () => {
       );
     }
     const messages = [{ role: 'user', content: 'Hi' }];
-    const render = (loaded: typeof expected) => loaded!.chatTemplate!.render(messages, { addGenerationPrompt: true });
+    const render = (loaded: typeof expected) =>
+      loaded!.chatTemplate!.render(messages, { addGenerationPrompt: true });
     expect(await render(got)).toBe(await render(expected));
     for (const { tokenizer, chatTemplate } of [expected!, got!]) {
       await tokenizer.close();
@@ -143,7 +151,8 @@ describe('a GGUF file', () => {
   it('ends answers at the tokens that end a turn, named by a key or known by their text', () => {
     const folder = tinyModel();
     const ids = (metadata: NonNullable<GgufModelOptions['metadata']>) =>
-      readGenerationConfig(openModelSource(ggufOf(folder, { metadata })), { source: 'auto', override: null }).eosTokenIds;
+      readGenerationConfig(openModelSource(ggufOf(folder, { metadata })), { source: 'auto', override: null })
+        .eosTokenIds;
     expect(ids({ 'tokenizer.ggml.eot_token_id': { u32: 4 } })).toEqual([1, 4]);
     const strings = ['<s>', '</s>', '<|im_end|>', '<|eot_id|>', 'a'];
     const tokens = {
@@ -203,8 +212,14 @@ describe('a GGUF file', () => {
     const int8 = await answers(plain, backend, { quantization: 'int8' });
     expect(int8.format).toBe('int8');
     expect(int8.logits).toEqual((await answers(folder, backend, { quantization: 'int8' })).logits);
-    const blocks = blockFolder(folder, () => 'q8_0', () => random.next());
+    const blocks = blockFolder(
+      folder,
+      () => 'q8_0',
+      () => random.next(),
+    );
     const loading = answers(ggufOf(folder, { blocks }), backend, { quantization: 'int8' });
-    await expect(loading).rejects.toThrow(/model\.gguf are quantised already \(gguf\): leave out --quantization/);
+    await expect(loading).rejects.toThrow(
+      /model\.gguf are quantised already \(gguf\): leave out --quantization/,
+    );
   });
 });

@@ -6,7 +6,9 @@ import { BLOCKS, isBlockDType, type NumberDType, type StorageDType } from '../..
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { StoredTensor } from './safetensors.ts';
 
-const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS => Object.hasOwn(BLOCKS, name));
+const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS =>
+  Object.hasOwn(BLOCKS, name),
+);
 
 /** Formats by their names in the files. */
 const DTYPES: Readonly<Record<string, StorageDType>> = {
@@ -130,6 +132,9 @@ export class Checkpoint {
   unread(): string[] {
     return this.names.filter((name) => !this.#read.has(name));
   }
+
+  /** Once all tensors are loaded: what was made for them may go. */
+  close(): void {}
 
   /** @throws ModelLoadError where somebody has written into a file since its header was read. */
   expectUnchanged(): void {

@@ -151,7 +151,9 @@ export class WeightReader {
 
 /** Blocks that are multiplied together and are of different formats are read as numbers. */
 function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
-  const formats = parts.map(({ weight }) => (weight.kind === 'blocks' ? formatName(weight.format) : weight.kind));
+  const formats = parts.map(({ weight }) =>
+    weight.kind === 'blocks' ? formatName(weight.format) : weight.kind,
+  );
   const isMixed = new Set(formats).size > 1;
   return parts.map(({ weight, bias }) =>
     isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },
