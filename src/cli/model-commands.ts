@@ -7,6 +7,7 @@ interface HubFlags {
   readonly downloadDir?: string;
 }
 
+const REVISION = ['--revision <name>', 'branch, tag or commit (default: the main branch)'] as const;
 const DOWNLOAD_DIR = ['--download-dir <folder>', "where models are kept (default: the hub's cache)"] as const;
 
 export function addModelCommands(svc: Command): void {
@@ -21,6 +22,17 @@ export function addModelCommands(svc: Command): void {
     .action(async (flags: HubFlags & { readonly json?: true }) => {
       const { listModels } = await import('./models/list.ts');
       await listModels({ ...flags, isJson: flags.json === true });
+    });
+  models
+    .command('inspect')
+    .description('tell what a model is, whether it runs here, and what memory it takes at each quantisation')
+    .argument('<model>', 'folder, GGUF file, or name on the hub, of which no weights are downloaded')
+    .option(...REVISION)
+    .option(...DOWNLOAD_DIR)
+    .option('--json', 'print JSON')
+    .action(async (model: string, flags: HubFlags & { readonly json?: true }) => {
+      const { inspectModel } = await import('./models/inspect.ts');
+      await inspectModel(model, { ...flags, isJson: flags.json === true });
     });
   models
     .command('rm')
@@ -38,7 +50,7 @@ function addDownload(svc: Command): void {
     .command('download')
     .description('download a model, so that it can be served without a network')
     .argument('<model>', 'its name on the hub: org/name, org/name@revision, org/name:Q4_K_M')
-    .option('--revision <name>', 'branch, tag or commit (default: the main branch)')
+    .option(...REVISION)
     .option(...DOWNLOAD_DIR)
     .addHelpText('after', DOWNLOAD_NOTES)
     .action(async (model: string, flags: HubFlags) => {

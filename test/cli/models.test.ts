@@ -5,10 +5,12 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { downloadProgress } from '../../src/cli/download-progress.ts';
 import { cachedModels, removeModel } from '../../src/hub/cached-models.ts';
+import { inspectableModel } from '../../src/hub/inspectable-model.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
 import { runCli } from '../helpers/cli-process.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
 import { needs } from '../helpers/needs.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
 
 const FILES = {
@@ -56,10 +58,45 @@ describe('svc download and svc models', () => {
   });
 
   it('show a bar on a terminal', needs(noTerminal === null, noTerminal ?? ''), async () => {
-    const terminal = new TerminalProcess(['src/cli/main.ts', 'download', 'org/tiny'], { env, columns: 120 });
+    const terminal = new TerminalProcess([...SVC_COMMAND, 'download', 'org/tiny'], { env, columns: 120 });
     await terminal.says(/█+░* \d+% .*downloading org\/tiny/);
     await terminal.says(new RegExp(COMMIT));
     expect(await terminal.exitCode).toBe(0);
+  });
+});
+
+describe('svc models inspect', () => {
+  const BUNDLED = 'models/svc-chat';
+
+  it('tells what a model is, that it runs here, and what it takes at each quantisation', async () => {
+    const { code, stdout } = await runCli(['models', 'inspect', BUNDLED]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^architecture +LlamaForCausalLM, 3\.2M parameters, 4 layers of width 256$/m);
+    expect(stdout).toMatch(/^context +1,024 tokens of a vocabulary of 3,072$/m);
+    expect(stdout).toMatch(/^runs here +yes$/m);
+    const rows = stdout.split('\n').filter((line) => /^(none|int8|int4|fp8) /.test(line));
+    expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual(['6.0 MiB', '3.0 MiB', '2.2 MiB', '3.0 MiB']);
+  });
+
+  it('downloads no weights of a model that is not here', async () => {
+    hub.requests.length = 0;
+    await rm(join(home, 'hub'), { recursive: true, force: true });
+    const { weightBytes, isDownloaded } = await inspectableModel('org/tiny', { env });
+    expect({ weightBytes, isDownloaded }).toEqual({ weightBytes: 2_000_000, isDownloaded: false });
+    expect(hub.requests.filter((request) => request.includes('/resolve/'))).toEqual([
+      expect.stringMatching(/config\.json$/),
+    ]);
+  });
+
+  it('takes the copy of this machine where there is one', async () => {
+    const folder = await resolveModel('org/tiny', { env });
+    hub.requests.length = 0;
+    expect(await inspectableModel('org/tiny', { env })).toEqual({
+      path: folder,
+      weightBytes: 2_000_000,
+      isDownloaded: true,
+    });
+    expect(hub.requests).toEqual([]);
   });
 });
 

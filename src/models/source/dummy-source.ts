@@ -37,7 +37,8 @@ export class DummySource implements ModelSource {
 
   openCheckpoint(): Checkpoint {
     const config = this.read('config.json');
-    if (config !== null && parseModelJson(config, quantized).quantization_config) throw isQuantized(this.path);
+    if (config !== null && parseModelJson(config, quantized).quantization_config)
+      throw isQuantized(this.path);
     return new DummyCheckpoint(this.path);
   }
 
