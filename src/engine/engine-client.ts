@@ -207,7 +207,7 @@ export class EngineClient {
 
   async #receive(message: FromEngine): Promise<void> {
     if (message.type === 'outputs') await this.#deliver(message);
-    if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
+    if (message.type === 'transferEvent') this.onTransferEvent(message.event);
     if (message.type === 'warning') this.#onWarning(message.message);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);

@@ -122,8 +122,6 @@ export class P2pConnector {
     this.#isClosed = true;
     this.#mover.close();
     await unbound;
-    // Promises of the native threads have resolved, and their effects run.
-    await new Promise((resolve) => setImmediate(resolve));
   }
 
   /** kv_both does what the addresses in the id say. */
