@@ -14,12 +14,8 @@ void SendTable::attach(std::function<void()> wake) {
 
 void SendTable::detach() {
   const std::lock_guard lock(mutex_);
-  wake_ = nullptr;
+  wake_ = [] {};
   sends_.clear();
-}
-
-void SendTable::wake() {
-  if (wake_) wake_();
 }
 
 void SendTable::onStep(std::span<const int32_t> entries) {
@@ -57,7 +53,7 @@ void SendTable::onLayerSaved(uint32_t layer) {
     found->second.batches[index].layersReady = layer + 1;
     isWanted = isWanted || found->second.grant.has_value();
   }
-  if (isWanted) wake();
+  if (isWanted) wake_();
 }
 
 void SendTable::open(uint32_t id, uint32_t numBlocks) {
@@ -76,7 +72,7 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
   send.generation = ++lastGeneration_;
   send.remaining = static_cast<uint64_t>(send.numBlocks - std::min(firstBlock, send.numBlocks)) * memory.layers;
   for (Batch& batch : send.batches) batch.layer = batch.block = 0;
-  wake();
+  wake_();
 }
 
 void SendTable::erase(uint32_t id) {

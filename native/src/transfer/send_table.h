@@ -79,11 +79,10 @@ class SendTable {
   };
 
   std::optional<Portion> takeFrom(uint32_t id, Send& send) const;
-  void wake();
   void leaveStep(uint32_t send);
 
   std::mutex mutex_;
-  std::function<void()> wake_;
+  std::function<void()> wake_ = [] {};
   std::map<uint32_t, Send> sends_;
   /// Of the step that is being computed: the send, and the number of its batch.
   std::vector<std::pair<uint32_t, size_t>> step_;
