@@ -1,7 +1,7 @@
 // Damaged models for everything that reads one: safetensors, GGUF, SentencePiece and JSON. Whatever is in a file, a loader takes it
 // or refuses it with an error that is meant for people, soon.
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -25,6 +25,9 @@ interface Target {
   readonly damage: (original: Buffer, draw: Draw) => Buffer;
   readonly load: () => unknown;
 }
+
+/** In memory where the machine has such a folder: on a disk, writing takes most of the time. */
+const SCRATCH = existsSync('/dev/shm') ? '/dev/shm' : os.tmpdir();
 
 /** A loader that computes for longer, or takes that much memory, is at fault. */
 const SLOW_MS = 2000;
@@ -61,7 +64,7 @@ export function fuzzLoaders({
   runs,
   seconds = Number.POSITIVE_INFINITY,
 }: FuzzOptions): FuzzResult {
-  const root = mkdtempSync(join(os.tmpdir(), 'svc-fuzz-'));
+  const root = mkdtempSync(join(SCRATCH, 'svc-fuzz-'));
   const end = performance.now() + seconds * 1000;
   const faults: Fault[] = [];
   let [done, refused] = [0, 0];
