@@ -249,6 +249,12 @@ const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
 
 const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
 
+const Vector* BackendObject::vectorOrNullAt(Args& args) {
+  if (args.peekInteger() != -1) return &vectorAt(args);
+  args.integer();
+  return nullptr;
+}
+
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 
 }  // namespace svc

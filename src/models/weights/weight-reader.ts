@@ -2,7 +2,8 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
-import type { Ops } from '../../ops/ops.ts';
+import type { Activation, Ops } from '../../ops/ops.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
 import {
   type LinearPart,
   type LinearWeight,
@@ -70,15 +71,18 @@ export class WeightReader {
     return new RowParallelLinear(this.#linear([projection], k));
   }
 
-  gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
+  gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
     const parts = [this.#part(gate, k), this.#part(up, k)] as const;
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)), activation);
   }
 
-  vector(name: string, length: number): Vector {
-    return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
+  /** @param offset added to each number: some weights are published as what they differ from 1. */
+  vector(name: string, length: number, offset = 0): Vector {
+    const source = this.#checkpoint.find(name, [length]);
+    if (offset === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + offset));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
