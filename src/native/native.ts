@@ -27,6 +27,8 @@ export interface NativeSource {
  */
 export interface NativePart {
   readonly weight: NativeSource;
+  /** Whether it is in the file as [k, n]. */
+  readonly isTransposed: boolean;
   readonly n: number;
   readonly scales: NativeSource | null;
   readonly codes: NativeCodes | null;

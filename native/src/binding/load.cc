@@ -42,7 +42,8 @@ TensorSource sourceFrom(const Napi::Value& value, Files& files) {
           dtypeFrom(object.Get("dtype")),
           integer("rowLength"),
           integer("firstRow"),
-          integer("firstCol")};
+          integer("firstCol"),
+          false};
 }
 
 int sizeFrom(const Napi::Value& value, const char* what) {
@@ -151,9 +152,10 @@ StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, i
   return stored;
 }
 
-/// { weight, n, scales or null, codes or null, bias or null }
+/// { weight, isTransposed, n, scales or null, codes or null, bias or null }
 LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& form, int k) {
   LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), {}, {}, {}};
+  part.weight.isTransposed = object.Get("isTransposed").ToBoolean();
   const Napi::Value codes = object.Get("codes");
   if (codes.IsObject()) {
     if (form.format != WeightFormat::Codes) throw ArgumentError("load", "codes as the format of codes", "another");

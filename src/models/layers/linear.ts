@@ -52,7 +52,11 @@ export class RowParallelLinear {
     this.#weight = weight;
   }
 
-  /** h [tokens, k] in the weight's inputDType -> the whole product, f32 [tokens, n]. */
+  get inputDType(): ComputeDType {
+    return this.#weight.inputDType;
+  }
+
+  /** h [tokens, k] in `inputDType` -> the whole product, f32 [tokens, n]. */
   apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
     return ops.linear(h, this.#weight);
   }

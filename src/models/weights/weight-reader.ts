@@ -8,6 +8,7 @@ import {
   type LinearPart,
   type LinearWeight,
   type LinearWeightSource,
+  narrow,
   plainPart,
   type TensorSource,
   type Vector,
@@ -17,10 +18,14 @@ import type { PublishedQuantization } from '../quantization/published-quantizati
 import type { Checkpoint } from '../source/checkpoint.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
-interface Projection {
+export interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;
+  /** Where several projections are published as one: its rows, and the first of them that is this one's. */
+  readonly within?: { readonly rows: number; readonly first: number };
+  /** Whether the weight is published as [k, n]. */
+  readonly isTransposed?: boolean;
 }
 
 /** What a model computes in, and what plain weights are brought to. */
@@ -104,19 +109,30 @@ export class WeightReader {
   }
 
   #part(projection: Projection, k: number): LinearPart {
-    const { name, n } = projection;
-    const weight = this.#published?.find(this.#checkpoint, { name, n, k }) ?? null;
-    return weight === null ? this.#plain(projection, k) : { weight, bias: this.#bias(projection) };
+    const { name, n, within, isTransposed } = projection;
+    const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
+    if (weight === null) return this.#plain(projection, k);
+    if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
+    throw new ModelLoadError(
+      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
+        `${within ? 'several projections' : 'its projection transposed'}: such models are served from floats only; use ` +
+        'a checkpoint in float32, float16 or bfloat16',
+    );
   }
 
   /** @throws ModelLoadError where the weight is no matrix of floats. */
   #plain(projection: Projection, k: number): LinearPart {
-    const weight = this.#checkpoint.find(`${projection.name}.weight`, [projection.n, k]);
-    return plainPart(weight, this.#bias(projection));
+    const { name, n, within, isTransposed = false } = projection;
+    const rows = within?.rows ?? n;
+    const weight = this.#checkpoint.find(`${name}.weight`, isTransposed ? [k, rows] : [rows, k]);
+    const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
+    return plainPart(own, this.#bias(projection), isTransposed);
   }
 
-  #bias({ name, n, bias }: Projection): TensorSource | null {
-    return bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null;
+  #bias({ name, n, bias, within }: Projection): TensorSource | null {
+    if (!bias) return null;
+    const whole = this.#checkpoint.find(`${name}.bias`, [within?.rows ?? n]);
+    return within ? narrow(whole, 0, within.first, n) : whole;
   }
 
   /**

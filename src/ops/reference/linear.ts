@@ -41,7 +41,7 @@ export class RefLinear implements LinearWeight {
     const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, codes[i]!, format, {
+      readWeight(part.weight, codes[i]!, format, k, {
         values: this.values.subarray(start * k, end * k),
         scales: this.scales?.subarray(start, end) ?? null,
       });
@@ -60,6 +60,7 @@ function readWeight(
   weight: LinearWeightSource,
   codes: StoredCodes | null,
   format: WeightFormat,
+  k: number,
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
 ): void {
   const { values, scales } = into;
@@ -68,11 +69,22 @@ function readWeight(
     return;
   }
   const { tensor } = weight;
-  readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
-  if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
+  const dtype = format === 'bf16' ? 'bf16' : 'f32';
+  if (weight.kind === 'plain' && weight.isTransposed) readTransposed(tensor, dtype, values);
+  else readTensor(tensor, dtype, values);
+  if (typeof format !== 'string') quantizeToCodes(format, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
+}
+
+/** A tensor [k, n] -> values [n, k]. */
+function readTransposed(tensor: TensorSource, dtype: ComputeDType, values: Float32Array): void {
+  const [k, n] = [tensor.shape[0]!, tensor.shape[1]!];
+  const stored = readTensor(tensor, dtype);
+  for (let row = 0; row < n; row++) {
+    for (let i = 0; i < k; i++) values[row * k + i] = stored[i * n + row]!;
+  }
 }
 
 /** Rows of values [scales.length, k], each by itself, in place. */
