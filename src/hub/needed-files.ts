@@ -15,8 +15,11 @@ import { exists } from './file-states.ts';
 import { selectGguf } from './gguf-files.ts';
 import type { GgufChoice } from './model-name.ts';
 
-/** What svc wants of a model's page: all that serves it, only what makes text of tokens, or only what tells its shape. */
-export type ModelPart = 'model' | 'tokenizer' | 'config';
+/**
+ * What svc wants of a model's page: all that serves it, the same without weights, only what makes text of tokens, or only what
+ * tells its shape.
+ */
+export type ModelPart = 'model' | 'texts' | 'tokenizer' | 'config';
 
 export interface WantedFiles {
   readonly repository: string;
@@ -44,7 +47,8 @@ export function neededFiles(paths: readonly string[], { repository, part, gguf }
     throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
   }
   const config = CONFIG_FILES.filter(has);
-  if (part === 'config') return [...config];
+  if (part === 'config') return config;
+  if (part === 'texts') return [...config, ...tokenizer];
   return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...neededWeights(paths, repository)];
 }
 
@@ -78,7 +82,7 @@ export async function completeModel(folder: string, wanted: WantedFiles): Promis
   if (wanted.part === 'tokenizer') return hasTokenizer(has) ? folder : null;
   if (wanted.gguf !== null || isGgufOnly(paths)) return completeGguf(folder, paths, wanted);
   if (!has('config.json')) return null;
-  if (wanted.part === 'config') return folder;
+  if (wanted.part === 'config' || wanted.part === 'texts') return folder;
   const shards = has(WEIGHT_INDEX) ? readWeightIndex(folder) : null;
   const isWeights = (path: string) => /^[^/]+\.safetensors$/.test(path) && !SHARD.test(path);
   const isWhole = shards === null ? paths.some(isWeights) : shards.every(has);

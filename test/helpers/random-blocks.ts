@@ -40,7 +40,9 @@ export const BLOCK_DTYPES = Object.keys(BLOCKS) as BlockDType[];
 /** @param next gives numbers in [0, 1). */
 export function randomBlocks(dtype: BlockDType, numbers: number, next: () => number, size = 1): Uint8Array {
   const { numbers: perBlock, bytes } = BLOCKS[dtype];
-  const blocks = Buffer.from(Array.from({ length: (numbers / perBlock) * bytes }, () => Math.floor(next() * 256)));
+  const blocks = Buffer.from(
+    Array.from({ length: (numbers / perBlock) * bytes }, () => Math.floor(next() * 256)),
+  );
   const half = new Uint16Array(1);
   for (let at = 0; at < blocks.length; at += bytes) {
     for (const [place, most] of SCALES[dtype]) {

@@ -8,9 +8,7 @@ import { BLOCKS, type BlockDType } from '../../src/ops/dtype.ts';
 
 const goldens = z
   .record(z.string(), z.object({ bytes: z.string(), numbers: z.string() }))
-  .parse(
-    JSON.parse(readFileSync(new URL('../fixtures/goldens/gguf-blocks.json', import.meta.url), 'utf8')),
-  );
+  .parse(JSON.parse(readFileSync(new URL('../fixtures/goldens/gguf-blocks.json', import.meta.url), 'utf8')));
 
 describe('blocks of GGUF', () => {
   it.each(Object.keys(BLOCKS) as BlockDType[])('of %s mean the bits that the format defines', (dtype) => {

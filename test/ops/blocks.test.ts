@@ -1,8 +1,8 @@
 // Blocks of GGUF are loaded as the numbers that they mean, on every instruction set: as bfloat16, as codes, and as vectors.
 
 import { afterAll, describe, expect, it } from 'vitest';
-import { codesOfBlocks, formatName, type WeightFormat } from '../../src/ops/dtype.ts';
 import { unpackBlocks } from '../../src/ops/block-formats.ts';
+import { codesOfBlocks, formatName, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { type LinearPart, narrow, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { BLOCK_DTYPES, randomBlocks } from '../helpers/random-blocks.ts';
@@ -19,7 +19,12 @@ describeEachIsa('blocks', (isa) => {
   const cpu = openCpu(isa);
   afterAll(() => cpu.close());
 
-  const products = (part: LinearPart, format: WeightFormat, x: Float32Array, rows: number): Float32Array[] => {
+  const products = (
+    part: LinearPart,
+    format: WeightFormat,
+    x: Float32Array,
+    rows: number,
+  ): Float32Array[] => {
     const linear = cpu.loadLinear([part], format);
     const gateUp = cpu.loadGateUp(part, part, format);
     return cpu.scope(() => {
@@ -40,7 +45,9 @@ describeEachIsa('blocks', (isa) => {
     it.each(formats)('have the bits of their numbers in products as %s', (format) => {
       for (const rows of ROWS) {
         const x = random.floats(rows * K);
-        expect(products(plainPart(blocks), format, x, rows)).toEqual(products(plainPart(plain), format, x, rows));
+        expect(products(plainPart(blocks), format, x, rows)).toEqual(
+          products(plainPart(plain), format, x, rows),
+        );
       }
     });
 
@@ -62,12 +69,12 @@ describeEachIsa('blocks', (isa) => {
       }
       const ids = Int32Array.from({ length: N }, (_, row) => row);
       const rowsOf = (source: LinearPart, format: WeightFormat): Float32Array =>
-        cpu.scope(() =>
-          cpu.read(cpu.embedding({ ids, sampled: null }, cpu.loadLinear([source], format))),
-        );
+        cpu.scope(() => cpu.read(cpu.embedding({ ids, sampled: null }, cpu.loadLinear([source], format))));
       // The sign of a zero is lost where a code is the product of two.
       const withoutSignOfZero = (values: Float32Array) => values.map((value) => value + 0);
-      expect(withoutSignOfZero(rowsOf(part, codes))).toEqual(withoutSignOfZero(rowsOf(plainPart(plain), 'bf16')));
+      expect(withoutSignOfZero(rowsOf(part, codes))).toEqual(
+        withoutSignOfZero(rowsOf(plainPart(plain), 'bf16')),
+      );
       expect(cpu.loadLinear([part], codes).byteLength).toBeLessThan(0.7 * 2 * N * K * (48 / N));
     });
   });
@@ -96,8 +103,14 @@ describeEachIsa('blocks', (isa) => {
     const shape = [rows.length, k];
     const flat = (values: Float32Array[]) => values.flatMap((row) => [...row]);
     const [ordered, paired] = [flat(rows), flat(stored)].map((values) => folder.write(shape, values));
-    const bias = folder.write([rows.length], rows.map((row) => row[0]!));
-    const pairedBias = folder.write([rows.length], stored.map((row) => row[0]!));
+    const bias = folder.write(
+      [rows.length],
+      rows.map((row) => row[0]!),
+    );
+    const pairedBias = folder.write(
+      [rows.length],
+      stored.map((row) => row[0]!),
+    );
     const x = random.floats(k);
     const compute = (ops: Ops, part: LinearPart) =>
       ops.scope(() => ops.read(ops.linear(ops.tensor(x, 1, k, 'f32'), ops.loadLinear([part], 'f32'))));

@@ -6,7 +6,9 @@ import { BLOCKS, isBlockDType, type NumberDType, type StorageDType } from '../..
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { StoredTensor } from './safetensors.ts';
 
-const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS => Object.hasOwn(BLOCKS, name));
+const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS =>
+  Object.hasOwn(BLOCKS, name),
+);
 
 /** Formats by their names in the files. */
 const DTYPES: Readonly<Record<string, StorageDType>> = {
@@ -76,6 +78,11 @@ export class Checkpoint {
     return this.#tensors.has(name);
   }
 
+  /** What was added to each number of the tensor when it was published: 0 but for what a converter has done. */
+  addedTo(name: string): number {
+    return this.#tensors.get(name)?.added ?? 0;
+  }
+
   /** Null where the tensor is not there, or in a format that svc cannot load. */
   dtypeOf(name: string): StorageDType | null {
     return DTYPES[this.#tensors.get(name)?.dtype ?? ''] ?? null;
@@ -130,6 +137,9 @@ export class Checkpoint {
   unread(): string[] {
     return this.names.filter((name) => !this.#read.has(name));
   }
+
+  /** Once all tensors are loaded: what was made for them may go. */
+  close(): void {}
 
   /** @throws ModelLoadError where somebody has written into a file since its header was read. */
   expectUnchanged(): void {

@@ -94,8 +94,9 @@ export class WeightReader {
   /** @param offset added to each number: some weights are published as what they differ from 1. */
   vector(name: string, length: number, offset = 0): Vector {
     const source = this.#checkpoint.find(name, [length]);
-    if (offset === 0) return this.#ops.loadVector(source);
-    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + offset));
+    const missing = offset - this.#checkpoint.addedTo(name);
+    if (missing === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
@@ -175,7 +176,9 @@ export class WeightReader {
 
 /** Blocks that are multiplied together and are of different formats are read as numbers. */
 function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
-  const formats = parts.map(({ weight }) => (weight.kind === 'blocks' ? formatName(weight.format) : weight.kind));
+  const formats = parts.map(({ weight }) =>
+    weight.kind === 'blocks' ? formatName(weight.format) : weight.kind,
+  );
   const isMixed = new Set(formats).size > 1;
   return parts.map(({ weight, bias }) =>
     isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },

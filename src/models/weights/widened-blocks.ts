@@ -26,7 +26,9 @@ export class WidenedBlocks {
   /** One line for a person; null where nothing was added. */
   get note(): string | null {
     if (this.#numbers === 0) return null;
-    const [memory, file] = [this.#numbers * BF16_BYTES, this.#storedBytes].map((bytes) => (bytes / GIB).toFixed(2));
+    const [memory, file] = [this.#numbers * BF16_BYTES, this.#storedBytes].map((bytes) =>
+      (bytes / GIB).toFixed(2),
+    );
     return (
       `weights in ${[...this.#formats].sort().join(', ')} are computed with in bfloat16: they take ${memory} GiB of memory, in the file ` +
       `${file} GiB; Q8_0, Q5_0, Q4_0, Q3_K, IQ4_NL, IQ4_XS and MXFP4 stay as they are where all that is multiplied together is`

@@ -2,13 +2,7 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
-import {
-  type ComputeDType,
-  formatName,
-  inputDTypeOf,
-  storedBytes,
-  type WeightFormat,
-} from '../dtype.ts';
+import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {

@@ -110,7 +110,9 @@ function expectVersion(path: string, reader: HeaderReader): void {
   if (VERSIONS.includes(version)) return;
   // The bytes of a small number the other way round.
   if (version % 0x10000 === 0 && version !== 0) {
-    throw new ModelLoadError(`${path} is a big-endian GGUF file, which svc does not read: use the usual, little-endian release`);
+    throw new ModelLoadError(
+      `${path} is a big-endian GGUF file, which svc does not read: use the usual, little-endian release`,
+    );
   }
   throw new ModelLoadError(
     `${path} is a GGUF file of version ${version}, svc reads ${VERSIONS.join(' and ')}: convert the model again`,
@@ -119,7 +121,8 @@ function expectVersion(path: string, reader: HeaderReader): void {
 
 function readKey(path: string, reader: HeaderReader, metadata: Map<string, GgufValue>): void {
   const key = reader.string('the length of a key');
-  if (metadata.has(key)) throw new ModelLoadError(`${path}: the key ${key} is there twice; fetch the file again`);
+  if (metadata.has(key))
+    throw new ModelLoadError(`${path}: the key ${key} is there twice; fetch the file again`);
   metadata.set(key, readValue(path, key, reader, reader.u32()));
 }
 
@@ -177,8 +180,10 @@ function readTensors(
   let free = 0;
   for (const { name, offset, ...tensor } of infos.toSorted((a, b) => a.offset - b.offset)) {
     const where = `${path}: tensor ${name} at byte ${offset} of the tensors`;
-    if (tensors.has(name)) throw new ModelLoadError(`${path}: tensor ${name} is there twice; fetch the file again`);
-    if (offset % alignment !== 0) throw new ModelLoadError(`${where} does not begin at a multiple of ${alignment}`);
+    if (tensors.has(name))
+      throw new ModelLoadError(`${path}: tensor ${name} is there twice; fetch the file again`);
+    if (offset % alignment !== 0)
+      throw new ModelLoadError(`${where} does not begin at a multiple of ${alignment}`);
     if (offset < free) throw new ModelLoadError(`${where} overlaps the one before it, which ends at ${free}`);
     free = offset + tensor.byteLength;
     if (headerBytes + free > reader.fileBytes) {

@@ -27,7 +27,8 @@ export class GgufKeys {
     this.#metadata = first.metadata;
     this.#tensors = new Map([first, ...others].flatMap(({ tensors }) => [...tensors]));
     const architecture = this.text('general.architecture');
-    if (architecture === null) throw new ModelLoadError(`${first.path}: the key general.architecture is missing`);
+    if (architecture === null)
+      throw new ModelLoadError(`${first.path}: the key general.architecture is missing`);
     this.architecture = architecture;
   }
 
@@ -57,7 +58,9 @@ export class GgufKeys {
   need(key: string): number {
     const value = this.ofModel(key);
     if (value !== null) return value;
-    throw new ModelLoadError(`${this.path}: the key ${this.architecture}.${key} is missing; convert the model again`);
+    throw new ModelLoadError(
+      `${this.path}: the key ${this.architecture}.${key} is missing; convert the model again`,
+    );
   }
 
   /** Some converters write 0 for none. */

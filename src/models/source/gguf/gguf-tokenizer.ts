@@ -76,7 +76,8 @@ export function ggufGenerationConfig(keys: GgufKeys): object {
 
 function endsOfTurns(keys: GgufKeys): number[] {
   const { tokens = [], types = [] } = readVocabulary(keys) ?? {};
-  const idOf = (text: string): number => tokens.findIndex((token, id) => token === text && isAdded(types[id]));
+  const idOf = (text: string): number =>
+    tokens.findIndex((token, id) => token === text && isAdded(types[id]));
   const texts = idOf('<|return|>') < 0 ? [...ENDS_OF_TURNS, END_OF_MESSAGE] : ENDS_OF_TURNS;
   return texts.map(idOf).filter((id) => id >= 0);
 }
@@ -139,7 +140,12 @@ function readMerge(path: string, merge: string): [string, string] {
 }
 
 function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer): object {
-  const steps = cuts.map((Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }));
+  const steps = cuts.map((Regex) => ({
+    type: 'Split',
+    pattern: { Regex },
+    behavior: 'Isolated',
+    invert: false,
+  }));
   const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: cutsAsGpt2 };
   return { type: 'Sequence', pretokenizers: [...steps, bytes] };
 }
@@ -147,7 +153,9 @@ function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer): object {
 function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
   const scores = ofSameLength(keys, 'tokenizer.ggml.scores', tokens.length);
   if (scores === null) {
-    throw new ModelLoadError(`${keys.path}: the key tokenizer.ggml.scores is missing; convert the model again`);
+    throw new ModelLoadError(
+      `${keys.path}: the key tokenizer.ggml.scores is missing; convert the model again`,
+    );
   }
   return sentencePieceDocument(
     {

@@ -124,7 +124,9 @@ export class HeaderReader {
     for (let done = 0; done < piece.length; ) {
       const got = readSync(this.#file, piece, done, piece.length - done, start + done);
       if (got === 0) {
-        throw new ModelLoadError(`${this.#path} ends inside its header, at byte ${start + done}; fetch it again`);
+        throw new ModelLoadError(
+          `${this.#path} ends inside its header, at byte ${start + done}; fetch it again`,
+        );
       }
       done += got;
     }

@@ -19,7 +19,9 @@ export function readParts(path: string): [GgufFile, ...GgufFile[]] {
   const number = first.metadata.get('split.no') ?? 0;
   if (count === 1 || count === 0) return [first];
   if (typeof count !== 'number' || count > MOST_PARTS) {
-    throw new ModelLoadError(`${path}: split.count must be a number up to ${MOST_PARTS}; fetch the file again`);
+    throw new ModelLoadError(
+      `${path}: split.count must be a number up to ${MOST_PARTS}; fetch the file again`,
+    );
   }
   const named = PART.exec(path);
   if (named === null || Number(named[2]) !== count) {
@@ -28,9 +30,13 @@ export function readParts(path: string): [GgufFile, ...GgufFile[]] {
     );
   }
   if (number !== 0) {
-    throw new ModelLoadError(`${path} is part ${Number(number) + 1} of ${count}: name the first, ${partPath(path, 1, count)}`);
+    throw new ModelLoadError(
+      `${path} is part ${Number(number) + 1} of ${count}: name the first, ${partPath(path, 1, count)}`,
+    );
   }
-  const others = Array.from({ length: count - 1 }, (_, i) => readPart(partPath(path, i + 2, count), i + 2, count));
+  const others = Array.from({ length: count - 1 }, (_, i) =>
+    readPart(partPath(path, i + 2, count), i + 2, count),
+  );
   const parts: [GgufFile, ...GgufFile[]] = [first, ...others];
   expectAllTensors(path, parts);
   return parts;
@@ -38,11 +44,15 @@ export function readParts(path: string): [GgufFile, ...GgufFile[]] {
 
 function readPart(path: string, number: number, count: number): GgufFile {
   if (!existsSync(path)) {
-    throw new ModelLoadError(`${path} is missing: the model is in ${count} files, this is one of them; fetch it again`);
+    throw new ModelLoadError(
+      `${path} is missing: the model is in ${count} files, this is one of them; fetch it again`,
+    );
   }
   const part = readGguf(path);
   if (part.metadata.get('split.no') === number - 1 && part.metadata.get('split.count') === count) return part;
-  throw new ModelLoadError(`${path} must be part ${number} of ${count}, its header says otherwise; fetch it again`);
+  throw new ModelLoadError(
+    `${path} must be part ${number} of ${count}, its header says otherwise; fetch it again`,
+  );
 }
 
 function expectAllTensors(path: string, parts: readonly GgufFile[]): void {
