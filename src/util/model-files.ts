@@ -67,9 +67,12 @@ export class FolderFiles implements ModelFiles {
   }
 }
 
+/** No longer than a file system allows. */
+const FILE_NAME = /^[^/\\\0]{1,255}$/;
+
 const weightIndex = z.object({
   // A shard is beside its index: a name with a path in it is none of ours.
-  weight_map: z.record(z.string(), z.string().regex(/^[^/\\]+$/, 'must be the name of a file in the folder')),
+  weight_map: z.record(z.string(), z.string().regex(FILE_NAME, 'must be the name of a file in the folder')),
 });
 
 /**
