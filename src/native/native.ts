@@ -38,6 +38,8 @@ type NativeBlockDType =
  */
 export interface NativePart {
   readonly weight: NativeSource;
+  /** Whether it is in the file as [k, n]. */
+  readonly isTransposed: boolean;
   readonly n: number;
   readonly scales: NativeSource | null;
   readonly codes: NativeCodes | null;
@@ -77,6 +79,8 @@ export type StreamPosition = number;
  * Ops that return their position run later, in the order of the calls: what they fill is there once `await` is true,
  * what they are given may be used again at once.
  */
+export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
@@ -119,12 +123,33 @@ export interface NativeBackend {
   busySeconds(): number;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
-  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  gateUp(
+    activation: NativeActivation,
+    weight: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  activate(
+    activation: NativeActivation,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  cast(isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
+  scale(factor: number, ...x: TensorArgs): StreamPosition;
+  softcap(cap: number, ...x: TensorArgs): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(
     isBf16: boolean,
     weight: number,
+    eps: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  /** `bias` -1 is none. */
+  layerNorm(
+    isBf16: boolean,
+    weight: number,
+    bias: number,
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
@@ -142,7 +167,14 @@ export interface NativeBackend {
     /** See KvMemory.onKvStep; of a cache whose memory is shared. */
     sends: Int32Array,
   ): number;
-  rope(table: number, headDim: number, rotaryDim: number, step: number, ...x: TensorArgs): StreamPosition;
+  rope(
+    table: number,
+    headDim: number,
+    rotaryDim: number,
+    isInterleaved: boolean,
+    step: number,
+    ...x: TensorArgs
+  ): StreamPosition;
   gatherRows(
     isBf16: boolean,
     rows: Int32Array,
@@ -152,12 +184,14 @@ export interface NativeBackend {
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
-  /** `window` 0 is none. */
+  /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
     scale: number,
     window: number,
+    softcap: number,
+    sinks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   restrictLogits(

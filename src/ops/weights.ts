@@ -45,8 +45,9 @@ export type LinearWeightSource =
 /** One tensor of floats. */
 interface PlainWeightSource {
   readonly kind: 'plain';
-  /** [n, k] */
+  /** [n, k]; transposed, [k, n] */
   readonly tensor: TensorSource;
+  readonly isTransposed: boolean;
 }
 
 /** Whole numbers: row r of the weight is `scales[r]` times row r of the tensor. It is loaded as `int8` only. */
@@ -139,8 +140,13 @@ export function wholeTensor(tensor: Omit<TensorSource, 'storedShape' | 'start'>)
   return { ...tensor, storedShape: tensor.shape, start: tensor.shape.map(() => 0) };
 }
 
-export function plainPart(tensor: TensorSource, bias: TensorSource | null = null): LinearPart {
-  return { weight: { kind: 'plain', tensor }, bias };
+/** @param isTransposed whether the tensor is [k, n]. */
+export function plainPart(
+  tensor: TensorSource,
+  bias: TensorSource | null = null,
+  isTransposed = false,
+): LinearPart {
+  return { weight: { kind: 'plain', tensor, isTransposed }, bias };
 }
 
 /**
@@ -197,7 +203,9 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
 
 /** What a weight's shape is, whatever its format. */
 function shapeOf(weight: LinearWeightSource): readonly number[] {
-  return weight.kind === 'codes' ? weight.shape : weight.tensor.shape;
+  if (weight.kind === 'codes') return weight.shape;
+  const { shape } = weight.tensor;
+  return weight.kind === 'plain' && weight.isTransposed ? shape.toReversed() : shape;
 }
 
 /**

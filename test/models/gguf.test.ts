@@ -1,5 +1,6 @@
 // A model in a GGUF file computes what the same model in a folder computes, bit for bit.
 
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
@@ -32,7 +33,7 @@ function ggufOf(folder: string, options: GgufModelOptions = {}): string {
 const IDS = Array.from({ length: 24 }, (_, i) => 5 + ((i * 37) % 320));
 
 /** Logits of every token of a prompt, and the greedy tokens after it. */
-async function answers(path: string, backend: Backend, options: Partial<LoadOptions> = {}) {
+async function answers(path: string, backend: Backend, options: Partial<LoadOptions> = {}, ids = IDS) {
   const ops = openBackend(backend);
   const warnings: string[] = [];
   const onWarning = (message: string) => void warnings.push(message);
@@ -42,8 +43,8 @@ async function answers(path: string, backend: Backend, options: Partial<LoadOpti
     onWarning,
     ...options,
   });
-  const logits = new ModelSession(ops, model, 64).run(IDS, IDS.length);
-  const greedy = new ModelSession(ops, model, 64).greedy(IDS, 4);
+  const logits = new ModelSession(ops, model, 64).run(ids, ids.length);
+  const greedy = new ModelSession(ops, model, 64).greedy(ids, 4);
   ops.close();
   return { logits, greedy, format: model.weightFormat, dtype: model.dtype, warnings };
 }
@@ -109,6 +110,89 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
     expect(got.warnings).toEqual([
       expect.stringMatching(/^weights in Q4_0, Q6_K are computed with in bfloat16: they take 0\.00 GiB/),
     ]);
+  });
+});
+
+describe('a GGUF file of each architecture', () => {
+  const backend = availableBackends.at(-1)!;
+  const f32 = (value: number) => ({ f32: value });
+  const factors = { 'rope_factors_short.weight': [1, 1.2, 1.5], 'rope_factors_long.weight': [1, 2, 4] };
+
+  it.each<[string, string, object, GgufModelOptions]>([
+    ['Gemma', 'gemma', {}, {}],
+    [
+      'Gemma 2',
+      'gemma2',
+      { query_pre_attn_scalar: 8, attn_logit_softcapping: 20, final_logit_softcapping: 10 },
+      { metadata: { 'gemma2.attn_logit_softcapping': f32(20), 'gemma2.final_logit_softcapping': f32(10) } },
+    ],
+    [
+      'Gemma 3',
+      'gemma3',
+      {
+        query_pre_attn_scalar: 8,
+        attn_logit_softcapping: null,
+        final_logit_softcapping: null,
+        layer_types: null,
+      },
+      {
+        metadata: {
+          'gemma3.rope.freq_base': f32(5000),
+          'gemma3.rope.freq_base_swa': f32(100),
+          'gemma3.rope.scaling.type': { string: 'linear' },
+          'gemma3.rope.scaling.factor': f32(4),
+        },
+      },
+    ],
+    ['Phi-3', 'phi3', {}, {}],
+    [
+      'Phi-3 with factors for short and for long texts',
+      'phi3-longrope-short',
+      {},
+      { vectors: factors, metadata: { 'phi3.rope.scaling.original_context_length': { u32: 64 } } },
+    ],
+    [
+      'Granite',
+      'granite',
+      { embedding_multiplier: 2, attention_multiplier: 0.5, residual_multiplier: 0.25, logits_scaling: 4 },
+      {
+        metadata: {
+          'granite.embedding_scale': f32(2),
+          'granite.attention.scale': f32(0.5),
+          'granite.residual_scale': f32(0.25),
+          'granite.logit_scale': f32(4),
+        },
+      },
+    ],
+    ['SmolLM3', 'smollm3', { no_rope_layers: null, no_rope_layer_interval: null }, {}],
+    ['OLMo 2', 'olmo2', {}, {}],
+    [
+      'Command R',
+      'cohere',
+      {},
+      {
+        metadata: { 'command-r.logit_scale': f32(0.25), 'command-r.attention.layer_norm_epsilon': f32(1e-5) },
+      },
+    ],
+    [
+      'Command R7B',
+      'cohere2',
+      { layer_types: null, sliding_window_pattern: null },
+      { metadata: { 'cohere2.logit_scale': f32(0.25), 'cohere2.attention.layer_norm_epsilon': f32(1e-5) } },
+    ],
+    ['StarCoder 2', 'starcoder2', {}, { metadata: { 'starcoder2.attention.layer_norm_epsilon': f32(1e-5) } }],
+    ['GLM-4', 'glm4', {}, {}],
+  ])('has the logits of the folder: %s', async (_, golden, fields, options) => {
+    const folder = newFolder();
+    cpSync(new URL(`../fixtures/goldens/${golden}`, import.meta.url), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = { ...JSON.parse(readFileSync(path, 'utf8')), ...fields };
+    writeFileSync(path, JSON.stringify(config));
+    rmSync(join(folder, 'golden.safetensors'));
+    const ids = IDS.map((id) => 3 + (id % 40));
+    const logitsOf = async (source: string) =>
+      (await answers(source, backend, { dtype: 'float32' }, ids)).logits;
+    expect(await logitsOf(ggufOf(folder, options))).toEqual(await logitsOf(folder));
   });
 });
 

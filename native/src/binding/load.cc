@@ -50,7 +50,8 @@ TensorSource sourceFrom(const Napi::Value& value, Files& files) {
                       integer("rowLength"),
                       integer("firstRow"),
                       integer("firstCol"),
-                      integer("pairedRows")};
+                      integer("pairedRows"),
+                      false};
   const int numbers = blockOf(source.dtype).numbers;
   if (source.rowLength % numbers != 0 || source.firstCol % numbers != 0) {
     throw ArgumentError("load", "whole blocks of " + std::to_string(numbers) + " numbers", source.name);
@@ -179,10 +180,14 @@ StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, i
   return stored;
 }
 
-/// { weight, n, scales or null, codes or null, bias or null }
+/// { weight, isTransposed, n, scales or null, codes or null, bias or null }
 LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& form, int k) {
   LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), {}, {}, {}};
   expectWholeBlocks(part.weight, k);
+  part.weight.isTransposed = object.Get("isTransposed").ToBoolean();
+  if (part.weight.isTransposed && isBlocks(part.weight.dtype)) {
+    throw ArgumentError("load", "floats in the transposed " + part.weight.name, "blocks");
+  }
   const Napi::Value codes = object.Get("codes");
   if (codes.IsObject()) {
     if (form.format != WeightFormat::Codes) throw ArgumentError("load", "codes as the format of codes", "another");
@@ -294,6 +299,12 @@ const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
 }
 
 const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
+
+const Vector* BackendObject::vectorOrNullAt(Args& args) {
+  if (args.peekInteger() != -1) return &vectorAt(args);
+  args.integer();
+  return nullptr;
+}
 
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 

@@ -78,6 +78,11 @@ export class Checkpoint {
     return this.#tensors.has(name);
   }
 
+  /** What was added to each number of the tensor when it was published: 0 but for what a converter has done. */
+  addedTo(name: string): number {
+    return this.#tensors.get(name)?.added ?? 0;
+  }
+
   /** Null where the tensor is not there, or in a format that svc cannot load. */
   dtypeOf(name: string): StorageDType | null {
     return DTYPES[this.#tensors.get(name)?.dtype ?? ''] ?? null;

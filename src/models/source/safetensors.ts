@@ -15,6 +15,8 @@ export interface StoredTensor {
   readonly byteLength: number;
   /** See TensorSource. */
   readonly pairedRows?: number;
+  /** What was added to each number when it was published. */
+  readonly added?: number;
 }
 
 /** The format's own limit. */

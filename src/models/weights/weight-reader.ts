@@ -2,11 +2,13 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
-import type { Ops } from '../../ops/ops.ts';
+import type { Activation, Ops } from '../../ops/ops.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
 import {
   type LinearPart,
   type LinearWeight,
   type LinearWeightSource,
+  narrow,
   plainPart,
   type TensorSource,
   type Vector,
@@ -17,10 +19,14 @@ import type { Checkpoint } from '../source/checkpoint.ts';
 import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
-interface Projection {
+export interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;
+  /** Where several projections are published as one: its rows, and the first of them that is this one's. */
+  readonly within?: { readonly rows: number; readonly first: number };
+  /** Whether the weight is published as [k, n]. */
+  readonly isTransposed?: boolean;
 }
 
 /** What a model computes in, and what plain weights are brought to. */
@@ -77,16 +83,20 @@ export class WeightReader {
     return new RowParallelLinear(this.#linear([projection], k));
   }
 
-  gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
+  gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
     const parts = inOneFormat([this.#part(gate, k), this.#part(up, k)]);
     this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)), activation);
   }
 
-  vector(name: string, length: number): Vector {
-    return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
+  /** @param offset added to each number: some weights are published as what they differ from 1. */
+  vector(name: string, length: number, offset = 0): Vector {
+    const source = this.#checkpoint.find(name, [length]);
+    const missing = offset - this.#checkpoint.addedTo(name);
+    if (missing === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
@@ -112,19 +122,34 @@ export class WeightReader {
   }
 
   #part(projection: Projection, k: number): LinearPart {
-    const { name, n } = projection;
-    const weight = this.#published?.find(this.#checkpoint, { name, n, k }) ?? null;
-    return weight === null ? this.#plain(projection, k) : { weight, bias: this.#bias(projection) };
+    const { name, n, within, isTransposed } = projection;
+    const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
+    if (weight === null) return this.#plain(projection, k);
+    if (weight.kind === 'blocks' && !isTransposed) {
+      const tensor = within ? narrow(weight.tensor, 0, within.first, n) : weight.tensor;
+      return { weight: { ...weight, tensor }, bias: this.#bias(projection) };
+    }
+    if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
+    throw new ModelLoadError(
+      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
+        `${within ? 'several projections' : 'its projection transposed'}: such models are served from floats only; use ` +
+        'a checkpoint in float32, float16 or bfloat16',
+    );
   }
 
   /** @throws ModelLoadError where the weight is no matrix of floats. */
   #plain(projection: Projection, k: number): LinearPart {
-    const weight = this.#checkpoint.find(`${projection.name}.weight`, [projection.n, k]);
-    return plainPart(weight, this.#bias(projection));
+    const { name, n, within, isTransposed = false } = projection;
+    const rows = within?.rows ?? n;
+    const weight = this.#checkpoint.find(`${name}.weight`, isTransposed ? [k, rows] : [rows, k]);
+    const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
+    return plainPart(own, this.#bias(projection), isTransposed);
   }
 
-  #bias({ name, n, bias }: Projection): TensorSource | null {
-    return bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null;
+  #bias({ name, n, bias, within }: Projection): TensorSource | null {
+    if (!bias) return null;
+    const whole = this.#checkpoint.find(`${name}.bias`, [within?.rows ?? n]);
+    return within ? narrow(whole, 0, within.first, n) : whole;
   }
 
   /**

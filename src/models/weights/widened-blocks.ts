@@ -1,6 +1,6 @@
 // Blocks that no codes of the backend hold without loss are computed with in bfloat16: how many, and what that takes.
 
-import { isBlockDType } from '../../ops/dtype.ts';
+import { isBlockDType, storedBytes } from '../../ops/dtype.ts';
 import type { LinearPart } from '../../ops/weights.ts';
 
 const BF16_BYTES = 2;
@@ -14,11 +14,12 @@ export class WidenedBlocks {
   /** Counts those of `parts` that are loaded as numbers. */
   add(parts: readonly LinearPart[]): void {
     for (const { weight } of parts) {
-      const { dtype, byteLength, shape } = weight.tensor;
+      const { dtype, shape } = weight.tensor;
       if (weight.kind !== 'plain' || !isBlockDType(dtype)) continue;
       this.#formats.add(dtype.toUpperCase());
-      this.#storedBytes += byteLength;
-      this.#numbers += shape.reduce((product, length) => product * length, 1);
+      const numbers = shape.reduce((product, length) => product * length, 1);
+      this.#storedBytes += storedBytes(dtype, numbers);
+      this.#numbers += numbers;
     }
   }
 

@@ -134,12 +134,20 @@ function partOf(op: string, part: LinearPart, n: number, codes: StoredCodes | nu
   const bias = part.bias && sourceOf(op, part.bias);
   if (weight.kind !== 'codes') {
     const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
-    return { weight: sourceOf(op, weight.tensor), n, scales, codes: null, bias };
+    const isTransposed = weight.kind === 'plain' && weight.isTransposed;
+    return { weight: sourceOf(op, weight.tensor), isTransposed, n, scales, codes: null, bias };
   }
   const { tensor, order, format } = weight;
   // Whole numbers of 8 bits in words have 128 in the place of 0.
   const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
-  return { weight: bytesOf(op, tensor), n, scales: null, codes: { order, offset, ...codes! }, bias };
+  return {
+    weight: bytesOf(op, tensor),
+    isTransposed: false,
+    n,
+    scales: null,
+    codes: { order, offset, ...codes! },
+    bias,
+  };
 }
 
 /** A tensor's rows as bytes. */

@@ -1,8 +1,8 @@
-// Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
+// Matrix products of the reference backend: linear, addLinear, gateUp and the loading of their weights.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
-import type { Tensor } from '../ops.ts';
+import type { Activation, Tensor } from '../ops.ts';
 import { readTensor } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
@@ -15,6 +15,7 @@ import {
   type TensorSource,
 } from '../weights.ts';
 import { decodeCodes, quantizeToCodes } from './codes.ts';
+import { ACTIVATIONS } from './elementwise.ts';
 import { quantizeRow } from './quantize.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
@@ -40,7 +41,7 @@ export class RefLinear implements LinearWeight {
     const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, codes[i]!, format, {
+      readWeight(part.weight, codes[i]!, format, k, {
         values: this.values.subarray(start * k, end * k),
         scales: this.scales?.subarray(start, end) ?? null,
       });
@@ -59,6 +60,7 @@ function readWeight(
   weight: LinearWeightSource,
   codes: StoredCodes | null,
   format: WeightFormat,
+  k: number,
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
 ): void {
   const { values, scales } = into;
@@ -71,11 +73,22 @@ function readWeight(
     readTensor(tensor, 'bf16', values);
     return;
   }
-  readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
-  if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
+  const dtype = format === 'bf16' ? 'bf16' : 'f32';
+  if (weight.kind === 'plain' && weight.isTransposed) readTransposed(tensor, dtype, values);
+  else readTensor(tensor, dtype, values);
+  if (typeof format !== 'string') quantizeToCodes(format, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
+}
+
+/** A tensor [k, n] -> values [n, k]. */
+function readTransposed(tensor: TensorSource, dtype: ComputeDType, values: Float32Array): void {
+  const [k, n] = [tensor.shape[0]!, tensor.shape[1]!];
+  const stored = readTensor(tensor, dtype);
+  for (let row = 0; row < n; row++) {
+    for (let i = 0; i < k; i++) values[row * k + i] = stored[i * n + row]!;
+  }
 }
 
 /** Rows of values [scales.length, k], each by itself, in place. */
@@ -145,15 +158,15 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
   });
 }
 
-/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
-export function siluGateUp(x: Tensor, weight: GateUpWeight): RefTensor {
-  if (!(weight instanceof RefGateUp))
-    throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
-  const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
+/** x [tokens, k] -> activation(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
+export function gateUp(x: Tensor, weight: GateUpWeight, activation: Activation): RefTensor {
+  if (!(weight instanceof RefGateUp)) throw new ShapeError('gateUp', 'a weight of this backend', 'another');
+  const input = expectTensor('gateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
   const out = RefTensor.zeros(x.rows, weight.n, weight.inputDType);
   const data = out.data;
+  const activated = ACTIVATIONS[activation];
   multiply(input, weight.gate, (row, col, gate) => {
-    data[row * weight.n + col] = gate / (1 + Math.exp(-gate));
+    data[row * weight.n + col] = activated(gate);
   });
   multiply(input, weight.up, (row, col, up) => {
     data[row * weight.n + col]! *= up;

@@ -32,12 +32,16 @@ export function publishedTensors(
 function* publishedAs(
   name: string,
   tensor: StoredTensor,
-  { modules, hasPairedHeads = false }: GgufArchitecture,
+  { modules, hasPairedHeads = false, hasNormsFrom0 = false }: GgufArchitecture,
   headDim: number,
 ): Generator<[string, StoredTensor]> {
   const [, layer, module = '', kind] = /^(?:blk\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name) ?? [];
+  const added = hasNormsFrom0 && module.endsWith('norm') ? 1 : 0;
   if (layer === undefined) {
-    yield [MODEL_MODULES[module] === undefined ? name : `${MODEL_MODULES[module]}.${kind}`, tensor];
+    yield [
+      Object.hasOwn(MODEL_MODULES, module) ? `${MODEL_MODULES[module]}.${kind}` : name,
+      { ...tensor, added },
+    ];
     return;
   }
   const original = `model.layers.${layer}.${modules?.[module] ?? LAYER_MODULES[module] ?? module}.${kind}`;
@@ -45,8 +49,13 @@ function* publishedAs(
     yield* expertsOf(original, tensor);
     return;
   }
+  // A matrix of one row, which converters write as a vector.
+  if (original.endsWith('shared_expert_gate.weight') && tensor.shape.length === 1) {
+    yield [original, { ...tensor, shape: [1, ...tensor.shape] }];
+    return;
+  }
   const isPaired = hasPairedHeads && PAIRED_MODULES.includes(module);
-  yield [original, isPaired ? { ...tensor, pairedRows: headDim } : tensor];
+  yield [original, isPaired ? { ...tensor, pairedRows: headDim } : { ...tensor, added }];
 }
 
 /** [experts, ...] one after the other. */
