@@ -38,5 +38,7 @@ export function isRevision(text: string): boolean {
 }
 
 function named(repository: string, revision: string | null, gguf: GgufChoice | null): HubModelName | null {
-  return NAME.test(repository) ? { repository, revision, gguf } : null;
+  // What ends so is a file that is not there.
+  const isName = NAME.test(repository) && !/\.gguf$/i.test(repository);
+  return isName ? { repository, revision, gguf } : null;
 }

@@ -16,7 +16,8 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
   const name = parseModelName(nameOrPath);
   if (name === null) {
     throw new ModelLoadError(
-      `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as ` +
+      `the ${/\.gguf$/i.test(nameOrPath) ? 'file' : 'folder'} ${nameOrPath} does not exist: give a folder with config.json and ` +
+        '*.safetensors, a *.gguf file, or a name on the hub such as ' +
         'Qwen/Qwen2.5-0.5B-Instruct or Qwen/Qwen2.5-0.5B-Instruct@main',
     );
   }

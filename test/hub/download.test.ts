@@ -344,6 +344,9 @@ describe('a model that cannot be had', () => {
       /folder \.\/models\/none does not exist/,
     );
     expect(await refusal(resolveModel('/nowhere/at/all', { env }))).toMatch(/does not exist/);
+    for (const path of ['none.gguf', 'models/none.gguf', './models/a/none.gguf']) {
+      expect(await refusal(resolveModel(path, { env }))).toMatch(`the file ${path} does not exist`);
+    }
   });
 
   it('is one that the hub does not know', async () => {

@@ -11,9 +11,8 @@ import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { type GgufTensor, type GgufValue, writeGguf } from '../fixtures/gguf-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { mutate } from '../helpers/mutations.ts';
+import { mutateBytes, seededDraw } from '../fuzz/mutations.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { Random } from '../ops/native-backends.ts';
 
 const newFolder = temporaryFolders();
 
@@ -277,29 +276,23 @@ describe('a GGUF file', () => {
     );
   });
 
-  it('is read, or refused with an error for a person, whatever is damaged in it', () => {
+  it('is read, or refused with a short error for a person, whatever is damaged in it', () => {
     const path = tinyGguf();
     const whole = readFileSync(path);
-    const header = whole.indexOf('blk.0.attn_norm.weight') + 2000;
-    const random = new Random(9);
-    const used = process.memoryUsage().rss;
+    const draw = seededDraw(9);
     let refused = 0;
-    for (let round = 0; round < 3000; round += 1) {
-      // Half of them near the beginning, where the counts are.
-      const within = round % 2 === 0 ? header : 2000;
-      writeFileSync(
-        path,
-        mutate(whole, () => random.next(), within),
-      );
+    for (let round = 0; round < 1000; round += 1) {
+      // Half of them anywhere before the tensors, half of them where the counts are.
+      const within = round % 2 === 0 ? whole.indexOf('blk.0.attn_norm.weight') + 1000 : 2000;
+      writeFileSync(path, mutateBytes(whole, within, draw));
       try {
         readAll(path);
       } catch (error) {
-        if (!(error instanceof ModelLoadError)) throw error;
+        if (!(error instanceof ModelLoadError) || error.message.length > 2000) throw error;
         refused += 1;
       }
     }
-    expect(refused).toBeGreaterThan(1000);
-    expect(process.memoryUsage().rss - used).toBeLessThan(512 * 2 ** 20);
+    expect(refused).toBeGreaterThan(500);
   });
 });
 

@@ -43,7 +43,13 @@ function onlyWeightFile(folder: string): string {
       `${folder} holds ${files.length} *.safetensors files and no ${WEIGHT_INDEX} that joins them`,
     );
   }
-  const other = names.find((name) => /\.(bin|pth?|gguf)$/.test(name));
+  const gguf = names.find((name) => name.endsWith('.gguf'));
+  if (gguf !== undefined) {
+    throw new ModelLoadError(
+      `${folder} holds no *.safetensors file; to serve the GGUF file in it, name it: ${join(folder, gguf)}`,
+    );
+  }
+  const other = names.find((name) => /\.(bin|pth?)$/.test(name));
   const hint = other ? `; ${basename(other)} is in a format that svc does not read` : '';
   throw new ModelLoadError(`${folder} holds no *.safetensors file${hint}`);
 }

@@ -4,6 +4,7 @@
 import { closeSync } from 'node:fs';
 import { ModelLoadError } from '../../../errors.ts';
 import { openModelFile } from '../../../util/model-file.ts';
+import { preview } from '../../../util/preview.ts';
 import type { StoredTensor } from '../safetensors.ts';
 import { HeaderReader } from './header-reader.ts';
 import { TENSOR_TYPES } from './tensor-types.ts';
@@ -120,7 +121,7 @@ function expectVersion(path: string, reader: HeaderReader): void {
 }
 
 function readKey(path: string, reader: HeaderReader, metadata: Map<string, GgufValue>): void {
-  const key = reader.string('the length of a key');
+  const key = reader.name('the length of a key');
   if (metadata.has(key))
     throw new ModelLoadError(`${path}: the key ${key} is there twice; fetch the file again`);
   metadata.set(key, readValue(path, key, reader, reader.u32()));
@@ -165,7 +166,7 @@ function alignmentOf(path: string, metadata: ReadonlyMap<string, GgufValue>): nu
   if (typeof alignment === 'number' && Number.isInteger(Math.log2(alignment)) && alignment < 2 ** 20) {
     return alignment;
   }
-  throw new ModelLoadError(`${path}: general.alignment must be a power of 2, got ${String(alignment)}`);
+  throw new ModelLoadError(`${path}: general.alignment must be a power of 2, got ${preview(alignment)}`);
 }
 
 function readTensors(
@@ -206,7 +207,7 @@ interface TensorInfo {
 }
 
 function readTensorInfo(path: string, reader: HeaderReader): TensorInfo {
-  const name = reader.string('the length of the name of a tensor');
+  const name = reader.name('the length of the name of a tensor');
   const numDimensions = reader.u32();
   if (numDimensions < 1 || numDimensions > MOST_DIMENSIONS) {
     throw new ModelLoadError(

@@ -3,6 +3,7 @@
 import { ModelLoadError } from '../../../errors.ts';
 import { readTensor } from '../../../ops/read-tensor.ts';
 import { wholeTensor } from '../../../ops/weights.ts';
+import { shortened } from '../../../util/preview.ts';
 import { type GgufFile, type GgufList, type GgufValue, readNumbers, readStrings } from './gguf-file.ts';
 
 /** Of a list of numbers; a vector of rotary factors has some hundred. */
@@ -29,7 +30,8 @@ export class GgufKeys {
     const architecture = this.text('general.architecture');
     if (architecture === null)
       throw new ModelLoadError(`${first.path}: the key general.architecture is missing`);
-    this.architecture = architecture;
+    // It begins the keys that errors name.
+    this.architecture = shortened(architecture);
   }
 
   /** Null where the key is not there, as of all these. */

@@ -10,6 +10,7 @@ import {
   type PieceType,
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
+import { preview } from '../../../util/preview.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
@@ -91,7 +92,7 @@ function readVocabulary(keys: GgufKeys): Vocabulary | null {
   if (kind === null || kind === 'no_vocab') return null;
   if (kind !== 'gpt2' && kind !== 'llama') {
     throw new ModelLoadError(
-      `${keys.path}: tokenizers of the kind ${JSON.stringify(kind)} (tokenizer.ggml.model) are not read, gpt2 and llama are: give the ` +
+      `${keys.path}: tokenizers of the kind ${preview(kind)} (tokenizer.ggml.model) are not read, gpt2 and llama are: give the ` +
         "original's with --tokenizer <its folder, or its name on the hub>",
     );
   }
@@ -135,7 +136,7 @@ function readMerge(path: string, merge: string): [string, string] {
   const space = merge.indexOf(' ', 1);
   if (space > 0) return [merge.slice(0, space), merge.slice(space + 1)];
   throw new ModelLoadError(
-    `${path}: ${JSON.stringify(merge)} in tokenizer.ggml.merges is not two tokens with a space between them; fetch the file again`,
+    `${path}: ${preview(merge)} in tokenizer.ggml.merges is not two tokens with a space between them; fetch the file again`,
   );
 }
 

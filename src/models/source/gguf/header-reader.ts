@@ -6,6 +6,8 @@ import { ModelLoadError } from '../../../errors.ts';
 
 /** Of the whole header: the largest published vocabularies take a fifth. */
 const MOST_HEADER_BYTES = 128 * 2 ** 20;
+/** No name has a tenth of it. */
+const MOST_NAME_BYTES = 1024;
 /** Read at once. */
 const PIECE_BYTES = 1 << 16;
 
@@ -66,6 +68,15 @@ export class HeaderReader {
   /** As a person wrote it: 0.000001, and not the nearest number of f32 to all its digits. */
   f32(): number {
     return shortest(this.#take(4).readFloatLE());
+  }
+
+  /** A key, or the name of a tensor. */
+  name(what: string): string {
+    const bytes = this.#length(what, 1);
+    if (bytes <= MOST_NAME_BYTES) return this.#take(bytes).toString('utf8');
+    throw new ModelLoadError(
+      `${this.#path}: ${what} at byte ${this.position - 8} is ${bytes}, expected at most ${MOST_NAME_BYTES}; fetch the file again`,
+    );
   }
 
   string(what: string): string {

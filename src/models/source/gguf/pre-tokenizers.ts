@@ -2,6 +2,7 @@
 // the tokenizers that the names stand for.
 
 import { ModelLoadError } from '../../../errors.ts';
+import { preview } from '../../../util/preview.ts';
 
 export interface PreTokenizer {
   /** Regular expressions whose matches are cut out one after the other. */
@@ -84,7 +85,7 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
 export function findPreTokenizer(path: string, name: string): PreTokenizer {
   if (Object.hasOwn(PRE_TOKENIZERS, name)) return PRE_TOKENIZERS[name]!;
   throw new ModelLoadError(
-    `${path}: the tokenizer cuts text as ${JSON.stringify(name)} (tokenizer.ggml.pre), which svc does not know: give the original's ` +
+    `${path}: the tokenizer cuts text as ${preview(name)} (tokenizer.ggml.pre), which svc does not know: give the original's ` +
       'with --tokenizer <its folder, or its name on the hub>',
   );
 }

@@ -2,6 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { ModelLoadError } from '../../../errors.ts';
+import { preview } from '../../../util/preview.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
@@ -60,7 +61,7 @@ function expectAllTensors(path: string, parts: readonly GgufFile[]): void {
   const found = parts.reduce((sum, { tensors }) => sum + tensors.size, 0);
   if (expected === undefined || expected === found) return;
   throw new ModelLoadError(
-    `${path}: the ${parts.length} files hold ${found} tensors, split.tensors.count says ${String(expected)}; fetch them again`,
+    `${path}: the ${parts.length} files hold ${found} tensors, split.tensors.count says ${preview(expected)}; fetch them again`,
   );
 }
 
