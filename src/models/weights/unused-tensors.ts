@@ -21,8 +21,10 @@ export function expectNoMoreLayers(
   { numLayers }: ModelConfig,
   { layers }: TensorNames,
 ): void {
-  const layerOf = (name: string): number =>
-    name.startsWith(`${layers}.`) ? Number.parseInt(name.slice(layers.length + 1), 10) : -1;
+  const layerOf = (name: string): number => {
+    if (!name.startsWith(`${layers}.`)) return -1;
+    return Number(/^\d+(?=\.)/.exec(name.slice(layers.length + 1))?.[0] ?? -1);
+  };
   const last = checkpoint.names.reduce((most, name) => Math.max(most, layerOf(name)), -1);
   if (last < numLayers) return;
   const example = checkpoint.names.find((name) => layerOf(name) === last);
