@@ -31,13 +31,13 @@ export class EngineCore {
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks'>,
+    config: Omit<SchedulerConfig, 'numBlocks' | 'window'>,
     onTransferEvents: OnTransferEvents = () => {},
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    this.scheduler = new Scheduler({ ...config, numBlocks: info.numBlocks }, draftModel);
+    this.scheduler = new Scheduler({ ...config, numBlocks: info.numBlocks, window: info.window }, draftModel);
     this.#onTransferEvents = onTransferEvents;
     this.#maxInFlight = maxInFlight;
   }

@@ -291,6 +291,12 @@ function resolveSliding(
   if (types && types.length !== count) {
     throw new ModelLoadError(`${path}: layer_types must name ${count} layers, got ${types.length}`);
   }
+  const unknown = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
+  if (unknown !== undefined) {
+    throw new ModelLoadError(
+      `${path}: layer_types must be full_attention or sliding_attention, got ${JSON.stringify(unknown)}`,
+    );
+  }
   return Array.from({ length: count }, (_, layer) =>
     types ? types[layer] === 'sliding_attention' : slides(layer),
   );

@@ -37,7 +37,7 @@ async function continuation(url: string, prompt: readonly number[], max_tokens: 
 
 describe('through one producer and one consumer', needsNative, () => {
   const goldens = architectureGoldens().filter(({ name }) => NAMES.includes(name));
-  it.each(goldens)('$name goes on as the original does', async (golden) => {
+  it.concurrent.each(goldens)('$name goes on as the original does', async (golden) => {
     const cluster = await Cluster.start({
       model: published(golden),
       producers: 1,

@@ -176,6 +176,11 @@ describe('readModelConfig', () => {
       /layer_types must name 4 layers, got 1/,
     ],
     [
+      'an unknown kind of layer',
+      { layer_types: Array(4).fill('linear_attention') },
+      /layer_types must be full_attention or sliding_attention, got "linear_attention"/,
+    ],
+    [
       'an unknown architecture',
       { architectures: ['UnknownForCausalLM'] },
       new RegExp(ARCHITECTURE_NAMES.join(', ')),
