@@ -19,6 +19,8 @@ export interface NativeSource {
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
+  /** In the place of what the file holds, rows of f32 that follow each other; null where it is to be read. */
+  readonly numbers: Float32Array | null;
 }
 
 /**
@@ -81,6 +83,20 @@ export interface NativeBackend {
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
+  /** Weights by their indices, an expert each; `bias` -1 is none. Fields of routing: ops/experts.ts. */
+  makeExperts(
+    gateUps: Int32Array,
+    downs: Int32Array,
+    activation: NativeActivation,
+    bias: number,
+    topK: number,
+    isSigmoid: boolean,
+    groups: number,
+    keptGroups: number,
+    bestOfGroup: number,
+    isNormalized: boolean,
+    scale: number,
+  ): number;
   makeKvCache(
     layers: number,
     blocks: number,
@@ -113,6 +129,17 @@ export interface NativeBackend {
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
   siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  headLinear(
+    weights: Int32Array,
+    width: number,
+    keepsRest: boolean,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  experts(
+    experts: number,
+    ...rest: [...logits: TensorArgs, ...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(

@@ -10,6 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
+import type { Expert, Experts, Routing } from './experts.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -172,6 +173,11 @@ export interface Ops {
   readonly packedWeights: PackedWeights | null;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
+  /**
+   * Weights that are loaded already as the experts of a layer.
+   * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
+   */
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: Activation): Experts;
   /** @param isShared whether `openKvSaveNotifier` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /** @throws ConfigError where the backend cannot transfer its KV memory. */
@@ -214,6 +220,19 @@ export interface Ops {
 
   /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
   siluGateUp(x: Tensor, weight: GateUpWeight): Tensor;
+
+  /**
+   * Each head of x [tokens, heads * width], f32 or bf16, by a weight [n, k] of its own -> f32 [tokens, heads * n]: the product
+   * of the head's first k numbers, rounded to the weight's inputDType. Where the rest is kept, the head's other numbers stand
+   * behind it. Weights are floats, without biases.
+   */
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor;
+
+  /**
+   * A mixture of experts: x [tokens, k] in their inputDType -> f32 [tokens, n], the outputs of each token's experts times their
+   * weights, summed in the order of their ids. logits [tokens, experts] f32 are the router's.
+   */
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
   split(x: Tensor, widths: readonly number[]): Tensor[];

@@ -61,6 +61,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   }
   const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
+  const Experts& expertsAt(Args&);
   const KvCache& cacheAt(Args&);
 
   // packed_cache.cc
@@ -100,7 +101,12 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   // matmul.cc
   Napi::Value linear(const Info&);
+  Napi::Value headLinear(const Info&);
   Napi::Value siluGateUp(const Info&);
+
+  // experts.cc
+  Napi::Value makeExperts(const Info&);
+  Napi::Value experts(const Info&);
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);
@@ -120,6 +126,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // By index; the backend owns them.
   std::vector<const Weight*> weights_;
   std::vector<const Vector*> vectors_;
+  std::vector<const Experts*> experts_;
   std::vector<const KvCache*> caches_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;

@@ -90,6 +90,18 @@ StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
   });
 }
 
+StreamPosition CpuBackend::headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) {
+  return stream_.record([this, heads = std::move(heads), dtype, x, out] {
+    runHeadLinear(pool_, kernels_, headMemory_, heads, dtype, x, out);
+  });
+}
+
+StreamPosition CpuBackend::experts(const Experts& experts, Rows logits, Rows x, Rows out) {
+  return stream_.record([this, &experts, logits, x, out] {
+    runExperts(pool_, kernels_, productMemory_, expertsMemory_, experts, logits, x, out);
+  });
+}
+
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {
   return stream_.record([dtype, rows = std::move(rows), x, cols, out] { runGatherRows(dtype, rows, x, cols, out); });
 }

@@ -200,6 +200,8 @@ struct KernelSet {
 
   /// x / sqrt(mean(x²) + eps) * weight of one row, the padding after it zeroed up to `paddedCols`.
   void (*rmsNorm[2])(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols);
+  /// sum[i] += factor * x[i]
+  void (*addScaled)(const float* x, float factor, int cols, float* sum);
   /// Rotates the first `dims` numbers of a head in place; `table` holds dims/2 cosines, then as many sines.
   void (*rope)(float* head, const float* table, int dims);
   /// By DType of the source, all three.

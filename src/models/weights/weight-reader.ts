@@ -2,7 +2,8 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
-import type { Ops } from '../../ops/ops.ts';
+import type { Expert, Experts, Routing } from '../../ops/experts.ts';
+import type { GatedActivation, Ops } from '../../ops/ops.ts';
 import {
   type LinearPart,
   type LinearWeight,
@@ -12,8 +13,10 @@ import {
   type Vector,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
+import type { ExpertNames } from '../layers/mixture.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
 interface Projection {
@@ -77,6 +80,29 @@ export class WeightReader {
     return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
   }
 
+  /** The router of a mixture stays in the format to compute in: it decides, and is small. */
+  router(projection: Projection, k: number): ColumnParallelLinear {
+    return new ColumnParallelLinear(this.#count(this.#ops.loadLinear([this.#plain(projection, k)], this.dtype)));
+  }
+
+  /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
+  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number): Expert {
+    return this.#expert({
+      gate: this.#part({ name: gate, n: inner }, hidden),
+      up: this.#part({ name: up, n: inner }, hidden),
+      down: this.#part({ name: down, n: hidden }, inner),
+    });
+  }
+
+  /** Expert `index` of those that are published as one tensor, under names that begin with `prefix`. */
+  stackedExpert(prefix: string, shape: StackedShape, index: number): Expert {
+    return this.#expert(stackedExpert(this.#checkpoint, prefix, shape, index));
+  }
+
+  mixture(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    return this.#ops.makeExperts(experts, routing, activation);
+  }
+
   vector(name: string, length: number): Vector {
     return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
   }
@@ -90,6 +116,15 @@ export class WeightReader {
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+  }
+
+  #expert({ gate, up, down }: ExpertParts): Expert {
+    const [gateUpFormat, downFormat] = [[gate, up], [down]].map((parts) => this.#formatOf(parts, this.#products));
+    this.#formats.add(formatName(gateUpFormat!)).add(formatName(downFormat!));
+    return {
+      gateUp: this.#count(this.#ops.loadGateUp(gate, up, gateUpFormat!)),
+      down: this.#count(this.#ops.loadLinear([down], downFormat!)),
+    };
   }
 
   #linear(projections: readonly Projection[], k: number): LinearWeight {

@@ -4,6 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   AttentionOptions,
@@ -28,7 +29,7 @@ import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
@@ -72,6 +73,15 @@ export class NativeOps implements Ops {
 
   makeVector(values: Float32Array): Vector {
     return new NativeVector(this.#native, this.#native.makeVector(values), values.length);
+  }
+
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: Activation): Experts {
+    const own = experts.map(({ gateUp, down }) => ({
+      gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
+      down: this.#own('makeExperts', down, NativeLinear),
+    }));
+    const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
+    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
@@ -158,6 +168,28 @@ export class NativeOps implements Ops {
     const input = this.#padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
     this.#guard(() => this.#native.siluGateUp(index, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    const own = weights.map((weight) => this.#own('headLinear', weight, NativeLinear));
+    const { n, k, width } = expectHeads(x, weights);
+    const input = expectTensor('headLinear', 'x', x, {});
+    const out = this.#arena.allocate(x.rows, own.length * (n + (keepsRest ? width - k : 0)), 'f32');
+    const indices = Int32Array.from(own, ({ index }) => index);
+    const isBf16 = x.dtype === 'bf16';
+    this.#guard(() =>
+      this.#native.headLinear(indices, width, keepsRest, isBf16, ...argsOf(input), ...argsOf(out)),
+    );
+    return out;
+  }
+
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor {
+    const { index, count, n, k, inputDType: dtype } = this.#own('experts', experts, NativeExperts);
+    const input = this.#padded(expectTensor('experts', 'x', x, { cols: k, dtype }));
+    const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, n, 'f32');
+    this.#guard(() => this.#native.experts(index, ...argsOf(scores), ...argsOf(input), ...argsOf(out)));
     return out;
   }
 

@@ -3,10 +3,11 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { Tensor } from '../ops.ts';
-import { readTensor } from '../read-tensor.ts';
+import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
   expectGateUp,
+  expectHeads,
   expectParts,
   type GateUpWeight,
   type LinearPart,
@@ -40,7 +41,7 @@ export class RefLinear implements LinearWeight {
     const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, codes[i]!, format, {
+      readWeight(part.weight, k, codes[i]!, format, {
         values: this.values.subarray(start * k, end * k),
         scales: this.scales?.subarray(start, end) ?? null,
       });
@@ -57,6 +58,7 @@ export class RefLinear implements LinearWeight {
 /** Fills values [n, k], and the scales [n] of int8. */
 function readWeight(
   weight: LinearWeightSource,
+  k: number,
   codes: StoredCodes | null,
   format: WeightFormat,
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
@@ -66,9 +68,10 @@ function readWeight(
     decodeCodes(weight, codes!, values);
     return;
   }
-  const { tensor } = weight;
-  readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
-  if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
+  const dtype = format === 'bf16' ? 'bf16' : 'f32';
+  if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
+  else readTensor(weight.tensor, dtype, values);
+  if (typeof format !== 'string') quantizeToCodes(format, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
@@ -126,6 +129,24 @@ export function linear(x: Tensor, weight: LinearWeight): RefTensor {
   multiply(input, w, (row, col, value) => {
     out.data[row * w.n + col] = value;
   });
+  return out;
+}
+
+/** Each head of x [tokens, heads * width] by a weight of its own -> f32 [tokens, heads * (n, and the rest where it is kept)]. */
+export function headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): RefTensor {
+  const { n, k, width } = expectHeads(x, weights);
+  const input = expectTensor('headLinear', 'x', x, {});
+  const outWidth = n + (keepsRest ? width - k : 0);
+  const out = RefTensor.zeros(x.rows, weights.length * outWidth, 'f32');
+  for (const [head, weight] of weights.entries()) {
+    for (let row = 0; row < x.rows; row++) {
+      const numbers = input.row(row).subarray(head * width, (head + 1) * width);
+      const heads = roundToDType(new RefTensor(numbers.slice(0, k), 1, k, weight.inputDType));
+      const into = out.row(row).subarray(head * outWidth, (head + 1) * outWidth);
+      into.set(linear(heads, weight).data);
+      if (keepsRest) into.set(numbers.subarray(k), n);
+    }
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
   AttentionOptions,
@@ -33,6 +34,7 @@ import {
 } from '../weights.ts';
 import { attention } from './attention.ts';
 import { embedding } from './embedding.ts';
+import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, linear, RefGateUp, RefLinear, siluGateUp } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
@@ -69,6 +71,10 @@ export class ReferenceOps implements Ops {
 
   makeVector(values: Float32Array): Vector {
     return new RefVector(values.slice());
+  }
+
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: Activation): Experts {
+    return new RefExperts(experts, routing, activation);
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
@@ -140,6 +146,14 @@ export class ReferenceOps implements Ops {
 
   siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
     return this.#keep(siluGateUp(x, weight));
+  }
+
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    return this.#keep(headLinear(x, weights, keepsRest));
+  }
+
+  experts(x: Tensor, logits: Tensor, mixture: Experts): Tensor {
+    return this.#keep(experts(x, logits, mixture));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {

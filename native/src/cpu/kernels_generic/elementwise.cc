@@ -25,6 +25,7 @@ namespace {
 void addElementwise(KernelSet& set) {
   set.rmsNorm[0] = &rmsNorm<float>;
   set.rmsNorm[1] = &rmsNorm<uint16_t>;
+  set.addScaled = &addScaled;
   set.rope = &rope;
   set.widen[0] = &widenF32;
   set.widen[1] = &widen16<loadBf16>;

@@ -26,6 +26,13 @@ void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out
   if (paddedCols > cols) __builtin_memset(to + cols, 0, static_cast<size_t>(paddedCols - cols) * sizeof(Out));
 }
 
+inline void addScaled(const float* x, float factor, int cols, float* sum) {
+  const V16 factors = splat(factor);
+  int i = 0;
+  for (; i + kLanes <= cols; i += kLanes) store(sum + i, load(sum + i) + factors * load(x + i));
+  if (i < cols) storeFirst(sum + i, loadFirst(sum + i, cols - i) + factors * loadFirst(x + i, cols - i), cols - i);
+}
+
 inline void rope(float* head, const float* table, int dims) {
   const int half = dims / 2;
   for (int i = 0; i < half; i += kLanes) {
