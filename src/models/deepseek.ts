@@ -12,9 +12,8 @@ import { loadLatentAttention } from './layers/latent-attention.ts';
 import { expertsOrMlp, loadMixture, SharedExpert } from './layers/mixture.ts';
 import { gatedMlp } from './layers/mlp.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import type { LoadBlock } from './layers/step.ts';
+import type { LoadBlock } from './layers/layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
-import { mscaleOf } from './rope-config.ts';
 
 const size = z.int().positive();
 
@@ -90,7 +89,8 @@ function readConfig(file: ConfigFile, scores: 'softmax' | 'sigmoid'): ModelConfi
     attentionOutputBias: attention_bias,
     ropeIsInterleaved: fields.rope_interleave ?? true,
   }));
-  const mscale = mscaleOf(config.layerRopes[0] ?? null);
+  const [rope] = config.layerRopes;
+  const mscale = rope?.kind === 'yarn' ? rope.mscale : 1;
   return {
     ...config,
     latent,

@@ -10,7 +10,7 @@ import { expectExperts } from './experts-config.ts';
 import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
 import { Mixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import type { LoadBlock } from './layers/step.ts';
+import type { LoadBlock } from './layers/layer.ts';
 import { readDecoderConfig } from './model-config.ts';
 
 const schema = z.object({

@@ -8,7 +8,7 @@ import { loadDecoder } from './decoder.ts';
 import { expectExperts } from './experts-config.ts';
 import { expertsOrMlp, loadGatedExpert, loadMixture, SharedExpert } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import type { LoadBlock } from './layers/step.ts';
+import type { LoadBlock } from './layers/layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
 import { qwenWindows } from './qwen2.ts';
 

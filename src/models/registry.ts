@@ -5,13 +5,29 @@ import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
+import { deepseekV2, deepseekV3 } from './deepseek.ts';
+import { gptOss } from './gpt-oss.ts';
 import { llama } from './llama.ts';
 import { mistral } from './mistral.ts';
+import { mixtral } from './mixtral.ts';
 import type { ModelConfig } from './model-config.ts';
 import { qwen2 } from './qwen2.ts';
+import { qwen2Moe } from './qwen2-moe.ts';
 import { qwen3 } from './qwen3.ts';
+import { qwen3Moe } from './qwen3-moe.ts';
 
-export const ARCHITECTURES: readonly Architecture[] = [llama, mistral, qwen2, qwen3];
+export const ARCHITECTURES: readonly Architecture[] = [
+  llama,
+  mistral,
+  mixtral,
+  qwen2,
+  qwen2Moe,
+  qwen3,
+  qwen3Moe,
+  gptOss,
+  deepseekV2,
+  deepseekV3,
+];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 

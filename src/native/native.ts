@@ -62,6 +62,9 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
+export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
+
 /**
  * Threads, memory and ops of one backend. Weights, vectors and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
@@ -87,7 +90,7 @@ export interface NativeBackend {
   makeExperts(
     gateUps: Int32Array,
     downs: Int32Array,
-    activation: NativeActivation,
+    activation: NativeGatedActivation,
     bias: number,
     topK: number,
     isSigmoid: boolean,
@@ -128,7 +131,20 @@ export interface NativeBackend {
   busySeconds(): number;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
-  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  gateUp(
+    activation: NativeGatedActivation,
+    weight: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  activate(
+    activation: NativeActivation,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  cast(isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
+  scale(factor: number, ...x: TensorArgs): StreamPosition;
+  softcap(cap: number, ...x: TensorArgs): StreamPosition;
   headLinear(
     weights: Int32Array,
     width: number,
@@ -148,6 +164,14 @@ export interface NativeBackend {
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
+  /** `bias` -1 is none. */
+  layerNorm(
+    isBf16: boolean,
+    weight: number,
+    bias: number,
+    eps: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   qkNorm(weight: number, eps: number, ...x: TensorArgs): StreamPosition;
   /** Copies the arrays of a step; returns its number, with which ops name it until the next call. */
   beginStep(
@@ -160,7 +184,15 @@ export interface NativeBackend {
     blockTables: Int32Array,
     maxBlocks: number,
   ): number;
-  rope(table: number, headDim: number, rotaryDim: number, step: number, ...x: TensorArgs): StreamPosition;
+  rope(
+    table: number,
+    headDim: number,
+    first: number,
+    rotaryDim: number,
+    isInterleaved: boolean,
+    step: number,
+    ...x: TensorArgs
+  ): StreamPosition;
   gatherRows(
     isBf16: boolean,
     rows: Int32Array,
@@ -170,12 +202,14 @@ export interface NativeBackend {
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
-  /** `window` 0 is none. */
+  /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
     scale: number,
     window: number,
+    softcap: number,
+    sinks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   restrictLogits(

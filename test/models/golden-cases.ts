@@ -42,6 +42,7 @@ const sharedManifest = z.object({
 export const SHARED_MODELS = [
   'random-llama3-rope',
   'random-mistral-sliding',
+  'random-mixtral',
   'random-qwen2',
   'stories260K',
   'stories260K-bf16-sharded',

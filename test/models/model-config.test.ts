@@ -78,8 +78,12 @@ describe('readModelConfig', () => {
 
   it('reads the rope from rope_parameters before the older fields', () => {
     const rope_parameters = { rope_type: 'linear', factor: 2, rope_theta: 500 };
-    expect(read({ rope_parameters, rope_theta: 7 }).rope).toEqual({ kind: 'linear', theta: 500, factor: 2 });
-    expect(read({ rope_scaling: { type: 'linear', factor: 3 }, rope_theta: 7 }).rope).toEqual({
+    expect(read({ rope_parameters, rope_theta: 7 }).layerRopes[0]).toEqual({
+      kind: 'linear',
+      theta: 500,
+      factor: 2,
+    });
+    expect(read({ rope_scaling: { type: 'linear', factor: 3 }, rope_theta: 7 }).layerRopes[0]).toEqual({
       kind: 'linear',
       theta: 7,
       factor: 3,
@@ -130,7 +134,11 @@ describe('readModelConfig', () => {
       { num_hidden_layers: 1.5 },
       /num_hidden_layers must be an integer, got 1.5/,
     ],
-    ['another activation', { hidden_act: 'gelu' }, /hidden_act must be silu, got "gelu"/],
+    [
+      'an unknown activation',
+      { hidden_act: 'relu6' },
+      /hidden_act must be one of silu.*gelu_pytorch_tanh, got "relu6"/,
+    ],
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
@@ -167,7 +175,7 @@ describe('readModelConfig', () => {
     ],
     [
       'an unknown architecture',
-      { architectures: ['GPT2LMHeadModel'] },
+      { architectures: ['UnknownForCausalLM'] },
       new RegExp(ARCHITECTURE_NAMES.join(', ')),
     ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
@@ -199,7 +207,14 @@ describe('readModelConfig', () => {
       maxPositionEmbeddings: 131072,
       eosTokenIds: [128001, 128008, 128009],
       checkpointDType: 'f16',
-      rope: { kind: 'llama3', theta: 500000, factor: 8, lowFreqFactor: 1, highFreqFactor: 4, original: 8192 },
+    });
+    expect(readModelConfig(folderWith(llama)).layerRopes[0]).toEqual({
+      kind: 'llama3',
+      theta: 500000,
+      factor: 8,
+      lowFreqFactor: 1,
+      highFreqFactor: 4,
+      original: 8192,
     });
   });
 });

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
+import type { WeightFormat } from '../../src/ops/dtype.ts';
 import type { Expert, Routing } from '../../src/ops/experts.ts';
 import type { Activation, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';

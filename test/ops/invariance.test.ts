@@ -24,7 +24,7 @@ describeEachIsa('bits of a row', (isa) => {
   });
 
   it.each(formats)(
-    'are the same from linear and siluGateUp of %s in any batch and on any number of threads',
+    'are the same from linear and gateUp of %s in any batch and on any number of threads',
     (format) => {
       const dtype = inputDTypeOf(format);
       const random = new Random(1);
@@ -37,7 +37,7 @@ describeEachIsa('bits of a row', (isa) => {
         return (rows) =>
           ops.scope(() => {
             const input = ops.tensor(x.subarray(0, rows * k), rows, k, dtype);
-            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.siluGateUp(input, gateUp))];
+            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.gateUp(input, gateUp, 'silu'))];
             return Float32Array.from({ length: rows * 2 * n }, (_, i) => {
               const [row, column] = [Math.floor(i / (2 * n)), i % (2 * n)];
               return both[column < n ? 0 : 1]![row * n + (column % n)]!;

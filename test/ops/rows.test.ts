@@ -72,7 +72,7 @@ describeEachIsa('row ops', (isa) => {
       const [actual, expected] = both((ops) => {
         const whole = ops.tensor(x, rows, 2 * headDim + 5, 'f32');
         const [heads] = ops.split(whole, [2 * headDim, 5]);
-        ops.rope(heads!, beginStepAt(ops, positions), ops.makeVector(table), headDim);
+        ops.rope(heads!, beginStepAt(ops, positions), ops.makeVector(table), { headDim });
         return ops.read(whole);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
@@ -92,7 +92,7 @@ describeEachIsa('row ops', (isa) => {
       const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
       const [actual, expected] = both((ops) => {
         const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
-        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), headDim, rotaryDim);
+        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, rotaryDim });
         return ops.read(heads);
       });
       expectClose(actual, expected, { absolute: 3e-7 });

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/activation.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
@@ -66,6 +67,7 @@ struct Routing {
 /// The experts of one layer, all of one shape and format.
 struct Experts {
   std::vector<const Weight*> gateUps, downs;
+  GatedActivation activation;
   Routing routing;
   const Vector* bias;  // one number for each expert, or null
 
@@ -101,8 +103,19 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// 0 means no step.
+  /// 0 is none.
   int64_t window;
+  /// 0 is none.
+  float softcap;
+  /// [heads]; null is none.
+  const Vector* sinks;
+};
+
+struct RopeHeads {
+  int headDim;
+  int first;
+  int rotaryDim;
+  bool isInterleaved;
 };
 
 /// The first op is 1.
@@ -147,15 +160,22 @@ class Backend {
 
   /// Ops may name this step from now on. Copies it to the memory where they read it; they share it until they have run.
   virtual Step beginStep(StepInputs inputs) = 0;
-  virtual StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) = 0;
+  virtual StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) = 0;
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
   virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;
   virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
+  /// `bias` may be null.
+  virtual StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
-  virtual StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) = 0;
+  virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
+  virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
+  virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
+  virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
   virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
   virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;

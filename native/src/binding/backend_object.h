@@ -61,6 +61,8 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   }
   const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
+  /// Null for the index -1.
+  const Vector* vectorOrNullAt(Args&);
   const Experts& expertsAt(Args&);
   const KvCache& cacheAt(Args&);
 
@@ -94,15 +96,21 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // elementwise.cc
   Napi::Value embedding(const Info&);
   Napi::Value rmsNorm(const Info&);
+  Napi::Value layerNorm(const Info&);
   Napi::Value qkNorm(const Info&);
+  Napi::Value activate(const Info&);
+  Napi::Value cast(const Info&);
+  Napi::Value addScaled(const Info&);
+  Napi::Value scale(const Info&);
+  Napi::Value softcap(const Info&);
   Napi::Value gatherRows(const Info&);
   Napi::Value read(const Info&);
   Napi::Value write(const Info&);
 
   // matmul.cc
   Napi::Value linear(const Info&);
+  Napi::Value gateUp(const Info&);
   Napi::Value headLinear(const Info&);
-  Napi::Value siluGateUp(const Info&);
 
   // experts.cc
   Napi::Value makeExperts(const Info&);

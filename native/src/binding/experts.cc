@@ -31,7 +31,7 @@ Routing routingFrom(Args& args, int64_t experts) {
 
 }  // namespace
 
-/// makeExperts(gateUps, downs, bias or -1, routing[7])
+/// makeExperts(gateUps, downs, activation, bias or -1, routing[7])
 Napi::Value BackendObject::makeExperts(const Info& info) {
   Args a = args("makeExperts", info);
   const Span<const int32_t> gateUps = a.int32s(1), downs = a.int32s(gateUps.length);
@@ -52,11 +52,9 @@ Napi::Value BackendObject::makeExperts(const Info& info) {
   if (down.k != gateUp.n || inputDType(down.format) != inputDType(gateUp.format)) {
     a.fail("down projections of k " + std::to_string(gateUp.n), std::to_string(down.k));
   }
-  const int64_t bias = a.integerIn(-1, static_cast<int64_t>(vectors_.size()) - 1, "a vector");
-  if (bias >= 0) {
-    experts.bias = vectors_[bias];
-    a.expectEqual("numbers of the bias", gateUps.length, experts.bias->length);
-  }
+  experts.activation = a.gatedActivation();
+  experts.bias = vectorOrNullAt(a);
+  if (experts.bias != nullptr) a.expectEqual("numbers of the bias", gateUps.length, experts.bias->length);
   experts.routing = routingFrom(a, gateUps.length);
   return addTo(experts_, backend().makeExperts(std::move(experts)), info.Env());
 }

@@ -268,6 +268,12 @@ const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
 
 const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
 
+const Vector* BackendObject::vectorOrNullAt(Args& args) {
+  if (args.peekInteger() != -1) return &vectorAt(args);
+  args.integer();
+  return nullptr;
+}
+
 const Experts& BackendObject::expertsAt(Args& args) { return itemAt(experts_, args, "experts"); }
 
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }

@@ -1,4 +1,4 @@
-// linear, addLinear, headLinear and siluGateUp.
+// linear, addLinear, headLinear and gateUp.
 
 #include "binding/backend_object.h"
 
@@ -44,16 +44,17 @@ Napi::Value BackendObject::headLinear(const Info& info) {
   return recorded(info, a, backend().headLinear(std::move(heads), dtype, x, out));
 }
 
-/// siluGateUp(weight, x[4], out[4]): rows of the output are written in whole vectors.
-Napi::Value BackendObject::siluGateUp(const Info& info) {
-  Args a = args("siluGateUp", info);
+/// gateUp(activation, weight, x[4], out[4]): rows of the output are written in whole vectors.
+Napi::Value BackendObject::gateUp(const Info& info) {
+  Args a = args("gateUp", info);
+  const GatedActivation activation = a.gatedActivation();
   const Weight& weight = weightAt(a, true);
   const DType dtype = inputDType(weight.format);
   const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kBf16Depth);
   const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(dtype, weight.n, written);
   a.expectEqual("rows of the output", x.rows, out.rows);
-  return recorded(info, a, backend().siluGateUp(weight, x, out));
+  return recorded(info, a, backend().gateUp(weight, activation, x, out));
 }
 
 }  // namespace svc

@@ -53,15 +53,21 @@ class CpuBackend final : public Backend {
   StreamPosition callback(std::function<void()> body) override { return stream_.record(std::move(body)); }
 
   Step beginStep(StepInputs inputs) override { return std::make_shared<const StepInputs>(std::move(inputs)); }
-  StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) override;
+  StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) override;
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
 
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
-  StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) override;
+  StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
+  StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
+  StreamPosition scale(float factor, Rows x, int64_t cols) override;
+  StreamPosition softcap(float cap, Rows x, int64_t cols) override;
   StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
   StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
   StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;

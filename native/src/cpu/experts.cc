@@ -80,7 +80,7 @@ void clear(ThreadPool& pool, Rows out, int cols) {
 void addWeighted(ThreadPool& pool, const KernelSet& set, const RoutedRow* routed, Rows outputs, int cols, Rows out) {
   inRanges(pool, outputs.rows, rowsOfTask(cols * sizeof(float)), [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {
-      set.addScaled(floatsAt(outputs, i), routed[i].weight, cols, floatsAt(out, routed[i].row));
+      set.addScaled(floatsAt(out, routed[i].row), floatsAt(outputs, i), routed[i].weight, cols);
     }
   });
 }
@@ -102,7 +102,7 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
     const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, gateUp.k), dtype);
     const Rows hidden = rowsIn(memory.hidden, rows, roundUp(gateUp.n, kBf16Depth), dtype);
     const Rows output = rowsIn(memory.outputs, rows, down.n, DType::F32);
-    runSiluGateUp(pool, set, products, gateUp, input, hidden);
+    runGateUp(pool, set, products, gateUp, experts.activation, input, hidden);
     runLinear(pool, set, products, down, hidden, output, false);
     addWeighted(pool, set, routed, output, down.n, out);
   }

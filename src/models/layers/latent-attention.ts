@@ -9,8 +9,9 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { RopeHeads, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight, Vector } from '../../ops/weights.ts';
 import type { LatentConfig, ModelConfig } from '../model-config.ts';
+import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear, RowParallelLinear } from './linear.ts';
-import type { Block, LayerContext, LoadBlock, Step } from './step.ts';
+import type { Step } from './step.ts';
 
 /** Of the norms of compressed vectors, whatever config.json says of the others. */
 const LATENT_EPS = 1e-6;

@@ -4,16 +4,11 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Experts } from '../../ops/experts.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
+import type { ExpertNames } from '../weights/weight-reader.ts';
+import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear } from './linear.ts';
 import { gatedMlp } from './mlp.ts';
-import type { Block, LayerContext, LoadBlock, Step } from './step.ts';
-
-/** What a checkpoint calls the projections of an expert. */
-export interface ExpertNames {
-  readonly gate: string;
-  readonly up: string;
-  readonly down: string;
-}
+import type { Step } from './step.ts';
 
 const USUAL_NAMES: ExpertNames = { gate: 'gate_proj', up: 'up_proj', down: 'down_proj' };
 

@@ -3,17 +3,18 @@
 import { ModelLoadError } from '../../errors.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
-import type { GatedActivation, Ops } from '../../ops/ops.ts';
+import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
 import {
   type LinearPart,
   type LinearWeight,
   type LinearWeightSource,
+  narrow,
   plainPart,
   type TensorSource,
   type Vector,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
-import type { ExpertNames } from '../layers/mixture.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
@@ -23,6 +24,22 @@ interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;
+}
+
+/** The projections of an expert. */
+export interface ExpertNames {
+  readonly gate: string;
+  readonly up: string;
+  readonly down: string;
+}
+
+/** Shapes of the products of latent attention. */
+interface LatentHeads {
+  readonly numHeads: number;
+  /** Numbers of the latent, and of a key and a value that are made of it. */
+  readonly rank: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
 }
 
 /** What a model computes in, and what plain weights are brought to. */
@@ -73,11 +90,11 @@ export class WeightReader {
     return new RowParallelLinear(this.#linear([projection], k));
   }
 
-  gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
+  gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
     const parts = [this.#part(gate, k), this.#part(up, k)] as const;
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)), activation);
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -103,8 +120,31 @@ export class WeightReader {
     return this.#ops.makeExperts(experts, routing, activation);
   }
 
-  vector(name: string, length: number): Vector {
-    return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
+  /**
+   * Of each head, the transpose of what makes keys of the latent [rank, keyDim], and what makes values of it [valueDim, rank].
+   * They stay in the format to compute in.
+   */
+  latentHeads(name: string, { numHeads, rank, keyDim, valueDim }: LatentHeads) {
+    const rows = keyDim + valueDim;
+    const all = this.#checkpoint.find(`${name}.weight`, [numHeads * rows, rank]);
+    const heads = Array.from({ length: numHeads }, (_, head) => head * rows);
+    const load = (weight: LinearWeightSource): LinearWeight =>
+      this.#count(this.#ops.loadLinear([{ weight, bias: null }], this.dtype));
+    return {
+      keyWeights: heads.map((first) =>
+        load({ kind: 'transposed', shape: [rank, keyDim], tensor: narrow(all, 0, first, keyDim) }),
+      ),
+      valueWeights: heads.map((first) =>
+        load({ kind: 'plain', tensor: narrow(all, 0, first + keyDim, valueDim) }),
+      ),
+    };
+  }
+
+  /** @param offset added to each number: some weights are published as what they differ from 1. */
+  vector(name: string, length: number, offset = 0): Vector {
+    const source = this.#checkpoint.find(name, [length]);
+    if (offset === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + offset));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */

@@ -10,7 +10,7 @@ import {
   type WeightFormat,
 } from '../dtype.ts';
 import { type Experts, expectExperts, type Routing } from '../experts.ts';
-import type { Activation, KvCache, KvCacheShape } from '../ops.ts';
+import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
@@ -120,7 +120,7 @@ export class NativeExperts extends Handle implements Experts {
     experts: readonly { readonly gateUp: NativeGateUp; readonly down: NativeLinear }[],
     bias: NativeVector | null,
     routing: Routing,
-    activation: Activation,
+    activation: GatedActivation,
   ) {
     const { count, k, n, inputDType } = expectExperts(experts, routing);
     const { topK, scores, groups, isNormalized, scale = 1 } = routing;

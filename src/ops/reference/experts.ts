@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import { type Expert, type Experts, expectExperts, type Routing } from '../experts.ts';
-import type { Activation, Tensor } from '../ops.ts';
+import type { GatedActivation, Tensor } from '../ops.ts';
 import type { Vector } from '../weights.ts';
 import { gateUp, linear } from './linear.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
@@ -15,9 +15,9 @@ export class RefExperts implements Experts {
   readonly inputDType: Experts['inputDType'];
   readonly experts: readonly Expert[];
   readonly routing: Routing;
-  readonly activation: Activation;
+  readonly activation: GatedActivation;
 
-  constructor(experts: readonly Expert[], routing: Routing, activation: Activation) {
+  constructor(experts: readonly Expert[], routing: Routing, activation: GatedActivation) {
     const { count, k, n, inputDType } = expectExperts(experts, routing);
     this.count = count;
     this.k = k;

@@ -1,8 +1,8 @@
-// Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
+// Matrix products of the reference backend: linear, addLinear, gateUp and the loading of their weights.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
-import type { Tensor } from '../ops.ts';
+import type { GatedActivation, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type TensorSource,
 } from '../weights.ts';
 import { decodeCodes, quantizeToCodes } from './codes.ts';
+import { GATED_ACTIVATIONS } from './elementwise.ts';
 import { quantizeRow } from './quantize.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
@@ -162,18 +163,19 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
   });
 }
 
-/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
-export function siluGateUp(x: Tensor, weight: GateUpWeight): RefTensor {
-  if (!(weight instanceof RefGateUp))
-    throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
-  const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
+/** x [tokens, k] -> activation(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
+export function gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): RefTensor {
+  if (!(weight instanceof RefGateUp)) throw new ShapeError('gateUp', 'a weight of this backend', 'another');
+  const input = expectTensor('gateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
   const out = RefTensor.zeros(x.rows, weight.n, weight.inputDType);
   const data = out.data;
+  const gated = GATED_ACTIVATIONS[activation];
   multiply(input, weight.gate, (row, col, gate) => {
-    data[row * weight.n + col] = gate / (1 + Math.exp(-gate));
+    data[row * weight.n + col] = gate;
   });
   multiply(input, weight.up, (row, col, up) => {
-    data[row * weight.n + col]! *= up;
+    const at = row * weight.n + col;
+    data[at] = gated(data[at]!, up);
   });
   return roundToDType(out);
 }
