@@ -9,10 +9,10 @@ import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
 import { type ExpertsConfig, expectExperts } from './experts-config.ts';
 import { loadLatentAttention } from './layers/latent-attention.ts';
+import type { LoadBlock } from './layers/layer.ts';
 import { expertsOrMlp, loadMixture, SharedExpert } from './layers/mixture.ts';
 import { gatedMlp } from './layers/mlp.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import type { LoadBlock } from './layers/layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
 
 const size = z.int().positive();
@@ -71,7 +71,10 @@ export const deepseekV3: Architecture = {
 };
 
 const biasedMixture: LoadBlock = (context, _layer, prefix) => {
-  const bias = context.weights.vector(`${prefix}.gate.e_score_correction_bias`, context.config.experts!.count);
+  const bias = context.weights.vector(
+    `${prefix}.gate.e_score_correction_bias`,
+    context.config.experts!.count,
+  );
   return loadMixture(context, prefix, { bias });
 };
 

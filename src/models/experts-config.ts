@@ -17,11 +17,12 @@ export interface ExpertsConfig {
 
 /**
  * @param path of config.json, for the message.
- * @throws ModelLoadError where a token has more experts than there are, or their groups do not fit.
+ * @throws ModelLoadError where there are none, a token has more experts than there are, or their groups do not fit.
  */
 export function expectExperts(path: string, experts: ExpertsConfig): ExpertsConfig {
   const { count, routing } = experts;
   const { topK, groups } = routing;
+  if (count === 0) throw new ModelLoadError(`${path}: num_experts must be the number of experts of a layer`);
   if (topK > count) {
     throw new ModelLoadError(
       `${path}: num_experts_per_tok must be at most the number of experts, ${count}, it is ${topK}`,

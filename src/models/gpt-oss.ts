@@ -8,9 +8,9 @@ import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
 import { expectExperts } from './experts-config.ts';
 import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
+import type { LoadBlock } from './layers/layer.ts';
 import { Mixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import type { LoadBlock } from './layers/layer.ts';
 import { readDecoderConfig } from './model-config.ts';
 
 const schema = z.object({

@@ -20,7 +20,9 @@ const names = { gate: 'w1', up: 'w3', down: 'w2' };
 export const mixtral: Architecture = {
   architectures: ['MixtralForCausalLM'],
   readConfig: (file) => {
-    const config = readDecoderConfig(file, ({ sliding_window }) => ({ slidingWindow: sliding_window ?? null }));
+    const config = readDecoderConfig(file, ({ sliding_window }) => ({
+      slidingWindow: sliding_window ?? null,
+    }));
     const { num_local_experts, num_experts_per_tok } = checkModelJson(file.path, file.json, schema);
     const experts = expectExperts(file.path, {
       count: num_local_experts,

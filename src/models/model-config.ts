@@ -112,7 +112,12 @@ const schema = z.object({
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
   torch_dtype: z.string().nullish(),
   dtype: z.string().nullish(),
-  sliding_window: size.nullish(),
+  /** Some write 0 where there is none. */
+  sliding_window: z
+    .int()
+    .nonnegative()
+    .transform((tokens) => tokens || null)
+    .nullish(),
   use_sliding_window: flag,
   max_window_layers: z.int().nonnegative().nullish(),
   layer_types: z.array(z.string()).nullish(),

@@ -5,12 +5,15 @@ import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
 import { expertsOrMlp, loadMixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { withQwenExperts } from './qwen2-moe.ts';
+import { readQwenExperts } from './qwen2-moe.ts';
 import { qwen3 } from './qwen3.ts';
 
 export const qwen3Moe: Architecture = {
   architectures: ['Qwen3MoeForCausalLM'],
-  readConfig: (file) => withQwenExperts(file, qwen3.readConfig(file)),
+  readConfig: (file) => {
+    const config = qwen3.readConfig(file);
+    return { ...config, experts: readQwenExperts(file, config) };
+  },
   load: (context) => loadDecoder(context, { layer }),
 };
 

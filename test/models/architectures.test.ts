@@ -27,6 +27,17 @@ const FIELDS = {
   num_attention_heads: 4,
   max_position_embeddings: 1000,
 };
+/** Of architectures with experts or latent attention. */
+const EXPERT_FIELDS = {
+  num_local_experts: 4,
+  num_experts_per_tok: 2,
+  moe_intermediate_size: 32,
+  shared_expert_intermediate_size: 32,
+  kv_lora_rank: 16,
+  qk_nope_head_dim: 8,
+  qk_rope_head_dim: 4,
+  v_head_dim: 8,
+};
 const ALL_BIASES = { attention_bias: true, mlp_bias: true };
 const NO_TRAITS = {
   headDim: 16,
@@ -48,12 +59,13 @@ describe('the list of architectures', () => {
     mkdirSync(folder);
     writeFileSync(
       join(folder, 'config.json'),
-      JSON.stringify({ ...FIELDS, architectures: ['Unknown', name] }),
+      JSON.stringify({ ...FIELDS, ...EXPERT_FIELDS, architectures: ['Unknown', name] }),
     );
     const config = readModelConfig(new FolderFiles(folder));
     expect(config.architecture).toBe(name);
+    const json = { ...FIELDS, ...EXPERT_FIELDS };
     expect(config).toEqual(
-      findArchitecture(name).readConfig({ path: 'config.json', architecture: name, json: FIELDS }),
+      findArchitecture(name).readConfig({ path: 'config.json', architecture: name, json }),
     );
   });
 });

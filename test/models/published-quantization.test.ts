@@ -287,7 +287,7 @@ describe('quantization_config', () => {
       'a method that is not served',
       ct,
       { quant_method: 'bitsandbytes' },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are/,
     ],
   ])('is refused with %s', async (_, scheme, config, message) => {
     const { quantized } = publish(scheme, { config });

@@ -31,8 +31,15 @@ interface Parts {
 /** Experts of k inputs and outputs, `inner` numbers between, with biases. */
 function makeParts(random: Random, count: number, k: number, inner: number): Parts[] {
   const part = (rows: number, cols: number) =>
-    plainPart(folder.write([rows, cols], random.floats(rows * cols)), folder.write([rows], random.floats(rows)));
-  return Array.from({ length: count }, () => ({ gate: part(inner, k), up: part(inner, k), down: part(k, inner) }));
+    plainPart(
+      folder.write([rows, cols], random.floats(rows * cols)),
+      folder.write([rows], random.floats(rows)),
+    );
+  return Array.from({ length: count }, () => ({
+    gate: part(inner, k),
+    up: part(inner, k),
+    down: part(k, inner),
+  }));
 }
 
 function load(ops: Ops, parts: readonly Parts[], format: WeightFormat): Expert[] {
@@ -48,18 +55,30 @@ interface Input {
 }
 
 function makeInput(random: Random, rows: number, k: number, count: number): Input {
-  return { x: random.floats(rows * k, 'bf16'), logits: random.floats(rows * count).map((value) => value * 4) };
+  return {
+    x: random.floats(rows * k, 'bf16'),
+    logits: random.floats(rows * count).map((value) => value * 4),
+  };
 }
 
 /** The mixture over rows of `input`, by their indices. */
-function compute(ops: Ops, experts: Expert[], routing: Routing, input: Input, rows: readonly number[], activation: Activation = 'silu') {
+function compute(
+  ops: Ops,
+  experts: Expert[],
+  routing: Routing,
+  input: Input,
+  rows: readonly number[],
+  activation: Activation = 'silu',
+) {
   const mixture = ops.makeExperts(experts, routing, activation);
   const { count, k, inputDType } = mixture;
   const pick = (values: Float32Array, cols: number) =>
     Float32Array.from(rows.flatMap((row) => [...values.subarray(row * cols, (row + 1) * cols)]));
   return ops.scope(() => {
     const x = ops.tensor(pick(input.x, k), rows.length, k, inputDType);
-    return ops.read(ops.experts(x, ops.tensor(pick(input.logits, count), rows.length, count, 'f32'), mixture));
+    return ops.read(
+      ops.experts(x, ops.tensor(pick(input.logits, count), rows.length, count, 'f32'), mixture),
+    );
   });
 }
 
@@ -117,7 +136,12 @@ describeEachIsa('mixtures of experts', (isa) => {
     const parts = makeParts(random, 4, 32, 16);
     const input: Input = { x: random.floats(32), logits: Float32Array.of(2, 1, 0, -1) };
     const run = (ops: Ops, bias: Float32Array | null, topK: number) => {
-      const routing = { topK, scores: 'sigmoid', isNormalized: false, bias: bias && ops.makeVector(bias) } as const;
+      const routing = {
+        topK,
+        scores: 'sigmoid',
+        isNormalized: false,
+        bias: bias && ops.makeVector(bias),
+      } as const;
       return compute(ops, load(ops, parts, 'f32'), routing, input, [0]);
     };
     const last = Float32Array.of(0, 0, 0, 5);
@@ -134,14 +158,17 @@ describeEachIsa('mixtures of experts', (isa) => {
     input.logits.fill(Number.NaN, 4, 8);
     const got = compute(cpu, experts, NORMALIZED, input, [0, 1, 2]);
     expect(got.subarray(32, 64).every(Number.isNaN)).toBe(true);
-    expect([...got.subarray(0, 32), ...got.subarray(64)]).toEqual([...whole.subarray(0, 32), ...whole.subarray(64)]);
+    expect([...got.subarray(0, 32), ...got.subarray(64)]).toEqual([
+      ...whole.subarray(0, 32),
+      ...whole.subarray(64),
+    ]);
   });
 
   it('compute no token at all', () => {
     const experts = load(cpu, makeParts(new Random(5), 2, 32, 16), 'bf16');
-    expect(compute(cpu, experts, NORMALIZED, { x: new Float32Array(), logits: new Float32Array() }, [])).toEqual(
-      new Float32Array(),
-    );
+    expect(
+      compute(cpu, experts, NORMALIZED, { x: new Float32Array(), logits: new Float32Array() }, []),
+    ).toEqual(new Float32Array());
   });
 
   describe.each([

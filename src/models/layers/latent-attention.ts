@@ -71,12 +71,7 @@ class LatentAttention implements Block {
   readonly #parts: LatentParts;
   readonly #ropeTable: Vector;
 
-  constructor(
-    { config, ropeTables }: LayerContext,
-    layer: number,
-    latent: LatentConfig,
-    parts: LatentParts,
-  ) {
+  constructor({ config, ropeTables }: LayerContext, layer: number, latent: LatentConfig, parts: LatentParts) {
     this.#config = config;
     this.#layer = layer;
     this.#latent = latent;

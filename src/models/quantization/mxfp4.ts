@@ -4,7 +4,7 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
-import { narrow, reshape, type CodesWeightSource } from '../../ops/weights.ts';
+import { type CodesWeightSource, narrow, reshape } from '../../ops/weights.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import type { QuantizationMethod } from './method.ts';
 

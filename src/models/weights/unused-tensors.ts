@@ -43,7 +43,8 @@ export function judgeUnused(
 ): string | null {
   const isHarmless = (name: string): boolean =>
     COMPUTED.test(name) ||
-    layerOf(name, layers) >= config.numLayers || (config.tieWordEmbeddings && name === `${head}.weight`);
+    layerOf(name, layers) >= config.numLayers ||
+    (config.tieWordEmbeddings && name === `${head}.weight`);
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
   const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));
   if (ofLayer !== undefined) {

@@ -99,7 +99,9 @@ export class WeightReader {
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
   router(projection: Projection, k: number): ColumnParallelLinear {
-    return new ColumnParallelLinear(this.#count(this.#ops.loadLinear([this.#plain(projection, k)], this.dtype)));
+    return new ColumnParallelLinear(
+      this.#count(this.#ops.loadLinear([this.#plain(projection, k)], this.dtype)),
+    );
   }
 
   /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
@@ -159,7 +161,9 @@ export class WeightReader {
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {
-    const [gateUpFormat, downFormat] = [[gate, up], [down]].map((parts) => this.#formatOf(parts, this.#products));
+    const [gateUpFormat, downFormat] = [[gate, up], [down]].map((parts) =>
+      this.#formatOf(parts, this.#products),
+    );
     this.#formats.add(formatName(gateUpFormat!)).add(formatName(downFormat!));
     return {
       gateUp: this.#count(this.#ops.loadGateUp(gate, up, gateUpFormat!)),

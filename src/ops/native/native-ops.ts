@@ -279,7 +279,9 @@ export class NativeOps implements Ops {
     const { index } = this.#own('rope', table, NativeVector);
     const { id } = this.#own('rope', step, NativeStepInputs);
     const input = expectTensor('rope', 'x', x, { rows: step.numTokens, dtype: 'f32' });
-    this.#guard(() => this.#native.rope(index, headDim, first, rotaryDim, isInterleaved, id, ...argsOf(input)));
+    this.#guard(() =>
+      this.#native.rope(index, headDim, first, rotaryDim, isInterleaved, id, ...argsOf(input)),
+    );
   }
 
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {

@@ -184,7 +184,13 @@ function partOf(
   const bias = part.bias && vectorOf(op, part.bias);
   if (weight.kind === 'transposed') {
     const numbers = readTransposed(weight, format === 'bf16' ? 'bf16' : 'f32');
-    return { weight: readSource(weight.tensor, numbers, weight.shape[1]), n, scales: null, codes: null, bias };
+    return {
+      weight: readSource(weight.tensor, numbers, weight.shape[1]),
+      n,
+      scales: null,
+      codes: null,
+      bias,
+    };
   }
   if (weight.kind !== 'codes') {
     const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
