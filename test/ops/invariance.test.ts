@@ -53,8 +53,7 @@ describeEachIsa('bits of a row', (isa) => {
     },
   );
 
-  // Keys and values of fp8 differ from those of int8 in how they are read only, which the tests of attention compare.
-  describe.each(kvDTypes.filter((dtype) => dtype !== 'fp8'))('over a %s cache', (dtype) => {
+  describe.each(kvDTypes)('over a %s cache', (dtype) => {
     it.each([null, 70])('are the same from attention with any chunks of the prompt (window %s)', (window) => {
       const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, window };
       const random = new Random(2);

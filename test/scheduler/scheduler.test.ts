@@ -1,3 +1,5 @@
+// Laws are asserted at every step of thousands of runs, by node's assert: an `expect` takes longer than the step.
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
@@ -111,7 +113,7 @@ function runToEnd(scheduler: Scheduler, config: SchedulerConfig): Map<number, nu
   const model = new FakeModel();
   const outputs = new Map<number, number[]>();
   for (let numSteps = 0; scheduler.hasUnfinished; numSteps += 1) {
-    expect(numSteps).toBeLessThan(10_000);
+    assert(numSteps < 10_000);
     const step = scheduler.schedule();
     const result = model.run(step);
     checkStep(step, model, scheduler, config);
@@ -152,7 +154,7 @@ function runPipelined(
   const inFlight: InFlightStep[] = [];
   let comesMore = true;
   for (let numSteps = 0; scheduler.hasUnfinished || inFlight.length > 0 || comesMore; numSteps += 1) {
-    expect(numSteps).toBeLessThan(10_000);
+    assert(numSteps < 10_000);
     comesMore = before(numSteps);
     const step = scheduler.schedule();
     planned?.(step, inFlight, outputs);
@@ -180,7 +182,7 @@ function launch(step: ScheduledStep, model: FakeModel, inFlight: readonly InFlig
     // Nobody else writes into what a step in flight uses.
     for (const block of blocks.slice(Math.floor(firstPosition / CONFIG.blockSize))) {
       for (const earlier of inFlight) {
-        expect(earlier.owners.get(block) ?? [requestId]).toEqual([requestId]);
+        assert.deepEqual(earlier.owners.get(block) ?? [requestId], [requestId]);
       }
     }
   }
@@ -193,19 +195,19 @@ function checkStep(
   scheduler: Scheduler,
   config: SchedulerConfig,
 ): void {
-  expect(step.numTokens).toBeGreaterThan(0);
-  expect(step.numTokens).toBeLessThanOrEqual(config.maxNumBatchedTokens);
-  expect(step.sequences.length).toBeLessThanOrEqual(config.maxNumSeqs);
+  assert(step.numTokens > 0);
+  assert(step.numTokens <= config.maxNumBatchedTokens);
+  assert(step.sequences.length <= config.maxNumSeqs);
   // A block may be shared where it is read; where this step writes it has one owner.
   const written = step.sequences.flatMap(({ requestId, firstPosition }) =>
     requests.blocksOf(requestId).slice(Math.floor(firstPosition / config.blockSize)),
   );
-  expect(new Set(written).size).toBe(written.length);
+  assert.equal(new Set(written).size, written.length);
   for (const { requestId, firstPosition, tokenIds } of step.sequences) {
     const numSlots = requests.blocksOf(requestId).length * config.blockSize;
-    expect(numSlots).toBeGreaterThanOrEqual(firstPosition + tokenIds.length);
+    assert(numSlots >= firstPosition + tokenIds.length);
   }
-  expect(scheduler.stats.running).toBeLessThanOrEqual(config.maxNumSeqs);
+  assert(scheduler.stats.running <= config.maxNumSeqs);
 }
 
 describe('Scheduler', () => {
@@ -968,7 +970,7 @@ describe('Scheduler, where slots are short', () => {
             const isAdmitted = holding.some(({ group }) => !hadSlot.has(group));
             before = holding;
             numIdle = isAdmitted || deprived(waiting, holding).length === 0 ? 0 : numIdle + 1;
-            expect(numIdle).toBeLessThanOrEqual(maxInFlight + 1);
+            assert(numIdle <= maxInFlight + 1);
           };
           runArrivals(arrivals, { ...ROOMY, maxNumSeqs }, see, maxInFlight);
         }),
@@ -987,11 +989,11 @@ describe('Scheduler, where slots are short', () => {
           const unfinished = before.filter((one) => holding.includes(one) || waiting.includes(one));
           const hadSlot = new Set(unfinished.map(({ group }) => group));
           const entered = new Set(holding.map(({ group }) => group).filter((group) => !hadSlot.has(group)));
-          expect(victims.length).toBeLessThanOrEqual(entered.size);
+          assert(victims.length <= entered.size);
           for (const victim of victims) {
             const rivals = before.filter(({ group }) => group === victim.group);
             const spared = rivals.filter((one) => holding.includes(one) && !victims.includes(one));
-            for (const one of spared) expect(timesOf(victim)).toBeLessThanOrEqual(timesOf(one));
+            for (const one of spared) assert(timesOf(victim) <= timesOf(one));
           }
           for (const victim of victims) preemptions.set(victim.id, timesOf(victim) + 1);
           before = holding;
