@@ -29,6 +29,9 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
   const table = { name: names.embedding, n: vocabSize };
   const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
+  const positions = names.positions
+    ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings }, hiddenSize)
+    : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = 0; layer < numLayers; layer++) {
@@ -38,7 +41,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm);
   const head = isTied ? embedding : weights.head({ name: names.head, n: vocabSize }, hiddenSize);
   await done(numLayers + 2, 'output head');
-  return new Decoder(context, { embedding, layers, finalNorm, head });
+  return new Decoder(context, { embedding, positions, layers, finalNorm, head });
 }
 
 /** Layers that rotate alike share a table. */
@@ -53,6 +56,8 @@ function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConf
 interface DecoderParts {
   /** [vocab, hidden] */
   readonly embedding: LinearWeight;
+  /** [max positions, hidden]; null where positions are not learned. */
+  readonly positions: LinearWeight | null;
   readonly layers: readonly Layer[];
   readonly finalNorm: Norm;
   /** [vocab, hidden]; the very embeddings where the two are tied. */
@@ -102,6 +107,12 @@ class Decoder implements Model {
     const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
     const x = ops.embedding(inputs.tokens, parts.embedding);
     if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
+    const { positions } = parts;
+    if (positions !== null) {
+      ops.scope(() =>
+        ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
+      );
+    }
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);

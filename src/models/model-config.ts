@@ -55,6 +55,8 @@ export interface ModelConfig {
   readonly mlpBias: boolean;
   /** Whether each head of queries and keys is normalised before it is rotated. */
   readonly hasHeadNorms: boolean;
+  /** Whether attention and feed-forward of a layer see the same stream, where an architecture has both kinds of layers. */
+  readonly hasParallelBlocks: boolean;
   /** Of config.json; generation_config.json may name more. */
   readonly eosTokenIds: readonly number[];
   /** Format in which the weights are said to be published; null where config.json does not say. */
@@ -143,7 +145,10 @@ export interface DecoderTraits {
   readonly attentionOutputBias?: Flag;
   readonly mlpBias?: Flag;
   readonly hasHeadNorms?: boolean;
-  /** Share of a head that positions rotate; left out: `partial_rotary_factor`. */
+  readonly hasParallelBlocks?: boolean;
+  /** Where config.json has no `rope_theta`; left out: 10000. */
+  readonly ropeTheta?: number;
+  /** Share of a head that positions rotate, where config.json has no `partial_rotary_factor`; left out: all. */
   readonly rotaryFactor?: number;
   readonly ropeIsInterleaved?: boolean;
   /** How a layer rotates, where that is not as the config's rotation says for all. */
@@ -162,7 +167,8 @@ export interface DecoderTraits {
 /** What decides how a layer rotates. */
 export interface LayerKind {
   readonly index: number;
-  readonly window: number | null;
+  /** Whether it is of the layers with a window; a config.json may give them one that is null. */
+  readonly isSliding: boolean;
 }
 
 type Flag = z.infer<typeof flag>;
@@ -186,8 +192,9 @@ export function readDecoderConfig(
   const traits = traitsOf(fields);
   const headDim = resolveHeadDim(path, fields, traits);
   const rotaryDim = resolveRotaryDim(path, fields, traits, headDim);
-  const rope = resolveRopeOf(path, fields, rotaryDim);
-  const layerWindows = resolveWindows(path, fields, traits);
+  const rope = resolveRopeOf(path, fields, traits, rotaryDim);
+  const slides = resolveSliding(path, fields, traits);
+  const layerWindows = slides.map((isSliding) => (isSliding ? (traits.slidingWindow ?? null) : null));
   const { ropeOf = () => rope } = traits;
   return {
     architecture,
@@ -202,7 +209,7 @@ export function readDecoderConfig(
     maxPositionEmbeddings: longestContext(rope, fields.max_position_embeddings),
     normEps: traits.normEps ?? fields.rms_norm_eps ?? 1e-6,
     activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
-    layerRopes: layerWindows.map((window, index) => ropeOf({ index, window }, rope)),
+    layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),
     ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
     attentionScale: traits.attentionScale ?? 1 / Math.sqrt(headDim),
     attentionSoftcap: traits.attentionSoftcap ?? null,
@@ -216,6 +223,7 @@ export function readDecoderConfig(
     attentionOutputBias: traits.attentionOutputBias ?? false,
     mlpBias: traits.mlpBias ?? false,
     hasHeadNorms: traits.hasHeadNorms ?? false,
+    hasParallelBlocks: traits.hasParallelBlocks ?? false,
     eosTokenIds: [fields.eos_token_id ?? []].flat(),
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
     quantization: readQuantization(path, fields.quantization_config),
@@ -262,10 +270,10 @@ function resolveRotaryDim(
 ): number {
   const { rope_parameters, rope_scaling, partial_rotary_factor } = fields;
   const factor =
-    traits.rotaryFactor ??
     rope_parameters?.partial_rotary_factor ??
     rope_scaling?.partial_rotary_factor ??
     partial_rotary_factor ??
+    traits.rotaryFactor ??
     1;
   const rotaryDim = Math.trunc(headDim * factor);
   if (rotaryDim > 0 && rotaryDim % 2 === 0) return rotaryDim;
@@ -274,13 +282,18 @@ function resolveRotaryDim(
   );
 }
 
-function resolveRopeOf(path: string, fields: ConfigFields, rotaryDim: number): RopeConfig {
+function resolveRopeOf(
+  path: string,
+  fields: ConfigFields,
+  traits: DecoderTraits,
+  rotaryDim: number,
+): RopeConfig {
   const merged = { ...fields.rope_scaling, ...fields.rope_parameters };
   merged.original_max_position_embeddings ??= fields.original_max_position_embeddings;
   return resolveRope({
     path,
     fields: merged,
-    theta: merged.rope_theta ?? fields.rope_theta ?? 10000,
+    theta: merged.rope_theta ?? fields.rope_theta ?? traits.ropeTheta ?? 10000,
     maxPositionEmbeddings: fields.max_position_embeddings,
     rotaryDim,
   });
@@ -295,17 +308,17 @@ function resolveDType(path: string, name: string | null | undefined): FloatDType
   );
 }
 
-function resolveWindows(
+/** [layers] whether each has a window. */
+function resolveSliding(
   path: string,
   fields: ConfigFields,
-  { slidingWindow = null, slides = () => true }: DecoderTraits,
-): (number | null)[] {
+  { slides = () => true }: DecoderTraits,
+): boolean[] {
   const { num_hidden_layers: count, layer_types: types } = fields;
   if (types && types.length !== count) {
     throw new ModelLoadError(`${path}: layer_types must name ${count} layers, got ${types.length}`);
   }
-  return Array.from({ length: count }, (_, layer) => {
-    const hasWindow = types ? types[layer] === 'sliding_attention' : slides(layer);
-    return hasWindow ? slidingWindow : null;
-  });
+  return Array.from({ length: count }, (_, layer) =>
+    types ? types[layer] === 'sliding_attention' : slides(layer),
+  );
 }

@@ -9,12 +9,16 @@ export interface TensorNames {
   readonly layers: string;
   readonly finalNorm: string;
   readonly head: string;
+  /** Embeddings of positions, [max positions, hidden], where they are learned. */
+  readonly positions?: string | undefined;
 }
 
 /** The names that an architecture knows itself by. */
-export interface PublishedNames extends TensorNames {
+export interface PublishedNames extends Omit<TensorNames, 'head'> {
   /** Stands before all of them but the head: the first under which the checkpoint has embeddings. */
   readonly roots: readonly string[];
+  /** The first that the checkpoint has. */
+  readonly heads: readonly string[];
 }
 
 /** Those that most architectures use. */
@@ -23,12 +27,19 @@ export const USUAL_NAMES: PublishedNames = {
   embedding: 'embed_tokens',
   layers: 'layers',
   finalNorm: 'norm',
-  head: 'lm_head',
+  heads: ['lm_head'],
 };
 
-/** Where no root fits, the first, so that the missing tensor is named. */
+/** Where none fits, the first, so that the missing tensor is named. */
 export function findTensorNames(checkpoint: Checkpoint, names: PublishedNames): TensorNames {
-  const { roots, embedding, layers, finalNorm, head } = names;
-  const root = roots.find((name) => checkpoint.has(`${name}${embedding}.weight`)) ?? roots[0]!;
-  return { embedding: root + embedding, layers: root + layers, finalNorm: root + finalNorm, head };
+  const { roots, heads, embedding, layers, finalNorm } = names;
+  const has = (name: string): boolean => checkpoint.has(`${name}.weight`);
+  const root = roots.find((name) => has(name + embedding)) ?? roots[0]!;
+  return {
+    embedding: root + embedding,
+    layers: root + layers,
+    finalNorm: root + finalNorm,
+    head: heads.find(has) ?? heads[0]!,
+    positions: names.positions && root + names.positions,
+  };
 }

@@ -1,6 +1,6 @@
 // The golden models of this repository and, where they are, the shared ones, in one form.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -33,13 +33,15 @@ const ownManifest = z.object({
     z.object({ input_ids: ids, max_model_len: z.number().nullable(), greedy_ids: ids.optional() }),
   ),
 });
-const sharedManifest = z.object({
+/** golden.json of a folder that has one. */
+const folderManifest = z.object({
   cases: z.array(
     z.object({ id: z.string(), input_ids: ids.optional(), prompt_ids: ids.optional(), greedy_ids: ids }),
   ),
 });
 
 export const SHARED_MODELS = [
+  'random-gpt2',
   'random-llama3-rope',
   'random-mistral-sliding',
   'random-mixtral',
@@ -75,11 +77,20 @@ function allGoldens(): GoldenModel[] {
   });
 }
 
+/** One tiny model of each architecture and its variants, of tools/goldens/. */
+export function architectureGoldens(): GoldenModel[] {
+  const names = readdirSync(OWN).filter((name) => existsSync(join(OWN, name, 'golden.json')));
+  return names.map((name) => readFolder(name, join(OWN, name)));
+}
+
 /** Null where this machine has no shared fixtures. */
 export function sharedGolden(name: string): GoldenModel | null {
   const folder = sharedFixture(`models/${name}`);
-  if (folder === null) return null;
-  const { cases } = sharedManifest.parse(readJson(join(folder, 'golden.json')));
+  return folder === null ? null : readFolder(name, folder);
+}
+
+function readFolder(name: string, folder: string): GoldenModel {
+  const { cases } = folderManifest.parse(readJson(join(folder, 'golden.json')));
   return {
     name,
     folder,

@@ -7,7 +7,13 @@ import { openModelSource } from '../../src/models/source/model-source.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
 import { needsShared } from '../helpers/needs.ts';
-import { type GoldenModel, ownGoldens, SHARED_MODELS, sharedGolden } from './golden-cases.ts';
+import {
+  architectureGoldens,
+  type GoldenModel,
+  ownGoldens,
+  SHARED_MODELS,
+  sharedGolden,
+} from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 function load(golden: GoldenModel, backend: Backend, dtype: 'float32' | 'bfloat16') {
@@ -56,7 +62,7 @@ function testGolden(golden: GoldenModel, backend: Backend): void {
 }
 
 describe.each(availableBackends)('on the %s backend', (backend) => {
-  for (const golden of ownGoldens()) {
+  for (const golden of [...ownGoldens(), ...architectureGoldens()]) {
     describe(golden.name, () => testGolden(golden, backend));
   }
 

@@ -36,8 +36,10 @@ describe('readModelConfig', () => {
       architecture: 'LlamaForCausalLM',
       numKvHeads: 4,
       headDim: 16,
-      rmsNormEps: 1e-6,
-      rope: { kind: 'default', theta: 10000 },
+      normEps: 1e-6,
+      activation: 'silu',
+      layerRopes: Array(4).fill({ kind: 'default', theta: 10000 }),
+      attentionScale: 0.25,
       tieWordEmbeddings: false,
       qkvBias: false,
       attentionOutputBias: false,
@@ -197,7 +199,10 @@ describe('readModelConfig', () => {
   it('reads real configs, or says why not', needsShared(published), () => {
     const refused = (name: string) => () => readModelConfig(new FolderFiles(join(published!, name)));
     expect(refused('Llama-3.1-8B-Instruct')).toThrow(/bitsandbytes/);
-    expect(refused('Phi-3-mini-merge')).toThrow(/Phi3ForCausalLM is not supported/);
+    expect(readModelConfig(new FolderFiles(join(published!, 'Phi-3-mini-merge')))).toMatchObject({
+      headDim: 96,
+      slidingWindow: 2047,
+    });
     expect(refused('MiniMind2')).toThrow(/MiniMindLM is not supported/);
     const text = readFileSync(join(published!, 'Llama-3.1-8B-Instruct/config.json'), 'utf8');
     const { quantization_config: _, ...llama } = JSON.parse(text);

@@ -40,9 +40,20 @@ export function separateQkv({ config, weights }: LayerContext, prefix: string): 
   );
 }
 
-export function outputProjection({ config, weights }: LayerContext, name: string): RowParallelLinear {
+/** Queries, keys and values published as one tensor, in this order. */
+export function fusedQkv(context: LayerContext, name: string, isTransposed = false): ColumnParallelLinear {
+  const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = context.config;
+  const n = (numHeads + 2 * numKvHeads) * headDim;
+  return context.weights.column([{ name, n, bias, isTransposed }], hiddenSize);
+}
+
+export function outputProjection(
+  { config, weights }: LayerContext,
+  name: string,
+  isTransposed = false,
+): RowParallelLinear {
   const { numHeads, headDim, hiddenSize, attentionOutputBias: bias } = config;
-  return weights.row({ name, n: hiddenSize, bias }, numHeads * headDim);
+  return weights.row({ name, n: hiddenSize, bias, isTransposed }, numHeads * headDim);
 }
 
 /** Each head by itself, with one weight [headDim] for all queries and one for all keys. */

@@ -20,10 +20,14 @@ import type { Checkpoint } from '../source/checkpoint.ts';
 import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
-interface Projection {
+export interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;
+  /** Where several projections are published as one: its rows, and the first of them that is this one's. */
+  readonly within?: { readonly rows: number; readonly first: number };
+  /** Whether the weight is published as [k, n]. */
+  readonly isTransposed?: boolean;
 }
 
 /** The projections of an expert. */
@@ -179,19 +183,33 @@ export class WeightReader {
   }
 
   #part(projection: Projection, k: number): LinearPart {
-    const { name, n } = projection;
-    const weight = this.#published?.find(this.#checkpoint, { name, n, k }) ?? null;
-    return weight === null ? this.#plain(projection, k) : { weight, bias: this.#bias(projection) };
+    const { name, n, within, isTransposed } = projection;
+    const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
+    if (weight === null) return this.#plain(projection, k);
+    if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
+    throw new ModelLoadError(
+      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
+        `${within ? 'several projections' : 'its projection transposed'}: such models are served from floats only; use ` +
+        'a checkpoint in float32, float16 or bfloat16',
+    );
   }
 
   /** @throws ModelLoadError where the weight is no matrix of floats. */
   #plain(projection: Projection, k: number): LinearPart {
-    const weight = this.#checkpoint.find(`${projection.name}.weight`, [projection.n, k]);
-    return plainPart(weight, this.#bias(projection));
+    const { name, n, within, isTransposed = false } = projection;
+    const rows = within?.rows ?? n;
+    const weight = this.#checkpoint.find(`${name}.weight`, isTransposed ? [k, rows] : [rows, k]);
+    const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
+    const bias = this.#bias(projection);
+    return isTransposed
+      ? { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias }
+      : plainPart(own, bias);
   }
 
-  #bias({ name, n, bias }: Projection): TensorSource | null {
-    return bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null;
+  #bias({ name, n, bias, within }: Projection): TensorSource | null {
+    if (!bias) return null;
+    const whole = this.#checkpoint.find(`${name}.bias`, [within?.rows ?? n]);
+    return within ? narrow(whole, 0, within.first, n) : whole;
   }
 
   /**
