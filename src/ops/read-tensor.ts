@@ -20,6 +20,12 @@ const SHORT_ROW_BYTES = 1 << 13;
 export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Float32Array): Float32Array {
   const rectangle = rectangleOf('load', source);
   const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
+  if (source.numbers) {
+    copyRectangle(source.numbers, rectangle, values);
+    if (dtype === 'bf16') roundToBf16(values);
+    expectFinite(source, rectangle, values);
+    return values;
+  }
   const { dtype: stored } = source;
   if (stored === 'u8' || stored === 'i32' || stored === 'f8') {
     throw new ShapeError('load', `numbers in ${source.name}`, stored);
@@ -70,6 +76,17 @@ export function readBytes(source: TensorSource): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(rectangle.rows * rectangle.cols * BYTES_PER_ELEMENT[source.dtype]);
   readPieces(source, rectangle, (piece, start) => bytes.set(piece, start));
   return bytes;
+}
+
+function copyRectangle(
+  numbers: Float32Array,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  into: Float32Array,
+): void {
+  for (let row = 0; row < rows; row++) {
+    const start = (firstRow + row) * rowLength + firstCol;
+    into.set(numbers.subarray(start, start + cols), row * cols);
+  }
 }
 
 function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float32Array): void {

@@ -26,6 +26,8 @@ export interface TensorSource {
   /** What is to be loaded: so many numbers a dimension, from this index on. */
   readonly shape: readonly number[];
   readonly start: readonly number[];
+  /** All numbers of the tensor, where they are computed and not what the file holds. */
+  readonly numbers?: Float32Array;
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */

@@ -50,18 +50,7 @@ export const SHARED_MODELS = [
   'stories260K-bf16-sharded',
 ] as const;
 
-/** Models in floats: they are computed in float32 too. */
 export function ownGoldens(): GoldenModel[] {
-  return allGoldens().filter(({ name }) => name !== MXFP4);
-}
-
-export function mxfp4Golden(): GoldenModel {
-  return allGoldens().find(({ name }) => name === MXFP4)!;
-}
-
-const MXFP4 = 'gpt-oss-mxfp4';
-
-function allGoldens(): GoldenModel[] {
   const { cases } = ownManifest.parse(readJson(join(OWN, 'manifest.json')));
   return Object.entries(cases).map(([name, golden]) => {
     const folder = join(OWN, name);
@@ -77,10 +66,17 @@ function allGoldens(): GoldenModel[] {
   });
 }
 
-/** One tiny model of each architecture and its variants, of tools/goldens/. */
+/** GPT-OSS with codes for numbers: it is not computed in float32. */
+const MXFP4 = 'gpt-oss-mxfp4';
+
+/** One tiny model of each architecture and its variants, of tools/goldens/, in floats. */
 export function architectureGoldens(): GoldenModel[] {
   const names = readdirSync(OWN).filter((name) => existsSync(join(OWN, name, 'golden.json')));
-  return names.map((name) => readFolder(name, join(OWN, name)));
+  return names.filter((name) => name !== MXFP4).map((name) => readFolder(name, join(OWN, name)));
+}
+
+export function mxfp4Golden(): GoldenModel {
+  return readFolder(MXFP4, join(OWN, MXFP4));
 }
 
 /** Null where this machine has no shared fixtures. */

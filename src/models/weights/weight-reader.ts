@@ -1,10 +1,12 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
+import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
+import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
   type LinearPart,
   type LinearWeight,
@@ -13,6 +15,7 @@ import {
   plainPart,
   type TensorSource,
   type Vector,
+  wholeTensor,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
@@ -103,8 +106,9 @@ export class WeightReader {
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
   router(projection: Projection, k: number): ColumnParallelLinear {
+    const parts = [this.#part(projection, k)];
     return new ColumnParallelLinear(
-      this.#count(this.#ops.loadLinear([this.#plain(projection, k)], this.dtype)),
+      this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype))),
     );
   }
 
@@ -132,7 +136,7 @@ export class WeightReader {
    */
   latentHeads(name: string, { numHeads, rank, keyDim, valueDim }: LatentHeads) {
     const rows = keyDim + valueDim;
-    const all = this.#checkpoint.find(`${name}.weight`, [numHeads * rows, rank]);
+    const all = this.#floats({ name, n: numHeads * rows }, rank);
     const heads = Array.from({ length: numHeads }, (_, head) => head * rows);
     const load = (weight: LinearWeightSource): LinearWeight =>
       this.#count(this.#ops.loadLinear([{ weight, bias: null }], this.dtype));
@@ -204,6 +208,23 @@ export class WeightReader {
     return isTransposed
       ? { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias }
       : plainPart(own, bias);
+  }
+
+  /** A weight [n, k] as floats: where it is published in codes, the numbers that they encode. */
+  #floats(projection: Projection, k: number): TensorSource {
+    const { weight } = this.#part(projection, k);
+    const { path, name } = weight.tensor;
+    if (weight.kind === 'int8') {
+      throw new ModelLoadError(
+        `tensor ${name} of ${path} is published in int8, which latent attention is not served from; use a release in ` +
+          'bfloat16 or FP8',
+      );
+    }
+    if (weight.kind !== 'codes') return weight.tensor;
+    const numbers = new Float32Array(projection.n * k);
+    decodeCodes(weight, readStoredCodes(weight), numbers);
+    const file = { name, path, byteOffset: 0, byteLength: numbers.byteLength };
+    return { ...wholeTensor({ ...file, dtype: 'f32', shape: [projection.n, k] }), numbers };
   }
 
   #bias({ name, n, bias, within }: Projection): TensorSource | null {

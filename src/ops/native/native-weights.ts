@@ -221,6 +221,7 @@ function bytesOf(op: string, tensor: TensorSource): NativeSource {
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
+  if (source.numbers) return readSource(source, readTensor(source, 'f32'), source.shape.at(-1)!);
   const { name, path, byteOffset } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;

@@ -1,6 +1,7 @@
 // Matrix products of the reference backend: linear, addLinear, gateUp and the loading of their weights.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import type { GatedActivation, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
@@ -15,7 +16,7 @@ import {
   type LinearWeightSource,
   type TensorSource,
 } from '../weights.ts';
-import { decodeCodes, quantizeToCodes } from './codes.ts';
+import { quantizeToCodes } from './codes.ts';
 import { GATED_ACTIVATIONS } from './elementwise.ts';
 import { quantizeRow } from './quantize.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
