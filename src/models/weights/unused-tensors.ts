@@ -60,5 +60,6 @@ export function judgeUnused(
 
 /** -1 for tensors of no layer. */
 function layerOf(name: string, layers: string): number {
-  return name.startsWith(`${layers}.`) ? Number.parseInt(name.slice(layers.length + 1), 10) : -1;
+  if (!name.startsWith(`${layers}.`)) return -1;
+  return Number(/^\d+(?=\.)/.exec(name.slice(layers.length + 1))?.[0] ?? -1);
 }
