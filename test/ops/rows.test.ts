@@ -136,25 +136,27 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
-  it('rope leaves what lies behind the rotated part of a head as it is', () => {
+  it('rope leaves what lies before and behind the rotated part of a head as it is', () => {
     const random = new Random(8);
-    for (const [headDim, rotaryDim] of [
-      [8, 4],
-      [64, 32],
-      [80, 20],
-      [64, 2],
+    for (const [headDim, rotaryDim, first] of [
+      [8, 4, 0],
+      [64, 32, 0],
+      [80, 20, 13],
+      [64, 2, 62],
     ] as const) {
       const x = random.floats(6 * 3 * headDim);
       const table = random.floats(10 * rotaryDim);
       const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
       const [actual, expected] = both((ops) => {
         const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
-        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, rotaryDim });
+        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, first, rotaryDim });
         return ops.read(heads);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
-      const isBehind = (_: number, i: number): boolean => i % headDim >= rotaryDim;
-      expect(actual.filter(isBehind)).toEqual(x.filter(isBehind));
+      const isOutside = (_: number, i: number): boolean =>
+        i % headDim < first || i % headDim >= first + rotaryDim;
+      expect(actual.filter(isOutside)).toEqual(x.filter(isOutside));
+      expect(actual).not.toEqual(x);
     }
   });
 

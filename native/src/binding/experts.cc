@@ -5,7 +5,7 @@
 namespace svc {
 namespace {
 
-/// The experts of the first weights' shape and format; throws if another one differs.
+/// Throws if a weight differs from the first one in shape or input format.
 void expectAlike(const Args& args, const std::vector<const Weight*>& weights, const char* what) {
   const Weight& first = *weights.front();
   for (const Weight* weight : weights) {
