@@ -144,7 +144,7 @@ describe('readModelConfig', () => {
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are; use a float32/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are; use a float32/,
     ],
     ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
     [
@@ -174,6 +174,11 @@ describe('readModelConfig', () => {
       'layer_types of another length',
       { layer_types: ['full_attention'] },
       /layer_types must name 4 layers, got 1/,
+    ],
+    [
+      'an unknown kind of layer',
+      { layer_types: Array(4).fill('linear_attention') },
+      /layer_types must be full_attention or sliding_attention, got "linear_attention"/,
     ],
     [
       'an unknown architecture',

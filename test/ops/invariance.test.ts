@@ -53,8 +53,7 @@ describeEachIsa('bits of a row', (isa) => {
     },
   );
 
-  // Keys and values of fp8 differ from those of int8 in how they are read only, which the tests of attention compare.
-  describe.each(kvDTypes.filter((dtype) => dtype !== 'fp8'))('over a %s cache', (dtype) => {
+  describe.each(kvDTypes)('over a %s cache', (dtype) => {
     it.each<Pick<Heads, 'window' | 'softcap' | 'hasSinks'>>([
       { window: null },
       { window: 70, hasSinks: true },

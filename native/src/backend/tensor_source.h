@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,12 +22,15 @@ struct TensorSource {
   int64_t firstRow, firstCol;  // of the rectangle
   /// Rows (of a vector: numbers) of a head whose halves take turns in the file; 0 where all are in order.
   int64_t pairedRows;
-  /// Whether rows are wanted that are columns in the file.
-  bool isTransposed;
+  /// In the place of what the file holds, the rows one after the other; null where it is to be read.
+  std::shared_ptr<const std::vector<float>> numbers = nullptr;
 
   /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file.
   void read(void* to, int64_t row, int64_t rows, int64_t cols) const {
-    if (isTransposed) return readColumns(to, row, rows, cols);
+    if (numbers != nullptr) {
+      std::memcpy(to, numbers->data() + row * rowLength, static_cast<size_t>(rows * cols) * sizeof(float));
+      return;
+    }
     // Whole rows follow each other without a gap.
     const int64_t together = cols == rowLength && pairedRows == 0 ? rows : 1;
     const auto bytesOf = [this](int64_t numbers) { return storedBytes(dtype, numbers); };
@@ -41,20 +45,6 @@ struct TensorSource {
     if (pairedRows == 0) return place;
     const int64_t inHead = place % pairedRows, half = pairedRows / 2;
     return place - inHead + 2 * (inHead % half) + inHead / half;
-  }
-
- private:
-  /// Columns [column, column + columns) of `numbers` rows, one column after the other.
-  void readColumns(void* to, int64_t column, int64_t columns, int64_t numbers) const {
-    const size_t size = elementBytes(dtype);
-    std::vector<char> piece(static_cast<size_t>(columns) * size);
-    for (int64_t i = 0; i < numbers; ++i) {
-      const int64_t first = (firstRow + i) * rowLength + firstCol + column;
-      file->read(piece.data(), piece.size(), byteOffset + static_cast<size_t>(first) * size);
-      for (int64_t j = 0; j < columns; ++j) {
-        std::memcpy(static_cast<char*>(to) + static_cast<size_t>(j * numbers + i) * size, piece.data() + j * size, size);
-      }
-    }
   }
 };
 

@@ -50,16 +50,28 @@ TensorSource sourceFrom(const Napi::Value& value, Files& files) {
                       integer("rowLength"),
                       integer("firstRow"),
                       integer("firstCol"),
-                      integer("pairedRows"),
-                      false};
-  const int numbers = blockOf(source.dtype).numbers;
-  if (source.rowLength % numbers != 0 || source.firstCol % numbers != 0) {
-    throw ArgumentError("load", "whole blocks of " + std::to_string(numbers) + " numbers", source.name);
+                      integer("pairedRows")};
+  const int blockNumbers = blockOf(source.dtype).numbers;
+  if (source.rowLength % blockNumbers != 0 || source.firstCol % blockNumbers != 0) {
+    throw ArgumentError("load", "whole blocks of " + std::to_string(blockNumbers) + " numbers", source.name);
   }
   if (source.pairedRows < 0 || source.pairedRows % 2 != 0) {
     throw ArgumentError("load", "an even number of rows of a head", std::to_string(source.pairedRows));
   }
+  const Napi::Value numbers = object.Get("numbers");
+  if (!numbers.IsTypedArray()) return source;
+  const auto array = numbers.As<Napi::Float32Array>();
+  if (source.dtype != DType::F32) throw ArgumentError("load", "numbers of f32", source.name);
+  source.numbers = std::make_shared<const std::vector<float>>(array.Data(), array.Data() + array.ElementLength());
   return source;
+}
+
+/// Throws where numbers that were handed over are not `rows` rows of `cols`.
+void expectNumbers(const TensorSource& source, int64_t rows, int64_t cols) {
+  if (source.numbers == nullptr) return;
+  const auto got = static_cast<int64_t>(source.numbers->size());
+  if (source.rowLength == cols && got == rows * cols) return;
+  throw ArgumentError("load", std::to_string(rows * cols) + " numbers of " + source.name, std::to_string(got));
 }
 
 /// A part of a row begins and ends with a block.
@@ -180,14 +192,10 @@ StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, i
   return stored;
 }
 
-/// { weight, isTransposed, n, scales or null, codes or null, bias or null }
+/// { weight, n, scales or null, codes or null, bias or null }
 LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& form, int k) {
   LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), {}, {}, {}};
   expectWholeBlocks(part.weight, k);
-  part.weight.isTransposed = object.Get("isTransposed").ToBoolean();
-  if (part.weight.isTransposed && isBlocks(part.weight.dtype)) {
-    throw ArgumentError("load", "floats in the transposed " + part.weight.name, "blocks");
-  }
   const Napi::Value codes = object.Get("codes");
   if (codes.IsObject()) {
     if (form.format != WeightFormat::Codes) throw ArgumentError("load", "codes as the format of codes", "another");
@@ -204,6 +212,9 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
   const Napi::Value scales = object.Get("scales"), bias = object.Get("bias");
   if (scales.IsObject()) part.scales = floatsFrom(scales, files);
   if (bias.IsObject()) part.bias = floatsFrom(bias, files);
+  expectNumbers(part.weight, part.n, k);
+  if (part.scales.has_value()) expectNumbers(*part.scales, 1, part.n);
+  if (part.bias.has_value()) expectNumbers(*part.bias, 1, part.n);
   if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
     throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
   }
@@ -250,6 +261,7 @@ Napi::Value BackendObject::loadVector(const Info& info) {
   const TensorSource source = floatsFrom(info[0], files);
   const int length = sizeFrom(info[1], "length");
   expectWholeBlocks(source, length);
+  expectNumbers(source, 1, length);
   return addTo(vectors_, backend().loadVector(source, length), info.Env());
 }
 
@@ -305,6 +317,8 @@ const Vector* BackendObject::vectorOrNullAt(Args& args) {
   args.integer();
   return nullptr;
 }
+
+const Experts& BackendObject::expertsAt(Args& args) { return itemAt(experts_, args, "experts"); }
 
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 
