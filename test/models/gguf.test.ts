@@ -114,7 +114,6 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
 });
 
 describe('a GGUF file of each architecture', () => {
-  const backend = availableBackends.at(-1)!;
   const f32 = (value: number) => ({ f32: value });
   const factors = { 'rope_factors_short.weight': [1, 1.2, 1.5], 'rope_factors_long.weight': [1, 2, 4] };
 
@@ -141,6 +140,37 @@ describe('a GGUF file of each architecture', () => {
           'gemma3.rope.freq_base_swa': f32(100),
           'gemma3.rope.scaling.type': { string: 'linear' },
           'gemma3.rope.scaling.factor': f32(4),
+        },
+      },
+    ],
+    [
+      'Mixtral',
+      'mixtral',
+      {},
+      { metadata: { 'llama.expert_count': { u32: 5 }, 'llama.expert_used_count': { u32: 2 } } },
+    ],
+    [
+      'Qwen2-MoE',
+      'qwen2-moe',
+      {},
+      {
+        metadata: {
+          'qwen2moe.expert_count': { u32: 5 },
+          'qwen2moe.expert_used_count': { u32: 3 },
+          'qwen2moe.expert_feed_forward_length': { u32: 12 },
+          'qwen2moe.expert_shared_feed_forward_length': { u32: 28 },
+        },
+      },
+    ],
+    [
+      'Qwen3-MoE',
+      'qwen3-moe',
+      {},
+      {
+        metadata: {
+          'qwen3moe.expert_count': { u32: 6 },
+          'qwen3moe.expert_used_count': { u32: 2 },
+          'qwen3moe.expert_feed_forward_length': { u32: 12 },
         },
       },
     ],
@@ -191,7 +221,7 @@ describe('a GGUF file of each architecture', () => {
     rmSync(join(folder, 'golden.safetensors'));
     const ids = IDS.map((id) => 3 + (id % 40));
     const logitsOf = async (source: string) =>
-      (await answers(source, backend, { dtype: 'float32' }, ids)).logits;
+      (await answers(source, 'reference', { dtype: 'float32' }, ids)).logits;
     expect(await logitsOf(ggufOf(folder, options))).toEqual(await logitsOf(folder));
   });
 });
