@@ -134,18 +134,20 @@ interface Download {
 }
 
 async function downloadAll(download: Download): Promise<void> {
-  const { hub, cache, repository, commit, needed, report } = download;
+  const { hub, cache, repository, commit, report } = download;
   report.say(`downloading ${repository}`);
   await mkdir(cache.folder, { recursive: true });
   await checkSpace(download);
   const failure = new AbortController();
   const context = { hub, model: repository, stallMs: download.stallMs, signal: failure.signal };
-  const queue = needed.values();
+  const queue = sameTargets(download).entries();
   const work = async (): Promise<void> => {
-    for (const file of queue) {
+    for (const [target, files] of queue) {
+      const [file, ...others] = files;
       if (await cache.hasContent(file, commit)) report.add(file.size);
-      else await downloadFile(file, cache.target(file, commit), { ...context, onBytes: report.add });
-      await cache.publish(file, commit);
+      else await downloadFile(file, target, { ...context, onBytes: report.add });
+      for (const { size } of others) report.add(size);
+      for (const one of files) await cache.publish(one, commit);
     }
   };
   const workers = Array.from({ length: CONCURRENCY }, () =>
@@ -157,6 +159,18 @@ async function downloadAll(download: Download): Promise<void> {
   const results = await Promise.allSettled(workers);
   // The first failure aborted the others: it is the one to tell.
   if (results.some(({ status }) => status === 'rejected')) throw failure.signal.reason;
+}
+
+/** Files of the same content may have one target: it is written once. */
+function sameTargets({ cache, commit, needed }: Download): Map<string, [RemoteFile, ...RemoteFile[]]> {
+  const targets = new Map<string, [RemoteFile, ...RemoteFile[]]>();
+  for (const file of needed) {
+    const target = cache.target(file, commit);
+    const others = targets.get(target);
+    if (others === undefined) targets.set(target, [file]);
+    else others.push(file);
+  }
+  return targets;
 }
 
 async function checkSpace({ cache, commit, needed }: Download): Promise<void> {

@@ -124,6 +124,20 @@ describe('downloading a model', () => {
     expect(await readdir(join(repository(), 'blobs'))).toHaveLength(3);
   });
 
+  it('writes files of the same content once, and has both', async () => {
+    await hub.close();
+    const same = Buffer.from(
+      JSON.stringify({ architectures: ['LlamaForCausalLM'], padding: 'x'.repeat(1_000_000) }),
+    );
+    hub = await FakeHub.start({ ...FILES, 'tokenizer.json': same, 'config.json': same });
+    env.HF_ENDPOINT = hub.url;
+    const folder = await fetchTiny();
+    for (const name of ['tokenizer.json', 'config.json']) {
+      expect(same.equals(await readFile(join(folder, name)))).toBe(true);
+    }
+    expect(fileRequests()).toHaveLength(2);
+  });
+
   it('fetches nothing a second time', async () => {
     await fetchTiny();
     const before = fileRequests().length;
