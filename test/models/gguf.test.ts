@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
+import { GgufSource } from '../../src/models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { blockFolder, type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
@@ -307,6 +308,16 @@ describe('a GGUF file', () => {
     const path = join(folder, 'tiny-00001-of-00003.gguf');
     writeGgufModel(folder, path, { parts: 3 });
     expect(await answers(path, backend)).toEqual(whole);
+  });
+
+  it('tells what its weights take once they are loaded: bfloat16 where no codes hold them', () => {
+    const folder = tinyModel({ config: { hidden_size: 256, num_hidden_layers: 1, head_dim: 64 } });
+    const random = new Random(8);
+    const q4k = (name: string) => (name.endsWith('q_proj.weight') ? ('q4_k' as const) : undefined);
+    const plain = new GgufSource(ggufOf(folder)).loadedBytes();
+    const blocks = blockFolder(folder, q4k, () => random.next());
+    // F32 becomes half of it.
+    expect(plain - new GgufSource(ggufOf(folder, { blocks })).loadedBytes()).toBe(256 * 256 * 2);
   });
 
   it('has the fingerprint of its bytes', () => {
