@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
+import { GgufSource } from '../../src/models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { blockFolder, type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
@@ -114,7 +115,6 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
 });
 
 describe('a GGUF file of each architecture', () => {
-  const backend = availableBackends.at(-1)!;
   const f32 = (value: number) => ({ f32: value });
   const factors = { 'rope_factors_short.weight': [1, 1.2, 1.5], 'rope_factors_long.weight': [1, 2, 4] };
 
@@ -141,6 +141,37 @@ describe('a GGUF file of each architecture', () => {
           'gemma3.rope.freq_base_swa': f32(100),
           'gemma3.rope.scaling.type': { string: 'linear' },
           'gemma3.rope.scaling.factor': f32(4),
+        },
+      },
+    ],
+    [
+      'Mixtral',
+      'mixtral',
+      {},
+      { metadata: { 'llama.expert_count': { u32: 5 }, 'llama.expert_used_count': { u32: 2 } } },
+    ],
+    [
+      'Qwen2-MoE',
+      'qwen2-moe',
+      {},
+      {
+        metadata: {
+          'qwen2moe.expert_count': { u32: 5 },
+          'qwen2moe.expert_used_count': { u32: 3 },
+          'qwen2moe.expert_feed_forward_length': { u32: 12 },
+          'qwen2moe.expert_shared_feed_forward_length': { u32: 28 },
+        },
+      },
+    ],
+    [
+      'Qwen3-MoE',
+      'qwen3-moe',
+      {},
+      {
+        metadata: {
+          'qwen3moe.expert_count': { u32: 6 },
+          'qwen3moe.expert_used_count': { u32: 2 },
+          'qwen3moe.expert_feed_forward_length': { u32: 12 },
         },
       },
     ],
@@ -191,7 +222,7 @@ describe('a GGUF file of each architecture', () => {
     rmSync(join(folder, 'golden.safetensors'));
     const ids = IDS.map((id) => 3 + (id % 40));
     const logitsOf = async (source: string) =>
-      (await answers(source, backend, { dtype: 'float32' }, ids)).logits;
+      (await answers(source, 'reference', { dtype: 'float32' }, ids)).logits;
     expect(await logitsOf(ggufOf(folder, options))).toEqual(await logitsOf(folder));
   });
 });
@@ -277,6 +308,16 @@ describe('a GGUF file', () => {
     const path = join(folder, 'tiny-00001-of-00003.gguf');
     writeGgufModel(folder, path, { parts: 3 });
     expect(await answers(path, backend)).toEqual(whole);
+  });
+
+  it('tells what its weights take once they are loaded: bfloat16 where no codes hold them', () => {
+    const folder = tinyModel({ config: { hidden_size: 256, num_hidden_layers: 1, head_dim: 64 } });
+    const random = new Random(8);
+    const q4k = (name: string) => (name.endsWith('q_proj.weight') ? ('q4_k' as const) : undefined);
+    const plain = new GgufSource(ggufOf(folder)).loadedBytes();
+    const blocks = blockFolder(folder, q4k, () => random.next());
+    // F32 becomes half of it.
+    expect(plain - new GgufSource(ggufOf(folder, { blocks })).loadedBytes()).toBe(256 * 256 * 2);
   });
 
   it('has the fingerprint of its bytes', () => {

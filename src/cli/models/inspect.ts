@@ -7,6 +7,7 @@ import type { HubOptions } from '../../hub/model-hub.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../models/memory-estimate.ts';
 import type { ModelConfig } from '../../models/model-config.ts';
 import { readModelConfig } from '../../models/registry.ts';
+import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { bytes } from '../bytes.ts';
@@ -44,7 +45,8 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
   }
   const isQuantized = config.quantization !== null || path.endsWith('.gguf');
   const { gpuMemoryUtilization: share } = engineConfig('', mergeOptions());
-  const loads = estimateLoads(config, weightBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
+  const loadedBytes = path.endsWith('.gguf') ? new GgufSource(path).loadedBytes() : weightBytes;
+  const loads = estimateLoads(config, loadedBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
   const reason = verdict(loads, config);
   return {
     ...about,

@@ -85,6 +85,9 @@ function gemmaScores(keys: GgufKeys, largest: number): Readonly<Record<string, u
   return { query_pre_attn_scalar: keys.need('block_count') === largest ? width : headDim };
 }
 
+/** More than any model has. */
+const MOST_LAYERS = 10_000;
+
 const QWEN_EXPERTS: Readonly<Record<string, string>> = {
   ffn_gate_inp: 'mlp.gate',
   ffn_gate_exps: 'mlp.experts.*.gate_proj',
@@ -93,7 +96,9 @@ const QWEN_EXPERTS: Readonly<Record<string, string>> = {
 };
 
 function qwenExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  const layers = Array.from({ length: Math.min(keys.need('block_count'), MOST_LAYERS) }, (_, layer) => layer);
   return {
+    mlp_only_layers: layers.filter((layer) => !keys.hasTensor(`blk.${layer}.ffn_gate_exps.weight`)),
     num_experts: keys.ofModel('expert_count'),
     num_experts_per_tok: keys.ofModel('expert_used_count'),
     moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),

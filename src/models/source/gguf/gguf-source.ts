@@ -1,7 +1,7 @@
 // The model source over a GGUF file, or the files of a model that is split: texts that a folder would have as files are made of its
 // metadata.
 
-import { BLOCKS } from '../../../ops/dtype.ts';
+import { BLOCKS, type BlockDType, codesOfBlocks, storedBytes } from '../../../ops/dtype.ts';
 import type { ModelText } from '../../../util/model-file.ts';
 import type { ModelFileName } from '../../../util/model-files.ts';
 import { Checkpoint } from '../checkpoint.ts';
@@ -57,6 +57,24 @@ export class GgufSource {
 
   fingerprint(): string {
     return weightFingerprint('', this.#parts);
+  }
+
+  /** Memory that the weights take once they are loaded, about: blocks that no codes hold become bfloat16. */
+  loadedBytes(): number {
+    const tensors = this.#parts.flatMap((part) => [...part.tensors.values()]);
+    return tensors.reduce((sum, { dtype, shape, byteLength }) => {
+      const block = Object.keys(BLOCKS).find((name): name is BlockDType => name === dtype.toLowerCase());
+      const isWidened = block !== undefined && codesOfBlocks(block) === null;
+      return (
+        sum +
+        (isWidened
+          ? storedBytes(
+              'bf16',
+              shape.reduce((product, length) => product * length, 1),
+            )
+          : byteLength)
+      );
+    }, 0);
   }
 
   get #isQuantized(): boolean {
