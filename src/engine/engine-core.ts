@@ -28,13 +28,14 @@ export class EngineCore {
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks'>,
+    config: Omit<SchedulerConfig, 'numBlocks' | 'window'>,
     onTransferEvent?: OnTransferEvent,
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    this.scheduler = new Scheduler({ ...config, numBlocks: info.numBlocks }, draftModel, onTransferEvent);
+    const { numBlocks, window } = info;
+    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 

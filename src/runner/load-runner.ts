@@ -4,6 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
+import type { ModelConfig } from '../models/model-config.ts';
 import { openModelSource } from '../models/source/model-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import type { Ops } from '../ops/ops.ts';
@@ -86,6 +87,8 @@ export async function loadRunner(
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
+    // The draft model reads the same blocks of its own memory.
+    window: draft === null ? widestWindow(model.config) : null,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
@@ -93,6 +96,13 @@ export async function loadRunner(
   };
   void packedCache?.keep();
   return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
+}
+
+/** Null where some layer has none. */
+function widestWindow({ layerWindows }: ModelConfig): number | null {
+  const windows = layerWindows.map((window) => window ?? Number.POSITIVE_INFINITY);
+  const widest = Math.max(...windows);
+  return widest === Number.POSITIVE_INFINITY ? null : widest;
 }
 
 /** Null where none is configured, or the backend packs nothing. */

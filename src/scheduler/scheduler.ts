@@ -318,13 +318,15 @@ export class Scheduler {
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
     this.#numInFlightSteps -= 1;
-    for (const [index, { requestId }] of step.sequences.entries()) {
+    for (const [index, { requestId, firstPosition }] of step.sequences.entries()) {
       const request = this.#requests.get(requestId)!;
       request.numInFlightSteps -= 1;
       if (request.state === 'finished') {
         this.#releaseIfIdle(request);
         continue;
       }
+      // Steps in flight begin later. What is being sent is read until it has been.
+      if (request.transfer?.kind !== 'send') this.#kvCache.freeUnseen(request, firstPosition);
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const output = result.outputs[index]!;

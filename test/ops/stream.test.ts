@@ -154,7 +154,7 @@ describeEachIsa('the stream of ops', (isa) => {
         const step = cpu.beginStep(cache, given);
         const x = cpu.gatherRows(cpu.tensor(Float32Array.of(3 + i, 4 + i), 1, 2, 'f32'), Int32Array.of(0));
         callLongOp();
-        cpu.rope(x, step, table, 2);
+        cpu.rope(x, step, table, { headDim: 2 });
         cpu.storeKv(x, x, step, 0);
         const out = cpu.attention(x, step, { layer: 0, scale: 1, window: null });
         for (const array of [given.positions, given.slotMapping, ...Object.values(given.batch)])

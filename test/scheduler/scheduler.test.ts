@@ -24,6 +24,7 @@ const CONFIG: SchedulerConfig = {
   numBlocks: 64,
   blockSize: 16,
   enablePrefixCaching: true,
+  window: null,
   speculative: null,
 };
 
@@ -39,6 +40,7 @@ const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
   numBlocks: fc.integer({ min: 6, max: 20 }),
   blockSize: fc.constant(16),
   enablePrefixCaching: fc.boolean(),
+  window: fc.constantFrom(null, 20),
   speculative: fc.constantFrom(null, {
     method: 'ngram' as const,
     numSpeculativeTokens: 3,
@@ -161,7 +163,7 @@ function runPipelined(
     planned?.(step, inFlight, outputs);
     const isEmpty = step.sequences.length === 0;
     if (!isEmpty) {
-      inFlight.push(launch(step, model, inFlight));
+      inFlight.push(launch(step, model, inFlight, config));
       checkStep(step, model, scheduler, config);
     }
     if (!isEmpty && inFlight.length <= maxInFlight) continue;
@@ -174,14 +176,21 @@ function runPipelined(
   return outputs;
 }
 
-function launch(step: ScheduledStep, model: FakeModel, inFlight: readonly InFlightStep[]): InFlightStep {
+function launch(
+  step: ScheduledStep,
+  model: FakeModel,
+  inFlight: readonly InFlightStep[],
+  { blockSize, window }: SchedulerConfig,
+): InFlightStep {
   const result = model.run(step);
   const owners = new Map<number, number[]>();
   for (const { requestId, firstPosition } of step.sequences) {
     const blocks = model.requests.blocksOf(requestId);
-    for (const block of blocks) owners.set(block, [...(owners.get(block) ?? []), requestId]);
+    const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
+    for (const block of blocks.slice(Math.floor(oldest / blockSize)))
+      owners.set(block, [...(owners.get(block) ?? []), requestId]);
     // Nobody else writes into what a step in flight uses.
-    for (const block of blocks.slice(Math.floor(firstPosition / CONFIG.blockSize))) {
+    for (const block of blocks.slice(Math.floor(firstPosition / blockSize))) {
       for (const earlier of inFlight) {
         assert.deepEqual(earlier.owners.get(block) ?? [requestId], [requestId]);
       }

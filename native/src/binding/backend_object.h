@@ -62,6 +62,9 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   }
   const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
+  /// Null for the index -1.
+  const Vector* vectorOrNullAt(Args&);
+  const Experts& expertsAt(Args&);
   const KvCache& cacheAt(Args&);
 
   // packed_cache.cc
@@ -89,14 +92,25 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // elementwise.cc
   Napi::Value embedding(const Info&);
   Napi::Value rmsNorm(const Info&);
+  Napi::Value layerNorm(const Info&);
   Napi::Value qkNorm(const Info&);
+  Napi::Value activate(const Info&);
+  Napi::Value cast(const Info&);
+  Napi::Value addScaled(const Info&);
+  Napi::Value scale(const Info&);
+  Napi::Value softcap(const Info&);
   Napi::Value gatherRows(const Info&);
   Napi::Value read(const Info&);
   Napi::Value write(const Info&);
 
   // matmul.cc
   Napi::Value linear(const Info&);
-  Napi::Value siluGateUp(const Info&);
+  Napi::Value gateUp(const Info&);
+  Napi::Value headLinear(const Info&);
+
+  // experts.cc
+  Napi::Value makeExperts(const Info&);
+  Napi::Value experts(const Info&);
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);
@@ -116,6 +130,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // By index; the backend owns them.
   std::vector<const Weight*> weights_;
   std::vector<const Vector*> vectors_;
+  std::vector<const Experts*> experts_;
   std::vector<const KvCache*> caches_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;

@@ -71,12 +71,14 @@ const Backend::Step& BackendObject::stepAt(Args& args) {
   return step_;
 }
 
-/// rope(table, headDim, rotaryDim, step, x[4])
+/// rope(table, headDim, first, rotaryDim, isInterleaved, step, x[4])
 Napi::Value BackendObject::rope(const Info& info) {
   Args a = args("rope", info);
   const Vector& table = vectorAt(a);
   const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
-  const int64_t rotaryDim = a.integerIn(2, headDim, "rotaryDim");
+  const int64_t first = a.integerIn(0, headDim - 2, "first");
+  const int64_t rotaryDim = a.integerIn(2, headDim - first, "rotaryDim");
+  const bool isInterleaved = a.boolean();
   const Backend::Step& step = stepAt(a);
   const int64_t cols = a.peekCols();
   const Rows x = a.rows(DType::F32, cols);
@@ -85,7 +87,8 @@ Napi::Value BackendObject::rope(const Info& info) {
   a.expectEqual("rows of x", step->tokens(), x.rows);
   const int64_t end = table.length / rotaryDim;
   if (step->lastPosition >= end) a.expectBelow("positions", {step->positions.data(), step->tokens()}, end);
-  return recorded(info, a, backend().rope(step, table, static_cast<int>(headDim), static_cast<int>(rotaryDim), x, cols));
+  const RopeHeads heads{static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), isInterleaved};
+  return recorded(info, a, backend().rope(step, table, heads, x, cols));
 }
 
 /// storeKv(step, layer, k[4], v[4])
@@ -103,7 +106,7 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   return recorded(info, a, stored);
 }
 
-/// attention(step, layer, scale, window or 0, q[4], out[4])
+/// attention(step, layer, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
@@ -112,6 +115,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
+  options.softcap = static_cast<float>(a.real());
+  options.sinks = vectorOrNullAt(a);
   const int64_t cols = a.peekCols();
   const Rows q = a.rows(DType::F32, cols);
   const DType dtype = attentionDType(shape.format);
@@ -123,6 +128,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);
+  if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
+  if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));
 }
 
