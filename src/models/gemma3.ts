@@ -31,7 +31,6 @@ const gemma3Attention: LoadBlock = (context, layer, prefix) =>
 const ownFields = z.looseObject({
   head_dim: z.int().positive().nullish(),
   max_position_embeddings: z.number().positive().nullish(),
-  rope_theta: z.number().positive().nullish(),
   rope_local_base_freq: z.number().positive().nullish(),
   sliding_window_pattern: z.int().positive().nullish(),
   /** By the kind of layer. */
