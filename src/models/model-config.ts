@@ -6,6 +6,7 @@ import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
 import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import type { ExpertsConfig } from './experts-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
@@ -66,6 +67,24 @@ export interface ModelConfig {
   readonly slidingWindow: number | null;
   /** [numLayers] window of each layer, null is the whole context. */
   readonly layerWindows: readonly (number | null)[];
+  /** Of layers that are a mixture of experts; null where there are none. */
+  readonly experts: ExpertsConfig | null;
+  /** Of latent attention; null where attention is over keys and values. */
+  readonly latent: LatentConfig | null;
+  /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
+  readonly numDraftLayers: number;
+}
+
+/** Numbers a token of the vectors of latent attention; the last three are those of a head. */
+export interface LatentConfig {
+  /** The latent: keys and values, compressed. */
+  readonly rank: number;
+  /** Queries, compressed; null where they are not. */
+  readonly queryRank: number | null;
+  /** Of a query and key, what is not rotated and what is. */
+  readonly nopeDim: number;
+  readonly ropeDim: number;
+  readonly valueDim: number;
 }
 
 const size = z.int().positive();
@@ -95,7 +114,12 @@ const schema = z.object({
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
   torch_dtype: z.string().nullish(),
   dtype: z.string().nullish(),
-  sliding_window: size.nullish(),
+  /** Some write 0 where there is none. */
+  sliding_window: z
+    .int()
+    .nonnegative()
+    .transform((tokens) => tokens || null)
+    .nullish(),
   use_sliding_window: flag,
   max_window_layers: z.int().nonnegative().nullish(),
   layer_types: z.array(z.string()).nullish(),
@@ -205,6 +229,9 @@ export function readDecoderConfig(
     quantization: readQuantization(path, fields.quantization_config),
     slidingWindow: layerWindows.find((window) => window !== null) ?? null,
     layerWindows,
+    experts: null,
+    latent: null,
+    numDraftLayers: 0,
   };
 }
 

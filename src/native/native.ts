@@ -19,6 +19,8 @@ export interface NativeSource {
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
+  /** In the place of what the file holds, rows of f32 that follow each other; null where it is to be read. */
+  readonly numbers: Float32Array | null;
 }
 
 /**
@@ -27,8 +29,6 @@ export interface NativeSource {
  */
 export interface NativePart {
   readonly weight: NativeSource;
-  /** Whether it is in the file as [k, n]. */
-  readonly isTransposed: boolean;
   readonly n: number;
   readonly scales: NativeSource | null;
   readonly codes: NativeCodes | null;
@@ -62,14 +62,15 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
+export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
+
 /**
  * Threads, memory and ops of one backend. Weights, vectors and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
  * Ops that return their position run later, in the order of the calls: what they fill is there once `await` is true,
  * what they are given may be used again at once.
  */
-export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
-
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
@@ -85,6 +86,20 @@ export interface NativeBackend {
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
+  /** Weights by their indices, an expert each; `bias` -1 is none. Fields of routing: ops/experts.ts. */
+  makeExperts(
+    gateUps: Int32Array,
+    downs: Int32Array,
+    activation: NativeGatedActivation,
+    bias: number,
+    topK: number,
+    isSigmoid: boolean,
+    groups: number,
+    keptGroups: number,
+    bestOfGroup: number,
+    isNormalized: boolean,
+    scale: number,
+  ): number;
   makeKvCache(
     layers: number,
     blocks: number,
@@ -113,7 +128,7 @@ export interface NativeBackend {
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
   gateUp(
-    activation: NativeActivation,
+    activation: NativeGatedActivation,
     weight: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
@@ -126,6 +141,17 @@ export interface NativeBackend {
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;
+  headLinear(
+    weights: Int32Array,
+    width: number,
+    keepsRest: boolean,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  experts(
+    experts: number,
+    ...rest: [...logits: TensorArgs, ...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(
@@ -159,6 +185,7 @@ export interface NativeBackend {
   rope(
     table: number,
     headDim: number,
+    first: number,
     rotaryDim: number,
     isInterleaved: boolean,
     step: number,

@@ -10,6 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
+import type { Expert, Experts, Routing } from './experts.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -93,7 +94,9 @@ export interface AttentionOptions {
 /** Heads of x [tokens, heads * headDim], and what of them is rotated. */
 export interface RopeHeads {
   readonly headDim: number;
-  /** The first numbers of each head; left out, all. */
+  /** The first of a head's numbers that is rotated; left out, 0. */
+  readonly first?: number;
+  /** So many numbers of each head; left out, all. */
   readonly rotaryDim?: number;
   /** Pairs are (2i, 2i + 1); left out, (i, i + rotaryDim / 2). */
   readonly isInterleaved?: boolean;
@@ -101,6 +104,12 @@ export interface RopeHeads {
 
 /** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. */
 export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
+
+/**
+ * What becomes of a gate and what it lets through: activation(gate) * up. clamped_swiglu, of gpt-oss: g * sigmoid(1.702 g) *
+ * (u + 1) of the gate g, at most 7, and u, up between -7 and 7.
+ */
+export type GatedActivation = Activation | 'clamped_swiglu';
 
 /** In the place of a token where a logit is NaN or +Infinity: -Infinity alone is a token that is forbidden. */
 export const NO_TOKEN = -1;
@@ -183,6 +192,11 @@ export interface Ops {
   readonly packedWeights: PackedWeights | null;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
+  /**
+   * Weights that are loaded already as the experts of a layer.
+   * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
+   */
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts;
   /** @param isShared whether `shareKvMemory` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /**
@@ -229,8 +243,8 @@ export interface Ops {
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: activation(x · gateᵀ + bias) * (x · upᵀ + bias). */
-  gateUp(x: Tensor, weight: GateUpWeight, activation: Activation): Tensor;
+  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: activation of x · gateᵀ + bias and x · upᵀ + bias. */
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;
@@ -246,6 +260,19 @@ export interface Ops {
 
   /** x [tokens, cols] f32 = cap * tanh(x / cap), in place; cap is above 0. */
   softcap(x: Tensor, cap: number): void;
+
+  /**
+   * Each head of x [tokens, heads * width], f32 or bf16, by a weight [n, k] of its own -> f32 [tokens, heads * n]: the product
+   * of the head's first k numbers, rounded to the weight's inputDType. Where the rest is kept, the head's other numbers stand
+   * behind it. Weights are floats, without biases.
+   */
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor;
+
+  /**
+   * A mixture of experts: x [tokens, k] in their inputDType -> f32 [tokens, n], the outputs of each token's experts times their
+   * weights, summed in the order of their ids. logits [tokens, experts] f32 are the router's.
+   */
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
   split(x: Tensor, widths: readonly number[]): Tensor[];

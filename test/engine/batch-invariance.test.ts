@@ -29,10 +29,17 @@ const FORMATS = [
 const VOCAB = 256;
 const MAX_TOKENS = 12;
 
+/** Whose experts, sinks and latents are ops of their own. */
+const MIXTURES = ['Qwen2MoeForCausalLM', 'GptOssForCausalLM', 'DeepseekV3ForCausalLM'] as const;
+
 let folder: string;
-beforeAll(async () => {
+const mixtureFolder = (architecture: string) => join(folder, architecture);
+beforeAll(() => {
   folder = mkdtempSync(join(os.tmpdir(), 'svc-invariance-'));
-  await writeTinyModel(folder, { seed: 1 });
+  writeTinyModel(folder, { seed: 1 });
+  for (const architecture of MIXTURES) {
+    writeTinyModel(mixtureFolder(architecture), { architecture, seed: 2, config: { sliding_window: 24 } });
+  }
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -128,6 +135,29 @@ describe.each(PATHS)('on %s', (path) => {
         expect(generate(crowded, [...others.slice(0, 9), one, ...others.slice(9)]).get(99)).toEqual(expected);
         expect(generate(chunked, [one]).get(99)).toEqual(expected);
       }
+      for (const core of [alone, chunked, crowded]) core.close();
+    },
+  );
+
+  it.each(MIXTURES)(
+    'a request to a tiny %s gets the same alone, among 16 others, in chunks of 7 and from the cache',
+    async (architecture) => {
+      const options = { modelPath: mixtureFolder(architecture), dtype: 'bfloat16' } as const;
+      const alone = await start(path, { ...options, enablePrefixCaching: false });
+      const chunked = await start(path, { ...options, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
+      const crowded = await start(path, options);
+      const one = requestOf(99, PLAIN);
+      const others = Array.from({ length: 16 }, (_, id) =>
+        requestOf(id, { ...PLAIN, seed: id, promptLength: 3 + 7 * id, numPromptLogprobs: null }),
+      );
+      const expected = generate(alone, [one]).get(99)!;
+      expect(generate(crowded, [...others.slice(0, 9), one, ...others.slice(9)]).get(99)).toEqual(expected);
+      expect(generate(chunked, [one]).get(99)).toEqual(expected);
+      const cached = { ...one, id: 100, numPromptLogprobs: null };
+      const [hits, again] = [numCachedTokens, generate(crowded, [cached]).get(100)!];
+      expect(again.tokenIds).toEqual(expected.tokenIds);
+      expect(again.numbers).toEqual(expected.numbers);
+      expect(numCachedTokens).toBeGreaterThan(hits);
       for (const core of [alone, chunked, crowded]) core.close();
     },
   );

@@ -36,6 +36,18 @@ const FIELDS = {
   num_attention_heads: 4,
   max_position_embeddings: 1000,
 };
+/** Of architectures with experts or latent attention, too. */
+const EXPERT_FIELDS = {
+  ...FIELDS,
+  num_local_experts: 4,
+  num_experts_per_tok: 2,
+  moe_intermediate_size: 32,
+  shared_expert_intermediate_size: 32,
+  kv_lora_rank: 16,
+  qk_nope_head_dim: 8,
+  qk_rope_head_dim: 4,
+  v_head_dim: 8,
+};
 /** Of architectures that call their fields otherwise. */
 const OWN_FIELDS: Readonly<Record<string, object>> = {
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
@@ -60,7 +72,7 @@ describe('the list of architectures', () => {
   it.each(ARCHITECTURE_NAMES)('lets %s read its own config.json', (name) => {
     const folder = newFolder();
     mkdirSync(folder);
-    const json = OWN_FIELDS[name] ?? FIELDS;
+    const json = OWN_FIELDS[name] ?? EXPERT_FIELDS;
     writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...json, architectures: ['Unknown', name] }));
     const config = readModelConfig(new FolderFiles(folder));
     expect(config.architecture).toBe(name);

@@ -144,7 +144,7 @@ describe('readModelConfig', () => {
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are; use a float32/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are; use a float32/,
     ],
     ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
     [

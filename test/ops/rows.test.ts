@@ -3,7 +3,7 @@
 import { afterAll, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { type LinearPart, narrow, plainPart } from '../../src/ops/weights.ts';
+import { type LinearPart, narrow, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -18,6 +18,11 @@ import { beginStepAt } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
+
+/** A weight [n, k] that is stored as [k, n]. */
+function turnedPart(tensor: TensorSource, shape: readonly [number, number]): LinearPart {
+  return { weight: { kind: 'transposed', shape, tensor }, bias: null };
+}
 
 const WIDTHS = [1, 2, 8, 15, 16, 17, 32, 63, 100, 256, 897];
 
@@ -131,25 +136,27 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
-  it('rope leaves what lies behind the rotated part of a head as it is', () => {
+  it('rope leaves what lies before and behind the rotated part of a head as it is', () => {
     const random = new Random(8);
-    for (const [headDim, rotaryDim] of [
-      [8, 4],
-      [64, 32],
-      [80, 20],
-      [64, 2],
+    for (const [headDim, rotaryDim, first] of [
+      [8, 4, 0],
+      [64, 32, 0],
+      [80, 20, 13],
+      [64, 2, 62],
     ] as const) {
       const x = random.floats(6 * 3 * headDim);
       const table = random.floats(10 * rotaryDim);
       const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
       const [actual, expected] = both((ops) => {
         const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
-        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, rotaryDim });
+        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, first, rotaryDim });
         return ops.read(heads);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
-      const isBehind = (_: number, i: number): boolean => i % headDim >= rotaryDim;
-      expect(actual.filter(isBehind)).toEqual(x.filter(isBehind));
+      const isOutside = (_: number, i: number): boolean =>
+        i % headDim < first || i % headDim >= first + rotaryDim;
+      expect(actual.filter(isOutside)).toEqual(x.filter(isOutside));
+      expect(actual).not.toEqual(x);
     }
   });
 
@@ -184,9 +191,9 @@ describeEachIsa('row ops', (isa) => {
               const ids = Int32Array.from({ length: weight.n }, (_, id) => id);
               return ops.read(ops.embedding({ ids, sampled: null }, weight));
             });
-          expect(read(plainPart(columns, null, true))).toEqual(read(plainPart(rows)));
+          expect(read(turnedPart(columns, [n, k]))).toEqual(read(plainPart(rows)));
           const [some, same] = [narrow(columns, 1, 9, 20), narrow(rows, 0, 9, 20)];
-          expect(read(plainPart(some, null, true))).toEqual(read(plainPart(same)));
+          expect(read(turnedPart(some, [20, k]))).toEqual(read(plainPart(same)));
         }
       }
     },

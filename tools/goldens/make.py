@@ -26,7 +26,8 @@ CLEAR_GAP = 2e-3
 
 
 def random_weights(model: torch.nn.Module, spread: float) -> None:
-    for name, parameter in model.named_parameters():
+    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *biases]:
         is_norm = "norm" in name or ".ln_" in name
         if parameter.dim() > 1:
             values = torch.randn_like(parameter) * spread
@@ -71,6 +72,7 @@ def make_model(folder: Path, name: str) -> None:
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
     model.eval()
     random_weights(model, recipe.spread)
+    codes = recipe.quantise(model)
     cases, logits = [], {}
     for case, length in PROMPTS.items():
         golden, rows = make_case(model, case, length, seed)
@@ -86,6 +88,7 @@ def make_model(folder: Path, name: str) -> None:
     state = {key: value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
     if tied:
         state.pop("lm_head.weight", None)
+    state = recipe.reshape(state) | codes
     save_file({recipe.rename(key): value for key, value in state.items()}, folder / "model.safetensors")
     print(name, type(model).__name__, [case["min_top2_gap"] for case in cases])
 

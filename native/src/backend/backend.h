@@ -53,6 +53,35 @@ struct Vector {
   int64_t length;
 };
 
+/// How router logits choose the experts of a token, and weigh them; `src/ops/experts.ts` defines each field.
+struct Routing {
+  int topK;
+  bool isSigmoid;  // else softmax
+  int groups;      // 1 without groups
+  int keptGroups;
+  int bestOfGroup;
+  bool isNormalized;
+  float scale;
+};
+
+/// The experts of one layer, all of one shape and format.
+struct Experts {
+  std::vector<const Weight*> gateUps, downs;
+  GatedActivation activation;
+  Routing routing;
+  const Vector* bias;  // one number for each expert, or null
+
+  int count() const { return static_cast<int>(gateUps.size()); }
+};
+
+/// A weight for each head of a row, all floats of one shape and format; a head has `width` numbers, of which a weight takes
+/// the first k. Where the rest is kept, it stands behind the head's product.
+struct HeadWeights {
+  std::vector<const Weight*> weights;
+  int width;
+  bool keepsRest;
+};
+
 struct KvCacheShape {
   int layers;
   int blocks;
@@ -84,6 +113,7 @@ struct AttentionOptions {
 
 struct RopeHeads {
   int headDim;
+  int first;
   int rotaryDim;
   bool isInterleaved;
 };
@@ -112,6 +142,7 @@ class Backend {
                                const std::function<bool()>& mayGoOn) const = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
+  virtual const Experts& makeExperts(Experts experts) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
@@ -139,12 +170,14 @@ class Backend {
   virtual StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
-  virtual StreamPosition gateUp(const Weight& weight, Activation activation, Rows x, Rows out) = 0;
+  virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
+  virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
+  virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;

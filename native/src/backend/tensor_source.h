@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,32 +20,21 @@ struct TensorSource {
   DType dtype;
   int64_t rowLength;  // numbers of a row in the file; a vector is one row
   int64_t firstRow, firstCol;  // of the rectangle
-  /// Whether rows are wanted that are columns in the file.
-  bool isTransposed;
+  /// In the place of what the file holds, the rows one after the other; null where it is to be read.
+  std::shared_ptr<const std::vector<float>> numbers = nullptr;
 
   /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file.
   void read(void* to, int64_t row, int64_t rows, int64_t cols) const {
-    if (isTransposed) return readColumns(to, row, rows, cols);
+    if (numbers != nullptr) {
+      std::memcpy(to, numbers->data() + row * rowLength, static_cast<size_t>(rows * cols) * sizeof(float));
+      return;
+    }
     // Whole rows follow each other without a gap.
     const int64_t together = cols == rowLength ? rows : 1;
     const auto bytesOf = [this](int64_t numbers) { return static_cast<size_t>(numbers) * elementBytes(dtype); };
     for (int64_t done = 0; done < rows; done += together) {
       const int64_t first = (firstRow + row + done) * rowLength + firstCol;
       file->read(static_cast<char*>(to) + bytesOf(done * cols), bytesOf(together * cols), byteOffset + bytesOf(first));
-    }
-  }
-
- private:
-  /// Columns [column, column + columns) of `numbers` rows, one column after the other.
-  void readColumns(void* to, int64_t column, int64_t columns, int64_t numbers) const {
-    const size_t size = elementBytes(dtype);
-    std::vector<char> piece(static_cast<size_t>(columns) * size);
-    for (int64_t i = 0; i < numbers; ++i) {
-      const int64_t first = (firstRow + i) * rowLength + firstCol + column;
-      file->read(piece.data(), piece.size(), byteOffset + static_cast<size_t>(first) * size);
-      for (int64_t j = 0; j < columns; ++j) {
-        std::memcpy(static_cast<char*>(to) + static_cast<size_t>(j * numbers + i) * size, piece.data() + j * size, size);
-      }
     }
   }
 };

@@ -42,4 +42,10 @@ Activation Args::activation() {
   fail("silu, gelu or gelu_tanh", name);
 }
 
+GatedActivation Args::gatedActivation() {
+  if (std::string(info_[next_].ToString()) != "clamped_swiglu") return static_cast<GatedActivation>(activation());
+  ++next_;
+  return GatedActivation::ClampedSwiglu;
+}
+
 }  // namespace svc

@@ -55,6 +55,8 @@ class Args {
   DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
   /// silu, gelu or gelu_tanh.
   Activation activation();
+  /// The same or clamped_swiglu.
+  GatedActivation gatedActivation();
   /// The number that comes next.
   int64_t peekInteger() const { return info_[next_].ToNumber().Int64Value(); }
   /// Columns of the tensor whose four numbers come next.

@@ -64,6 +64,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   const Vector& vectorAt(Args&);
   /// Null for the index -1.
   const Vector* vectorOrNullAt(Args&);
+  const Experts& expertsAt(Args&);
   const KvCache& cacheAt(Args&);
 
   // packed_cache.cc
@@ -105,6 +106,11 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // matmul.cc
   Napi::Value linear(const Info&);
   Napi::Value gateUp(const Info&);
+  Napi::Value headLinear(const Info&);
+
+  // experts.cc
+  Napi::Value makeExperts(const Info&);
+  Napi::Value experts(const Info&);
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);
@@ -124,6 +130,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // By index; the backend owns them.
   std::vector<const Weight*> weights_;
   std::vector<const Vector*> vectors_;
+  std::vector<const Experts*> experts_;
   std::vector<const KvCache*> caches_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;

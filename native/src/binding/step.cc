@@ -71,12 +71,13 @@ const Backend::Step& BackendObject::stepAt(Args& args) {
   return step_;
 }
 
-/// rope(table, headDim, rotaryDim, isInterleaved, step, x[4])
+/// rope(table, headDim, first, rotaryDim, isInterleaved, step, x[4])
 Napi::Value BackendObject::rope(const Info& info) {
   Args a = args("rope", info);
   const Vector& table = vectorAt(a);
   const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
-  const int64_t rotaryDim = a.integerIn(2, headDim, "rotaryDim");
+  const int64_t first = a.integerIn(0, headDim - 2, "first");
+  const int64_t rotaryDim = a.integerIn(2, headDim - first, "rotaryDim");
   const bool isInterleaved = a.boolean();
   const Backend::Step& step = stepAt(a);
   const int64_t cols = a.peekCols();
@@ -86,7 +87,7 @@ Napi::Value BackendObject::rope(const Info& info) {
   a.expectEqual("rows of x", step->tokens(), x.rows);
   const int64_t end = table.length / rotaryDim;
   if (step->lastPosition >= end) a.expectBelow("positions", {step->positions.data(), step->tokens()}, end);
-  const RopeHeads heads{static_cast<int>(headDim), static_cast<int>(rotaryDim), isInterleaved};
+  const RopeHeads heads{static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), isInterleaved};
   return recorded(info, a, backend().rope(step, table, heads, x, cols));
 }
 

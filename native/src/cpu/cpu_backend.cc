@@ -93,9 +93,21 @@ StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool a
   });
 }
 
-StreamPosition CpuBackend::gateUp(const Weight& weight, Activation activation, Rows x, Rows out) {
+StreamPosition CpuBackend::gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) {
   return stream_.record([this, &weight = packed(weight), activation, x, out] {
     runGateUp(pool_, kernels_, productMemory_, weight, activation, x, out);
+  });
+}
+
+StreamPosition CpuBackend::headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) {
+  return stream_.record([this, heads = std::move(heads), dtype, x, out] {
+    runHeadLinear(pool_, kernels_, headMemory_, heads, dtype, x, out);
+  });
+}
+
+StreamPosition CpuBackend::experts(const Experts& experts, Rows logits, Rows x, Rows out) {
+  return stream_.record([this, &experts, logits, x, out] {
+    runExperts(pool_, kernels_, productMemory_, expertsMemory_, experts, logits, x, out);
   });
 }
 

@@ -83,7 +83,7 @@ void runRope(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>&
   eachRow(pool, x.rows, cols, [&](int64_t row) {
     const float* angles = table.values.data() + int64_t{positions[row]} * heads.rotaryDim;
     for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += heads.headDim) {
-      kernel(head, angles, heads.rotaryDim);
+      kernel(head + heads.first, angles, heads.rotaryDim);
     }
   });
 }

@@ -88,7 +88,7 @@ struct GateUpJob {
   size_t outStride;       // bytes
   Dequantization scales;  // of Int8, in the order of the panels
   CodeFormat codes;       // of Codes
-  Activation activation;
+  GatedActivation activation;
 };
 
 /// Where keys and values of one head are inside a block, in bytes.

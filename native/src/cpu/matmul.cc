@@ -156,7 +156,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
 }
 
 void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
-               Activation activation, Rows x, Rows out) {
+               GatedActivation activation, Rows x, Rows out) {
   const Input input = inputOf(pool, set, memory, weight, x);
   const GateUpJob job{input.x,
                       input.stride,

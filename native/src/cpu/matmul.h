@@ -19,6 +19,6 @@ struct ProductMemory {
 void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add);
 
 /// out [rows, n padded] in the weight's input format = activation(x · gateᵀ) * (x · upᵀ).
-void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Activation, Rows x, Rows out);
+void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, GatedActivation, Rows x, Rows out);
 
 }  // namespace svc::cpu

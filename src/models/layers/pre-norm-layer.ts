@@ -11,12 +11,15 @@ interface LayerParts {
   readonly norm?: LoadNorm;
   readonly attention?: LoadBlock;
   readonly feedForward?: LoadBlock;
+  /** What the checkpoint calls it; left out, `mlp`. */
+  readonly feedForwardName?: string;
 }
 
 export function preNormLayer({
   norm = rmsNorm,
   attention = loadAttention,
   feedForward = gatedMlp,
+  feedForwardName = 'mlp',
 }: LayerParts = {}): LoadLayer {
   return (context, layer, prefix) => {
     const scale = context.config.residualScale;
@@ -28,7 +31,7 @@ export function preNormLayer({
       }),
       residual({
         before: norm(context, `${prefix}.post_attention_layernorm`),
-        block: feedForward(context, layer, `${prefix}.mlp`),
+        block: feedForward(context, layer, `${prefix}.${feedForwardName}`),
         scale,
       }),
     );

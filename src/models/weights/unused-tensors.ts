@@ -18,16 +18,13 @@ const MOST_NAMED = 3;
  */
 export function expectNoMoreLayers(
   checkpoint: Checkpoint,
-  { numLayers }: ModelConfig,
+  { numLayers, numDraftLayers }: ModelConfig,
   { layers }: TensorNames,
 ): void {
-  const layerOf = (name: string): number => {
-    if (!name.startsWith(`${layers}.`)) return -1;
-    return Number(/^\d+(?=\.)/.exec(name.slice(layers.length + 1))?.[0] ?? -1);
-  };
-  const last = checkpoint.names.reduce((most, name) => Math.max(most, layerOf(name)), -1);
-  if (last < numLayers) return;
-  const example = checkpoint.names.find((name) => layerOf(name) === last);
+  const indexOf = (name: string): number => layerOf(name, layers);
+  const last = checkpoint.names.reduce((most, name) => Math.max(most, indexOf(name)), -1);
+  if (last < numLayers + numDraftLayers) return;
+  const example = checkpoint.names.find((name) => indexOf(name) === last);
   throw new ModelLoadError(
     `${checkpoint.path}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
       `${numLayers}: the answers would be nonsense; mend config.json or fetch the model again`,
@@ -45,7 +42,9 @@ export function judgeUnused(
   { head, layers }: TensorNames,
 ): string | null {
   const isHarmless = (name: string): boolean =>
-    COMPUTED.test(name) || (config.tieWordEmbeddings && name === `${head}.weight`);
+    COMPUTED.test(name) ||
+    layerOf(name, layers) >= config.numLayers ||
+    (config.tieWordEmbeddings && name === `${head}.weight`);
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
   const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));
   if (ofLayer !== undefined) {
@@ -57,4 +56,10 @@ export function judgeUnused(
   if (unused.length === 0) return null;
   const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
   return `${checkpoint.path}: these tensors are not used: ${unused.slice(0, MOST_NAMED).join(', ')}${more}`;
+}
+
+/** -1 for tensors of no layer. */
+function layerOf(name: string, layers: string): number {
+  if (!name.startsWith(`${layers}.`)) return -1;
+  return Number(/^\d+(?=\.)/.exec(name.slice(layers.length + 1))?.[0] ?? -1);
 }

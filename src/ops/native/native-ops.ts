@@ -4,10 +4,12 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
   Activation,
   AttentionOptions,
+  GatedActivation,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -23,13 +25,20 @@ import type {
   Tensor,
   TokenIds,
 } from '../ops.ts';
-import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import {
+  expectHeads,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+  type TensorSource,
+  type Vector,
+} from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
@@ -73,6 +82,15 @@ export class NativeOps implements Ops {
 
   makeVector(values: Float32Array): Vector {
     return new NativeVector(this.#native, this.#native.makeVector(values), values.length);
+  }
+
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    const own = experts.map(({ gateUp, down }) => ({
+      gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
+      down: this.#own('makeExperts', down, NativeLinear),
+    }));
+    const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
+    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
@@ -160,7 +178,7 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: Activation): Tensor {
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('gateUp', weight, NativeGateUp);
     const input = this.#padded(expectTensor('gateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
@@ -199,6 +217,28 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.softcap(cap, ...argsOf(input)));
   }
 
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    const own = weights.map((weight) => this.#own('headLinear', weight, NativeLinear));
+    const { n, k, width } = expectHeads(x, weights);
+    const input = expectTensor('headLinear', 'x', x, {});
+    const out = this.#arena.allocate(x.rows, own.length * (n + (keepsRest ? width - k : 0)), 'f32');
+    const indices = Int32Array.from(own, ({ index }) => index);
+    const isBf16 = x.dtype === 'bf16';
+    this.#guard(() =>
+      this.#native.headLinear(indices, width, keepsRest, isBf16, ...argsOf(input), ...argsOf(out)),
+    );
+    return out;
+  }
+
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor {
+    const { index, count, n, k, inputDType: dtype } = this.#own('experts', experts, NativeExperts);
+    const input = this.#padded(expectTensor('experts', 'x', x, { cols: k, dtype }));
+    const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, n, 'f32');
+    this.#guard(() => this.#native.experts(index, ...argsOf(scores), ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
   split(x: Tensor, widths: readonly number[]): Tensor[] {
     const cols = widths.reduce((sum, width) => sum + width, 0);
     const whole = expectTensor('split', 'x', x, { cols });
@@ -230,11 +270,13 @@ export class NativeOps implements Ops {
   }
 
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
-    const { headDim, rotaryDim = headDim, isInterleaved = false } = heads;
+    const { headDim, first = 0, rotaryDim = headDim - first, isInterleaved = false } = heads;
     const { index } = this.#own('rope', table, NativeVector);
     const { id } = this.#own('rope', step, NativeStepInputs);
     const input = expectTensor('rope', 'x', x, { rows: step.numTokens, dtype: 'f32' });
-    this.#guard(() => this.#native.rope(index, headDim, rotaryDim, isInterleaved, id, ...argsOf(input)));
+    this.#guard(() =>
+      this.#native.rope(index, headDim, first, rotaryDim, isInterleaved, id, ...argsOf(input)),
+    );
   }
 
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {

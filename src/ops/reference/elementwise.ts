@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { Activation, Tensor } from '../ops.ts';
+import type { Activation, GatedActivation, Tensor } from '../ops.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
 /** Of one number. */
@@ -10,6 +10,17 @@ export const ACTIVATIONS: Readonly<Record<Activation, (x: number) => number>> = 
   silu: (x) => x / (1 + Math.exp(-x)),
   gelu: (x) => x * normalShare(x),
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+};
+
+/** Of a gate and what it lets through. */
+export const GATED_ACTIVATIONS: Readonly<Record<GatedActivation, (gate: number, up: number) => number>> = {
+  silu: (gate, up) => ACTIVATIONS.silu(gate) * up,
+  gelu: (gate, up) => ACTIVATIONS.gelu(gate) * up,
+  gelu_tanh: (gate, up) => ACTIVATIONS.gelu_tanh(gate) * up,
+  clamped_swiglu: (gate, up) => {
+    const clamped = Math.min(gate, 7);
+    return (clamped / (1 + Math.exp(-1.702 * clamped))) * (Math.max(-7, Math.min(up, 7)) + 1);
+  },
 };
 
 /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */

@@ -4,10 +4,12 @@
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
   Activation,
   AttentionOptions,
+  GatedActivation,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -36,8 +38,9 @@ import {
 import { attention } from './attention.ts';
 import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
 import { embedding } from './embedding.ts';
+import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
-import { addLinear, gateUp, linear, RefGateUp, RefLinear } from './linear.ts';
+import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
@@ -72,6 +75,10 @@ export class ReferenceOps implements Ops {
 
   makeVector(values: Float32Array): Vector {
     return new RefVector(values.slice());
+  }
+
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    return new RefExperts(experts, routing, activation);
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
@@ -145,7 +152,7 @@ export class ReferenceOps implements Ops {
     addLinear(residual, x, weight);
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: Activation): Tensor {
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
     return this.#keep(gateUp(x, weight, activation));
   }
 
@@ -167,6 +174,14 @@ export class ReferenceOps implements Ops {
 
   softcap(x: Tensor, cap: number): void {
     softcap(x, cap);
+  }
+
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    return this.#keep(headLinear(x, weights, keepsRest));
+  }
+
+  experts(x: Tensor, logits: Tensor, mixture: Experts): Tensor {
+    return this.#keep(experts(x, logits, mixture));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {

@@ -11,14 +11,14 @@ export function rope(
   x: Tensor,
   positions: Int32Array,
   table: Vector,
-  { headDim, rotaryDim = headDim, isInterleaved = false }: RopeHeads,
+  { headDim, first = 0, rotaryDim = headDim - first, isInterleaved = false }: RopeHeads,
 ): void {
   const input = expectTensor('rope', 'x', x, { rows: positions.length, dtype: 'f32' });
   const angles = expectVector('rope', 'table', table, table.length);
   if (headDim <= 0 || headDim % 2 !== 0 || x.cols % headDim !== 0)
     throw new ShapeError('rope', `columns in heads of an even size, ${headDim}`, `${x.cols} columns`);
-  if (rotaryDim <= 0 || rotaryDim % 2 !== 0 || rotaryDim > headDim)
-    throw new ShapeError('rope', `an even rotaryDim of at most ${headDim}`, `${rotaryDim}`);
+  if (rotaryDim <= 0 || rotaryDim % 2 !== 0 || first + rotaryDim > headDim)
+    throw new ShapeError('rope', `an even rotaryDim of at most ${headDim - first}`, `${rotaryDim}`);
   const maxPositions = angles.length / rotaryDim;
   for (let row = 0; row < x.rows; row++) {
     const position = positions[row]!;
@@ -27,7 +27,7 @@ export function rope(
     const turn = angles.subarray(position * rotaryDim, (position + 1) * rotaryDim);
     const values = input.row(row);
     for (let head = 0; head < x.cols; head += headDim)
-      rotate(values.subarray(head, head + rotaryDim), turn, isInterleaved);
+      rotate(values.subarray(head + first, head + first + rotaryDim), turn, isInterleaved);
   }
 }
 

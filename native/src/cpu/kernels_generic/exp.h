@@ -88,3 +88,19 @@ void withActivation(Activation activation, const Use& use) {
     case Activation::GeluTanh: return use([](V16 x) { return geluTanh(x); });
   }
 }
+
+/// The swish of gpt-oss, x * sigmoid(1.702 x), of a gate of at most 7, times 1 more than `up` between -7 and 7; NaN stays NaN.
+inline V16 clampedSwiglu(V16 gate, V16 up) {
+  const V16 one = splat(1.0f), most = splat(7.0f), least = splat(-7.0f);
+  gate = selectLess(most, gate, most, gate);
+  up = selectLess(most, up, most, selectLess(up, least, least, up));
+  return (up + one) * (gate / (one + exponential(gate * splat(-1.702f))));
+}
+
+/// Calls use(function) with the activation as a function of a gate and what it lets through.
+template <class Use>
+void withGatedActivation(GatedActivation gated, const Use& use) {
+  if (gated == GatedActivation::ClampedSwiglu) return use([](V16 gate, V16 up) { return clampedSwiglu(gate, up); });
+  withActivation(static_cast<Activation>(gated),
+                 [&](auto activated) { use([&](V16 gate, V16 up) { return activated(gate) * up; }); });
+}

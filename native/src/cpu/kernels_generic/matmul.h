@@ -64,12 +64,12 @@ void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const La
   const float* bias = job.bias == nullptr ? nullptr : job.bias + column;
   const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
   const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
-  withActivation(job.activation, [&](auto activated) {
+  withGatedActivation(job.activation, [&](auto gated) {
     for (int r = 0; r < rows; ++r) {
       const V16 gate = numbers(job.scales, row + r, column, sums + r * kLanes) + gateBias;
       const V16 up = numbers(job.scales, row + r, column + kLanes, sums + (rows + r) * kLanes) + upBias;
       Out* out = reinterpret_cast<Out*>(job.out + (row + r) * job.outStride) + outPanel * kLanes;
-      storeActivation(out, activated(gate) * up);
+      storeActivation(out, gated(gate, up));
     }
   });
 }
