@@ -5,10 +5,12 @@ import { ModelLoadError, ShapeError } from '../errors.ts';
 import { openModelFile } from '../util/model-file.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from './dtype.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
-import { type Rectangle, rectangleOf, type TensorSource } from './weights.ts';
+import { type Rectangle, rectangleOf, type TensorSource, type TransposedWeightSource } from './weights.ts';
 
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
 const PIECE_BYTES = 1 << 20;
+/** Rows up to this size are read whole, though a part of each is wanted. */
+const SHORT_ROW_BYTES = 1 << 13;
 
 /**
  * Widens a tensor, or the rectangle of it that is wanted, to f32 and rounds it to what `dtype` can hold.
@@ -18,6 +20,12 @@ const PIECE_BYTES = 1 << 20;
 export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Float32Array): Float32Array {
   const rectangle = rectangleOf('load', source);
   const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
+  if (source.numbers) {
+    copyRectangle(source.numbers, rectangle, values);
+    if (dtype === 'bf16') roundToBf16(values);
+    expectFinite(source, rectangle, values);
+    return values;
+  }
   const { dtype: stored } = source;
   if (stored === 'u8' || stored === 'i32' || stored === 'f8') {
     throw new ShapeError('load', `numbers in ${source.name}`, stored);
@@ -34,6 +42,31 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
   return values;
 }
 
+/** A square of so many numbers of two matrices fits in the first-level cache. */
+const SQUARE = 64;
+
+/**
+ * The rows [n, k] of a weight that is published as its columns.
+ * @throws ModelLoadError as `readTensor`.
+ */
+export function readTransposed(
+  { tensor, shape: [n, k] }: TransposedWeightSource,
+  dtype: ComputeDType,
+  into: Float32Array = new Float32Array(n * k),
+): Float32Array {
+  const columns = readTensor(tensor, dtype);
+  for (let firstRow = 0; firstRow < n; firstRow += SQUARE) {
+    for (let firstCol = 0; firstCol < k; firstCol += SQUARE) {
+      for (let row = firstRow; row < Math.min(firstRow + SQUARE, n); row++) {
+        for (let col = firstCol; col < Math.min(firstCol + SQUARE, k); col++) {
+          into[row * k + col] = columns[col * n + row]!;
+        }
+      }
+    }
+  }
+  return into;
+}
+
 /**
  * The bytes of what `source` loads, as they are in the file.
  * @throws ModelLoadError when the file ends before the tensor does.
@@ -43,6 +76,17 @@ export function readBytes(source: TensorSource): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(rectangle.rows * rectangle.cols * BYTES_PER_ELEMENT[source.dtype]);
   readPieces(source, rectangle, (piece, start) => bytes.set(piece, start));
   return bytes;
+}
+
+function copyRectangle(
+  numbers: Float32Array,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  into: Float32Array,
+): void {
+  for (let row = 0; row < rows; row++) {
+    const start = (firstRow + row) * rowLength + firstCol;
+    into.set(numbers.subarray(start, start + cols), row * cols);
+  }
 }
 
 function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float32Array): void {
@@ -64,15 +108,20 @@ function unpack(dtype: 'f16' | 'bf16', packed: Uint16Array, into: Float32Array):
 /** Calls `take` with bytes of the rectangle, at the start of a buffer that is used again, and where they belong. */
 function readPieces(
   source: TensorSource,
-  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  rectangle: Rectangle,
   take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
 ): void {
+  const { rowLength, firstRow, firstCol, rows, cols } = rectangle;
   const size = BYTES_PER_ELEMENT[source.dtype];
-  // Whole rows follow each other without a gap.
-  const [numRuns, runBytes] = cols === rowLength ? [1, rows * cols * size] : [rows, cols * size];
-  const buffer = new Uint8Array(Math.min(PIECE_BYTES, runBytes));
   const file = openModelFile(source.path);
   try {
+    if (cols < rowLength && rowLength * size <= SHORT_ROW_BYTES) {
+      readShortRows(source, file, rectangle, take);
+      return;
+    }
+    // Whole rows follow each other without a gap.
+    const [numRuns, runBytes] = cols === rowLength ? [1, rows * cols * size] : [rows, cols * size];
+    const buffer = new Uint8Array(Math.min(PIECE_BYTES, runBytes));
     for (let run = 0; run < numRuns; run++) {
       const position = source.byteOffset + ((firstRow + run) * rowLength + firstCol) * size;
       for (let start = 0; start < runBytes; start += buffer.length) {
@@ -83,6 +132,28 @@ function readPieces(
     }
   } finally {
     closeSync(file);
+  }
+}
+
+/** The same where a part of each row is wanted: whole rows are read, many at once, and cut. */
+function readShortRows(
+  source: TensorSource,
+  file: number,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
+): void {
+  const size = BYTES_PER_ELEMENT[source.dtype];
+  const [rowBytes, wanted] = [rowLength * size, cols * size];
+  const atOnce = Math.min(rows, Math.floor(PIECE_BYTES / rowBytes));
+  const [buffer, cut] = [new Uint8Array(atOnce * rowBytes), new Uint8Array(atOnce * wanted)];
+  for (let row = 0; row < rows; row += atOnce) {
+    const count = Math.min(atOnce, rows - row);
+    fill(buffer.subarray(0, count * rowBytes), file, source, source.byteOffset + (firstRow + row) * rowBytes);
+    for (let i = 0; i < count; i++) {
+      const start = i * rowBytes + firstCol * size;
+      for (let byte = 0; byte < wanted; byte++) cut[i * wanted + byte] = buffer[start + byte]!;
+    }
+    take(cut.subarray(0, count * wanted), row * wanted);
   }
 }
 

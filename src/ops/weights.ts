@@ -26,15 +26,30 @@ export interface TensorSource {
   /** What is to be loaded: so many numbers a dimension, from this index on. */
   readonly shape: readonly number[];
   readonly start: readonly number[];
+  /** All numbers of the tensor, where they are computed and not what the file holds. */
+  readonly numbers?: Float32Array;
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
-export type LinearWeightSource = PlainWeightSource | Int8WeightSource | CodesWeightSource;
+export type LinearWeightSource =
+  | PlainWeightSource
+  | TransposedWeightSource
+  | Int8WeightSource
+  | CodesWeightSource;
 
 /** One tensor of floats. */
 interface PlainWeightSource {
   readonly kind: 'plain';
   /** [n, k] */
+  readonly tensor: TensorSource;
+}
+
+/** One tensor of floats, published input by input. */
+export interface TransposedWeightSource {
+  readonly kind: 'transposed';
+  /** Of the weight, [n, k]. */
+  readonly shape: readonly [n: number, k: number];
+  /** The numbers that it loads are those of [k, n] in their order, whatever its own shape. */
   readonly tensor: TensorSource;
 }
 
@@ -86,7 +101,7 @@ interface StoredZeros {
   readonly less: 0 | 1;
 }
 
-/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
+/** One projection as published: weight [n, k] and, where the model has one, bias [n] or [n, 1]. */
 export interface LinearPart {
   readonly weight: LinearWeightSource;
   readonly bias: TensorSource | null;
@@ -141,6 +156,19 @@ export function narrow(source: TensorSource, dimension: 0 | 1, start: number, le
   };
 }
 
+/**
+ * The same numbers, in their order, as a tensor of another shape.
+ * @throws ShapeError where the source is no whole tensor, or has another count of numbers.
+ */
+export function reshape(source: TensorSource, shape: readonly number[]): TensorSource {
+  const sizeOf = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1);
+  if (sizeOf(source.storedShape) !== sizeOf(shape) || sizeOf(source.shape) !== sizeOf(shape)) {
+    const expected = `all ${sizeOf(source.storedShape)} numbers of ${source.name}`;
+    throw new ShapeError('reshape', expected, `[${shape.join(', ')}]`);
+  }
+  return wholeTensor({ ...source, shape });
+}
+
 /** The rectangle that a source loads, in numbers of its file's own rows; a vector is one row. */
 export interface Rectangle {
   readonly rowLength: number;
@@ -171,7 +199,7 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
 
 /** What a weight's shape is, whatever its format. */
 function shapeOf(weight: LinearWeightSource): readonly number[] {
-  return weight.kind === 'codes' ? weight.shape : weight.tensor.shape;
+  return weight.kind === 'codes' || weight.kind === 'transposed' ? weight.shape : weight.tensor.shape;
 }
 
 /**
@@ -193,11 +221,16 @@ export function expectParts(
     if (weight.kind === 'int8') expectInt8(op, weight, n, format);
     else if (weight.kind === 'codes') expectCodes(op, weight, format);
     else expectFloats(op, weight.tensor, format);
-    if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
+    if (bias !== null && !isVectorOf(bias, n))
       throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
     return n;
   });
   return { k, sizes };
+}
+
+/** A column counts as one. */
+function isVectorOf({ shape: [length, width = 1, ...more] }: TensorSource, n: number): boolean {
+  return length === n && width === 1 && more.length === 0;
 }
 
 function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number, format: WeightFormat): void {
@@ -217,7 +250,7 @@ function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightF
   if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
 }
 
-/** Codes are packed in their own format, whole tensors only. */
+/** Codes are packed in their own format. */
 function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat): void {
   const { tensor, order, shape, scales, zeros, inputGroups } = source;
   const [expected, got] = [formatName(source.format), formatName(format)];
@@ -265,4 +298,22 @@ export function expectGateUp(gate: LinearPart, up: LinearPart): void {
   const [expected, got] = [gate, up].map(({ weight }) => `[${shapeOf(weight).join(', ')}]`);
   if (expected !== got)
     throw new ShapeError('loadGateUp', `gate and up of one shape, gate is ${expected}`, `up ${got}`);
+}
+
+/**
+ * The shape of the weights of heads, and the numbers of a head of x [tokens, heads * width].
+ * @throws ShapeError where weights differ, or x does not fit them.
+ */
+export function expectHeads(
+  x: { readonly cols: number },
+  weights: readonly LinearWeight[],
+): { n: number; k: number; width: number } {
+  const [first] = weights;
+  if (first === undefined) throw new ShapeError('headLinear', 'at least one weight', 'none');
+  const { n, k } = first;
+  const other = weights.find((weight) => weight.n !== n || weight.k !== k);
+  if (other) throw new ShapeError('headLinear', `weights [${n}, ${k}]`, `[${other.n}, ${other.k}]`);
+  const width = x.cols / weights.length;
+  if (Number.isInteger(width) && width >= k) return { n, k, width };
+  throw new ShapeError('headLinear', `${weights.length} heads of at least ${k} numbers`, `${x.cols} numbers`);
 }

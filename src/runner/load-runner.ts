@@ -4,6 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
+import type { ModelConfig } from '../models/model-config.ts';
 import { openModelSource } from '../models/source/model-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import type { Ops } from '../ops/ops.ts';
@@ -59,7 +60,7 @@ export async function loadRunner(
   const numBlocks = blocksFor(model);
   const isShared = config.kvTransfer !== null;
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
-  const saves = isShared ? ops.openKvSaveNotifier(cache) : null;
+  const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
     model: fingerprint,
@@ -86,13 +87,22 @@ export async function loadRunner(
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
+    // The draft model reads the same blocks of its own memory.
+    window: draft === null ? widestWindow(model.config) : null,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
-  return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
+}
+
+/** Null where some layer has none. */
+function widestWindow({ layerWindows }: ModelConfig): number | null {
+  const windows = layerWindows.map((window) => window ?? Number.POSITIVE_INFINITY);
+  const widest = Math.max(...windows);
+  return widest === Number.POSITIVE_INFINITY ? null : widest;
 }
 
 /** Null where none is configured, or the backend packs nothing. */

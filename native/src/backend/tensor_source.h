@@ -1,6 +1,8 @@
 // A rectangle of a published tensor in its file. The load functions of a backend take these.
 #pragma once
 
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +20,15 @@ struct TensorSource {
   DType dtype;
   int64_t rowLength;  // numbers of a row in the file; a vector is one row
   int64_t firstRow, firstCol;  // of the rectangle
+  /// In the place of what the file holds, the rows one after the other; null where it is to be read.
+  std::shared_ptr<const std::vector<float>> numbers = nullptr;
 
   /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file.
   void read(void* to, int64_t row, int64_t rows, int64_t cols) const {
+    if (numbers != nullptr) {
+      std::memcpy(to, numbers->data() + row * rowLength, static_cast<size_t>(rows * cols) * sizeof(float));
+      return;
+    }
     // Whole rows follow each other without a gap.
     const int64_t together = cols == rowLength ? rows : 1;
     const auto bytesOf = [this](int64_t numbers) { return static_cast<size_t>(numbers) * elementBytes(dtype); };

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "binding/backend_object.h"
+#include "transfer/memory_tokens.h"
 
 namespace svc {
 namespace {
@@ -36,13 +37,27 @@ DType dtypeFrom(const Napi::Value& name) {
 TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
   const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };
-  return {&files.at(object.Get("path").ToString()),
-          object.Get("name").ToString(),
-          static_cast<size_t>(integer("byteOffset")),
-          dtypeFrom(object.Get("dtype")),
-          integer("rowLength"),
-          integer("firstRow"),
-          integer("firstCol")};
+  TensorSource source{&files.at(object.Get("path").ToString()),
+                      object.Get("name").ToString(),
+                      static_cast<size_t>(integer("byteOffset")),
+                      dtypeFrom(object.Get("dtype")),
+                      integer("rowLength"),
+                      integer("firstRow"),
+                      integer("firstCol")};
+  const Napi::Value numbers = object.Get("numbers");
+  if (!numbers.IsTypedArray()) return source;
+  const auto array = numbers.As<Napi::Float32Array>();
+  if (source.dtype != DType::F32) throw ArgumentError("load", "numbers of f32", source.name);
+  source.numbers = std::make_shared<const std::vector<float>>(array.Data(), array.Data() + array.ElementLength());
+  return source;
+}
+
+/// Throws where numbers that were handed over are not `rows` rows of `cols`.
+void expectNumbers(const TensorSource& source, int64_t rows, int64_t cols) {
+  if (source.numbers == nullptr) return;
+  const auto got = static_cast<int64_t>(source.numbers->size());
+  if (source.rowLength == cols && got == rows * cols) return;
+  throw ArgumentError("load", std::to_string(rows * cols) + " numbers of " + source.name, std::to_string(got));
 }
 
 int sizeFrom(const Napi::Value& value, const char* what) {
@@ -166,6 +181,9 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
   const Napi::Value scales = object.Get("scales"), bias = object.Get("bias");
   if (scales.IsObject()) part.scales = floatsFrom(scales, files);
   if (bias.IsObject()) part.bias = floatsFrom(bias, files);
+  expectNumbers(part.weight, part.n, k);
+  if (part.scales.has_value()) expectNumbers(*part.scales, 1, part.n);
+  if (part.bias.has_value()) expectNumbers(*part.bias, 1, part.n);
   if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
     throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
   }
@@ -210,7 +228,9 @@ Napi::Value BackendObject::loadGateUp(const Info& info) {
 Napi::Value BackendObject::loadVector(const Info& info) {
   Files files;
   const TensorSource source = floatsFrom(info[0], files);
-  return addTo(vectors_, backend().loadVector(source, sizeFrom(info[1], "length")), info.Env());
+  const int length = sizeFrom(info[1], "length");
+  expectNumbers(source, 1, length);
+  return addTo(vectors_, backend().loadVector(source, length), info.Env());
 }
 
 /// makeVector(Float32Array)
@@ -227,6 +247,17 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
   return addTo(caches_, backend().makeKvCache(shape, info[6].ToBoolean()), info.Env());
+}
+
+/// shareKvMemory(cache): a token.
+Napi::Value BackendObject::shareKvMemory(const Info& info) {
+  Args a = args("shareKvMemory", info);
+  const KvCache& cache = cacheAt(a);
+  if (cache.shared == nullptr) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
+  sendTable_ = std::make_shared<transfer::SendTable>(
+      transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers),
+                         static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));
+  return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(sendTable_));
 }
 
 /// layerBlockBytes(cache)
@@ -248,6 +279,14 @@ const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
 }
 
 const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
+
+const Vector* BackendObject::vectorOrNullAt(Args& args) {
+  if (args.peekInteger() != -1) return &vectorAt(args);
+  args.integer();
+  return nullptr;
+}
+
+const Experts& BackendObject::expertsAt(Args& args) { return itemAt(experts_, args, "experts"); }
 
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 

@@ -142,8 +142,9 @@ class CodePanel {
     const int bits = codeBits(format_.kind), perByte = 8 / bits, perWord = 32 / bits, mask = (1 << bits) - 1;
     const char* bytes = source.bytes.data();
     if (part.codes->order == CodeOrder::Rows) {
-      bytes_.resize(static_cast<size_t>(part.weight.rowLength));
-      part.weight.read(bytes_.data(), row, 1, part.weight.rowLength);
+      const int rowBytes = (k_ + perByte - 1) / perByte;
+      bytes_.resize(rowBytes);
+      part.weight.read(bytes_.data(), row, 1, rowBytes);
       for (int i = 0; i < k_; ++i) row_[i] = bytes_[i / perByte] >> i % perByte * bits & mask;
     } else if (part.codes->order == CodeOrder::Columns) {
       for (int i = 0; i < k_; ++i) {

@@ -92,9 +92,9 @@ int64_t workOf(const PlannedTask& planned) {
 /// One attention call: the state that its tasks share.
 class Attention {
  public:
-  Attention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const AttentionJob& job, DType dtype,
-            int rows)
-      : pool_(pool), set_(set), kernels_(set.attention[static_cast<int>(dtype)]), memory_(memory), job_(job),
+  Attention(ThreadPool& pool, const KernelSet& set, const AttentionKernels& kernels, AttentionMemory& memory,
+            const AttentionJob& job, int rows)
+      : pool_(pool), set_(set), kernels_(kernels), memory_(memory), job_(job),
         rows_(static_cast<int>(roundUp(rows, kQueryRows))) {
     Carver size(nullptr);
     carveThread(size, kernels_, job.kv, rows_);
@@ -175,10 +175,15 @@ void clearPadding(DType dtype, int64_t cols, Rows out) {
   }
 }
 
+const AttentionKernels& kernelsFor(const KernelSet& set, DType dtype, float softcap) {
+  if (dtype == DType::Bf16 && softcap != 0.0f) return set.cappedAttention;
+  return set.attention[static_cast<int>(dtype)];
+}
+
 }  // namespace
 
 void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const StepInputs& step,
-                  const AttentionOptions& options, Rows q, Rows out) {
+                  const AttentionOptions& options, const float* sinks, Rows q, Rows out) {
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
   const int kvHeads = cache.shape.kvHeads, headDim = cache.shape.headDim;
   const DType dtype = attentionDType(cache.shape.format);
@@ -191,14 +196,17 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          kvHeads,
                          options.scale,
                          window,
+                         options.softcap,
+                         sinks,
                          out.data,
                          static_cast<size_t>(out.stride) * elementBytes(dtype)};
   clearPadding(dtype, int64_t{options.heads} * headDim, out);
+  const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
   const int group = options.heads / kvHeads;
-  const int tokensPerTask = std::max(1, set.attention[static_cast<int>(dtype)].taskRows / group);
+  const int tokensPerTask = std::max(1, kernels.taskRows / group);
   std::vector<PlannedTask> tasks = plan(step, kvHeads, tokensPerTask, window);
   if (tasks.empty()) return;
-  Attention attention(pool, set, memory, job, dtype, tokensPerTask * group);
+  Attention attention(pool, set, kernels, memory, job, tokensPerTask * group);
   const int64_t partitions = tasks.back().firstPartial + tasks.back().partitions();
   const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && partitions > int64_t(tasks.size());
   if (tooFew) attention.runPartitioned(tasks);

@@ -91,11 +91,13 @@ void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const La
   const PanelNumbers<Lane> gates(job.scales, job.bias, column);
   const PanelNumbers<Lane> ups(job.scales, job.bias, column + kLanes);
   const size_t stride = job.outStride;
-  char* out = job.out + row * stride + outPanel * kLanes * sizeof(Out);
-  for (int r = 0; r < rows; ++r, out += stride) {
-    const V16 gate = gates.of(sums + r * kLanes, row + r), up = ups.of(sums + apart + r * kLanes, row + r);
-    storeActivation(reinterpret_cast<Out*>(out), silu(gate) * up);
-  }
+  char* const out = job.out + row * stride + outPanel * kLanes * sizeof(Out);
+  withGatedActivation(job.activation, [&](auto gated) {
+    for (int r = 0; r < rows; ++r) {
+      const V16 gate = gates.of(sums + r * kLanes, row + r), up = ups.of(sums + apart + r * kLanes, row + r);
+      storeActivation(reinterpret_cast<Out*>(out + r * stride), gated(gate, up));
+    }
+  });
 }
 
 template <class Dot, class Out>
