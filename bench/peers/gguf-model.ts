@@ -8,8 +8,13 @@ import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { readSafetensors, type StoredTensor } from '../../src/models/source/safetensors.ts';
 import { unpackBf16 } from '../../src/ops/float-formats.ts';
+import {
+  type GgmlType,
+  type GgufTensor,
+  type GgufValue,
+  writeGguf,
+} from '../../test/fixtures/gguf-writer.ts';
 import { packQ4, packQ8 } from './ggml-blocks.ts';
-import { type GgmlType, type GgufTensor, type GgufValue, writeGguf } from './gguf.ts';
 
 /** Numbers that are converted at once: whole blocks of any format. */
 const PIECE = 1 << 22;

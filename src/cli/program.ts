@@ -10,6 +10,7 @@ import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
 import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
 import { takeForeignFlags } from './foreign-flags.ts';
+import { addModelCommands } from './model-commands.ts';
 import { version } from './version.ts';
 
 /** The user's words were wrong: nothing was started. */
@@ -70,6 +71,7 @@ function program(
   addOptions(SERVE_OPTIONS, serve);
   addProxy(svc);
   addClientCommands(svc);
+  addModelCommands(svc);
   addBenchCommands(svc, serving, foreign);
   return svc;
 }

@@ -16,6 +16,7 @@ import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
+import { downloadProgress } from './download-progress.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
@@ -128,7 +129,7 @@ export async function startEngine(
       import('../engine/inference-engine.ts'),
     ]);
     const local = await withFolders(config.engine, {
-      onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
+      onProgress: downloadProgress(progress.update),
     });
     return await Engine.start(local, {
       thread,

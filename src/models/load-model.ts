@@ -45,6 +45,20 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const config = readModelConfig(source);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
+  try {
+    return await loadFrom(checkpoint, source, ops, { ...options, maxModelLen }, config);
+  } finally {
+    checkpoint.close();
+  }
+}
+
+async function loadFrom(
+  checkpoint: Checkpoint,
+  source: ModelSource,
+  ops: Ops,
+  options: LoadOptions & { readonly maxModelLen: number },
+  config: ModelConfig,
+): Promise<Model> {
   const names = findTensorNames(checkpoint, config.tensorNames);
   expectNoMoreLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);
@@ -69,10 +83,19 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     await new Promise(setImmediate);
   };
   const { load } = findArchitecture(config.architecture);
-  const model = await load({ config, ops, weights, names, kvDType, maxModelLen, progress });
+  const model = await load({
+    config,
+    ops,
+    weights,
+    names,
+    kvDType,
+    maxModelLen: options.maxModelLen,
+    progress,
+  });
   checkpoint.expectUnchanged();
-  const unused = judgeUnused(checkpoint, config, names);
-  if (unused !== null) options.onWarning?.(unused);
+  for (const note of [judgeUnused(checkpoint, config, names), weights.widenedBlocks]) {
+    if (note !== null) options.onWarning?.(note);
+  }
   options.packedCache?.close();
   return model;
 }

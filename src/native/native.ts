@@ -15,17 +15,28 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8';
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8' | NativeBlockDType;
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
+  /** Rows of a head whose halves take turns in the file; 0 where all are in order. */
+  readonly pairedRows: number;
   /** In the place of what the file holds, rows of f32 that follow each other; null where it is to be read. */
   readonly numbers: Float32Array | null;
 }
 
+/** Blocks of GGUF: numbers, or where codes hold them without loss, codes. */
+type NativeBlockDType =
+  | `q${4 | 5}_${0 | 1}`
+  | 'q8_0'
+  | `q${2 | 3 | 4 | 5 | 6}_k`
+  | 'iq4_nl'
+  | 'iq4_xs'
+  | 'mxfp4';
+
 /**
  * A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. Bytes of codes, u8,
- * are kept as codes.
+ * are kept as codes; blocks as codes that hold them, or as numbers.
  */
 export interface NativePart {
   readonly weight: NativeSource;

@@ -3,13 +3,15 @@
 
 import { ShapeError } from '../errors.ts';
 import {
-  BYTES_PER_ELEMENT,
   bitsOf,
   type CodeFormat,
   type ComputeDType,
   formatName,
   groupsOf,
+  isBlockDType,
+  numbersOfBlock,
   type StorageDType,
+  storedBytes,
   type WeightFormat,
 } from './dtype.ts';
 
@@ -26,6 +28,11 @@ export interface TensorSource {
   /** What is to be loaded: so many numbers a dimension, from this index on. */
   readonly shape: readonly number[];
   readonly start: readonly number[];
+  /**
+   * Rows (of a vector: numbers) of a head, where the two halves of each head take turns in the file: its row 2i + j there is row
+   * j * pairedRows / 2 + i of the head. Left out where all are in order.
+   */
+  readonly pairedRows?: number | undefined;
   /** All numbers of the tensor, where they are computed and not what the file holds. */
   readonly numbers?: Float32Array;
 }
@@ -35,7 +42,8 @@ export type LinearWeightSource =
   | PlainWeightSource
   | TransposedWeightSource
   | Int8WeightSource
-  | CodesWeightSource;
+  | CodesWeightSource
+  | BlocksWeightSource;
 
 /** One tensor of floats. */
 interface PlainWeightSource {
@@ -80,6 +88,14 @@ export interface CodesWeightSource {
   readonly zeros: StoredZeros | null;
   /** [k] the group of each input, where groups are not k in order; codes, too, are published in the order of k. */
   readonly inputGroups: TensorSource | null;
+}
+
+/** A tensor of blocks whose numbers `codesOfBlocks` holds; it is packed as these codes. */
+export interface BlocksWeightSource {
+  readonly kind: 'blocks';
+  readonly format: CodeFormat;
+  /** [n, k] */
+  readonly tensor: TensorSource;
 }
 
 /** One scale for each group of `outputs` outputs; above 0. */
@@ -181,7 +197,10 @@ export interface Rectangle {
 /** @throws ShapeError where the source is no vector or matrix, or its bytes are not those of its shape. */
 export function rectangleOf(op: string, source: TensorSource): Rectangle {
   const { name, byteLength, dtype, storedShape, shape, start } = source;
-  const bytes = storedShape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
+  const bytes = storedBytes(
+    dtype,
+    storedShape.reduce((product, size) => product * size, 1),
+  );
   if (bytes !== byteLength) {
     throw new ShapeError(
       op,
@@ -192,6 +211,10 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
   const [rowLength, cols, firstCol] = [storedShape.at(-1), shape.at(-1), start.at(-1)];
   if (rowLength === undefined || cols === undefined || firstCol === undefined || storedShape.length > 2) {
     throw new ShapeError(op, `${name}, a vector or a matrix`, `[${storedShape.join(', ')}]`);
+  }
+  const block = numbersOfBlock(dtype);
+  if ([rowLength, cols, firstCol].some((count) => count % block !== 0)) {
+    throw new ShapeError(op, `whole blocks of ${block} numbers of ${name}`, `${cols} from ${firstCol} on`);
   }
   const isVector = storedShape.length === 1;
   return { rowLength, firstRow: isVector ? 0 : start[0]!, firstCol, rows: isVector ? 1 : shape[0]!, cols };
@@ -220,6 +243,7 @@ export function expectParts(
       throw new ShapeError(op, `${weight.tensor.name} [n, ${k}]`, `[${shape.join(', ')}]`);
     if (weight.kind === 'int8') expectInt8(op, weight, n, format);
     else if (weight.kind === 'codes') expectCodes(op, weight, format);
+    else if (weight.kind === 'blocks') expectFormat(op, weight, format);
     else expectFloats(op, weight.tensor, format);
     if (bias !== null && !isVectorOf(bias, n))
       throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
@@ -243,23 +267,31 @@ function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number,
 }
 
 function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightFormat): void {
-  const isFloat = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
-  if (!isFloat) throw new ShapeError(op, `floats in ${name}`, dtype);
+  const isNumber = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' || isBlockDType(dtype);
+  if (!isNumber) throw new ShapeError(op, `numbers in ${name}`, dtype);
   const canQuantize =
     typeof format === 'string' || (!format.hasZeros && (format.kind === 'int4' || format.kind === 'fp8'));
   if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
 }
 
+function expectFormat(
+  op: string,
+  { tensor, format: own }: CodesWeightSource | BlocksWeightSource,
+  format: WeightFormat,
+): void {
+  const [expected, got] = [formatName(own), formatName(format)];
+  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+}
+
 /** Codes are packed in their own format. */
 function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat): void {
   const { tensor, order, shape, scales, zeros, inputGroups } = source;
-  const [expected, got] = [formatName(source.format), formatName(format)];
-  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+  expectFormat(op, source, format);
   const [n, k] = shape;
   const [groups, perWord] = [groupsOf(source.format, k), 32 / bitsOf(source.format.kind)];
   // Codes of whole bytes fill no words.
   const perElement = (bytes: number): number => (perWord * bytes) / 4;
-  const inRow = perElement(BYTES_PER_ELEMENT[tensor.dtype]);
+  const inRow = perElement(storedBytes(tensor.dtype, 1));
   const codeShapes = {
     rows: [n, Math.ceil(k / inRow)],
     columns: [k / perWord, n],

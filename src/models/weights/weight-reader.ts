@@ -21,6 +21,7 @@ import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
+import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
 export interface Projection {
@@ -67,6 +68,7 @@ export class WeightReader {
   readonly #checkpoint: Checkpoint;
   readonly #ops: Ops;
   readonly #formats = new Set<string>();
+  readonly #widened = new WidenedBlocks();
   #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
@@ -88,6 +90,11 @@ export class WeightReader {
     return this.#packedBytes;
   }
 
+  /** What a person should know of blocks that take more memory than in their file; null where there are none. */
+  get widenedBlocks(): string | null {
+    return this.#widened.note;
+  }
+
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
     return new ColumnParallelLinear(this.#linear(projections, k));
@@ -98,10 +105,11 @@ export class WeightReader {
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
-    const parts = [this.#part(gate, k), this.#part(up, k)] as const;
+    const parts = inOneFormat([this.#part(gate, k), this.#part(up, k)]);
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)), activation);
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)), activation);
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -153,34 +161,41 @@ export class WeightReader {
   /** @param offset added to each number: some weights are published as what they differ from 1. */
   vector(name: string, length: number, offset = 0): Vector {
     const source = this.#checkpoint.find(name, [length]);
-    if (offset === 0) return this.#ops.loadVector(source);
-    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + offset));
+    const missing = offset - this.#checkpoint.addedTo(name);
+    if (missing === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    return this.#ops.loadLinear([this.#plain(table, hidden)], this.dtype);
+    const parts = [this.#plain(table, hidden)];
+    this.#widened.add(parts);
+    return this.#ops.loadLinear(parts, this.dtype);
   }
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
+    this.#widened.add(parts);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {
-    const [gateUpFormat, downFormat] = [[gate, up], [down]].map((parts) =>
-      this.#formatOf(parts, this.#products),
-    );
+    const gateUp = inOneFormat([gate, up]);
+    const [gateUpFormat, downFormat] = [gateUp, [down]].map((parts) => {
+      this.#widened.add(parts);
+      return this.#formatOf(parts, this.#products);
+    });
     this.#formats.add(formatName(gateUpFormat!)).add(formatName(downFormat!));
     return {
-      gateUp: this.#count(this.#ops.loadGateUp(gate, up, gateUpFormat!)),
+      gateUp: this.#count(this.#ops.loadGateUp(gateUp[0]!, gateUp[1]!, gateUpFormat!)),
       down: this.#count(this.#ops.loadLinear([down], downFormat!)),
     };
   }
 
   #linear(projections: readonly Projection[], k: number): LinearWeight {
-    const parts = projections.map((projection) => this.#part(projection, k));
+    const parts = inOneFormat(projections.map((projection) => this.#part(projection, k)));
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
     return this.#count(this.#ops.loadLinear(parts, format));
@@ -190,6 +205,10 @@ export class WeightReader {
     const { name, n, within, isTransposed } = projection;
     const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
     if (weight === null) return this.#plain(projection, k);
+    if (weight.kind === 'blocks' && !isTransposed) {
+      const tensor = within ? narrow(weight.tensor, 0, within.first, n) : weight.tensor;
+      return { weight: { ...weight, tensor }, bias: this.#bias(projection) };
+    }
     if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
     throw new ModelLoadError(
       `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
@@ -255,8 +274,19 @@ export class WeightReader {
   }
 }
 
+/** Blocks that are multiplied together and are of different formats are read as numbers. */
+function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
+  const formats = parts.map(({ weight }) =>
+    weight.kind === 'blocks' ? formatName(weight.format) : weight.kind,
+  );
+  const isMixed = new Set(formats).size > 1;
+  return parts.map(({ weight, bias }) =>
+    isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },
+  );
+}
+
 /** Null for floats, which may be brought to any format. */
 function publishedFormat(weight: LinearWeightSource): WeightFormat | null {
-  if (weight.kind === 'codes') return weight.format;
+  if (weight.kind === 'codes' || weight.kind === 'blocks') return weight.format;
   return weight.kind === 'int8' ? 'int8' : null;
 }

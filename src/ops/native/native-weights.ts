@@ -2,13 +2,7 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
-import {
-  BYTES_PER_ELEMENT,
-  type ComputeDType,
-  formatName,
-  inputDTypeOf,
-  type WeightFormat,
-} from '../dtype.ts';
+import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
@@ -211,21 +205,22 @@ function vectorOf(op: string, source: TensorSource): NativeSource {
 
 /** Numbers that were read here, in rows of `rowLength`. */
 function readSource({ name, path }: TensorSource, numbers: Float32Array, rowLength: number): NativeSource {
-  return { name, path, byteOffset: 0, dtype: 'f32', rowLength, firstRow: 0, firstCol: 0, numbers };
+  const whole = { byteOffset: 0, firstRow: 0, firstCol: 0, pairedRows: 0 } as const;
+  return { name, path, dtype: 'f32', rowLength, ...whole, numbers };
 }
 
 /** A tensor's rows as bytes. */
 function bytesOf(op: string, tensor: TensorSource): NativeSource {
   const source = sourceOf(op, tensor);
-  return { ...source, dtype: 'u8', rowLength: source.rowLength * BYTES_PER_ELEMENT[tensor.dtype] };
+  return { ...source, dtype: 'u8', rowLength: storedBytes(tensor.dtype, source.rowLength) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
   if (source.numbers) return readSource(source, readTensor(source, 'f32'), source.shape.at(-1)!);
-  const { name, path, byteOffset } = source;
+  const { name, path, byteOffset, pairedRows = 0 } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
-  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, numbers: null };
+  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, numbers: null };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

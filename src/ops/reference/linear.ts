@@ -70,6 +70,10 @@ function readWeight(
     decodeCodes(weight, codes!, values);
     return;
   }
+  if (weight.kind === 'blocks') {
+    readTensor(weight.tensor, 'bf16', values);
+    return;
+  }
   const dtype = format === 'bf16' ? 'bf16' : 'f32';
   if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
   else readTensor(weight.tensor, dtype, values);

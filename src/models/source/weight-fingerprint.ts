@@ -10,22 +10,28 @@ import { openModelFile } from '../../util/model-file.ts';
 const SAMPLES = 16;
 const SAMPLE_BYTES = 4096;
 
+export interface WeightFile {
+  readonly path: string;
+  /** Before the first tensor. */
+  readonly headerBytes: number;
+}
+
 /**
- * SHA-256, in hex, over config.json and, of each *.safetensors, its name, size, header and 16 samples of 4 KiB.
+ * SHA-256, in hex, over config.json and, of each file of weights, its name, size, header and 16 samples of 4 KiB.
+ * @param config empty where the files themselves say what the model is.
  * @throws ModelLoadError where a file cannot be read.
  */
-export function safetensorsFingerprint(config: string, files: readonly string[]): string {
+export function weightFingerprint(config: string, files: readonly WeightFile[]): string {
   const hash = createHash('sha256');
   hash.update(`config.json ${Buffer.byteLength(config)}\n`).update(config);
-  for (const path of files) addFile(hash, path);
+  for (const file of files) addFile(hash, file);
   return hash.digest('hex');
 }
 
-function addFile(hash: Hash, path: string): void {
+function addFile(hash: Hash, { path, headerBytes }: WeightFile): void {
   const file = openModelFile(path);
   try {
     const { size } = fstatSync(file);
-    const headerBytes = 8 + Number(read(file, 0, 8).readBigUInt64LE());
     hash.update(`${basename(path)} ${size} ${headerBytes}\n`).update(read(file, 0, headerBytes));
     for (let sample = 0; sample < SAMPLES; sample += 1) {
       const last = Math.max(headerBytes, size - SAMPLE_BYTES);
