@@ -29,6 +29,9 @@ constexpr int kCodeSteps = kBf16Depth / 2;
 /// Bytes of the codes of one step: 32 codes.
 constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
 
+/// Bytes of one column's codes of 4 bits in so many steps.
+constexpr int kCodeColumnBytes = kBf16Depth / 2;
+
 /// Bytes of what precedes the codes of a group: 16 scales, and 16 zeros where there are any.
 constexpr int groupHeaderBytes(const CodeFormat& codes) { return codes.hasZeros ? 2 * kStepBytes : kStepBytes; }
 
