@@ -8,7 +8,7 @@ import type { ModelConfig } from './model-config.ts';
 export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
-  /** Called after the ops of each layer: those that it calls itself find the keys and values of the layer stored. */
+  /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
 

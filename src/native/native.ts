@@ -94,11 +94,7 @@ export interface NativeBackend {
   /** Bytes of one block of one layer. */
   layerBlockBytes(cache: number): number;
   /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
-  openKvSaveNotifier(cache: number): bigint;
-  /** See KvMemory. */
-  onKvStep(sends: Int32Array): StreamPosition;
-  /** See KvMemory. */
-  onKvLayerSaved(layer: number): StreamPosition;
+  shareKvMemory(cache: number): bigint;
   weightBytes(weight: number): number;
   /** Makes at least `bytes` of the arena usable and returns how many are; tensors in it stay. */
   growArena(bytes: number): number;
@@ -132,6 +128,8 @@ export interface NativeBackend {
     contextLengths: Int32Array,
     blockTables: Int32Array,
     maxBlocks: number,
+    /** See KvMemory.onKvStep; of a cache whose memory is shared. */
+    sends: Int32Array,
   ): number;
   rope(table: number, headDim: number, rotaryDim: number, step: number, ...x: TensorArgs): StreamPosition;
   gatherRows(
@@ -204,7 +202,8 @@ export interface NativeBackend {
 
 /** KV memory without a backend: what tests and instances without a model move. Layer blocks are [layer][block]. */
 export interface NativeKvMemory {
-  openKvSaveNotifier(): bigint;
+  /** See NativeBackend.shareKvMemory. */
+  share(): bigint;
   /**
    * Which blocks this step completes: entries `[sendId, firstIndex, count, block * count]` one after the other, where
    * `firstIndex` is the index of the first block in the transfer.
@@ -243,12 +242,11 @@ interface NativeTransferOptions {
 
 /**
  * Moves layer blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
- * is called there when `takeEvents` has something to give. It does not keep the process alive.
+ * is called there with what has happened, until `close`. It does not keep the process alive.
  */
 export interface NativeTransferEngine {
   /** What peers connect to; null where not listened. The name of shm lies in the abstract namespace. */
   readonly endpoints: { readonly shm: string | null; readonly tcp: string | null };
-  takeEvents(): NativeTransferEvent[];
 
   /** Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp. @returns the link. */
   connect(kind: 'shm' | 'tcp', address: string, sockets: number): number;
@@ -278,11 +276,11 @@ export interface NativeTransferEngine {
 
 export interface Native {
   readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
-  /** `memory` is a token of openKvSaveNotifier. */
+  /** `memory` is a token of shareKvMemory. */
   readonly TransferEngine: new (
     memory: bigint,
     options: NativeTransferOptions,
-    onEvents: () => void,
+    onEvents: (events: readonly NativeTransferEvent[]) => void,
   ) => NativeTransferEngine;
   /** CRC-32C of bytes. */
   crc32c(bytes: Uint8Array): number;

@@ -42,16 +42,6 @@ export interface KvCache {
   readonly layerBlockBytes: number;
 }
 
-/** Tells the transfer engine of this process which layer blocks are saved, in the order of the ops. */
-export interface KvSaveNotifier {
-  /** Lets one transfer engine adopt the KV memory. */
-  readonly token: bigint;
-  /** Which blocks this step completes: `[sendId, firstIndex, count, block * count]` one after the other. */
-  onStep(sends: Int32Array): void;
-  /** The ops called so far save `layer` of all blocks of the step; layers come in order. */
-  onLayerSaved(layer: number): void;
-}
-
 /** The sequences of a step: which rows belong to which sequence, and which blocks hold its keys and values. */
 export interface AttentionBatch {
   readonly numSequences: number;
@@ -71,6 +61,11 @@ export interface StepArrays {
   /** [tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
+  /**
+   * The blocks that the step completes for other instances, `[transfer, first index in it, count, block * count]` one after
+   * the other: `storeKv` of a layer lets them leave. Left out where there are none.
+   */
+  readonly sends?: Int32Array | undefined;
 }
 
 /**
@@ -172,10 +167,13 @@ export interface Ops {
   readonly packedWeights: PackedWeights | null;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
-  /** @param isShared whether `openKvSaveNotifier` may be called for it */
+  /** @param isShared whether `shareKvMemory` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
-  /** @throws ConfigError where the backend cannot transfer its KV memory. */
-  openKvSaveNotifier(cache: KvCache): KvSaveNotifier;
+  /**
+   * A token with which one transfer engine of this process can adopt the memory of a cache, once.
+   * @throws ConfigError where the backend cannot transfer its KV memory.
+   */
+  shareKvMemory(cache: KvCache): bigint;
   /** Bytes that weights and KV memory may still take. */
   freeMemory(): number;
   /** Time in which ops ran since the start; null where a backend does not measure it. */

@@ -59,7 +59,7 @@ export async function loadRunner(
   const numBlocks = blocksFor(model);
   const isShared = config.kvTransfer !== null;
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
-  const saves = isShared ? ops.openKvSaveNotifier(cache) : null;
+  const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
     model: fingerprint,
@@ -92,7 +92,7 @@ export async function loadRunner(
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
-  return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
 }
 
 /** Null where none is configured, or the backend packs nothing. */

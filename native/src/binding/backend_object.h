@@ -51,6 +51,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);
+  Napi::Value shareKvMemory(const Info&);
   Napi::Value layerBlockBytes(const Info&);
   Napi::Value weightBytes(const Info&);
   /// Keeps `item`, and returns its index.
@@ -84,11 +85,6 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value storeKv(const Info&);
   Napi::Value attention(const Info&);
   const Backend::Step& stepAt(Args&);
-
-  // kv_saves.cc
-  Napi::Value openKvSaveNotifier(const Info&);
-  Napi::Value onKvStep(const Info&);
-  Napi::Value onKvLayerSaved(const Info&);
 
   // elementwise.cc
   Napi::Value embedding(const Info&);
@@ -126,8 +122,10 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   int64_t stepId_ = 0;
   /// The entry of the packed cache that is being written, or was; null before.
   std::shared_ptr<PackedSaving> saving_;
-  /// Null until the notifier is opened.
-  std::shared_ptr<transfer::SendTable> kvSaves_;
+  /// Where other threads learn which layer blocks are stored; null until a cache is shared.
+  std::shared_ptr<transfer::SendTable> sendTable_;
+  /// Whether the step that began last completes blocks for them.
+  bool isSending_ = false;
 };
 
 /// new CpuBackend(instruction set, threads)

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "binding/backend_object.h"
+#include "transfer/memory_tokens.h"
 
 namespace svc {
 namespace {
@@ -227,6 +228,17 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
   return addTo(caches_, backend().makeKvCache(shape, info[6].ToBoolean()), info.Env());
+}
+
+/// shareKvMemory(cache): a token.
+Napi::Value BackendObject::shareKvMemory(const Info& info) {
+  Args a = args("shareKvMemory", info);
+  const KvCache& cache = cacheAt(a);
+  if (cache.shared == nullptr) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
+  sendTable_ = std::make_shared<transfer::SendTable>(
+      transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers),
+                         static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));
+  return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(sendTable_));
 }
 
 /// layerBlockBytes(cache)

@@ -30,7 +30,7 @@ std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -38,6 +38,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
+  const Span<const int32_t> sends = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length, slots.length);
   a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -57,7 +58,11 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  isSending_ = sends.length > 0;
+  if (isSending_ && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));
+  // In the order of the ops: steps before may still be storing.
+  if (isSending_) backend().callback([table = sendTable_, sends = sends.copy()] { table->onStep(sends); });
   return Napi::Number::New(info.Env(), static_cast<double>(++stepId_));
 }
 
@@ -93,7 +98,9 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
-  return recorded(info, a, backend().storeKv(step, layer, k, v));
+  StreamPosition stored = backend().storeKv(step, layer, k, v);
+  if (isSending_) stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
+  return recorded(info, a, stored);
 }
 
 /// attention(step, layer, scale, window or 0, q[4], out[4])

@@ -10,7 +10,6 @@ import type {
   IdLists,
   KvCache,
   KvCacheShape,
-  KvSaveNotifier,
   LogitEdits,
   Ops,
   Pending,
@@ -78,14 +77,9 @@ export class NativeOps implements Ops {
     return this.#guard(() => new NativeKvCache(this.#native, shape, isShared));
   }
 
-  openKvSaveNotifier(cache: KvCache): KvSaveNotifier {
-    const native = this.#native;
-    const { index } = this.#own('openKvSaveNotifier', cache, NativeKvCache);
-    return {
-      token: this.#guard(() => native.openKvSaveNotifier(index)),
-      onStep: (sends) => native.onKvStep(sends),
-      onLayerSaved: (layer) => native.onKvLayerSaved(layer),
-    };
+  shareKvMemory(cache: KvCache): bigint {
+    const { index } = this.#own('shareKvMemory', cache, NativeKvCache);
+    return this.#guard(() => this.#native.shareKvMemory(index));
   }
 
   get #loader(): { native: NativeBackend; packed: NativePackedWeights } {
@@ -172,7 +166,7 @@ export class NativeOps implements Ops {
     });
   }
 
-  beginStep(cache: KvCache, { positions, slotMapping, batch }: StepArrays): StepInputs {
+  beginStep(cache: KvCache, { positions, slotMapping, batch, sends = NO_INTEGERS }: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
@@ -185,6 +179,7 @@ export class NativeOps implements Ops {
         contextLengths,
         blockTables,
         maxBlocks,
+        sends,
       ),
     );
     return new NativeStepInputs(this.#native, id, cache, positions.length);
@@ -307,7 +302,7 @@ export class NativeOps implements Ops {
 
   /** The array that ops called after `sampled` find filled. */
   #unread(op: string, sampled: SampledTokens | null): Int32Array {
-    return sampled === null ? NO_TOKENS : this.#own(op, sampled, NativeSampledTokens).unread;
+    return sampled === null ? NO_INTEGERS : this.#own(op, sampled, NativeSampledTokens).unread;
   }
 
   /** `value` as what this very backend made. */
@@ -330,7 +325,7 @@ export class NativeOps implements Ops {
   }
 }
 
-const NO_TOKENS = new Int32Array(0);
+const NO_INTEGERS = new Int32Array(0);
 
 function argsOf(x: NativeTensor): TensorArgs {
   return [x.offset, x.rows, x.cols, x.stride];

@@ -75,7 +75,7 @@ export class ReferenceOps implements Ops {
     return new RefKvCache(shape);
   }
 
-  openKvSaveNotifier(): never {
+  shareKvMemory(): never {
     throw new ConfigError(
       'KV transfer needs the native backend: install make and g++, run `npm run build`, and leave --device auto or cpu',
       { param: 'kv-transfer-config' },
