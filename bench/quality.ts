@@ -32,7 +32,7 @@ async function judge(
 ): Promise<Figure[]> {
   const quality = await comparePrecision(
     toEngineConfig({ model }),
-    { quantization: scheme, kvCacheDtype: 'auto' } as const,
+    { quantization: scheme, kvCacheDtype: 'auto' },
     tokens,
   );
   const { numTokens, meanKl, agreement, perplexity } = quality;
