@@ -19,6 +19,7 @@ namespace {
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/codes.h"
 #include "cpu/amx/tiles.h"
+#include "cpu/amx/column_codes.h"
 
 constexpr int kTileSteps = kTileRows;
 /// Panel bytes fetched ahead of their use where each is used once.
@@ -242,7 +243,22 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
   }
 }
 
-/// The same with panels of codes: a tile of each panel is expanded into the first-level cache where it is used.
+/// The same with codes of 4 bits, x as KernelSet::turnRows has it.
+template <class Stream, class Use>
+void productOfColumns(const Operands& o, const CodeFormat& codes, Range rows, Range panels, const Use& use) {
+  alignas(64) float sums[4 * kTileRows * kLanes];
+  const int count = rows.end - rows.begin;
+  const size_t panelBytes = codePanelBytes(codes, o.steps);
+  Tiles tiles;
+  tiles.shapeColumns(count);
+  for (int panel = panels.begin; panel < panels.end; panel += 4) {
+    const int taken = smaller(4, panels.end - panel);
+    sumColumns<Stream>(o.x + rows.begin * 4, codes, o.panels + panel * panelBytes, taken, o.steps, count, sums);
+    use(rows.begin, count, panel, taken, sums);
+  }
+}
+
+/// The same with codes of 8 bits: a tile of each panel is expanded into the first-level cache where it is used.
 template <class Stream, class Use>
 void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, Range panels, const Use& use) {
   using Dot = Bf16Dot;
@@ -420,16 +436,22 @@ void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
   product<Dot>(operandsOf(job), rows, {2 * outPanels.begin, 2 * outPanels.end}, 2, storesOf(job));
 }
 
-void linearOfCodesOnTiles(const LinearJob& job, Range rows, Range panels) {
+template <class Job>
+void productOfCodes(const Job& job, Range rows, Range panels) {
+  if (codeBits(job.codes.kind) == 4) {
+    return withColumnStreamOf(job.codes, [&]<class Stream>(const Stream&) {
+      productOfColumns<Stream>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+    });
+  }
   withStreamOf(job.codes, [&]<class Stream>(const Stream&) {
     productOfFewCodes<Stream>(operandsOf(job), job.codes, rows, panels, storesOf(job));
   });
 }
 
+void linearOfCodesOnTiles(const LinearJob& job, Range rows, Range panels) { productOfCodes(job, rows, panels); }
+
 void gateUpOfCodesOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
-  withStreamOf(job.codes, [&]<class Stream>(const Stream&) {
-    productOfFewCodes<Stream>(operandsOf(job), job.codes, rows, {2 * outPanels.begin, 2 * outPanels.end}, storesOf(job));
-  });
+  productOfCodes(job, rows, {2 * outPanels.begin, 2 * outPanels.end});
 }
 
 template <class Dot>
@@ -462,11 +484,12 @@ void addMatmul(KernelSet& set) {
   set.rowsOfTask = kRowsOfBlock;
   set.panelsOfTask = kPanelsOfBlock;
   set.linear[1] = &linearOnTiles<Bf16Dot>;
-  set.linear[3] = &linearOfCodesOnTiles;
   set.linear[2] = &linearOnTiles<Int8Dot>;
+  set.linear[3] = &linearOfCodesOnTiles;
   set.gateUp[1] = &gateUpOnTiles<Bf16Dot>;
-  set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
+  set.gateUp[3] = &gateUpOfCodesOnTiles;
+  set.turnRows = &turnRows;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;
 }
