@@ -254,7 +254,7 @@ void productOfColumns(const Operands& o, const CodeFormat& codes, Range rows, Ra
   for (int panel = panels.begin; panel < panels.end; panel += 4) {
     const int taken = smaller(4, panels.end - panel);
     sumColumns<Stream>(o.x + rows.begin * 4, codes, o.panels + panel * panelBytes, taken, o.steps, count, sums);
-    use(rows.begin, count, panel, taken, sums);
+    use(rows.begin, count, panel, taken, sums, count * kLanes);
   }
 }
 
