@@ -1,7 +1,7 @@
 // What quantised weights change in the predictions of the bundled model and of the real trained one among the fixtures, on
 // texts that they wrote themselves.
 
-import { compareQuantized } from '../src/cli/bench/quality.ts';
+import { comparePrecision } from '../src/cli/bench/quality.ts';
 import { QUANTIZATIONS, type Quantization } from '../src/config/engine-config.ts';
 import { toEngineConfig } from '../src/config/llm-options.ts';
 import { LLM } from '../src/index.ts';
@@ -30,7 +30,11 @@ async function judge(
   scheme: Quantization,
   tokens: readonly number[],
 ): Promise<Figure[]> {
-  const quality = await compareQuantized(toEngineConfig({ model }), scheme, tokens);
+  const quality = await comparePrecision(
+    toEngineConfig({ model }),
+    { quantization: scheme, kvCacheDtype: 'auto' },
+    tokens,
+  );
   const { numTokens, meanKl, agreement, perplexity } = quality;
   const about = `${name}, ${scheme}, ${numTokens} tokens`;
   const isHeldToGoals = scheme === 'int8';

@@ -1,7 +1,7 @@
 // The flags of svc bench, whose commands measure a model without serving it.
 
 import { type Command, Option } from 'commander';
-import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
+import { type KvCacheDType, QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { OptionSource } from '../config/merge.ts';
 import type { OptionNames } from '../config/option-table.ts';
@@ -18,7 +18,8 @@ import {
 } from './flags.ts';
 
 interface QualityFlags {
-  readonly quantization: Quantization;
+  readonly quantization?: Quantization;
+  readonly kvCacheDtype?: KvCacheDType;
   readonly textFile: string;
   readonly numTokens: number;
   readonly json?: true;
@@ -133,11 +134,17 @@ Examples:
 function addQuality(bench: Command): void {
   bench
     .command('quality')
-    .description('compare the predictions of quantised weights with those of the published ones, on a text')
+    .description(
+      'compare the predictions of a model in fewer bits with those of the published one, on a text',
+    )
     .argument('[model]', MODEL)
     .addOption(
-      new Option('--quantization <scheme>', 'scheme to judge').choices(QUANTIZATIONS).default('int8'),
+      new Option(
+        '--quantization <scheme>',
+        'weights to judge (default: int8, with --kv-cache-dtype as published)',
+      ).choices(QUANTIZATIONS),
     )
+    .addOption(new Option('--kv-cache-dtype <format>', 'keys and values to judge').choices(['fp8', 'int8']))
     .requiredOption(
       '--text-file <path>',
       'text to predict, such as a page of what the model will be used for',
@@ -146,6 +153,11 @@ function addQuality(bench: Command): void {
     .option('--json', 'print JSON')
     .action(async (model: string | undefined, flags: QualityFlags) => {
       const { benchQuality } = await import('./bench/quality.ts');
-      await benchQuality({ ...flags, model, isJson: flags.json === true });
+      const { kvCacheDtype = 'auto' } = flags;
+      const precision = {
+        quantization: flags.quantization ?? (kvCacheDtype === 'auto' ? 'int8' : null),
+        kvCacheDtype,
+      };
+      await benchQuality({ ...flags, precision, model, isJson: flags.json === true });
     });
 }

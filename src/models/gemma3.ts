@@ -28,10 +28,9 @@ const gemma3Attention: LoadBlock = (context, layer, prefix) =>
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
-const ownFields = z.object({
+const ownFields = z.looseObject({
   head_dim: z.int().positive().nullish(),
   max_position_embeddings: z.number().positive().nullish(),
-  rope_theta: z.number().positive().nullish(),
   rope_local_base_freq: z.number().positive().nullish(),
   sliding_window_pattern: z.int().positive().nullish(),
   /** By the kind of layer. */
@@ -50,7 +49,7 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
     maxPositionEmbeddings: own.max_position_embeddings ?? 131072,
     rotaryDim: own.head_dim ?? 256,
   });
-  const json = far ? { ...asObject(file.json), rope_parameters: far } : file.json;
+  const json = far ? { ...own, rope_parameters: far } : file.json;
   return readDecoderConfig({ ...file, json }, (fields) => ({
     ...gemmaTraits(file, fields),
     ...scoreTraits(file, fields, { attention: null, final: null }),
@@ -86,8 +85,4 @@ function readWhole(file: ConfigFile): ModelConfig {
     { ...file, json: { ...USUAL_TEXT, ...outer, ...text_config } },
     { ...USUAL_NAMES, roots: ['model.language_model.', 'language_model.model.'] },
   );
-}
-
-function asObject(json: unknown): object {
-  return typeof json === 'object' && json !== null ? json : {};
 }

@@ -7,7 +7,8 @@ import type { DraftedSequence, Proposer } from './proposer.ts';
 
 /**
  * Rows of decoding sequences and drafts together up to which a step gets drafts: it waits for the weights then, and a row
- * more costs little. A single sequence always has room for a whole draft.
+ * more costs little. With AVX-512 the arithmetic of 8 rows takes as long as reading weights of bfloat16. On AMX 8 rows cost 5 to
+ * 12 % more than one and 16 rows 7 to 21 %, by the format of the weights. A single sequence always has room for a whole draft.
  */
 const MAX_ROWS = 8;
 /** A sequence whose last drafts were all wrong gets none for 1, 2, 4 ... tokens, at most so many. */

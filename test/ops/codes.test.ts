@@ -72,6 +72,7 @@ describeEachIsa('weights of codes', (isa) => {
         [31, [7]],
         [300, [33, 48, 5]],
         [608, [20]],
+        [1600, [4]],
       ] as const) {
         const codes = sizes.map((n) => randomCodes(random, format, n, k));
         const bias = folder.write([sizes[0]], random.floats(sizes[0]));

@@ -40,6 +40,7 @@ function casesOf(random: Random): Case[] {
     { rows: 33, k: 160, sizes: [50] },
     { rows: 97, k: 40, sizes: [80, 9] },
     { rows: 200, k: 72, sizes: [40] },
+    { rows: 40, k: 2700, sizes: [35] },
     { rows: 0, k: 8, sizes: [8] },
   ];
   const randoms = Array.from({ length: 12 }, () => ({

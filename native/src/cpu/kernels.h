@@ -30,6 +30,9 @@ constexpr int kCodeSteps = kBf16Depth / 2;
 /// Bytes of the codes of one step: 32 codes.
 constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
 
+/// Bytes of one column's codes of 4 bits in so many steps.
+constexpr int kCodeColumnBytes = kBf16Depth / 2;
+
 /// Bytes of what precedes the codes of a group: 16 scales, and 16 zeros where there are any.
 constexpr int groupHeaderBytes(const CodeFormat& codes) { return codes.hasZeros ? 2 * kStepBytes : kStepBytes; }
 
@@ -190,6 +193,9 @@ struct KernelSet {
   /// By WeightFormat; those of Codes take up to kFewRows rows.
   void (*linear[4])(const LinearJob&, Range rows, Range panels);
   void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);
+  /// What products of 2 to kFewRows rows with codes of 4 bits take in the place of x: its [rows, steps] words as [steps, 16], with
+  /// zeros where there is no row; `steps` is a multiple of 16. Null where they take x as it is.
+  void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
   /// Panels of codes, one after the other, to panels of bf16.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
   /// `count` numbers of 16 columns, [count, 16] -> codes of Int4 and one scale for each column.

@@ -103,10 +103,28 @@ Input reordered(ThreadPool& pool, ProductMemory& memory, const PackedWeight& wei
   return {memory.rows.data(), stride, {}};
 }
 
+bool takesTurnedRows(const KernelSet& set, const PackedWeight& weight, int rows) {
+  return set.turnRows != nullptr && weight.format == WeightFormat::Codes && codeBits(weight.codes.kind) == 4 && rows > 1 &&
+         rows <= kFewRows;
+}
+
+Input turned(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const Input& x, int rows) {
+  const int steps = stepsOf(weight.format, weight.k);
+  const size_t bytes = static_cast<size_t>(steps) * kStepBytes;
+  if (memory.turnedRows.size() < bytes) memory.turnedRows = Pages(bytes);
+  const int taskSteps = static_cast<int>(kSerialBytes / kStepBytes);
+  pool.run(ceilDiv(steps, taskSteps), [&](int task, int) {
+    const int begin = task * taskSteps, end = std::min(begin + taskSteps, steps);
+    set.turnRows(x.x + begin * 4, x.stride, rows, end - begin, memory.turnedRows.data() + begin * kStepBytes);
+  });
+  return {memory.turnedRows.data(), kStepBytes, {}};
+}
+
 Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x) {
   if (weight.format == WeightFormat::Int8) return quantized(pool, set, memory, weight, x);
-  if (!weight.columns.empty()) return reordered(pool, memory, weight, x);
-  return {x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
+  Input input{x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
+  if (!weight.columns.empty()) input = reordered(pool, memory, weight, x);
+  return takesTurnedRows(set, weight, x.rows) ? turned(pool, set, memory, weight, input, x.rows) : input;
 }
 
 /// The task's panels of codes as panels of bf16, in memory of the thread.

@@ -11,6 +11,7 @@ struct ProductMemory {
   /// Rows of the input as the product takes them: quantised, or in another order.
   Pages rows;
   std::vector<float> scales;
+  Pages turnedRows;
   /// By thread: panels of bf16 that codes were expanded to.
   std::vector<Pages> panels;
 };

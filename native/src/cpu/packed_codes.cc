@@ -107,12 +107,11 @@ class CodePanel {
 
  private:
   void interleaveNibbles(int first, char* out) const {
-    const auto bytes = reinterpret_cast<uint8_t*>(out);
-    for (int block = 0; block < 2; ++block) {
-      for (int lane = 0; lane < 2 * kLanes; ++lane) {
-        const uint8_t* codes = &codes_[static_cast<size_t>(lane / 2) * paddedK_ + first + block * 16 + lane % 2];
-        uint8_t* word = bytes + (block * 2 * kLanes + lane) * 4;
-        for (int i = 0; i < 4; ++i) word[i] = static_cast<uint8_t>(codes[4 * i] | codes[4 * i + 2] << 4);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const uint8_t* codes = &codes_[static_cast<size_t>(lane) * paddedK_ + first];
+      for (int i = 0; i < kCodeColumnBytes; ++i) {
+        const uint8_t* pair = codes + i % 2 * 16 + i / 2;
+        out[lane * kCodeColumnBytes + i] = static_cast<char>(pair[0] | pair[8] << 4);
       }
     }
   }
@@ -276,8 +275,8 @@ void unpackCodes(const PackedWeight& weight, int row, float* out) {
       const int in = i - first;
       uint8_t code;
       if (isOf4Bits(format.kind)) {
-        const int word = in / 16 * 2 * kLanes + lane * 2 + in % 2;
-        code = static_cast<uint8_t>(panel[word * 4 + in % 16 / 4]) >> in % 4 / 2 * 4 & 15;
+        const int column = in / kBf16Depth * kLanes + lane, byte = in % 8 * 2 + in % kBf16Depth / 16;
+        code = static_cast<uint8_t>(panel[column * kCodeColumnBytes + byte]) >> in % 16 / 8 * 4 & 15;
       } else {
         code = static_cast<uint8_t>(panel[in / 2 * 2 * kLanes + lane * 2 + in % 2]);
       }

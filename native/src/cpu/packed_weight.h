@@ -4,7 +4,7 @@
 //   f32:  [panel of 16 columns][k][16 columns]
 //   int8: [panel of 16 columns][k padded to 64, in fours][16 columns][4]
 //   codes: [panel of 16 columns][group][scales of 16 columns, in f32][zeros likewise, if any][codes of the group's k]
-//     of 4 bits: [16 of k][2 halves of 8 columns][8 columns][2 of a pair][8 pairs], the first in the lowest bits
+//     of 4 bits: [32 of k][16 columns][8 of k][4 of k, 8 apart], the first of four in the lowest bits of 16
 //     of 8 bits: [k in pairs][16 columns][2]
 //
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.

@@ -1,7 +1,7 @@
-// svc bench quality: what quantising the weights changes in a model's predictions of a text.
+// svc bench quality: what fewer bits of weights, or of keys and values, change in a model's predictions of a text.
 
 import { readFile } from 'node:fs/promises';
-import type { EngineConfig, Quantization } from '../../config/engine-config.ts';
+import type { EngineConfig } from '../../config/engine-config.ts';
 import { toEngineConfig } from '../../config/llm-options.ts';
 import { ConfigError } from '../../errors.ts';
 import { withFolders } from '../../models/model-folder.ts';
@@ -11,10 +11,13 @@ import { startLoadProgress } from '../load-progress.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
 
+/** What is judged; the rest is as published. */
+export type Precision = Pick<EngineConfig, 'quantization' | 'kvCacheDtype'>;
+
 interface QualityOptions {
   /** Folder or name on the hub; undefined is the bundled model. */
   readonly model: string | undefined;
-  readonly quantization: Quantization;
+  readonly precision: Precision;
   readonly textFile: string;
   /** Tokens of the text that are looked at. */
   readonly numTokens: number;
@@ -31,7 +34,7 @@ export async function benchQuality(options: QualityOptions): Promise<void> {
     const show = progress.update.bind(progress);
     const plain = await withFolders(toEngineConfig({ model: options.model }));
     const tokens = await readTokens(plain.tokenizer ?? plain.modelPath, options);
-    const quality = await compareQuantized(plain, options.quantization, tokens, show);
+    const quality = await comparePrecision(plain, options.precision, tokens, show);
     progress.stop();
     process.stdout.write(report(options, quality));
   } finally {
@@ -45,15 +48,15 @@ export interface Quality extends Comparison {
   readonly weightBytes: { readonly expected: number; readonly actual: number };
 }
 
-/** The predictions of `tokens` by the model as it is published, and by its quantised weights. */
-export async function compareQuantized(
+/** The predictions of `tokens` by the model as it is published, and in the precision to judge. */
+export async function comparePrecision(
   plain: EngineConfig,
-  quantization: Quantization,
+  precision: Precision,
   tokens: readonly number[],
   onProgress: (fraction: number, what: string) => void = () => {},
 ): Promise<Quality> {
   const expected = await Predictor.load(plain, WINDOW, onProgress);
-  const actual = await Predictor.load({ ...plain, quantization }, WINDOW, onProgress);
+  const actual = await Predictor.load({ ...plain, ...precision }, WINDOW, onProgress);
   try {
     const { dtype, weightBytes } = expected.model;
     const comparison = compare(expected, actual, tokens, onProgress);
@@ -99,14 +102,17 @@ function compare(
   return comparer.result();
 }
 
-function report({ quantization, isJson }: QualityOptions, quality: Quality): string {
+function report({ precision, isJson }: QualityOptions, quality: Quality): string {
   const { numTokens, perplexity, meanKl, agreement, dtype, weightBytes } = quality;
   if (isJson) {
-    const fields = { quantization, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
+    const fields = { ...precision, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
     return `${JSON.stringify(fields, null, 2)}\n`;
   }
   const rows = [
-    [`${numTokens} tokens`, dtype, quantization],
+    [`${numTokens} tokens`, dtype, precision.quantization ?? dtype],
+    ...(precision.kvCacheDtype === 'auto'
+      ? []
+      : [['keys and values', dtype, precision.kvCacheDtype] as const]),
     ['weights read a token', megabytes(weightBytes.expected), megabytes(weightBytes.actual)],
     ['perplexity', perplexity.expected.toFixed(3), perplexity.actual.toFixed(3)],
     ['mean KL divergence', '', meanKl.toFixed(5)],

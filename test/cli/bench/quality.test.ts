@@ -5,7 +5,8 @@ import { runCli } from '../../helpers/cli-process.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
 const comparison = z.object({
-  quantization: z.enum(['int8', 'int4']),
+  quantization: z.enum(['int8', 'int4']).nullable(),
+  kvCacheDtype: z.enum(['auto', 'fp8', 'int8']),
   dtype: z.literal('bf16'),
   numTokens: z.number(),
   weightBytes: z.object({ expected: z.number(), actual: z.number() }),
@@ -52,6 +53,27 @@ describe('svc bench quality', () => {
     expect(agreement).toBeGreaterThan(0.8);
   });
 
+  it('judges keys and values in 8 bits with the weights as they are published', async () => {
+    const judge = async (...flags: string[]) => {
+      const args = ['--text-file', textFile(STORY), '--kv-cache-dtype', ...flags, '--json'];
+      const { code, stdout } = await runCli(['bench', 'quality', ...args]);
+      expect(code).toBe(0);
+      return comparison.parse(JSON.parse(stdout));
+    };
+    const [fp8, int8, both] = [
+      await judge('fp8'),
+      await judge('int8'),
+      await judge('int8', '--quantization', 'int8'),
+    ];
+    expect(fp8).toMatchObject({ quantization: null, kvCacheDtype: 'fp8' });
+    expect(fp8.weightBytes.actual).toBe(fp8.weightBytes.expected);
+    expect(int8.meanKl).toBeGreaterThan(0);
+    expect(int8.meanKl).toBeLessThan(fp8.meanKl);
+    expect(fp8.meanKl).toBeLessThan(0.05);
+    expect(both).toMatchObject({ quantization: 'int8', kvCacheDtype: 'int8' });
+    expect(both.weightBytes.actual / both.weightBytes.expected).toBeCloseTo(0.5, 1);
+  });
+
   it('prints a table for people', async () => {
     const { code, stdout } = await runCli([
       'bench',
@@ -70,6 +92,7 @@ describe('svc bench quality', () => {
     [['--text-file', 'missing.txt'], /^error: --text-file missing\.txt cannot be read: .*\n$/],
     [[], /^error: required option '--text-file <path>' not specified\n$/],
     [['--text-file', 'a', '--quantization', 'int3'], /'int3' is invalid.*int8, int4, fp8/],
+    [['--text-file', 'a', '--kv-cache-dtype', 'int4'], /'int4' is invalid.*fp8, int8/],
     [['--text-file', 'a', '--num-tokens', '0'], /expected a whole number of at least 1/],
   ])('refuses %j in one line', async (args, message) => {
     const { code, stderr } = await runCli(['bench', 'quality', ...args]);

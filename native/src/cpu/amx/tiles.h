@@ -11,9 +11,9 @@ struct alignas(64) TileShapes {
   uint16_t rowBytes[16] = {};
   uint8_t rows[16] = {};
 
-  void set(int tile, int count) {
+  void set(int tile, int count, int bytes = kStepBytes) {
     rows[tile] = static_cast<uint8_t>(count);
-    rowBytes[tile] = static_cast<uint16_t>(count == 0 ? 0 : kStepBytes);
+    rowBytes[tile] = static_cast<uint16_t>(count == 0 ? 0 : bytes);
   }
 };
 
@@ -34,11 +34,23 @@ class Tiles {
     for (int tile : {0, 1, 4}) shapes.set(tile, first);
     for (int tile : {2, 3, 5}) shapes.set(tile, second);
     for (int tile : {6, 7}) shapes.set(tile, kTileRows);
+    load(shapes);
+  }
+
+  /// For products whose left operands are weights, in tiles 6 and 7: `columns` words of x in tile 4, sums in 0 to 3.
+  void shapeColumns(int columns) {
+    TileShapes shapes;
+    for (int tile : {0, 1, 2, 3, 4}) shapes.set(tile, kTileRows, columns * 4);
+    for (int tile : {6, 7}) shapes.set(tile, kTileRows);
+    load(shapes);
+  }
+
+ private:
+  static void load(const TileShapes& shapes) {
     // g++ 12's _tile_loadconfig names only eight of the bytes that it reads: stores to the others are dropped.
     asm volatile("ldtilecfg %0" ::"m"(shapes));
   }
 
- private:
   int first_ = -1;
   int second_ = -1;
 };

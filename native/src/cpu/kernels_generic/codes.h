@@ -37,16 +37,15 @@ class CodeStream {
   }
 
  private:
-  /// A vector has one parity of k of eight columns, a code for each of eight steps: two vectors are eight steps.
+  /// A word of 32 bits has the codes of four steps, four steps apart: those of a step's first number in its lower half.
   void expandNibbles(char* out) const {
     const V16 table = meanings<kind>();
-#pragma GCC unroll 2
-    for (int block = 0; block < kCodeSteps / 8; ++block) {
-      const int32_t* words = reinterpret_cast<const int32_t*>(at_) + block * 2 * kLanes;
-      I16 low = load(words), high = load(words + kLanes);
-#pragma GCC unroll 8
-      for (int step = 0; step < 8; ++step) {
-        put(out + (block * 8 + step) * kStepBytes, lookUp(table, low), lookUp(table, high));
+#pragma GCC unroll 4
+    for (int word = 0; word < 4; ++word) {
+      I16 low = halvesOf(at_, word), high = halvesOf(at_ + 8 * kCodeColumnBytes, word);
+#pragma GCC unroll 4
+      for (int step = word; step < kCodeSteps; step += 4) {
+        put(out + step * kStepBytes, lookUp(table, low), lookUp(table, high));
         low = nextCodes(low);
         high = nextCodes(high);
       }
@@ -154,14 +153,14 @@ void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, cons
 inline void linearOfCodes(const LinearJob& job, Range rows, Range panels) {
   productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, panels,
                  [&](int row, int taken, int panel, int count, const float* sums) {
-                   storeSums(job, row, taken, panel, count, sums);
+                   storeSums(job, row, taken, panel, count, sums, taken * kLanes);
                  });
 }
 
 inline void gateUpOfCodes(const GateUpJob& job, Range rows, Range outPanels) {
   productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, {2 * outPanels.begin, 2 * outPanels.end},
                  [&](int row, int taken, int panel, int, const float* sums) {
-                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums);
+                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
                  });
 }
 

@@ -147,6 +147,19 @@ inline V16 loadTwice(const float* p) {
   return {_mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
           _mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
 }
+/// Of four columns: see halvesOf.
+inline __m256i halvesOfFour(const char* columns, int word) {
+  const __m256i first = _mm256_setr_epi32(0, 0, 4, 4, 0, 0, 4, 4);
+  const __m256i places = _mm256_add_epi32(first, _mm256_set1_epi32(word));
+  const auto at = reinterpret_cast<const __m256i*>(columns);
+  const __m256i words = _mm256_blend_epi32(_mm256_permutevar8x32_epi32(_mm256_loadu_si256(at), places),
+                                           _mm256_permutevar8x32_epi32(_mm256_loadu_si256(at + 1), places), 0xf0);
+  return _mm256_srlv_epi32(words, _mm256_set1_epi64x(int64_t{16} << 32));
+}
+/// Word `word` of eight columns of 16 bytes each: its lower half, then its upper one, in the lowest bits of two lanes.
+inline I16 halvesOf(const char* columns, int word) {
+  return {halvesOfFour(columns, word), halvesOfFour(columns + 64, word)};
+}
 /// The permutation looks at three bits, the fourth is brought to the sign, at which the blend looks.
 inline __m256 lookUpEight(const V16& table, __m256i codes) {
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, codes), _mm256_permutevar8x32_ps(table.high, codes),

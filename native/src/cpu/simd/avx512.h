@@ -102,6 +102,13 @@ inline V16 loadTwice(const float* p) {
   const __m512i places = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
   return {_mm512_permutexvar_ps(places, _mm512_castps256_ps512(_mm256_loadu_ps(p)))};
 }
+/// Word `word` of eight columns of 16 bytes each: its lower half, then its upper one, in the lowest bits of two lanes.
+inline I16 halvesOf(const char* columns, int word) {
+  const __m512i first = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+  const __m512i places = _mm512_add_epi32(first, _mm512_set1_epi32(word));
+  const __m512i words = _mm512_permutex2var_epi32(_mm512_loadu_si512(columns), places, _mm512_loadu_si512(columns + 64));
+  return {_mm512_srlv_epi32(words, _mm512_set1_epi64(int64_t{16} << 32))};
+}
 /// table[lowest four bits of each lane]
 inline V16 lookUp(const V16& table, I16 codes) { return {_mm512_permutexvar_ps(codes.lanes, table.lanes)}; }
 /// The code after the lowest one of each lane comes to its place.

@@ -204,6 +204,16 @@ inline V16 loadTwice(const float* p) {
   for (int i = 0; i < 16; ++i) r.lane[i] = p[i / 2];
   return r;
 }
+/// Word `word` of eight columns of 16 bytes each: its lower half, then its upper one, in the lowest bits of two lanes.
+inline I16 halvesOf(const char* columns, int word) {
+  I16 r;
+  for (int i = 0; i < 16; ++i) {
+    uint16_t half;
+    __builtin_memcpy(&half, columns + i / 2 * 16 + word * 4 + i % 2 * 2, 2);
+    r.lane[i] = half;
+  }
+  return r;
+}
 /// table[lowest four bits of each lane]
 inline V16 lookUp(const V16& table, I16 codes) {
   V16 r;
