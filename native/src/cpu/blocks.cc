@@ -48,13 +48,22 @@ void widenShifted(float d, float m, float* out, const EachCode& eachCode) {
   eachCode([&](int i, int code) { out[i] = d * static_cast<float>(code) + m; });
 }
 
+/// The 16 codes of a group of Q2_K and Q3_K: two bits of each of 16 bytes.
+struct TwoBits {
+  Bytes bytes;
+  int shift;
+
+  TwoBits(Bytes qs, int group) : bytes(qs + group / 8 * 32 + group % 2 * 16), shift(group / 2 % 4 * 2) {}
+  int at(int i) const { return bytes[i] >> shift & 3; }
+};
+
 /// scales [16] (4 bits scale, 4 bits min), qs [64], d, dmin
 void widenQ2K(Bytes block, float* out) {
   const float d = half(block + 80), dmin = half(block + 82);
-  for (int i = 0; i < 256; ++i) {
-    const int code = block[16 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
-    const uint8_t scales = block[i / 16];
-    out[i] = d * static_cast<float>(scales & 15) * static_cast<float>(code) - dmin * static_cast<float>(scales >> 4);
+  for (int group = 0; group < 16; ++group, out += 16) {
+    const TwoBits codes(block + 16, group);
+    const float scale = d * static_cast<float>(block[group] & 15), min = dmin * static_cast<float>(block[group] >> 4);
+    for (int i = 0; i < 16; ++i) out[i] = scale * static_cast<float>(codes.at(i)) - min;
   }
 }
 
@@ -64,10 +73,9 @@ void eachOfQ3K(Bytes block, const Put& put) {
   for (int group = 0; group < 16; ++group) {
     const int low = block[96 + group % 8] >> (group < 8 ? 0 : 4) & 15, high = block[104 + group % 4] >> group / 4 * 2 & 3;
     const int scale = (low | high << 4) - 32;
-    for (int i = group * 16; i < (group + 1) * 16; ++i) {
-      const int code = block[32 + i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
-      put(i, scale, code - ((block[i % 32] >> i / 32 & 1) != 0 ? 0 : 4));
-    }
+    const TwoBits codes(block + 32, group);
+    const Bytes isAbove = block + group % 2 * 16;
+    for (int i = 0; i < 16; ++i) put(group * 16 + i, scale, codes.at(i) - 4 + (isAbove[i] >> group / 2 & 1) * 4);
   }
 }
 
@@ -105,11 +113,16 @@ void widenQ5K(Bytes block, float* out) {
 /// ql [128], qh [64], scales [16], d
 void widenQ6K(Bytes block, float* out) {
   const float d = half(block + 208);
-  for (int i = 0; i < 256; ++i) {
-    const int low = block[i / 128 * 64 + i % 64] >> (i % 128 < 64 ? 0 : 4) & 15;
-    const int high = block[128 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
-    const auto scale = static_cast<int8_t>(block[192 + i / 16]);
-    out[i] = d * static_cast<float>(scale) * static_cast<float>((low | high << 4) - 32);
+  for (int group = 0; group < 16; ++group, out += 16) {
+    // Of each 128 numbers the first 64 are in the lower halves of 64 bytes, and each 32 have two bits of 32 more.
+    const int inHalf = group % 8;
+    const Bytes low = block + group / 8 * 64 + inHalf % 4 * 16, high = block + 128 + group / 8 * 32 + inHalf % 2 * 16;
+    const int lowShift = inHalf < 4 ? 0 : 4, highShift = inHalf / 2 * 2;
+    const float scale = d * static_cast<float>(static_cast<int8_t>(block[192 + group]));
+    for (int i = 0; i < 16; ++i) {
+      const int code = (low[i] >> lowShift & 15) | (high[i] >> highShift & 3) << 4;
+      out[i] = scale * static_cast<float>(code - 32);
+    }
   }
 }
 
