@@ -23,7 +23,10 @@ const MAX_SOCKETS = 65_535;
 
 let shared: Context | null = null;
 
-/** Made at first use, so that other processes get no ZeroMQ threads. Not blocky: unsent messages do not keep the process alive. */
+/**
+ * Made at first use, so that other processes get no ZeroMQ threads. Not blocky: unsent messages do not keep the process
+ * alive.
+ */
 export function zmqContext(): Context {
   shared ??= new Context({ maxSockets: MAX_SOCKETS, blocky: false });
   return shared;

@@ -96,13 +96,13 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   Args a = args("storeKv", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
-  const int layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  const auto layer = static_cast<uint32_t>(a.integerIn(0, shape.layers - 1, "a layer"));
   const int64_t width = int64_t{shape.kvHeads} * shape.headDim;
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
-  StreamPosition stored = backend().storeKv(step, layer, k, v);
-  if (isSending_) stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
+  StreamPosition stored = backend().storeKv(step, static_cast<int>(layer), k, v);
+  if (isSending_) stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(layer); });
   return recorded(info, a, stored);
 }
 

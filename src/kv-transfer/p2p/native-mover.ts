@@ -1,5 +1,5 @@
-// Moves blocks with the native threads, and brings what they tell to the transfer that it is about. It chooses the kind of link to a peer: shared
-// memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
+// Moves blocks with the native threads, and brings what they tell to the transfer that it is about. It chooses the kind of
+// link to a peer: shared memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
