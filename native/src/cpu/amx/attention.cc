@@ -2,7 +2,7 @@
 //
 // Keys are operands as the cache has them: 16 steps of 16 tokens are a tile. Values are first copied into tiles of 32
 // tokens, which also puts zeros in the place of tokens that are not there. Then 32 query rows at a time walk a partition
-// in steps of 64 tokens: while the tile unit multiplies the queries with the keys of one step, and the weights of another
+// in steps of 128 tokens: while the tile unit multiplies the queries with the keys of one step, and the weights of another
 // with their values, vectors compute the weights of the step between them, a few rows after every few products.
 //
 // Weights are powers of 2 below a row's level, its largest score in the first step of the partition in which it sees
@@ -33,8 +33,9 @@ constexpr int kTileFloats = kTileBytes / 4;
 /// Tokens that one tile of weights has, two to a word.
 constexpr int kChunk = 32;
 constexpr int kChunks = kKvPartition / kChunk;
-/// Tokens whose scores, keys and values are in the first-level cache together.
-constexpr int kStep = 64;
+/// Tokens of a step: the more, the seldomer sums of values are loaded into tiles and stored; the fewer, the more of a step is in
+/// the first-level cache.
+constexpr int kStep = 128;
 constexpr int kStepChunks = kStep / kChunk;
 /// Query rows of a block: two tiles.
 constexpr int kBlockTiles = 2;
@@ -44,6 +45,8 @@ constexpr float kLog2E = 1.44269504f;
 constexpr float kMostSum = 0x1p32f;
 /// Tokens between the ones that are gathered and those that are fetched.
 constexpr int kTokensAhead = 128;
+/// Memory is read at full speed in pieces of so many bytes: two thirds of it in pieces of half the size.
+constexpr size_t kBytesTogether = 4096;
 /// Query rows that a task should have: as many as use the gathered keys and values while the second-level cache has them.
 constexpr int kTaskRows = 256;
 
@@ -122,6 +125,21 @@ const char* keysOf(const KvLayout& kv, const char* tile, char* copy) {
   return copy;
 }
 
+inline void fetch(const char* memory, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(memory + at, 0, 2);
+}
+
+/// Fetches the keys and values of 16 tokens, of all heads that are read in turn, into the second-level cache.
+void fetchHeads(const AttentionJob& job, const AttentionTask& task, int token) {
+  const KvLayout& kv = job.kv;
+  const char* const block = blockOf(job, task, token);
+  const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+  const auto [begin, end] = task.headsTogether;
+  for (int head = begin; head < end; ++head) fetch(block + head * kv.keyHeadBytes + index * kv.keyTileBytes, kv.keyTileBytes);
+  const char* const values = block + kv.valueOffset;
+  for (int head = begin; head < end; ++head) fetch(values + head * kv.valueHeadBytes + index * kv.valueTileBytes, kv.valueTileBytes);
+}
+
 /// Gathers the tokens [begin, end) of a partition; what its steps have besides counts as zeros.
 Partition gather(const AttentionJob& job, const AttentionTask& task, Range tokens, const Workspace& work) {
   const KvLayout& kv = job.kv;
@@ -141,7 +159,7 @@ Partition gather(const AttentionJob& job, const AttentionTask& task, Range token
       copyValues(kv, work.valueCopy, tile % 2, values);
       continue;
     }
-    fetchTile(job, task, token + kTokensAhead, smaller(token + kTokensAhead + kLanes, task.fetchEnd));
+    if (task.kvHead == task.headsTogether.begin && token + kTokensAhead < task.fetchEnd) fetchHeads(job, task, token + kTokensAhead);
     const char* const block = blockOf(job, task, token);
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const char* const keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
@@ -320,11 +338,6 @@ class Weigher {
   int next_ = 0;
 };
 
-/// Fetches the keys or the values of one tile into the second-level cache.
-inline void fetchInto2(const char* tile, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(tile + at, 0, 2);
-}
-
 /// Up to 32 rows of a task, in `RowTiles` tiles, against one partition.
 template <int RowTiles>
 class Block {
@@ -459,7 +472,7 @@ class Block {
       const int chunk = step * kStepChunks + i;
       const char* const* keys = partition_.keys + 2 * chunk;
       float* const scores = scoresOf(step) + i * kScoresOfChunk;
-      fetchKeys(chunk);
+      fetchAhead(chunk);
       if (isStationary()) {
         multiplyStationary<RowTiles>(keys[0], scores);
         weigher.weigh(rowsPerGroup_);
@@ -478,7 +491,6 @@ class Block {
 
   void multiplyValues(int step, Weigher& weigher) const {
     const int tiles = valueTiles(job_.kv);
-    for (int i = 0; i < kStepChunks; ++i) fetchValues(step * kStepChunks + i);
     for (int tile = 0; tile < tiles; tile += 2) {
       if (tiles - tile == 1) sumValues<1>(step, tile, weigher);
       else sumValues<2>(step, tile, weigher);
@@ -501,26 +513,15 @@ class Block {
     storeTileSums<RowTiles, Count>(sums, job_.kv.valueDims);
   }
 
-  /// Fetches what the next partition has in the place of a chunk: memory works while the tile unit does.
-  void fetchKeys(int chunk) const {
-    const KvLayout& kv = job_.kv;
-    forTilesAhead(chunk, [&](const char* block, size_t index) {
-      fetchInto2(block + task_.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes, kv.keyTileBytes);
-    });
-  }
-  void fetchValues(int chunk) const {
-    const KvLayout& kv = job_.kv;
-    forTilesAhead(chunk, [&](const char* block, size_t index) {
-      fetchInto2(block + kv.valueOffset + task_.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes, kv.valueTileBytes);
-    });
-  }
-
-  template <class Fetch>
-  void forTilesAhead(int chunk, const Fetch& fetch) const {
-    const int begin = partition_.firstToken + kKvPartition + chunk * kChunk;
-    for (int token = begin; token < begin + kChunk && token < fetchEnd_; token += kLanes) {
-      fetch(blockOf(job_, task_, token), static_cast<size_t>(token % job_.kv.blockSize) / kLanes);
-    }
+  /// Beside each chunk a part of the next partition is fetched, so that memory works while the tile unit does: the heads
+  /// that are read in turn fetch that of all of them, each in a part of the tokens.
+  void fetchAhead(int chunk) const {
+    const auto [begin, end] = task_.headsTogether;
+    const int next = partition_.firstToken + kKvPartition;
+    const int part = (task_.kvHead - begin) * kChunks + chunk;
+    const int last = smaller(next + (part + 1) * kChunk / (end - begin), fetchEnd_);
+    const int first = next + part * kChunk / (end - begin);
+    for (int token = static_cast<int>(roundUp(first, kLanes)); token < last; token += kLanes) fetchHeads(job_, task_, token);
   }
 
   const AttentionJob& job_;
@@ -559,7 +560,7 @@ void attendOnTiles(const AttentionJob& job, const AttentionTask& task, Range tok
 }  // namespace
 
 void addAttention(KernelSet& set) {
-  set.attention[1] = {kTaskRows, &scratchBytes, &loadQueriesOfTiles, &attendOnTiles, &finish<uint16_t>};
+  set.attention[1] = {kTaskRows, kBytesTogether, &scratchBytes, &loadQueriesOfTiles, &attendOnTiles, &finish<uint16_t>};
 }
 
 }  // namespace svc::cpu::amx
