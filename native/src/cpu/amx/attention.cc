@@ -380,8 +380,9 @@ class Block {
 
   int positionOf(int row) const { return task_.firstPosition + (row_ + row) / group_; }
 
-  float* scoresOf(int step) const { return work_.scores + step % 2 * kStepChunks * kScoresOfChunk; }
-  uint16_t* weightsOf(int step) const { return work_.weights + step % 2 * kStepChunks * kWeightsOfChunk; }
+  /// Scores and weights of a step have the place of those of the second step before.
+  float* scoresOf(int step) const { return work_.scores + (step & 1) * kStepChunks * kScoresOfChunk; }
+  uint16_t* weightsOf(int step) const { return work_.weights + (step & 1) * kStepChunks * kWeightsOfChunk; }
 
   void clearRowSums() {
     for (int i = 0; i < rows_; ++i) store(sums_ + i * kLanes, splat(0.0f));
@@ -393,7 +394,7 @@ class Block {
     for (int step = steps_.begin - 1; step <= steps_.end; ++step) {
       const bool isWeighed = step >= steps_.begin && step < steps_.end;
       if (isWeighed) prepare(step);
-      Weigher weigher(scoresOf(step + 2), job_.scale * kLog2E, biases_, weightsOf(step + 2), sums_, isWeighed ? rows_ : 0);
+      Weigher weigher(scoresOf(step), job_.scale * kLog2E, biases_, weightsOf(step), sums_, isWeighed ? rows_ : 0);
       if (step > steps_.begin) multiplyValues(step - 1, weigher);
       if (step + 1 < steps_.end) multiplyKeys(step + 1, weigher);
       weigher.finish();
