@@ -217,7 +217,12 @@ class Instance {
     this.memory = new KvMemory(LAYERS, numBlocks, PIECE_BYTES);
     const receiveBytes = receiveBlocks * LAYERS * PIECE_BYTES;
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-    this.engine = new TransferEngine(this.memory.openKvSaveNotifier(), options, () => this.#takeEvents());
+    this.engine = new TransferEngine(this.memory.share(), options, (events) => {
+      for (const event of events) {
+        this.#waiting.get(event.type)?.(event);
+        this.#waiting.delete(event.type);
+      }
+    });
   }
 
   /** The next event of this type, which has not come yet. */
@@ -225,12 +230,5 @@ class Instance {
     return new Promise((resolve) => {
       this.#waiting.set(type, (event) => resolve(event as Extract<NativeTransferEvent, { type: T }>));
     });
-  }
-
-  #takeEvents(): void {
-    for (const event of this.engine.takeEvents()) {
-      this.#waiting.get(event.type)?.(event);
-      this.#waiting.delete(event.type);
-    }
   }
 }

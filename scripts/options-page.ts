@@ -10,6 +10,16 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
   { name: 'SVC_USE_ALT_MODEL_HUB', help: 'true: download models from the alternative hub' },
   { name: 'SVC_ALT_MODEL_HUB_ENDPOINT', help: 'address of the alternative hub, for mirrors' },
   {
+    name: 'MODELSCOPE_ENDPOINT',
+    help: 'the same, as its own tools read it; MODELSCOPE_DOMAIN is the address without https://',
+  },
+  {
+    name: 'MODELSCOPE_CACHE',
+    help: 'folder of models from the alternative hub; default ~/.cache/modelscope',
+  },
+  { name: 'MODELSCOPE_API_TOKEN', help: 'token for private models of the alternative hub' },
+  { name: 'MODELSCOPE_HOME', help: "folder with the token of its own tools' login; default ~/.modelscope" },
+  {
     name: 'SVC_SERVER_DEV_MODE',
     help: '1: adds routes for operators and tests, such as POST /reset_prefix_cache',
   },
@@ -26,7 +36,12 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
   { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },
   { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
   { name: 'HF_TOKEN', help: 'token for gated and private models' },
-  { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded' },
+  { name: 'HF_TOKEN_PATH', help: 'file with the token of a login; default $HF_HOME/token' },
+  { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded, from either hub' },
+  {
+    name: 'HF_HUB_DOWNLOAD_TIMEOUT',
+    help: 'seconds without a byte after which a download goes on by another connection; default 30',
+  },
   { name: 'XDG_CACHE_HOME', help: 'folder of caches where HF_HOME is not set; default ~/.cache' },
 ];
 

@@ -1,6 +1,11 @@
 // Every error that svc shows to a person: one class a kind, with the HTTP status and type that the protocol
 // gives it. A message names what was wrong, where, what was expected and what to do.
 
+import { shortened } from './util/preview.ts';
+
+/** Characters of a message about a file. */
+const MOST_SHOWN = 2000;
+
 interface SvcErrorOptions {
   /** The request field or command-line option at fault, in the spelling the user typed. */
   readonly param?: string | undefined;
@@ -123,7 +128,17 @@ export class EngineDeadError extends SvcError {}
 export class ConfigError extends SvcError {}
 
 /** A model folder that cannot be served: names the file, the tensor and what was expected. */
-export class ModelLoadError extends SvcError {}
+export class ModelLoadError extends SvcError {
+  constructor(message: string, options?: SvcErrorOptions) {
+    super(withoutMiddle(message), options);
+  }
+}
+
+/** A file may give things names of any length: what is wrong with it is at the beginning of a message, what to do at its end. */
+function withoutMiddle(message: string): string {
+  if (message.length <= MOST_SHOWN) return message;
+  return `${shortened(message, MOST_SHOWN / 2)} ${message.slice(-MOST_SHOWN / 4)}`;
+}
 
 /** The native addon is missing or does not load; the message says how to build it. */
 export class NativeAddonError extends SvcError {}

@@ -130,7 +130,7 @@ function medianSeconds(ops: Ops, x: Tensor, weights: readonly Weight[]): number 
   for (let i = 0; performance.now() < end || seconds.length < 5; i += 1) {
     const weight = weights[i % weights.length]!;
     const product = () =>
-      'gateUp' in weight ? ops.siluGateUp(x, weight.gateUp) : ops.linear(x, weight.linear);
+      'gateUp' in weight ? ops.gateUp(x, weight.gateUp, 'silu') : ops.linear(x, weight.linear);
     seconds.push(timeOps(ops, product));
   }
   return median(seconds);

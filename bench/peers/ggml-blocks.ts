@@ -1,8 +1,8 @@
 // The quantised formats of GGUF tensors, as the reference conversions of ggml (ggml-quants.c) define them: blocks of 32 numbers, each
 // a whole number times the scale of its block, which is an f16 in front of them.
 
+import { GGML_TYPES } from '../../test/fixtures/gguf-writer.ts';
 import { packF16 } from '../../test/helpers/pack-f16.ts';
-import { GGML_TYPES } from './gguf.ts';
 
 const BLOCK = 32;
 const SCALE_BYTES = 2;

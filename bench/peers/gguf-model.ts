@@ -8,8 +8,13 @@ import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { readSafetensors, type StoredTensor } from '../../src/models/source/safetensors.ts';
 import { unpackBf16 } from '../../src/ops/float-formats.ts';
+import {
+  type GgmlType,
+  type GgufTensor,
+  type GgufValue,
+  writeGguf,
+} from '../../test/fixtures/gguf-writer.ts';
 import { packQ4, packQ8 } from './ggml-blocks.ts';
-import { type GgmlType, type GgufTensor, type GgufValue, writeGguf } from './gguf.ts';
 
 /** Numbers that are converted at once: whole blocks of any format. */
 const PIECE = 1 << 22;
@@ -57,7 +62,7 @@ function ggufName(name: string): string {
 
 /** Hyperparameters in the spelling of the GGUF specification, and a vocabulary in which each token is its number. */
 function metadataOf(config: ModelConfig): Record<string, GgufValue> {
-  if (config.architecture !== 'Qwen2ForCausalLM' || config.rope.kind !== 'default') {
+  if (config.architecture !== 'Qwen2ForCausalLM' || config.layerRopes[0]!.kind !== 'default') {
     throw new Error(`only a plain Qwen2 is written as GGUF, not ${config.architecture}`);
   }
   const ids = Array.from({ length: config.vocabSize }, (_, id) => id);
@@ -72,8 +77,8 @@ function metadataOf(config: ModelConfig): Record<string, GgufValue> {
     'qwen2.attention.head_count_kv': { u32: config.numKvHeads },
     'qwen2.attention.key_length': { u32: config.headDim },
     'qwen2.attention.value_length': { u32: config.headDim },
-    'qwen2.attention.layer_norm_rms_epsilon': { f32: config.rmsNormEps },
-    'qwen2.rope.freq_base': { f32: config.rope.theta },
+    'qwen2.attention.layer_norm_rms_epsilon': { f32: config.normEps },
+    'qwen2.rope.freq_base': { f32: config.layerRopes[0]!.theta },
     'tokenizer.ggml.model': { string: 'gpt2' },
     'tokenizer.ggml.pre': { string: 'qwen2' },
     'tokenizer.ggml.tokens': { strings: ids.map((id) => `<${id}>`) },

@@ -1,8 +1,8 @@
 // What both servers are asked to do, and how often.
 
+import type { GgmlType } from '../../test/fixtures/gguf-writer.ts';
 import { median } from '../report.ts';
 import { complete, randomPrompt } from './client.ts';
-import type { GgmlType } from './gguf.ts';
 import type { Seats } from './servers.ts';
 
 /** How the weights are kept, in the words of each side; `name` is that of svc. */

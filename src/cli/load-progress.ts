@@ -16,7 +16,7 @@ export async function startLoadProgress(log: (line: string) => void): Promise<Lo
   const format = '{bar} {percentage}% {what}';
   // Ctrl-C may come at any point: no setting of the terminal is changed that would have to be set back.
   const untouched = { hideCursor: false, linewrap: true };
-  const about = { format, stream: process.stderr, clearOnComplete: true, ...untouched };
+  const about = { format, stream: process.stderr, clearOnComplete: true, barsize: 20, ...untouched };
   const bar = new Bar(about, Presets.shades_grey);
   bar.start(100, 0, { what: 'starting' });
   return {

@@ -11,11 +11,12 @@ import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import type { EngineThread } from '../engine/spawn-engine.ts';
+import { type EngineThread, spawnEngineThread } from '../engine/spawn-engine.ts';
 import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
+import { downloadProgress } from './download-progress.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
@@ -42,8 +43,11 @@ export async function readConfig(
   return { ...config, notices: [...notices, ...config.notices] };
 }
 
-/** Runs until a signal ends it, or the engine dies; the process exits with it. */
-export async function serve(config: ServeConfig): Promise<void> {
+/**
+ * Runs until a signal ends it, or the engine dies; the process exits with it.
+ * @param thread reads its modules, and then the model, while this thread reads those of the server.
+ */
+export async function serve(config: ServeConfig, thread = spawnEngineThread()): Promise<void> {
   const logger = createLogger(config.logLevel);
   for (const notice of config.notices) logger.warn(notice);
   const stop = new StopRequest(logger);
@@ -52,9 +56,6 @@ export async function serve(config: ServeConfig): Promise<void> {
   const tls = tlsFiles && (await readTls(tlsFiles));
   // Fail on a busy port at once, not after many gigabytes have been loaded.
   await expectFreeAddress({ host, port: http.port });
-  // The engine thread reads its modules and the model while this thread reads those of the server.
-  const { spawnEngineThread } = await import('../engine/spawn-engine.ts');
-  const thread = spawnEngineThread();
   const starting = startEngine(config, logger, thread);
   // Ignore: told below, once there is a server to close.
   starting.catch(() => {});
@@ -128,7 +129,7 @@ export async function startEngine(
       import('../engine/inference-engine.ts'),
     ]);
     const local = await withFolders(config.engine, {
-      onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what),
+      onProgress: downloadProgress(progress.update),
     });
     return await Engine.start(local, {
       thread,

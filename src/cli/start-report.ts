@@ -6,6 +6,7 @@ import type { ServeConfig } from '../config/serve-config.ts';
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { urlHost } from '../util/url-host.ts';
+import { bytes } from './bytes.ts';
 import { version } from './version.ts';
 
 export function startReport(
@@ -81,10 +82,4 @@ function speculationRows(config: SpeculativeConfig | null): readonly (readonly [
 function printable(host: string | null): string {
   if (host === null || host === '0.0.0.0' || host === '::') return 'localhost';
   return urlHost(host);
-}
-
-function bytes(count: number): string {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
-  return `${(count / 2 ** (10 * power)).toFixed(power === 0 ? 0 : 1)} ${units[power]}`;
 }

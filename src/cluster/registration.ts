@@ -7,9 +7,8 @@ import { Dealer } from 'zeromq';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { wholeCharacters } from '../util/whole-characters.ts';
 import { formatAddress } from './address.ts';
-import { curveClient, curveKeys } from './curve.ts';
 import { encodeRegistration, type InstanceLoad, type RegistrationMessage } from './discovery-message.ts';
-import { zmqContext } from './zmq-context.ts';
+import { clientOptions, curveKeys } from './zmq.ts';
 
 const HEARTBEAT_MS = 3000;
 const RECONNECT_MS = 250;
@@ -44,7 +43,6 @@ export class Registration {
     this.#message = registrationOf(config, about);
     this.#refreshLoad();
     this.#socket = new Dealer({
-      context: zmqContext(),
       routingId: this.#message.zmq_address,
       ipv6: !isIPv4(proxy.ip),
       linger: GOODBYE_MS,
@@ -56,7 +54,7 @@ export class Registration {
       // A connection whose other end has silently vanished is made anew.
       heartbeatInterval: HEARTBEAT_MS,
       heartbeatTimeout: 2 * HEARTBEAT_MS,
-      ...curveClient(config.secret === null ? null : curveKeys(config.secret)),
+      ...clientOptions(curveKeys(config.secret)),
     });
     this.#socket.events.on('handshake', () => this.#beat());
     for (const event of [

@@ -15,6 +15,9 @@ export type KvCacheDType = 'auto' | 'bf16' | 'fp8' | 'int8';
 export const QUANTIZATIONS = ['int8', 'int4', 'fp8'] as const;
 export type Quantization = (typeof QUANTIZATIONS)[number];
 
+export const LOAD_FORMATS = ['auto', 'safetensors', 'gguf', 'dummy'] as const;
+export type LoadFormat = (typeof LOAD_FORMATS)[number];
+
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
@@ -33,8 +36,12 @@ export interface EngineConfig {
   readonly packedCache: string | null;
   /** Bytes of all entries of that folder together. */
   readonly packedCacheSize: number;
-  /** Null is the model's own limit. */
-  readonly maxModelLen: number | null;
+  /** What the weights are read from; `auto` is what is there, `dummy` makes them up. */
+  readonly loadFormat: LoadFormat;
+  /** Fields that win over those of config.json. */
+  readonly hfOverrides: Readonly<Record<string, unknown>> | null;
+  /** Null is the model's own limit, `auto` as much of it as the KV memory has room for. */
+  readonly maxModelLen: number | 'auto' | null;
   /** Tokens of one step, over all requests. */
   readonly maxNumBatchedTokens: number;
   /** Sequences that run at the same time. */

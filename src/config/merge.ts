@@ -93,6 +93,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     quantization: quantization(values),
     packedCache: values.packedCache,
     packedCacheSize: values.packedCacheSize,
+    loadFormat: values.loadFormat,
+    hfOverrides: values.hfOverrides,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,

@@ -94,6 +94,13 @@ export function size(min: number): Kind<number> {
   return kind('<n>', expected, z.union([short, number]).pipe(z.int().min(min)));
 }
 
+/** The same, or the word; vLLM also writes -1 for it. */
+export function sizeOrAuto(min: number): Kind<number | 'auto'> {
+  const { placeholder, expected, schema } = size(min);
+  const auto = z.union([z.literal('auto'), z.literal('-1'), z.literal(-1)]).transform(() => 'auto' as const);
+  return kind(placeholder, `${expected} or auto`, z.union([auto, schema]));
+}
+
 export function share(): Kind<number> {
   return kind('<share>', 'a number above 0 and up to 1', number.pipe(z.number().gt(0).max(1)));
 }

@@ -3,8 +3,20 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { QUANTIZATIONS } from './engine-config.ts';
-import { choice, flag, integer, json, list, multiple, seconds, share, size, text } from './option-kinds.ts';
+import { LOAD_FORMATS, QUANTIZATIONS } from './engine-config.ts';
+import {
+  choice,
+  flag,
+  integer,
+  json,
+  list,
+  multiple,
+  seconds,
+  share,
+  size,
+  sizeOrAuto,
+  text,
+} from './option-kinds.ts';
 import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const SERVE_OPTIONS = new OptionTable({
@@ -126,8 +138,15 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'bytes that --packed-cache may take: what was not used for the longest time is removed',
       defaultText: '64G',
     }),
-    maxModelLen: optional(size(1), {
-      help: 'longest sequence, prompt and answer together, in tokens',
+    loadFormat: option(choice(LOAD_FORMATS), 'auto', {
+      help: 'what the weights are read from; auto takes what is there, dummy makes random ones in the shape of config.json, for measuring',
+    }),
+    hfOverrides: optional(json(), {
+      help: 'fields over those of config.json, as JSON, or part by part: --hf-overrides.rope_parameters.factor 4',
+      defaultText: 'none',
+    }),
+    maxModelLen: optional(sizeOrAuto(1), {
+      help: 'longest sequence, prompt and answer together, in tokens; auto is the longest up to the limit of the model that the memory has room for',
       defaultText: "the model's own limit",
     }),
     seed: option(integer(0), 0, { help: 'seed of requests that bring none' }),

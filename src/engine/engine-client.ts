@@ -97,7 +97,11 @@ export class EngineClient {
       await client.#worker.terminate();
       throw error;
     }
-    client.#port.on('message', (message: FromEngine) => client.#inOrder(() => client.#receive(message)));
+    client.#port.on('message', (message: FromEngine) => {
+      // A sequence that waits for its blocks does not wait for the text of others.
+      if (message.type === 'transferEvent') client.onTransferEvent(message.event);
+      else client.#inOrder(() => client.#receive(message));
+    });
     client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));
     const exited = new Error('the engine thread has ended');
     client.#worker.on('exit', () => client.#inOrder(() => client.#die(exited)));
@@ -207,7 +211,6 @@ export class EngineClient {
 
   async #receive(message: FromEngine): Promise<void> {
     if (message.type === 'outputs') await this.#deliver(message);
-    if (message.type === 'transferEvents') for (const event of message.events) this.onTransferEvent(event);
     if (message.type === 'warning') this.#onWarning(message.message);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);

@@ -2,9 +2,9 @@
 // one before it runs, so that the kernels never wait for JavaScript. It knows no thread and no text.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Executor } from '../runner/executor.ts';
 import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
+import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig } from '../scheduler/scheduler.ts';
 import type { CoreStats, StepOutputs } from './messages.ts';
@@ -13,32 +13,29 @@ import { PlanPoint } from './plan-point.ts';
 /** How many steps may be in flight while the next one is planned. */
 const MAX_STEPS_IN_FLIGHT = 1;
 
-type OnTransferEvents = (events: readonly KvTransferEvent[]) => void;
-
 interface EngineCoreListeners extends LoadListeners {
-  /** Gets what happened to transfers, for the connector, as soon as it is known. */
-  readonly onTransferEvents?: OnTransferEvents;
+  /** Gets what the connector must know, as soon as it is known. */
+  readonly onTransferEvent?: OnTransferEvent;
 }
 
 export class EngineCore {
   /** Takes requests, aborts and commands; they count from the next step on. */
   readonly scheduler: Scheduler;
   readonly executor: Executor;
-  readonly #onTransferEvents: OnTransferEvents;
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
   readonly #inFlight: ScheduledStep[] = [];
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks'>,
-    onTransferEvents: OnTransferEvents = () => {},
+    config: Omit<SchedulerConfig, 'numBlocks' | 'window'>,
+    onTransferEvent?: OnTransferEvent,
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    this.scheduler = new Scheduler({ ...config, numBlocks: info.numBlocks }, draftModel);
-    this.#onTransferEvents = onTransferEvents;
+    const { numBlocks, window } = info;
+    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 
@@ -47,7 +44,7 @@ export class EngineCore {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, listeners: EngineCoreListeners = {}): Promise<EngineCore> {
-    return new EngineCore(await loadRunner(config, listeners), config, listeners.onTransferEvents);
+    return new EngineCore(await loadRunner(config, listeners), config, listeners.onTransferEvent);
   }
 
   get hasUnfinished(): boolean {
@@ -70,7 +67,6 @@ export class EngineCore {
   step(): StepOutputs[] | null {
     const startedAt = performance.now();
     const step = this.scheduler.schedule();
-    this.#tellTransferEvents();
     if (step.numTokens === 0) return this.#inFlight.length > 0 ? [this.#finishOldest()] : null;
     this.executor.forward(step, this.#planPoint.layerShare);
     const planMs = performance.now() - startedAt;
@@ -96,10 +92,5 @@ export class EngineCore {
     const result = this.executor.read();
     const at = performance.now();
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
-  }
-
-  #tellTransferEvents(): void {
-    const events = this.scheduler.transfers.drainEvents();
-    if (events.length > 0) this.#onTransferEvents(events);
   }
 }

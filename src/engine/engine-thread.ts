@@ -21,7 +21,7 @@ try {
 async function run(channel: MessagePort): Promise<void> {
   const core = await EngineCore.start(config, {
     onProgress: (fraction, what) => send(channel, { type: 'progress', fraction, what }),
-    onTransferEvents: (events) => send(channel, { type: 'transferEvents', events }),
+    onTransferEvent: (event) => send(channel, { type: 'transferEvent', event }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
   });
   const { info, memoryToken } = core.executor;

@@ -5,6 +5,7 @@ import type { EngineDeadError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
+import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { openModelSource } from '../models/source/model-source.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
@@ -90,7 +91,7 @@ export class InferenceEngine {
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     // Read first: their errors are reported before a weight is read.
     const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
-    const source = openModelSource(config.modelPath);
+    const source = openConfiguredSource(config);
     const modelConfig = readModelConfig(source);
     const generation = readGenerationConfig(source, {
       source: config.generationConfig,

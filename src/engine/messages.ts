@@ -45,7 +45,7 @@ export type FromEngine =
   /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
   | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
   | ({ readonly type: 'outputs' } & StepOutputs)
-  | { readonly type: 'transferEvents'; readonly events: readonly KvTransferEvent[] }
+  | { readonly type: 'transferEvent'; readonly event: KvTransferEvent }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }
   | { readonly type: 'failed'; readonly error: PackedError };

@@ -1,11 +1,14 @@
-// The alternative hub, chosen by SVC_USE_ALT_MODEL_HUB: other addresses and listings, the same downloader.
+// The alternative hub, chosen by SVC_USE_ALT_MODEL_HUB: its API, its token, and the cache folder that it shares with its own tools.
 
-import { createHash } from 'node:crypto';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
-import type { HubOptions, Listing, ModelHub, RemoteFile } from './model-hub.ts';
+import type { CachedModel, ModelCache } from './model-cache.ts';
+import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
+import { PlainCache, plainCaches } from './plain-cache.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
 
@@ -30,17 +33,32 @@ export class AlternativeHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
   readonly revision: string;
-  readonly headers = {};
+  readonly token: TokenAdvice;
+  readonly headers: Readonly<Record<string, string>>;
 
+  /** Reads MODELSCOPE_ENDPOINT or _DOMAIN, MODELSCOPE_CACHE, MODELSCOPE_API_TOKEN and MODELSCOPE_HOME as the hub's own tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
-    this.name = (env.SVC_ALT_MODEL_HUB_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
-    const cache = env.XDG_CACHE_HOME || join(homedir(), '.cache');
-    this.cacheFolder = downloadDir || join(cache, 'svc', 'alternative-hub');
+    this.name = endpointOf(env).replace(/\/+$/, '');
+    this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homedir(), '.cache', 'modelscope');
     this.revision = revision || 'master';
+    const home = env.MODELSCOPE_HOME || join(homedir(), '.modelscope');
+    const token = env.MODELSCOPE_API_TOKEN || savedToken(join(home, 'token'));
+    this.token = { variable: 'MODELSCOPE_API_TOKEN', isGiven: token !== null };
+    // Some of its routes look for the one, some for the other.
+    this.headers =
+      token === null ? {} : { authorization: `Bearer ${token}`, cookie: `m_session_id=${token}` };
+  }
+
+  cacheOf(model: string): ModelCache {
+    return new PlainCache(this.cacheFolder, model, this.revision);
+  }
+
+  cachedModels(): Promise<CachedModel[]> {
+    return plainCaches(this.cacheFolder);
   }
 
   async list(model: string): Promise<Listing> {
-    const context = { hub: this.name, model, headers: this.headers };
+    const context = { hub: this, model, revision: this.revision };
     const revision = encodeURIComponent(this.revision);
     const url = `${this.name}/api/v1/models/${model}/repo/files?Revision=${revision}&Recursive=true`;
     const { value } = await getJson(url, filesAnswer, context);
@@ -56,12 +74,13 @@ export class AlternativeHub implements ModelHub {
         },
       ];
     });
-    return { commit: fingerprint(files), files };
+    return { commit: this.revision, files };
   }
 }
 
-/** Names the snapshot by the files' hashes, since this hub's listing has no commit. */
-function fingerprint(files: readonly RemoteFile[]): string {
-  const lines = files.map(({ path, hash }) => `${hash.hex} ${path}\n`).sort();
-  return createHash('sha256').update(lines.join('')).digest('hex').slice(0, 40);
+/** A domain is an address without its scheme. */
+function endpointOf(env: NodeJS.ProcessEnv): string {
+  const { SVC_ALT_MODEL_HUB_ENDPOINT, MODELSCOPE_ENDPOINT, MODELSCOPE_DOMAIN } = env;
+  const given = SVC_ALT_MODEL_HUB_ENDPOINT || MODELSCOPE_ENDPOINT || MODELSCOPE_DOMAIN || DEFAULT_ENDPOINT;
+  return /^https?:\/\//.test(given) ? given : `https://${given}`;
 }

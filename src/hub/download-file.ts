@@ -2,33 +2,33 @@
 
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ModelLoadError } from '../errors.ts';
-import { type HubContext, reasonOf, refuseForGood, retryDelay, unreachable } from './http.ts';
-import type { RemoteFile } from './model-hub.ts';
+import { HubBusyError, type HubContext, reasonOf, refuseForGood, retryDelay, unreachable } from './http.ts';
+import type { RemoteFile } from './remote-file.ts';
 
-/** A connection that brings nothing for this long is dropped and made anew. */
-const STALL_MS = 30_000;
 /** Tries in a row that bring not one byte before the download is given up. */
 const FRUITLESS_TRIES = 6;
 
 interface FileDownload extends HubContext {
   readonly signal: AbortSignal;
+  /** A connection that brings nothing for this long is dropped and made anew. */
+  readonly stallMs: number;
   /** Bytes that came, or that were there; negative where they had to be thrown away. */
   onBytes(bytes: number): void;
 }
 
 /**
- * Makes `blob` the content of `file`; an earlier attempt may have left a part of it in `<blob>.incomplete`.
+ * Makes `target` the content of `file`; an earlier attempt may have left a part of it in `<target>.incomplete`.
  * @throws ModelLoadError when the hub refuses, the network stays away, the content is wrong twice or the disk is full.
  */
-export async function downloadFile(file: RemoteFile, blob: string, download: FileDownload): Promise<void> {
-  if ((await sizeOf(blob)) === file.size) {
-    download.onBytes(file.size);
-    return;
-  }
-  const part = `${blob}.incomplete`;
+export async function downloadFile(file: RemoteFile, target: string, download: FileDownload): Promise<void> {
+  const part = `${target}.incomplete`;
+  await mkdir(dirname(target), { recursive: true }).catch((error: unknown) => {
+    throw writeError(error, target);
+  });
   for (let attempt = 1; ; attempt++) {
     await fillPart(file, part, download);
     if ((await contentHash(part, file)) === file.hash.hex) break;
@@ -39,7 +39,7 @@ export async function downloadFile(file: RemoteFile, blob: string, download: Fil
         `${file.url}: the content does not match its hash, twice: report it to the hub`,
       );
   }
-  await rename(part, blob);
+  await rename(part, target);
 }
 
 /** Fetches until `part` has the size of `file`; every try goes on where the last one ended. */
@@ -58,14 +58,14 @@ async function fillPart(file: RemoteFile, part: string, download: FileDownload):
       const before = have;
       const fault = await tryOnce(file, handle, have, download).catch((error: unknown) => {
         if (error instanceof ModelLoadError || download.signal.aborted) throw error;
-        return { reason: error, response: undefined };
+        return error;
       });
       have = (await handle.stat()).size;
       fruitless = have > before ? 0 : fruitless + 1;
-      if (fruitless >= FRUITLESS_TRIES) throw unreachable(fault?.reason, download);
-      if (fault !== null && have < file.size) {
-        await sleep(retryDelay(fruitless + 1, fault.response), undefined, { signal: download.signal });
-      }
+      if (have >= file.size) break;
+      const delay = fault === null ? 0 : retryDelay(fruitless + 1, fault);
+      if (fruitless >= FRUITLESS_TRIES || delay === null) throw unreachable(fault, download);
+      await sleep(delay, undefined, { signal: download.signal });
     }
     await handle.sync();
   } finally {
@@ -73,43 +73,45 @@ async function fillPart(file: RemoteFile, part: string, download: FileDownload):
   }
 }
 
-interface Fault {
-  readonly reason: unknown;
-  readonly response: Response | undefined;
-}
-
-/** One request. @returns null when it ran to its end, else what to try again for. */
+/**
+ * One request.
+ * @returns null when the answer ran to its end.
+ * @throws what to try again for, or a ModelLoadError.
+ */
 async function tryOnce(
   file: RemoteFile,
   handle: FileHandle,
   have: number,
   download: FileDownload,
-): Promise<Fault | null> {
+): Promise<null> {
   download.signal.throwIfAborted();
   // One controller by hand: on Node 20 a signal of AbortSignal.any can be collected before it has done its work.
   const attempt = new AbortController();
   const { signal } = attempt;
   const stop = (): void => attempt.abort(download.signal.reason);
   download.signal.addEventListener('abort', stop, { once: true });
-  const stalled = new Error(`no data for ${STALL_MS / 1000} s`);
-  const watchdog = setTimeout(() => attempt.abort(stalled), STALL_MS);
+  const stalled = new Error(`no data for ${download.stallMs / 1000} s`);
+  const watchdog = setTimeout(() => attempt.abort(stalled), download.stallMs);
   try {
-    const headers = have > 0 ? { ...download.headers, range: `bytes=${have}-` } : download.headers;
+    // A place in the file is none in a compressed answer.
+    const own = { ...download.hub.headers, 'accept-encoding': 'identity' };
+    const headers = have > 0 ? { ...own, range: `bytes=${have}-` } : own;
     const response = await orAborted(fetch(file.url, { headers, signal }), signal);
     refuseForGood(response, download);
-    if (!response.ok || response.body === null) {
-      return { reason: new Error(`HTTP ${response.status}`), response };
-    }
-    if (have > 0 && response.status !== 206) {
-      // The server sends the whole file again.
+    if (have > 0 && (response.status === 200 || response.status === 416)) {
+      // The server sends the whole file again, or has no such place in it.
       await handle.truncate(0);
       download.onBytes(-have);
     }
+    if (!response.ok || response.body === null) throw new HubBusyError(response);
+    let room = response.status === 206 ? file.size - have : file.size;
     const reader = response.body.getReader();
     for (;;) {
       const { done, value } = await orAborted(reader.read(), signal);
       if (done) return null;
       watchdog.refresh();
+      room -= value.byteLength;
+      if (room < 0) throw tooLong(file);
       await handle.appendFile(value).catch((error: unknown) => {
         throw writeError(error, file.path);
       });
@@ -117,6 +119,7 @@ async function tryOnce(
     }
   } finally {
     clearTimeout(watchdog);
+    attempt.abort();
     download.signal.removeEventListener('abort', stop);
   }
 }
@@ -134,6 +137,12 @@ async function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T
   return Promise.race([promise, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
+function tooLong({ url, size }: RemoteFile): ModelLoadError {
+  return new ModelLoadError(
+    `${url}: the hub sends more than the ${size} bytes that it lists: the file is being replaced, try again later`,
+  );
+}
+
 function writeError(error: unknown, path: string): ModelLoadError {
   const isFull =
     error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
@@ -147,12 +156,4 @@ async function contentHash(path: string, file: RemoteFile): Promise<string> {
   if (isGit) hash.update(`blob ${file.size}\0`);
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk);
   return hash.digest('hex');
-}
-
-/** Bytes of a file, null where there is none. */
-export async function sizeOf(path: string): Promise<number | null> {
-  return stat(path).then(
-    ({ size }) => size,
-    () => null,
-  );
 }

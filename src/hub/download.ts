@@ -1,15 +1,18 @@
 // Downloads a model from a hub to the cache: complete files are kept, partial ones continued, and every byte is checked.
 
-import { mkdir, readFile, rename, rm, statfs, symlink, writeFile } from 'node:fs/promises';
-import { basename, dirname, join, relative } from 'node:path';
+import { mkdir, statfs } from 'node:fs/promises';
 import { ModelLoadError } from '../errors.ts';
-import { downloadFile, sizeOf } from './download-file.ts';
+import { downloadFile } from './download-file.ts';
+import { sizeOf } from './file-states.ts';
 import { HubUnreachableError } from './http.ts';
-import { cachedSnapshot, exists, type ModelCache, type ModelPart, modelCache, neededFiles } from './local.ts';
 import { withLock } from './lock.ts';
-import type { HubOptions, ModelHub, RemoteFile } from './model-hub.ts';
+import type { ModelCache } from './model-cache.ts';
+import type { HubOptions, ModelHub } from './model-hub.ts';
+import { completeModel, type ModelPart, neededFiles, type WantedFiles } from './needed-files.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const CONCURRENCY = 4;
+const STALL_MS = 30_000;
 
 export interface DownloadProgress {
   /** Bytes, including those that were in the cache already. */
@@ -20,45 +23,45 @@ export interface DownloadProgress {
 }
 
 export interface DownloadOptions extends HubOptions {
-  /** `tokenizer` fetches no weights. */
+  /** All that serves it, where it is left out. */
   readonly part?: ModelPart;
   readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
 
 /**
- * The folder of `model` with every file that svc needs, downloaded as far as it is not there.
+ * Where the wanted files of a model are, a folder or a file, downloaded as far as they are not there.
  * @throws ModelLoadError saying what is wrong: unknown model, no access, no network, no space, damaged files.
  */
-export async function fetchModel(hub: ModelHub, model: string, options: DownloadOptions): Promise<string> {
-  const cache = modelCache(hub, model);
-  const { part = 'model' } = options;
-  if (isOffline(options.env ?? process.env)) return offlineCopy(cache, model, part);
+export async function fetchModel(
+  hub: ModelHub,
+  wanted: WantedFiles,
+  { onProgress, env = process.env }: Pick<DownloadOptions, 'onProgress' | 'env'> = {},
+): Promise<string> {
+  const { repository } = wanted;
+  const cache = hub.cacheOf(repository);
+  if (isOffline(env)) return offlineCopy(cache, wanted);
   try {
-    const { commit, files } = await hub.list(model);
-    const needed = neededFiles(files, part);
-    checkServable(model, part, files, needed);
-    const snapshot = cache.snapshot(commit);
-    const report = progressReporter(model, needed, options.onProgress);
-    if (!(await hasAll(snapshot, needed))) {
-      const onWait = () => report.say(`waiting for another process that downloads ${model}`);
-      await withLock(
-        join(cache.folder, 'svc.lock'),
-        () => downloadAll(hub, model, cache, snapshot, needed, report),
-        onWait,
-      );
+    const { commit, files } = await hub.list(repository);
+    const paths = neededFiles(
+      files.map(({ path }) => path),
+      wanted,
+    );
+    const needed = files.filter(({ path }) => paths.includes(path));
+    if (!(await hasAll(cache, commit, needed))) {
+      const report = progressReporter(repository, needed, onProgress);
+      const download = { hub, cache, commit, needed, report, repository, stallMs: stallMs(env) };
+      const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
+      await withLock(cache.lock, () => downloadAll(download), onWait);
     }
-    await writeAtomically(cache.ref, commit);
-    return snapshot;
+    await cache.finish(commit);
+    return (await completeModel(cache.snapshot(commit), wanted)) ?? cache.snapshot(commit);
   } catch (error) {
     if (!(error instanceof HubUnreachableError)) throw error;
-    const cached = await cachedSnapshot(cache, part);
+    const cached = await cachedModel(cache, wanted);
     if (cached === null) throw error;
-    options.onProgress?.({
-      done: 0,
-      total: 0,
-      what: `${hub.name} cannot be reached: using the local copy of ${model}`,
-    });
+    const what = `${hub.name} cannot be reached: using the local copy of ${repository}`;
+    onProgress?.({ done: 0, total: 0, what });
     return cached;
   }
 }
@@ -67,37 +70,26 @@ function isOffline(env: NodeJS.ProcessEnv): boolean {
   return ['1', 'true', 'yes', 'on'].includes((env.HF_HUB_OFFLINE ?? '').toLowerCase());
 }
 
-async function offlineCopy(cache: ModelCache, model: string, part: ModelPart): Promise<string> {
-  const cached = await cachedSnapshot(cache, part);
+/** HF_HUB_DOWNLOAD_TIMEOUT is in seconds, as the Python tools read it. */
+function stallMs(env: NodeJS.ProcessEnv): number {
+  const seconds = Number(env.HF_HUB_DOWNLOAD_TIMEOUT);
+  return seconds > 0 ? seconds * 1000 : STALL_MS;
+}
+
+async function offlineCopy(cache: ModelCache, wanted: WantedFiles): Promise<string> {
+  const cached = await cachedModel(cache, wanted);
   if (cached !== null) return cached;
   throw new ModelLoadError(
-    `HF_HUB_OFFLINE is set and ${cache.folder} holds no complete copy of ${model}: unset it to download the model`,
+    `HF_HUB_OFFLINE is set and ${cache.folder} holds no complete copy of ${wanted.repository}: unset it to download the model`,
   );
 }
 
-function checkServable(
-  model: string,
-  part: ModelPart,
-  files: readonly RemoteFile[],
-  needed: readonly RemoteFile[],
-): void {
-  const paths = needed.map(({ path }) => path);
-  if (part === 'tokenizer') {
-    if (paths.includes('tokenizer.json')) return;
-    throw new ModelLoadError(
-      `${model} has no tokenizer.json: expected a tokenizer in the Hugging Face format`,
-    );
+async function cachedModel(cache: ModelCache, wanted: WantedFiles): Promise<string | null> {
+  for (const folder of await cache.latest()) {
+    const found = await completeModel(folder, wanted);
+    if (found !== null) return found;
   }
-  if (!paths.includes('config.json')) {
-    throw new ModelLoadError(`${model} has no config.json: expected a model in the Hugging Face format`);
-  }
-  if (!paths.some((path) => path.endsWith('.safetensors'))) {
-    const others = files.map(({ path }) => path).filter((path) => /\.(bin|pt|pth|gguf|onnx)$/.test(path));
-    const seen = others.length > 0 ? ` (only ${others.slice(0, 3).join(', ')})` : '';
-    throw new ModelLoadError(
-      `${model} has no *.safetensors${seen}: choose a model that is published as safetensors`,
-    );
-  }
+  return null;
 }
 
 interface Reporter {
@@ -126,31 +118,36 @@ function progressReporter(
   };
 }
 
-async function hasAll(snapshot: string, needed: readonly RemoteFile[]): Promise<boolean> {
-  const found = await Promise.all(needed.map(({ path }) => exists(join(snapshot, path))));
+async function hasAll(cache: ModelCache, commit: string, needed: readonly RemoteFile[]): Promise<boolean> {
+  const found = await Promise.all(needed.map((file) => cache.holds(file, commit)));
   return found.every(Boolean);
 }
 
-async function downloadAll(
-  hub: ModelHub,
-  model: string,
-  cache: ModelCache,
-  snapshot: string,
-  needed: readonly RemoteFile[],
-  report: Reporter,
-): Promise<void> {
-  report.say(`downloading ${model}`);
-  await mkdir(cache.blobs, { recursive: true });
-  await mkdir(snapshot, { recursive: true });
-  await checkSpace(cache, needed);
-  const context = { hub: hub.name, model, headers: hub.headers };
-  const queue = needed.values();
+interface Download {
+  readonly hub: ModelHub;
+  readonly cache: ModelCache;
+  readonly repository: string;
+  readonly commit: string;
+  readonly needed: readonly RemoteFile[];
+  readonly report: Reporter;
+  readonly stallMs: number;
+}
+
+async function downloadAll(download: Download): Promise<void> {
+  const { hub, cache, repository, commit, report } = download;
+  report.say(`downloading ${repository}`);
+  await mkdir(cache.folder, { recursive: true });
+  await checkSpace(download);
   const failure = new AbortController();
+  const context = { hub, model: repository, stallMs: download.stallMs, signal: failure.signal };
+  const queue = sameTargets(download).entries();
   const work = async (): Promise<void> => {
-    for (const file of queue) {
-      const blob = join(cache.blobs, file.hash.hex);
-      await downloadFile(file, blob, { ...context, signal: failure.signal, onBytes: report.add });
-      await link(blob, join(snapshot, file.path));
+    for (const [target, files] of queue) {
+      const [file, ...others] = files;
+      if (await cache.hasContent(file, commit)) report.add(file.size);
+      else await downloadFile(file, target, { ...context, onBytes: report.add });
+      for (const { size } of others) report.add(size);
+      for (const one of files) await cache.publish(one, commit);
     }
   };
   const workers = Array.from({ length: CONCURRENCY }, () =>
@@ -164,37 +161,33 @@ async function downloadAll(
   if (results.some(({ status }) => status === 'rejected')) throw failure.signal.reason;
 }
 
-async function checkSpace(cache: ModelCache, needed: readonly RemoteFile[]): Promise<void> {
-  const sizes = needed.map(async ({ hash, size }) => {
-    const blob = join(cache.blobs, hash.hex);
-    const [whole, part] = await Promise.all([sizeOf(blob), sizeOf(`${blob}.incomplete`)]);
-    return whole === null ? Math.max(0, size - (part ?? 0)) : 0;
+/** Files of the same content may have one target: it is written once. */
+function sameTargets({ cache, commit, needed }: Download): Map<string, [RemoteFile, ...RemoteFile[]]> {
+  const targets = new Map<string, [RemoteFile, ...RemoteFile[]]>();
+  for (const file of needed) {
+    const target = cache.target(file, commit);
+    const others = targets.get(target);
+    if (others === undefined) targets.set(target, [file]);
+    else others.push(file);
+  }
+  return targets;
+}
+
+async function checkSpace({ cache, commit, needed }: Download): Promise<void> {
+  const sizes = needed.map(async (file) => {
+    if (await cache.hasContent(file, commit)) return 0;
+    return Math.max(0, file.size - ((await sizeOf(`${cache.target(file, commit)}.incomplete`)) ?? 0));
   });
   const missing = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   const { bavail, bsize } = await statfs(cache.folder);
   if (missing > bavail * bsize) {
     throw new ModelLoadError(
-      `${cache.folder} has ${gib(bavail * bsize)} free, the download needs ${gib(missing)}: free some space or set HF_HOME to another disk`,
+      `${cache.folder} has ${gib(bavail * bsize)} free, the download needs ${gib(missing)}: free some space (svc models list, ` +
+        'svc models rm) or give --download-dir another disk',
     );
   }
 }
 
 function gib(bytes: number): string {
   return `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-}
-
-/** The snapshot's name of a blob; the path is relative so that the cache may move. */
-async function link(blob: string, path: string): Promise<void> {
-  const fresh = `${path}.${process.pid}`;
-  await rm(fresh, { force: true });
-  await symlink(relative(dirname(path), blob), fresh);
-  await rename(fresh, path);
-}
-
-async function writeAtomically(path: string, content: string): Promise<void> {
-  if ((await readFile(path, 'utf8').catch(() => null)) === content) return;
-  await mkdir(dirname(path), { recursive: true });
-  const fresh = join(dirname(path), `.${basename(path)}.${process.pid}`);
-  await writeFile(fresh, content);
-  await rename(fresh, path);
 }

@@ -3,23 +3,35 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import type { ModelHub } from './model-hub.ts';
 
 /** Answers of the hub's API are small: later than this they are lost. */
 const API_DEADLINE_MS = 20_000;
 const API_TRIES = 3;
 const FIRST_DELAY_MS = 300;
 const LONGEST_DELAY_MS = 10_000;
+/** Who is asked to wait longer is told so, and decides. */
+const LONGEST_ASKED_DELAY_MS = 60_000;
 
 export interface HubContext {
-  readonly hub: string;
+  readonly hub: Pick<ModelHub, 'name' | 'token' | 'headers'>;
   readonly model: string;
   /** For messages, where the request depends on it. */
   readonly revision?: string;
-  readonly headers: Readonly<Record<string, string>>;
 }
 
-/** The hub cannot be reached at all: a local copy may serve instead. */
+/** The hub cannot be reached, or does not do its work: a local copy may serve instead. */
 export class HubUnreachableError extends ModelLoadError {}
+
+/** An answer for which one may ask again. */
+export class HubBusyError extends Error {
+  readonly response: Response;
+
+  constructor(response: Response) {
+    super(`HTTP ${response.status}`);
+    this.response = response;
+  }
+}
 
 /**
  * GETs JSON of the given shape.
@@ -34,47 +46,82 @@ export async function getJson<T>(
   for (let attempt = 1; ; attempt++) {
     try {
       const signal = AbortSignal.timeout(API_DEADLINE_MS);
-      const response = await fetch(url, { headers: context.headers, signal });
+      const response = await fetch(url, { headers: context.hub.headers, signal });
       refuseForGood(response, context);
-      if (!response.ok) throw new Error(`HTTP ${response.status}`);
+      if (!response.ok) throw new HubBusyError(response);
       const parsed = schema.safeParse(await response.json());
       if (!parsed.success) throw new ModelLoadError(`${url}: an answer of another form than expected`);
-      return { value: parsed.data, next: nextPage(response.headers.get('link')) };
+      return { value: parsed.data, next: nextPage(url, response.headers.get('link')) };
     } catch (error) {
       if (error instanceof ModelLoadError) throw error;
-      if (attempt === API_TRIES) throw unreachable(error, context);
-      await sleep(retryDelay(attempt));
+      const delay = retryDelay(attempt, error);
+      if (attempt === API_TRIES || delay === null) throw unreachable(error, context);
+      await sleep(delay);
     }
   }
 }
 
-/** Milliseconds before try number `attempt` + 1: doubled each time. */
-export function retryDelay(attempt: number, response?: Response): number {
-  const asked = Number(response?.headers.get('retry-after'));
-  if (asked > 0) return Math.min(asked * 1000, 6 * LONGEST_DELAY_MS);
+/** Milliseconds before try number `attempt` + 1: doubled each time, or as the hub asks; null where it asks for too many. */
+export function retryDelay(attempt: number, error: unknown): number | null {
+  const asked = error instanceof HubBusyError ? askedDelay(error.response) : null;
+  if (asked !== null) return asked <= LONGEST_ASKED_DELAY_MS ? asked : null;
   return Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (attempt - 1));
+}
+
+/** Retry-After is a number of seconds or a date. */
+function askedDelay(response: Response): number | null {
+  const text = response.headers.get('retry-after');
+  if (text === null) return null;
+  const delay = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  return Number.isNaN(delay) ? null : Math.max(0, delay);
 }
 
 /** @throws ModelLoadError for the answers that stay the same however often one asks. */
 export function refuseForGood(response: Response, { hub, model, revision }: HubContext): void {
-  if (response.status === 401 || response.status === 403) {
+  const { status } = response;
+  const { variable, isGiven } = hub.token;
+  const page = `${hub.name}/${model}`;
+  if (status === 401 && !isGiven) {
     throw new ModelLoadError(
-      `${hub} does not show ${model} (HTTP ${response.status}): the name is wrong, or the model is private or gated; ask for access on its page and set HF_TOKEN`,
+      `${hub.name} does not show ${model} (HTTP 401): the name is wrong, or the model is private or gated; check the spelling, ` +
+        `or ask for access on ${page} and set ${variable}`,
     );
   }
-  if (response.status === 404) {
+  if (status === 401) {
+    throw new ModelLoadError(
+      `${hub.name} does not show ${model} to the owner of this token (HTTP 401): the name is wrong, the token is no longer valid, ` +
+        `or it may not read the model; check the spelling and ${variable}`,
+    );
+  }
+  if (status === 403) {
+    const how = isGiven ? `wait until access is granted` : `set ${variable} to a token of yours`;
+    throw new ModelLoadError(
+      `${model} is gated (HTTP 403): accept its terms on ${page}, then ${how} and start again`,
+    );
+  }
+  if (status === 404 || status === 410) {
     const what = revision === undefined ? `model ${model}` : `model ${model} with a revision ${revision}`;
     throw new ModelLoadError(
-      `${hub} has no ${what}, and there is no local folder of that name: check the spelling`,
+      `${hub.name} has no ${what}, and there is no local folder of that name: check the spelling`,
     );
   }
 }
 
 export function unreachable(error: unknown, { hub, model }: HubContext): HubUnreachableError {
-  return new HubUnreachableError(
-    `there is no local folder ${model}, and it cannot be downloaded from ${hub} (${reasonOf(error)}): check the spelling or the network`,
-    { cause: error },
-  );
+  return new HubUnreachableError(`${model} cannot be downloaded: ${whatToDo(error, hub)}`, { cause: error });
+}
+
+function whatToDo(error: unknown, { name, token }: HubContext['hub']): string {
+  if (!(error instanceof HubBusyError)) {
+    return `${name} cannot be reached (${reasonOf(error)}), and there is no local folder of that name: check the spelling or the network`;
+  }
+  const { status } = error.response;
+  if (status !== 429)
+    return `${name} fails (HTTP ${status}), and has been asked several times: try again later`;
+  const delay = askedDelay(error.response);
+  const when = delay === null ? 'later' : `in ${Math.ceil(delay / 1000)} s`;
+  const more = token.isGiven ? '' : `, or set ${token.variable}, since callers without a token get less`;
+  return `${name} wants fewer requests (HTTP 429): try again ${when}${more}`;
 }
 
 /** The innermost reason: fetch itself only says "fetch failed". */
@@ -85,6 +132,10 @@ export function reasonOf(error: unknown): string {
   return error.message;
 }
 
-function nextPage(link: string | null): string | null {
-  return /<([^>]+)>;\s*rel="next"/.exec(link ?? '')?.[1] ?? null;
+/** Only at the same address: it gets the token. */
+function nextPage(url: string, link: string | null): string | null {
+  const next = /<([^>]+)>;\s*rel="next"/.exec(link ?? '')?.[1];
+  if (next === undefined) return null;
+  const absolute = new URL(next, url);
+  return absolute.origin === new URL(url).origin ? absolute.href : null;
 }

@@ -16,7 +16,6 @@ export async function withLock<T>(
   work: () => Promise<T>,
   onWait: () => void = () => {},
 ): Promise<T> {
-  await mkdir(dirname(path), { recursive: true });
   let hasWaited = false;
   while (!(await tryAcquire(path))) {
     if (!hasWaited) onWait();
@@ -39,6 +38,7 @@ export async function withLock<T>(
 }
 
 async function tryAcquire(path: string): Promise<boolean> {
+  await mkdir(dirname(path), { recursive: true });
   try {
     const file = await open(path, 'wx');
     await file.writeFile(`${hostname()} ${process.pid}`);

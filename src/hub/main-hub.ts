@@ -1,11 +1,14 @@
 // The main hub: its API, its token, and the cache folder that it shares with the Python tools.
 
-import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { BlobCache, blobCaches } from './blob-cache.ts';
+import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
-import type { HubOptions, Listing, ModelHub, RemoteFile } from './model-hub.ts';
+import type { CachedModel, ModelCache } from './model-cache.ts';
+import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
@@ -29,26 +32,31 @@ export class MainHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
   readonly revision: string;
+  readonly token: TokenAdvice;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_TOKEN as the Python tools do. */
+  /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_TOKEN_PATH as the Python tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
     const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
-    const token = env.HF_TOKEN || savedToken(home);
+    const token = env.HF_TOKEN || savedToken(env.HF_TOKEN_PATH || join(home, 'token'));
     this.name = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
     this.cacheFolder = downloadDir || env.HF_HUB_CACHE || join(home, 'hub');
     this.revision = revision || MAIN;
+    this.token = { variable: 'HF_TOKEN', isGiven: token !== null };
     this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
+  }
+
+  cacheOf(model: string): ModelCache {
+    return new BlobCache(this.cacheFolder, model, this.revision);
+  }
+
+  cachedModels(): Promise<CachedModel[]> {
+    return blobCaches(this.cacheFolder);
   }
 
   async list(model: string): Promise<Listing> {
     const isMain = this.revision === MAIN;
-    const context = {
-      hub: this.name,
-      model,
-      headers: this.headers,
-      ...(!isMain && { revision: this.revision }),
-    };
+    const context = { hub: this, model, ...(!isMain && { revision: this.revision }) };
     const api = `${this.name}/api/models/${model}`;
     const { sha } = (
       await getJson(`${api}/revision/${encodeURIComponent(this.revision)}`, revisionAnswer, context)
@@ -78,14 +86,5 @@ export class MainHub implements ModelHub {
         : { algorithm: 'git-blob', hex: entry.oid },
       url: `${this.name}/${model}/resolve/${commit}/${entry.path.split('/').map(encodeURIComponent).join('/')}`,
     };
-  }
-}
-
-function savedToken(home: string): string | null {
-  try {
-    return readFileSync(join(home, 'token'), 'utf8').trim() || null;
-  } catch {
-    // Nobody has logged in on this machine.
-    return null;
   }
 }

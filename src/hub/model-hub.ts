@@ -1,15 +1,7 @@
 // What a place to download models from must offer: the two hubs implement it, the downloader uses it.
 
-/** One file of a model on a hub. */
-export interface RemoteFile {
-  /** Name inside the model's folder. */
-  readonly path: string;
-  /** In bytes. */
-  readonly size: number;
-  /** Hex digest of the content: plain SHA-256, or what git calls a blob. */
-  readonly hash: { readonly algorithm: 'sha256' | 'git-blob'; readonly hex: string };
-  readonly url: string;
-}
+import type { CachedModel, ModelCache } from './model-cache.ts';
+import type { RemoteFile } from './remote-file.ts';
 
 export interface Listing {
   /** Names this state of the model: the folder of the snapshot. */
@@ -25,14 +17,26 @@ export interface HubOptions {
   readonly downloadDir?: string | null | undefined;
 }
 
+/** Where to get a token, for messages. */
+export interface TokenAdvice {
+  readonly variable: string;
+  readonly isGiven: boolean;
+}
+
 /** A place to download models from. */
 export interface ModelHub {
   /** For messages: the address that people know. */
   readonly name: string;
+  /** Folder of the copies of all models. */
   readonly cacheFolder: string;
   readonly revision: string;
+  readonly token: TokenAdvice;
   /** Headers of every request, credentials included. */
   readonly headers: Readonly<Record<string, string>>;
   /** @throws ModelLoadError when the hub has no such model or does not show it. */
   list(model: string): Promise<Listing>;
+  /** Where the copies of `model` are. */
+  cacheOf(model: string): ModelCache;
+  /** All copies that there are. */
+  cachedModels(): Promise<CachedModel[]>;
 }

@@ -1,14 +1,11 @@
-// From a model's name to a place on this machine: a path that exists, or the folder of a download from one of the hubs.
+// From a model's name to a place on this machine: a path that exists, or the download from one of the hubs.
 
 import { usesAlternativeHub } from '../config/environment.ts';
-import { ModelLoadError } from '../errors.ts';
+import { ConfigError, ModelLoadError } from '../errors.ts';
 import type { DownloadOptions } from './download.ts';
-import { exists } from './local.ts';
+import { exists } from './file-states.ts';
 import type { HubOptions, ModelHub } from './model-hub.ts';
-
-/** Part of paths and addresses; no step of it may lead upwards. */
-const REVISION = /^(?!.*(^|\/)\.\.?(\/|$))[\w.-]+(\/[\w.-]+)*$/;
-const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
+import { type HubModelName, isRevision, parseModelName } from './model-name.ts';
 
 /**
  * The path of a model: `nameOrPath` itself where it exists, else the local copy of the hub's model.
@@ -16,22 +13,36 @@ const HUB_NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
  */
 export async function resolveModel(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
   if (await exists(nameOrPath)) return nameOrPath;
-  if (!HUB_NAME.test(nameOrPath)) {
+  const name = parseModelName(nameOrPath);
+  if (name === null) {
     throw new ModelLoadError(
-      `the folder ${nameOrPath} does not exist: give a folder with config.json and *.safetensors, or a name on the hub such as Qwen/Qwen2.5-0.5B-Instruct`,
+      `the ${/\.gguf$/i.test(nameOrPath) ? 'file' : 'folder'} ${nameOrPath} does not exist: give a folder with config.json and ` +
+        '*.safetensors, a *.gguf file, or a name on the hub such as ' +
+        'Qwen/Qwen2.5-0.5B-Instruct or Qwen/Qwen2.5-0.5B-Instruct@main',
     );
   }
-  const { revision } = options;
-  if (revision && !REVISION.test(revision)) {
-    throw new ModelLoadError(`--revision ${revision}: expected the name of a branch, a tag or a commit`);
-  }
+  const revision = revisionOf(nameOrPath, name, options.revision ?? null);
   // Imported here: a local folder, the usual case, does not need it.
   const { fetchModel } = await import('./download.ts');
-  return fetchModel(await selectHub(options.env ?? process.env, options), nameOrPath, options);
+  const hub = await selectHub(options.env ?? process.env, { ...options, revision });
+  const { repository, gguf } = name;
+  return fetchModel(hub, { repository, gguf, part: options.part ?? 'model' }, options);
+}
+
+/** @throws ConfigError where the name and --revision differ, or --revision is none. */
+function revisionOf(text: string, name: HubModelName, option: string | null): string | null {
+  if (option === null || option === name.revision) return name.revision;
+  if (name.revision !== null) {
+    throw new ConfigError(`${text} and --revision ${option} contradict each other: give one of them`, {
+      param: 'revision',
+    });
+  }
+  if (isRevision(option)) return option;
+  throw new ModelLoadError(`--revision ${option}: expected the name of a branch, a tag or a commit`);
 }
 
 /** The one place that chooses the hub. */
-async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Promise<ModelHub> {
+export async function selectHub(env: NodeJS.ProcessEnv, options: HubOptions = {}): Promise<ModelHub> {
   if (usesAlternativeHub(env)) {
     const { AlternativeHub } = await import('./alternative-hub.ts');
     return new AlternativeHub(env, options);

@@ -8,6 +8,8 @@ import { type BlockHash, blockHash, type ExtraKey, ROOT_HASH } from './prefix-ha
 export interface BlockTable {
   readonly tokens: readonly number[];
   readonly blocks: number[];
+  /** The first ones, which no token to come can see: they were given back, and their entries in `blocks` mean nothing. */
+  numUnseenBlocks: number;
   /** Names of the full blocks, as far as they were needed; only this manager writes them. */
   readonly blockHashes: BlockHash[];
   /** What the keys and values depend on beside the tokens, in the order of positions. */
@@ -22,16 +24,20 @@ export interface KvCacheConfig {
   readonly numBlocks: number;
   readonly blockSize: number;
   readonly enablePrefixCaching: boolean;
+  /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
+  readonly window: number | null;
 }
 
 export class KvCacheManager {
   readonly #blockSize: number;
   readonly #isCaching: boolean;
+  readonly #window: number | null;
   readonly #pool: BlockPool;
 
   constructor(config: KvCacheConfig) {
     this.#blockSize = config.blockSize;
     this.#isCaching = config.enablePrefixCaching;
+    this.#window = config.window;
     this.#pool = new BlockPool(config.numBlocks);
   }
 
@@ -62,7 +68,7 @@ export class KvCacheManager {
   canAdmit(table: BlockTable, maxNewTokens: number, leaving: readonly BlockTable[]): boolean {
     const cached = this.#findPrefix(table);
     const numUses = new Map<number, number>();
-    for (const block of leaving.flatMap(({ blocks }) => blocks)) {
+    for (const block of leaving.flatMap(ownBlocks)) {
       numUses.set(block, (numUses.get(block) ?? 0) + 1);
     }
     const isFreeThen = (block: number): boolean => this.#pool.numUsers(block) === (numUses.get(block) ?? 0);
@@ -94,10 +100,20 @@ export class KvCacheManager {
     }
   }
 
+  /** Gives the blocks back whose tokens are too old to be seen from `position` or any later one. */
+  freeUnseen(table: BlockTable, position: number): void {
+    if (this.#window === null) return;
+    const end = Math.floor((position - this.#window + 1) / this.#blockSize);
+    if (end <= table.numUnseenBlocks) return;
+    this.#pool.free(table.blocks.slice(table.numUnseenBlocks, end));
+    table.numUnseenBlocks = end;
+  }
+
   /** Gives all blocks of a sequence back; those that were published can be found until they are reused. */
   free(table: BlockTable): void {
-    this.#pool.free(table.blocks);
+    this.#pool.free(ownBlocks(table));
     table.blocks.length = 0;
+    table.numUnseenBlocks = 0;
   }
 
   /** One user more of each block: a transfer that still has to read it. */
@@ -139,4 +155,8 @@ export class KvCacheManager {
     }
     return hashes[index]!;
   }
+}
+
+function ownBlocks({ blocks, numUnseenBlocks }: BlockTable): readonly number[] {
+  return numUnseenBlocks === 0 ? blocks : blocks.slice(numUnseenBlocks);
 }

@@ -4,6 +4,7 @@ import type { KvDType } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { Model } from './model.ts';
 import type { ConfigFile, ModelConfig } from './model-config.ts';
+import type { TensorNames } from './tensor-names.ts';
 import type { WeightReader } from './weights/weight-reader.ts';
 
 export interface Architecture {
@@ -21,6 +22,8 @@ export interface LoadContext {
   readonly config: ModelConfig;
   readonly ops: Ops;
   readonly weights: WeightReader;
+  /** What the checkpoint calls the parts of the model. */
+  readonly names: TensorNames;
   /** Of keys and values in the cache. */
   readonly kvDType: KvDType;
   /** Longest context that is served, in tokens. */

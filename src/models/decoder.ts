@@ -1,46 +1,67 @@
 // A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
+import { roundToBf16 } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
+import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
+import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTable } from './layers/rope.ts';
-import type { Layer, Step } from './layers/step.ts';
+import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
-import type { WeightReader } from './weights/weight-reader.ts';
+import type { RopeConfig } from './rope-config.ts';
 
-type LoadLayer = (weights: WeightReader, config: ModelConfig, layer: number) => Layer;
+/** What the architectures make a decoder from. */
+interface DecoderDesign {
+  readonly layer: LoadLayer;
+  /** The norm before the output head. */
+  readonly norm?: LoadNorm;
+}
 
-/** Loads a decoder whose layers are those of `loadLayer`, under the names that most checkpoints use. */
-export async function loadDecoder(context: LoadContext, loadLayer: LoadLayer): Promise<Decoder> {
-  const { config, ops, weights, maxModelLen, progress } = context;
+/** Loads a decoder: embeddings, layers, head, in the order in which a step uses them. */
+export async function loadDecoder(context: LoadContext, design: DecoderDesign): Promise<Decoder> {
+  const { config, weights, names, progress } = context;
   const { vocabSize, hiddenSize, numLayers, tieWordEmbeddings: isTied } = config;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
   // First: threads of the backend may be reading packed weights already.
-  const angles = ropeTable(config.rope, config.rotaryDim, maxModelLen);
-  const table = { name: 'model.embed_tokens', n: vocabSize };
+  const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
+  const table = { name: names.embedding, n: vocabSize };
   const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
+  const positions = names.positions
+    ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings }, hiddenSize)
+    : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = 0; layer < numLayers; layer++) {
-    layers.push(loadLayer(weights, config, layer));
+    layers.push(design.layer(layerContext, layer, `${names.layers}.${layer}`));
     await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
   }
-  const finalNorm = weights.vector('model.norm.weight', hiddenSize);
-  const head = isTied ? embedding : weights.head({ name: 'lm_head', n: vocabSize }, hiddenSize);
+  const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm);
+  const head = isTied ? embedding : weights.head({ name: names.head, n: vocabSize }, hiddenSize);
   await done(numLayers + 2, 'output head');
-  return new Decoder(context, { embedding, layers, finalNorm, head, ropeTable: ops.makeVector(angles) });
+  return new Decoder(context, { embedding, positions, layers, finalNorm, head });
+}
+
+/** Layers that rotate alike share a table. */
+function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
+  const tables = new Map<RopeConfig, Vector>();
+  for (const rope of new Set(config.layerRopes)) {
+    if (rope !== null) tables.set(rope, ops.makeVector(ropeTable(rope, config.rotaryDim, maxModelLen)));
+  }
+  return tables;
 }
 
 interface DecoderParts {
   /** [vocab, hidden] */
   readonly embedding: LinearWeight;
+  /** [max positions, hidden]; null where positions are not learned. */
+  readonly positions: LinearWeight | null;
   readonly layers: readonly Layer[];
-  readonly finalNorm: Vector;
+  readonly finalNorm: Norm;
   /** [vocab, hidden]; the very embeddings where the two are tied. */
   readonly head: LinearWeight;
-  readonly ropeTable: Vector;
 }
 
 export function kvCacheShape(
@@ -60,12 +81,17 @@ class Decoder implements Model {
   readonly weightBytes: number;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
+  readonly #embeddingScale: number;
 
   constructor({ config, ops, weights, kvDType }: LoadContext, parts: DecoderParts) {
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
     this.dtype = weights.dtype;
+    const scale = Float32Array.of(config.embeddingScale);
+    // Where the original computes in bfloat16, the factor is of that format too.
+    if (this.dtype === 'bf16') roundToBf16(scale);
+    this.#embeddingScale = scale[0]!;
     this.kvDType = kvDType;
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
@@ -78,8 +104,15 @@ class Decoder implements Model {
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
     const ops = this.#ops;
     const parts = this.#parts;
-    const step: Step = { ops, inputs: ops.beginStep(cache, inputs), ropeTable: parts.ropeTable };
+    const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
     const x = ops.embedding(inputs.tokens, parts.embedding);
+    if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
+    const { positions } = parts;
+    if (positions !== null) {
+      ops.scope(() =>
+        ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
+      );
+    }
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);
@@ -91,6 +124,10 @@ class Decoder implements Model {
     const ops = this.#ops;
     const { finalNorm, head } = this.#parts;
     const wanted = ops.gatherRows(hidden, rows);
-    return ops.linear(ops.rmsNorm(wanted, finalNorm, this.config.rmsNormEps, head.inputDType), head);
+    const { logitScale, logitSoftcap } = this.config;
+    const logits = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);
+    if (logitScale !== 1) ops.scale(logits, logitScale);
+    if (logitSoftcap !== null) ops.softcap(logits, logitSoftcap);
+    return logits;
   }
 }

@@ -13,5 +13,5 @@ export const llama: Architecture = {
       attentionOutputBias: attention_bias,
       mlpBias: mlp_bias,
     })),
-  load: (context) => loadDecoder(context, preNormLayer),
+  load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };

@@ -10,6 +10,7 @@ import type { ModelConfig } from './model-config.ts';
 import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
+import { findTensorNames, type TensorNames } from './tensor-names.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
@@ -44,9 +45,24 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const config = readModelConfig(source);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
-  expectNoMoreLayers(checkpoint, config);
+  try {
+    return await loadFrom(checkpoint, source, ops, { ...options, maxModelLen }, config);
+  } finally {
+    checkpoint.close();
+  }
+}
+
+async function loadFrom(
+  checkpoint: Checkpoint,
+  source: ModelSource,
+  ops: Ops,
+  options: LoadOptions & { readonly maxModelLen: number },
+  config: ModelConfig,
+): Promise<Model> {
+  const names = findTensorNames(checkpoint, config.tensorNames);
+  expectNoMoreLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);
-  const dtype = chooseDType(config, checkpoint, options);
+  const dtype = chooseDType(config, checkpoint, names, options);
   const kvDType = chooseKvDType(dtype, options);
   options.onOpen?.({
     config,
@@ -67,10 +83,19 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
     await new Promise(setImmediate);
   };
   const { load } = findArchitecture(config.architecture);
-  const model = await load({ config, ops, weights, kvDType, maxModelLen, progress });
+  const model = await load({
+    config,
+    ops,
+    weights,
+    names,
+    kvDType,
+    maxModelLen: options.maxModelLen,
+    progress,
+  });
   checkpoint.expectUnchanged();
-  const unused = judgeUnused(checkpoint, config);
-  if (unused !== null) options.onWarning?.(unused);
+  for (const note of [judgeUnused(checkpoint, config, names), weights.widenedBlocks]) {
+    if (note !== null) options.onWarning?.(note);
+  }
   options.packedCache?.close();
   return model;
 }
@@ -139,13 +164,14 @@ function expectOneQuantization(
 function chooseDType(
   config: ModelConfig,
   checkpoint: Checkpoint,
+  names: TensorNames,
   { dtype, quantization = null }: Pick<LoadOptions, 'dtype' | 'quantization'>,
 ): ComputeDType {
   if (dtype !== 'auto') return dtype === 'float32' ? 'f32' : 'bf16';
   if (quantization !== null || config.quantization !== null) return 'bf16';
   const { vocabSize, hiddenSize, checkpointDType } = config;
   const published =
-    checkpointDType ?? checkpoint.find('model.embed_tokens.weight', [vocabSize, hiddenSize]).dtype;
+    checkpointDType ?? checkpoint.find(`${names.embedding}.weight`, [vocabSize, hiddenSize]).dtype;
   return published === 'f32' ? 'f32' : 'bf16';
 }
 

@@ -12,5 +12,5 @@ export const mistral: Architecture = {
       // The first release left its 4096 to the default; later ones say null.
       slidingWindow: sliding_window === undefined ? 4096 : sliding_window,
     })),
-  load: (context) => loadDecoder(context, preNormLayer),
+  load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };

@@ -4,9 +4,12 @@
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
+import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import type { ExpertsConfig } from './experts-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
+import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
 
 /** config.json, in which an architecture was recognised. */
 export interface ConfigFile {
@@ -28,14 +31,32 @@ export interface ModelConfig {
   readonly rotaryDim: number;
   /** Longest context in tokens that the model is made for, the stretching of its positions included. */
   readonly maxPositionEmbeddings: number;
-  readonly rmsNormEps: number;
-  readonly rope: RopeConfig;
+  readonly normEps: number;
+  /** Of the feed-forward. */
+  readonly activation: Activation;
+  /** [numLayers] how each layer rotates queries and keys; null is not at all. Layers that rotate alike have the same object. */
+  readonly layerRopes: readonly (RopeConfig | null)[];
+  /** Whether neighbours are rotated against each other (2i, 2i + 1), rather than the halves of a head (i, i + rotaryDim / 2). */
+  readonly ropeIsInterleaved: boolean;
+  /** Factor on q·k. */
+  readonly attentionScale: number;
+  /** Bound of the logits of attention, see `ops.attention`; null is none. */
+  readonly attentionSoftcap: number | null;
+  /** Factors on embeddings, on what a block adds to the residual stream, and on logits. */
+  readonly embeddingScale: number;
+  readonly residualScale: number;
+  readonly logitScale: number;
+  /** Bound of the logits, see `ops.softcap`; null is none. */
+  readonly logitSoftcap: number | null;
+  readonly tensorNames: PublishedNames;
   readonly tieWordEmbeddings: boolean;
   readonly qkvBias: boolean;
   readonly attentionOutputBias: boolean;
   readonly mlpBias: boolean;
   /** Whether each head of queries and keys is normalised before it is rotated. */
   readonly hasHeadNorms: boolean;
+  /** Whether attention and feed-forward of a layer see the same stream, where an architecture has both kinds of layers. */
+  readonly hasParallelBlocks: boolean;
   /** Of config.json; generation_config.json may name more. */
   readonly eosTokenIds: readonly number[];
   /** Format in which the weights are said to be published; null where config.json does not say. */
@@ -46,6 +67,24 @@ export interface ModelConfig {
   readonly slidingWindow: number | null;
   /** [numLayers] window of each layer, null is the whole context. */
   readonly layerWindows: readonly (number | null)[];
+  /** Of layers that are a mixture of experts; null where there are none. */
+  readonly experts: ExpertsConfig | null;
+  /** Of latent attention; null where attention is over keys and values. */
+  readonly latent: LatentConfig | null;
+  /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
+  readonly numDraftLayers: number;
+}
+
+/** Numbers a token of the vectors of latent attention; the last three are those of a head. */
+export interface LatentConfig {
+  /** The latent: keys and values, compressed. */
+  readonly rank: number;
+  /** Queries, compressed; null where they are not. */
+  readonly queryRank: number | null;
+  /** Of a query and key, what is not rotated and what is. */
+  readonly nopeDim: number;
+  readonly ropeDim: number;
+  readonly valueDim: number;
 }
 
 const size = z.int().positive();
@@ -75,7 +114,12 @@ const schema = z.object({
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
   torch_dtype: z.string().nullish(),
   dtype: z.string().nullish(),
-  sliding_window: size.nullish(),
+  /** Some write 0 where there is none. */
+  sliding_window: z
+    .int()
+    .nonnegative()
+    .transform((tokens) => tokens || null)
+    .nullish(),
   use_sliding_window: flag,
   max_window_layers: z.int().nonnegative().nullish(),
   layer_types: z.array(z.string()).nullish(),
@@ -86,16 +130,45 @@ export type ConfigFields = z.infer<typeof schema>;
 
 /** What an architecture makes of the fields of config.json; what it leaves out, its models do not have. */
 export interface DecoderTraits {
+  /** Left out: `rms_norm_eps`. */
+  readonly normEps?: number;
+  /** Left out: `hidden_act`. */
+  readonly activation?: string;
+  readonly tieWordEmbeddings?: boolean;
   /** Left out: `head_dim`, or else the width of the model divided among its heads. */
   readonly headDim?: number;
   /** Tokens that a layer with a window sees. */
   readonly slidingWindow?: number | null;
-  /** Layers before it have no window; `layer_types`, where config.json has it, decides instead. */
-  readonly firstWindowLayer?: number;
+  /** Whether a layer has the window; `layer_types`, where config.json has it, decides instead. Left out: each has. */
+  readonly slides?: (layer: number) => boolean;
   readonly qkvBias?: Flag;
   readonly attentionOutputBias?: Flag;
   readonly mlpBias?: Flag;
   readonly hasHeadNorms?: boolean;
+  readonly hasParallelBlocks?: boolean;
+  /** Where config.json has no `rope_theta`; left out: 10000. */
+  readonly ropeTheta?: number;
+  /** Share of a head that positions rotate, where config.json has no `partial_rotary_factor`; left out: all. */
+  readonly rotaryFactor?: number;
+  readonly ropeIsInterleaved?: boolean;
+  /** How a layer rotates, where that is not as the config's rotation says for all. */
+  readonly ropeOf?: (layer: LayerKind, rope: RopeConfig) => RopeConfig | null;
+  /** Left out: 1 / sqrt(headDim). */
+  readonly attentionScale?: number;
+  readonly attentionSoftcap?: number | null;
+  readonly embeddingScale?: number;
+  readonly residualScale?: number;
+  readonly logitScale?: number;
+  readonly logitSoftcap?: number | null;
+  /** Left out: those that most architectures use. */
+  readonly tensorNames?: PublishedNames;
+}
+
+/** What decides how a layer rotates. */
+export interface LayerKind {
+  readonly index: number;
+  /** Whether it is of the layers with a window; a config.json may give them one that is null. */
+  readonly isSliding: boolean;
 }
 
 type Flag = z.infer<typeof flag>;
@@ -109,7 +182,6 @@ export function readDecoderConfig(
 ): ModelConfig {
   const { path, architecture } = file;
   const fields = checkModelJson(path, file.json, schema);
-  refuseUnsupported(path, fields);
   const numKvHeads = fields.num_key_value_heads ?? fields.num_attention_heads;
   if (fields.num_attention_heads % numKvHeads !== 0) {
     throw new ModelLoadError(
@@ -119,9 +191,11 @@ export function readDecoderConfig(
   }
   const traits = traitsOf(fields);
   const headDim = resolveHeadDim(path, fields, traits);
-  const rotaryDim = resolveRotaryDim(path, fields, headDim);
-  const rope = resolveRopeOf(path, fields, rotaryDim);
-  const layerWindows = resolveWindows(path, fields, traits);
+  const rotaryDim = resolveRotaryDim(path, fields, traits, headDim);
+  const rope = resolveRopeOf(path, fields, traits, rotaryDim);
+  const slides = resolveSliding(path, fields, traits);
+  const layerWindows = slides.map((isSliding) => (isSliding ? (traits.slidingWindow ?? null) : null));
+  const { ropeOf = () => rope } = traits;
   return {
     architecture,
     vocabSize: fields.vocab_size,
@@ -133,26 +207,49 @@ export function readDecoderConfig(
     headDim,
     rotaryDim,
     maxPositionEmbeddings: longestContext(rope, fields.max_position_embeddings),
-    rmsNormEps: fields.rms_norm_eps ?? 1e-6,
-    rope,
-    tieWordEmbeddings: fields.tie_word_embeddings ?? false,
+    normEps: traits.normEps ?? fields.rms_norm_eps ?? 1e-6,
+    activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
+    layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),
+    ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
+    attentionScale: traits.attentionScale ?? 1 / Math.sqrt(headDim),
+    attentionSoftcap: traits.attentionSoftcap ?? null,
+    embeddingScale: traits.embeddingScale ?? 1,
+    residualScale: traits.residualScale ?? 1,
+    logitScale: traits.logitScale ?? 1,
+    logitSoftcap: traits.logitSoftcap ?? null,
+    tensorNames: traits.tensorNames ?? USUAL_NAMES,
+    tieWordEmbeddings: fields.tie_word_embeddings ?? traits.tieWordEmbeddings ?? false,
     qkvBias: traits.qkvBias ?? false,
     attentionOutputBias: traits.attentionOutputBias ?? false,
     mlpBias: traits.mlpBias ?? false,
     hasHeadNorms: traits.hasHeadNorms ?? false,
+    hasParallelBlocks: traits.hasParallelBlocks ?? false,
     eosTokenIds: [fields.eos_token_id ?? []].flat(),
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
     quantization: readQuantization(path, fields.quantization_config),
     slidingWindow: layerWindows.find((window) => window !== null) ?? null,
     layerWindows,
+    experts: null,
+    latent: null,
+    numDraftLayers: 0,
   };
 }
 
-function refuseUnsupported(path: string, fields: ConfigFields): void {
-  const activation = fields.hidden_act ?? 'silu';
-  if (activation !== 'silu' && activation !== 'swish') {
-    throw new ModelLoadError(`${path}: hidden_act must be silu, got ${JSON.stringify(activation)}`);
-  }
+/** By their names in config.json. */
+const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu: 'gelu',
+  gelu_new: 'gelu_tanh',
+  gelu_fast: 'gelu_tanh',
+  gelu_pytorch_tanh: 'gelu_tanh',
+};
+
+function resolveActivation(path: string, name: string): Activation {
+  if (Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!;
+  throw new ModelLoadError(
+    `${path}: hidden_act must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${JSON.stringify(name)}`,
+  );
 }
 
 function resolveHeadDim(path: string, fields: ConfigFields, traits: DecoderTraits): number {
@@ -165,12 +262,18 @@ function resolveHeadDim(path: string, fields: ConfigFields, traits: DecoderTrait
 }
 
 /** Newer files have the factor among the parameters of the rotation, older ones beside them. */
-function resolveRotaryDim(path: string, fields: ConfigFields, headDim: number): number {
+function resolveRotaryDim(
+  path: string,
+  fields: ConfigFields,
+  traits: DecoderTraits,
+  headDim: number,
+): number {
   const { rope_parameters, rope_scaling, partial_rotary_factor } = fields;
   const factor =
     rope_parameters?.partial_rotary_factor ??
     rope_scaling?.partial_rotary_factor ??
     partial_rotary_factor ??
+    traits.rotaryFactor ??
     1;
   const rotaryDim = Math.trunc(headDim * factor);
   if (rotaryDim > 0 && rotaryDim % 2 === 0) return rotaryDim;
@@ -179,13 +282,18 @@ function resolveRotaryDim(path: string, fields: ConfigFields, headDim: number): 
   );
 }
 
-function resolveRopeOf(path: string, fields: ConfigFields, rotaryDim: number): RopeConfig {
+function resolveRopeOf(
+  path: string,
+  fields: ConfigFields,
+  traits: DecoderTraits,
+  rotaryDim: number,
+): RopeConfig {
   const merged = { ...fields.rope_scaling, ...fields.rope_parameters };
   merged.original_max_position_embeddings ??= fields.original_max_position_embeddings;
   return resolveRope({
     path,
     fields: merged,
-    theta: merged.rope_theta ?? fields.rope_theta ?? 10000,
+    theta: merged.rope_theta ?? fields.rope_theta ?? traits.ropeTheta ?? 10000,
     maxPositionEmbeddings: fields.max_position_embeddings,
     rotaryDim,
   });
@@ -200,17 +308,23 @@ function resolveDType(path: string, name: string | null | undefined): FloatDType
   );
 }
 
-function resolveWindows(
+/** [layers] whether each has a window. */
+function resolveSliding(
   path: string,
   fields: ConfigFields,
-  { slidingWindow = null, firstWindowLayer = 0 }: DecoderTraits,
-): (number | null)[] {
+  { slides = () => true }: DecoderTraits,
+): boolean[] {
   const { num_hidden_layers: count, layer_types: types } = fields;
   if (types && types.length !== count) {
     throw new ModelLoadError(`${path}: layer_types must name ${count} layers, got ${types.length}`);
   }
-  return Array.from({ length: count }, (_, layer) => {
-    const slides = types ? types[layer] === 'sliding_attention' : layer >= firstWindowLayer;
-    return slides ? slidingWindow : null;
-  });
+  const unknown = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
+  if (unknown !== undefined) {
+    throw new ModelLoadError(
+      `${path}: layer_types must be full_attention or sliding_attention, got ${JSON.stringify(unknown)}`,
+    );
+  }
+  return Array.from({ length: count }, (_, layer) =>
+    types ? types[layer] === 'sliding_attention' : slides(layer),
+  );
 }

@@ -1,9 +1,10 @@
 // The folders to load from: those of what was named, or else of the chat model that svc brings along.
 
 import { fileURLToPath } from 'node:url';
-import type { EngineConfig } from '../config/engine-config.ts';
+import type { EngineConfig, LoadFormat } from '../config/engine-config.ts';
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { DownloadOptions } from '../hub/download.ts';
+import type { ModelPart } from '../hub/needed-files.ts';
 import { resolveModel } from '../hub/resolve-model.ts';
 
 /** What clients call the model that svc brings along. */
@@ -28,14 +29,19 @@ export async function withFolders(
   config: EngineConfig,
   options: Pick<DownloadOptions, 'onProgress'> = {},
 ): Promise<EngineConfig> {
-  const { modelPath, tokenizer, revision, downloadDir, speculative } = config;
-  const model = { ...options, downloadDir, revision };
+  const { modelPath, tokenizer, revision, downloadDir, speculative, loadFormat } = config;
+  const model = { ...options, downloadDir, revision, part: partOf(loadFormat) };
   return {
     ...config,
     modelPath: await modelFolder(modelPath, model),
     speculative: await withDraftFolder(speculative, { ...options, downloadDir }),
     tokenizer: tokenizer && (await resolveModel(tokenizer, tokenizerOptions(model, tokenizer === modelPath))),
   };
+}
+
+/** Weights that are made up are not downloaded. */
+function partOf(format: LoadFormat): ModelPart {
+  return format === 'dummy' ? 'texts' : 'model';
 }
 
 async function withDraftFolder(

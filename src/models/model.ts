@@ -8,7 +8,7 @@ import type { ModelConfig } from './model-config.ts';
 export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
-  /** Called after the ops of each layer: those that it calls itself find the keys and values of the layer stored. */
+  /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
 
@@ -24,7 +24,7 @@ export interface ModelShape {
 export interface Model extends ModelShape {
   /** Names of the formats of its layers' products, see `formatName`; joined by + where there are several. */
   readonly weightFormat: string;
-  /** Packed bytes that a decode step streams through the processor. */
+  /** Packed bytes that a decode step streams through the processor, of experts those that are not chosen too. */
   readonly weightBytes: number;
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;

@@ -8,13 +8,13 @@ import { type ConfigFields, type DecoderTraits, readDecoderConfig } from './mode
 export const qwen2: Architecture = {
   architectures: ['Qwen2ForCausalLM'],
   readConfig: (file) => readDecoderConfig(file, (fields) => ({ ...qwenWindows(fields), qkvBias: true })),
-  load: (context) => loadDecoder(context, preNormLayer),
+  load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };
 
 /** Windows only where `use_sliding_window`, and only from layer `max_window_layers` on. */
 export function qwenWindows(fields: ConfigFields): DecoderTraits {
   return {
     slidingWindow: fields.use_sliding_window ? (fields.sliding_window ?? 4096) : null,
-    firstWindowLayer: fields.max_window_layers ?? 28,
+    slides: (layer) => layer >= (fields.max_window_layers ?? 28),
   };
 }

@@ -17,5 +17,5 @@ export const qwen3: Architecture = {
       qkvBias: fields.attention_bias,
       attentionOutputBias: fields.attention_bias,
     })),
-  load: (context) => loadDecoder(context, preNormLayer),
+  load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };

@@ -5,13 +5,55 @@ import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
+import { cohere, cohere2 } from './cohere.ts';
+import { deepseekV2, deepseekV3 } from './deepseek.ts';
+import { gemma } from './gemma.ts';
+import { gemma2 } from './gemma2.ts';
+import { gemma3 } from './gemma3.ts';
+import { glm, glm4 } from './glm.ts';
+import { gptNeox } from './gpt-neox.ts';
+import { gptOss } from './gpt-oss.ts';
+import { gpt2 } from './gpt2.ts';
+import { granite } from './granite.ts';
 import { llama } from './llama.ts';
 import { mistral } from './mistral.ts';
+import { mixtral } from './mixtral.ts';
 import type { ModelConfig } from './model-config.ts';
+import { olmo2 } from './olmo2.ts';
+import { phi3 } from './phi3.ts';
 import { qwen2 } from './qwen2.ts';
+import { qwen2Moe } from './qwen2-moe.ts';
 import { qwen3 } from './qwen3.ts';
+import { qwen3Moe } from './qwen3-moe.ts';
+import { smollm3 } from './smollm3.ts';
+import { starcoder2 } from './starcoder2.ts';
 
-export const ARCHITECTURES: readonly Architecture[] = [llama, mistral, qwen2, qwen3];
+export const ARCHITECTURES: readonly Architecture[] = [
+  llama,
+  mistral,
+  mixtral,
+  qwen2,
+  qwen2Moe,
+  qwen3,
+  qwen3Moe,
+  gptOss,
+  deepseekV2,
+  deepseekV3,
+  cohere,
+  cohere2,
+  gemma,
+  gemma2,
+  gemma3,
+  glm,
+  glm4,
+  gpt2,
+  gptNeox,
+  granite,
+  olmo2,
+  phi3,
+  smollm3,
+  starcoder2,
+];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 

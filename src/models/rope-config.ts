@@ -30,6 +30,8 @@ export interface YarnRope {
   readonly betaSlow: number;
   /** Factor on cosines and sines. */
   readonly attentionFactor: number;
+  /** Factor that some architectures have on queries and keys, or on what of them is not rotated. */
+  readonly mscale: number;
   /** Whether the range of interpolated frequencies ends on whole ones. */
   readonly truncate: boolean;
 }
@@ -130,13 +132,18 @@ function resolveYarn(source: RopeSource, original: number): YarnRope {
     betaFast: fields.beta_fast ?? 32,
     betaSlow: fields.beta_slow ?? 1,
     attentionFactor: fields.attention_factor ?? yarnAttentionFactor(factor, fields),
+    mscale: yarnScale(factor, fields.mscale_all_dim ?? 0),
     truncate: fields.truncate ?? true,
   };
 }
 
 function yarnAttentionFactor(factor: number, { mscale, mscale_all_dim }: RopeFields): number {
-  const scale = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1);
-  return mscale && mscale_all_dim ? scale(mscale) / scale(mscale_all_dim) : scale(1);
+  if (!mscale || !mscale_all_dim) return yarnScale(factor, 1);
+  return yarnScale(factor, mscale) / yarnScale(factor, mscale_all_dim);
+}
+
+function yarnScale(factor: number, weight: number): number {
+  return factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1;
 }
 
 function resolveLongRope(source: RopeSource, original: number): LongRope {

@@ -15,15 +15,28 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8';
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8' | NativeBlockDType;
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
+  /** Rows of a head whose halves take turns in the file; 0 where all are in order. */
+  readonly pairedRows: number;
+  /** In the place of what the file holds, rows of f32 that follow each other; null where it is to be read. */
+  readonly numbers: Float32Array | null;
 }
+
+/** Blocks of GGUF: numbers, or where codes hold them without loss, codes. */
+type NativeBlockDType =
+  | `q${4 | 5}_${0 | 1}`
+  | 'q8_0'
+  | `q${2 | 3 | 4 | 5 | 6}_k`
+  | 'iq4_nl'
+  | 'iq4_xs'
+  | 'mxfp4';
 
 /**
  * A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. Bytes of codes, u8,
- * are kept as codes.
+ * are kept as codes; blocks as codes that hold them, or as numbers.
  */
 export interface NativePart {
   readonly weight: NativeSource;
@@ -60,6 +73,9 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
+export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
+
 /**
  * Threads, memory and ops of one backend. Weights, vectors and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
@@ -81,6 +97,20 @@ export interface NativeBackend {
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
+  /** Weights by their indices, an expert each; `bias` -1 is none. Fields of routing: ops/experts.ts. */
+  makeExperts(
+    gateUps: Int32Array,
+    downs: Int32Array,
+    activation: NativeGatedActivation,
+    bias: number,
+    topK: number,
+    isSigmoid: boolean,
+    groups: number,
+    keptGroups: number,
+    bestOfGroup: number,
+    isNormalized: boolean,
+    scale: number,
+  ): number;
   makeKvCache(
     layers: number,
     blocks: number,
@@ -94,11 +124,7 @@ export interface NativeBackend {
   /** Bytes of one block of one layer. */
   layerBlockBytes(cache: number): number;
   /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
-  openKvSaveNotifier(cache: number): bigint;
-  /** See KvMemory. */
-  onKvStep(sends: Int32Array): StreamPosition;
-  /** See KvMemory. */
-  onKvLayerSaved(layer: number): StreamPosition;
+  shareKvMemory(cache: number): bigint;
   weightBytes(weight: number): number;
   /** Makes at least `bytes` of the arena usable and returns how many are; tensors in it stay. */
   growArena(bytes: number): number;
@@ -112,12 +138,44 @@ export interface NativeBackend {
   busySeconds(): number;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
-  siluGateUp(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  gateUp(
+    activation: NativeGatedActivation,
+    weight: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  activate(
+    activation: NativeActivation,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  cast(isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
+  scale(factor: number, ...x: TensorArgs): StreamPosition;
+  softcap(cap: number, ...x: TensorArgs): StreamPosition;
+  headLinear(
+    weights: Int32Array,
+    width: number,
+    keepsRest: boolean,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  experts(
+    experts: number,
+    ...rest: [...logits: TensorArgs, ...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   /** The id -1 - i stands for sampled[i], as it is when the op runs. */
   embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
   rmsNorm(
     isBf16: boolean,
     weight: number,
+    eps: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  /** `bias` -1 is none. */
+  layerNorm(
+    isBf16: boolean,
+    weight: number,
+    bias: number,
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
@@ -132,8 +190,18 @@ export interface NativeBackend {
     contextLengths: Int32Array,
     blockTables: Int32Array,
     maxBlocks: number,
+    /** See KvMemory.onKvStep; of a cache whose memory is shared. */
+    sends: Int32Array,
   ): number;
-  rope(table: number, headDim: number, rotaryDim: number, step: number, ...x: TensorArgs): StreamPosition;
+  rope(
+    table: number,
+    headDim: number,
+    first: number,
+    rotaryDim: number,
+    isInterleaved: boolean,
+    step: number,
+    ...x: TensorArgs
+  ): StreamPosition;
   gatherRows(
     isBf16: boolean,
     rows: Int32Array,
@@ -143,12 +211,14 @@ export interface NativeBackend {
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
-  /** `window` 0 is none. */
+  /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
     scale: number,
     window: number,
+    softcap: number,
+    sinks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   restrictLogits(
@@ -204,7 +274,8 @@ export interface NativeBackend {
 
 /** KV memory without a backend: what tests and instances without a model move. Layer blocks are [layer][block]. */
 export interface NativeKvMemory {
-  openKvSaveNotifier(): bigint;
+  /** See NativeBackend.shareKvMemory. */
+  share(): bigint;
   /**
    * Which blocks this step completes: entries `[sendId, firstIndex, count, block * count]` one after the other, where
    * `firstIndex` is the index of the first block in the transfer.
@@ -243,12 +314,11 @@ interface NativeTransferOptions {
 
 /**
  * Moves layer blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
- * is called there when `takeEvents` has something to give. It does not keep the process alive.
+ * is called there with what has happened, until `close`. It does not keep the process alive.
  */
 export interface NativeTransferEngine {
   /** What peers connect to; null where not listened. The name of shm lies in the abstract namespace. */
   readonly endpoints: { readonly shm: string | null; readonly tcp: string | null };
-  takeEvents(): NativeTransferEvent[];
 
   /** Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp. @returns the link. */
   connect(kind: 'shm' | 'tcp', address: string, sockets: number): number;
@@ -278,11 +348,11 @@ export interface NativeTransferEngine {
 
 export interface Native {
   readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
-  /** `memory` is a token of openKvSaveNotifier. */
+  /** `memory` is a token of shareKvMemory. */
   readonly TransferEngine: new (
     memory: bigint,
     options: NativeTransferOptions,
-    onEvents: () => void,
+    onEvents: (events: readonly NativeTransferEvent[]) => void,
   ) => NativeTransferEngine;
   /** CRC-32C of bytes. */
   crc32c(bytes: Uint8Array): number;

@@ -1,8 +1,29 @@
 // Number formats: those that a checkpoint may hold and those that the arithmetic uses.
 
 /** Formats of published weights; the whole numbers of `i8`, and codes in the others, have scales beside them. */
-export type StorageDType = FloatDType | 'i8' | 'u8' | 'i32' | 'f8';
+export type StorageDType = NumberDType | 'i8' | 'u8' | 'i32' | 'f8';
+/** Formats whose tensors are numbers without anything beside them. */
+export type NumberDType = FloatDType | BlockDType;
 export type FloatDType = 'f32' | 'f16' | 'bf16';
+/** Quantised formats of GGUF: so many numbers of a row make a block, which holds their codes and scales. */
+export type BlockDType = keyof typeof BLOCKS;
+
+/** Numbers of a block, and the bytes that it takes. */
+export const BLOCKS = {
+  q4_0: { numbers: 32, bytes: 18 },
+  q4_1: { numbers: 32, bytes: 20 },
+  q5_0: { numbers: 32, bytes: 22 },
+  q5_1: { numbers: 32, bytes: 24 },
+  q8_0: { numbers: 32, bytes: 34 },
+  q2_k: { numbers: 256, bytes: 84 },
+  q3_k: { numbers: 256, bytes: 110 },
+  q4_k: { numbers: 256, bytes: 144 },
+  q5_k: { numbers: 256, bytes: 176 },
+  q6_k: { numbers: 256, bytes: 210 },
+  iq4_nl: { numbers: 32, bytes: 18 },
+  iq4_xs: { numbers: 256, bytes: 136 },
+  mxfp4: { numbers: 32, bytes: 17 },
+} as const;
 
 /** Formats that a backend computes in: `bf16` products are accumulated in f32. */
 export type ComputeDType = 'f32' | 'bf16';
@@ -76,7 +97,7 @@ export function groupsOf({ groupSize }: CodeFormat, k: number): number {
   return groupSize === null ? 1 : Math.ceil(k / groupSize);
 }
 
-export const BYTES_PER_ELEMENT: Readonly<Record<StorageDType, number>> = {
+export const BYTES_PER_ELEMENT: Readonly<Record<Exclude<StorageDType, BlockDType>, number>> = {
   f32: 4,
   f16: 2,
   bf16: 2,
@@ -85,3 +106,40 @@ export const BYTES_PER_ELEMENT: Readonly<Record<StorageDType, number>> = {
   i32: 4,
   f8: 1,
 };
+
+export function isBlockDType(dtype: StorageDType): dtype is BlockDType {
+  return Object.hasOwn(BLOCKS, dtype);
+}
+
+/** Numbers that are stored together; parts of a row begin and end with them. */
+export function numbersOfBlock(dtype: StorageDType): number {
+  return isBlockDType(dtype) ? BLOCKS[dtype].numbers : 1;
+}
+
+/** Bytes of `count` numbers, whole blocks of them. */
+export function storedBytes(dtype: StorageDType, count: number): number {
+  if (!isBlockDType(dtype)) return count * BYTES_PER_ELEMENT[dtype];
+  return (count / BLOCKS[dtype].numbers) * BLOCKS[dtype].bytes;
+}
+
+/**
+ * The codes that hold the numbers of blocks without loss; null where none do: numbers that have a minimum added to them (_1 and most
+ * of _k) are no code times a scale, and the groups of q6_k are smaller than those of codes.
+ */
+export function codesOfBlocks(dtype: StorageDType): CodeFormat | null {
+  switch (dtype) {
+    case 'q4_0':
+      return { kind: 'int4', groupSize: 32, hasZeros: false };
+    case 'q5_0':
+    case 'q8_0':
+    case 'iq4_nl':
+    case 'iq4_xs':
+      return { kind: 'int8', groupSize: 32, hasZeros: false };
+    case 'q3_k':
+      return { kind: 'int8', groupSize: 256, hasZeros: false };
+    case 'mxfp4':
+      return { kind: 'fp4', groupSize: 32, hasZeros: false };
+    default:
+      return null;
+  }
+}

@@ -68,7 +68,7 @@ export function unpackF16(packed: Uint16Array, into: Float32Array): void {
   for (let i = 0; i < packed.length; i++) into[i] = f16ToNumber(packed[i]!);
 }
 
-function f16ToNumber(half: number): number {
+export function f16ToNumber(half: number): number {
   const sign = half & 0x8000 ? -1 : 1;
   const exponent = (half >>> 10) & 0x1f;
   const mantissa = half & 0x3ff;

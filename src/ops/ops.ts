@@ -10,6 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
+import type { Expert, Experts, Routing } from './experts.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -42,16 +43,6 @@ export interface KvCache {
   readonly layerBlockBytes: number;
 }
 
-/** Tells the transfer engine of this process which layer blocks are saved, in the order of the ops. */
-export interface KvSaveNotifier {
-  /** Lets one transfer engine adopt the KV memory. */
-  readonly token: bigint;
-  /** Which blocks this step completes: `[sendId, firstIndex, count, block * count]` one after the other. */
-  onStep(sends: Int32Array): void;
-  /** The ops called so far save `layer` of all blocks of the step; layers come in order. */
-  onLayerSaved(layer: number): void;
-}
-
 /** The sequences of a step: which rows belong to which sequence, and which blocks hold its keys and values. */
 export interface AttentionBatch {
   readonly numSequences: number;
@@ -71,6 +62,11 @@ export interface StepArrays {
   /** [tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
+  /**
+   * The blocks that the step completes for other instances, `[transfer, first index in it, count, block * count]` one after
+   * the other: `storeKv` of a layer lets them leave. Left out where there are none.
+   */
+  readonly sends?: Int32Array | undefined;
 }
 
 /**
@@ -89,7 +85,31 @@ export interface AttentionOptions {
   readonly scale: number;
   /** A token sees itself and the `window - 1` tokens before it; null is all of them. */
   readonly window: number | null;
+  /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
+  readonly softcap?: number | null;
+  /** [heads] The softmax of a head has this score more, which no value belongs to: its weights sum to less than 1. */
+  readonly sinks?: Vector | null;
 }
+
+/** Heads of x [tokens, heads * headDim], and what of them is rotated. */
+export interface RopeHeads {
+  readonly headDim: number;
+  /** The first of a head's numbers that is rotated; left out, 0. */
+  readonly first?: number;
+  /** So many numbers of each head; left out, all. */
+  readonly rotaryDim?: number;
+  /** Pairs are (2i, 2i + 1); left out, (i, i + rotaryDim / 2). */
+  readonly isInterleaved?: boolean;
+}
+
+/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. */
+export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
+
+/**
+ * What becomes of a gate and what it lets through: activation(gate) * up. clamped_swiglu, of gpt-oss: g * sigmoid(1.702 g) *
+ * (u + 1) of the gate g, at most 7, and u, up between -7 and 7.
+ */
+export type GatedActivation = Activation | 'clamped_swiglu';
 
 /** In the place of a token where a logit is NaN or +Infinity: -Infinity alone is a token that is forbidden. */
 export const NO_TOKEN = -1;
@@ -172,10 +192,18 @@ export interface Ops {
   readonly packedWeights: PackedWeights | null;
   loadVector(source: TensorSource): Vector;
   makeVector(values: Float32Array): Vector;
-  /** @param isShared whether `openKvSaveNotifier` may be called for it */
+  /**
+   * Weights that are loaded already as the experts of a layer.
+   * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
+   */
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts;
+  /** @param isShared whether `shareKvMemory` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
-  /** @throws ConfigError where the backend cannot transfer its KV memory. */
-  openKvSaveNotifier(cache: KvCache): KvSaveNotifier;
+  /**
+   * A token with which one transfer engine of this process can adopt the memory of a cache, once.
+   * @throws ConfigError where the backend cannot transfer its KV memory.
+   */
+  shareKvMemory(cache: KvCache): bigint;
   /** Bytes that weights and KV memory may still take. */
   freeMemory(): number;
   /** Time in which ops ran since the start; null where a backend does not measure it. */
@@ -203,6 +231,9 @@ export interface Ops {
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
 
+  /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. */
+  layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor;
+
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
@@ -212,8 +243,36 @@ export interface Ops {
   /** residual [tokens, n] f32 += x · weightᵀ + bias. */
   addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
 
-  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: silu(x · gateᵀ + bias) * (x · upᵀ + bias). */
-  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor;
+  /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: activation of x · gateᵀ + bias and x · upᵀ + bias. */
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor;
+
+  /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
+  activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;
+
+  /** x [tokens, cols] f32 -> [tokens, cols], rounded to `dtype`. */
+  cast(x: Tensor, dtype: ComputeDType): Tensor;
+
+  /** residual [tokens, cols] f32 += x [tokens, cols] f32 * factor. */
+  addScaled(residual: Tensor, x: Tensor, factor: number): void;
+
+  /** x [tokens, cols] f32 *= factor. */
+  scale(x: Tensor, factor: number): void;
+
+  /** x [tokens, cols] f32 = cap * tanh(x / cap), in place; cap is above 0. */
+  softcap(x: Tensor, cap: number): void;
+
+  /**
+   * Each head of x [tokens, heads * width], f32 or bf16, by a weight [n, k] of its own -> f32 [tokens, heads * n]: the product
+   * of the head's first k numbers, rounded to the weight's inputDType. Where the rest is kept, the head's other numbers stand
+   * behind it. Weights are floats, without biases.
+   */
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor;
+
+  /**
+   * A mixture of experts: x [tokens, k] in their inputDType -> f32 [tokens, n], the outputs of each token's experts times their
+   * weights, summed in the order of their ids. logits [tokens, experts] f32 are the router's.
+   */
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor;
 
   /** Views of x [tokens, sum of widths], side by side, without a copy. */
   split(x: Tensor, widths: readonly number[]): Tensor[];
@@ -226,11 +285,10 @@ export interface Ops {
   beginStep(cache: KvCache, arrays: StepArrays): StepInputs;
 
   /**
-   * Rotates the first `rotaryDim` numbers (left out: all) of each head of x [tokens, heads * headDim] f32 in place, their
-   * first half against their second half. `table` [maxPositions, rotaryDim] holds, for each position, rotaryDim/2
-   * cosines, then rotaryDim/2 sines.
+   * Rotates pairs of numbers of each head of x [tokens, heads * headDim] f32 in place, pair i by angle i. `table`
+   * [maxPositions, rotaryDim] holds, for each position, rotaryDim/2 cosines, then rotaryDim/2 sines.
    */
-  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim?: number): void;
+  rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void;
 
   /** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. */
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;

@@ -3,12 +3,15 @@
 import { closeSync, readSync } from 'node:fs';
 import { ModelLoadError, ShapeError } from '../errors.ts';
 import { openModelFile } from '../util/model-file.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType } from './dtype.ts';
+import { unpackBlocks } from './block-formats.ts';
+import { type ComputeDType, isBlockDType, numbersOfBlock, type StorageDType, storedBytes } from './dtype.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
-import { type Rectangle, rectangleOf, type TensorSource } from './weights.ts';
+import { type Rectangle, rectangleOf, type TensorSource, type TransposedWeightSource } from './weights.ts';
 
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
 const PIECE_BYTES = 1 << 20;
+/** Rows up to this size are read whole, though a part of each is wanted. */
+const SHORT_ROW_BYTES = 1 << 13;
 
 /**
  * Widens a tensor, or the rectangle of it that is wanted, to f32 and rounds it to what `dtype` can hold.
@@ -18,20 +21,54 @@ const PIECE_BYTES = 1 << 20;
 export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Float32Array): Float32Array {
   const rectangle = rectangleOf('load', source);
   const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
+  if (source.numbers) {
+    copyRectangle(source.numbers, rectangle, values);
+    if (dtype === 'bf16') roundToBf16(values);
+    expectFinite(source, rectangle, values);
+    return values;
+  }
   const { dtype: stored } = source;
   if (stored === 'u8' || stored === 'i32' || stored === 'f8') {
     throw new ShapeError('load', `numbers in ${source.name}`, stored);
   }
-  const size = BYTES_PER_ELEMENT[stored];
+  const { numbers, bytes } = blockOf(stored);
   readPieces(source, rectangle, (piece, start) => {
-    const place = values.subarray(start / size, (start + piece.length) / size);
+    const first = (start / bytes) * numbers;
+    const place = values.subarray(first, first + (piece.length / bytes) * numbers);
     if (stored === 'f32') place.set(new Float32Array(piece.buffer, 0, place.length));
     else if (stored === 'i8') place.set(new Int8Array(piece.buffer, 0, place.length));
+    else if (isBlockDType(stored)) unpackBlocks(stored, piece, place);
     else unpack(stored, new Uint16Array(piece.buffer, 0, place.length), place);
   });
+  if (source.shape.length === 1) orderVector(source, values);
   if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
   expectFinite(source, rectangle, values);
   return values;
+}
+
+/** A square of so many numbers of two matrices fits in the first-level cache. */
+const SQUARE = 64;
+
+/**
+ * The rows [n, k] of a weight that is published as its columns.
+ * @throws ModelLoadError as `readTensor`.
+ */
+export function readTransposed(
+  { tensor, shape: [n, k] }: TransposedWeightSource,
+  dtype: ComputeDType,
+  into: Float32Array = new Float32Array(n * k),
+): Float32Array {
+  const columns = readTensor(tensor, dtype);
+  for (let firstRow = 0; firstRow < n; firstRow += SQUARE) {
+    for (let firstCol = 0; firstCol < k; firstCol += SQUARE) {
+      for (let row = firstRow; row < Math.min(firstRow + SQUARE, n); row++) {
+        for (let col = firstCol; col < Math.min(firstCol + SQUARE, k); col++) {
+          into[row * k + col] = columns[col * n + row]!;
+        }
+      }
+    }
+  }
+  return into;
 }
 
 /**
@@ -40,9 +77,20 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
  */
 export function readBytes(source: TensorSource): Uint8Array<ArrayBuffer> {
   const rectangle = rectangleOf('load', source);
-  const bytes = new Uint8Array(rectangle.rows * rectangle.cols * BYTES_PER_ELEMENT[source.dtype]);
+  const bytes = new Uint8Array(storedBytes(source.dtype, rectangle.rows * rectangle.cols));
   readPieces(source, rectangle, (piece, start) => bytes.set(piece, start));
   return bytes;
+}
+
+function copyRectangle(
+  numbers: Float32Array,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  into: Float32Array,
+): void {
+  for (let row = 0; row < rows; row++) {
+    const start = (firstRow + row) * rowLength + firstCol;
+    into.set(numbers.subarray(start, start + cols), row * cols);
+  }
 }
 
 function expectFinite(source: TensorSource, rectangle: Rectangle, values: Float32Array): void {
@@ -61,20 +109,50 @@ function unpack(dtype: 'f16' | 'bf16', packed: Uint16Array, into: Float32Array):
   else unpackF16(packed, into);
 }
 
+/** Where a row, or a number of a vector, is in the file. */
+function storedPlace(place: number, { pairedRows }: TensorSource): number {
+  if (pairedRows === undefined) return place;
+  const inHead = place % pairedRows;
+  const half = pairedRows / 2;
+  return place - inHead + 2 * (inHead % half) + Math.floor(inHead / half);
+}
+
+/** Whole vectors only. */
+function orderVector(source: TensorSource, values: Float32Array): void {
+  if (source.pairedRows === undefined) return;
+  const stored = values.slice();
+  for (const place of stored.keys()) values[place] = stored[storedPlace(place, source)]!;
+}
+
+/** What is read as a whole: so many numbers in so many bytes. */
+function blockOf(dtype: StorageDType): { readonly numbers: number; readonly bytes: number } {
+  const numbers = numbersOfBlock(dtype);
+  return { numbers, bytes: storedBytes(dtype, numbers) };
+}
+
 /** Calls `take` with bytes of the rectangle, at the start of a buffer that is used again, and where they belong. */
 function readPieces(
   source: TensorSource,
-  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  rectangle: Rectangle,
   take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
 ): void {
-  const size = BYTES_PER_ELEMENT[source.dtype];
-  // Whole rows follow each other without a gap.
-  const [numRuns, runBytes] = cols === rowLength ? [1, rows * cols * size] : [rows, cols * size];
-  const buffer = new Uint8Array(Math.min(PIECE_BYTES, runBytes));
+  const { rowLength, firstRow, firstCol, rows, cols } = rectangle;
+  const bytesOf = (count: number): number => storedBytes(source.dtype, count);
+  const isInOrder = source.pairedRows === undefined;
   const file = openModelFile(source.path);
   try {
+    if (cols < rowLength && isInOrder && bytesOf(rowLength) <= SHORT_ROW_BYTES) {
+      readShortRows(source, file, rectangle, take);
+      return;
+    }
+    // Whole rows follow each other without a gap.
+    const [numRuns, runBytes] =
+      cols === rowLength && isInOrder ? [1, bytesOf(rows * cols)] : [rows, bytesOf(cols)];
+    const { bytes } = blockOf(source.dtype);
+    const buffer = new Uint8Array(Math.min(Math.floor(PIECE_BYTES / bytes) * bytes, runBytes));
     for (let run = 0; run < numRuns; run++) {
-      const position = source.byteOffset + ((firstRow + run) * rowLength + firstCol) * size;
+      const row = storedPlace(firstRow + run, source);
+      const position = source.byteOffset + bytesOf(row * rowLength + firstCol);
       for (let start = 0; start < runBytes; start += buffer.length) {
         const piece = buffer.subarray(0, Math.min(buffer.length, runBytes - start));
         fill(piece, file, source, position + start);
@@ -83,6 +161,28 @@ function readPieces(
     }
   } finally {
     closeSync(file);
+  }
+}
+
+/** The same where a part of each row is wanted: whole rows are read, many at once, and cut. */
+function readShortRows(
+  source: TensorSource,
+  file: number,
+  { rowLength, firstRow, firstCol, rows, cols }: Rectangle,
+  take: (piece: Uint8Array<ArrayBuffer>, start: number) => void,
+): void {
+  const bytesOf = (count: number): number => storedBytes(source.dtype, count);
+  const [rowBytes, wanted, skipped] = [bytesOf(rowLength), bytesOf(cols), bytesOf(firstCol)];
+  const atOnce = Math.min(rows, Math.floor(PIECE_BYTES / rowBytes));
+  const [buffer, cut] = [new Uint8Array(atOnce * rowBytes), new Uint8Array(atOnce * wanted)];
+  for (let row = 0; row < rows; row += atOnce) {
+    const count = Math.min(atOnce, rows - row);
+    fill(buffer.subarray(0, count * rowBytes), file, source, source.byteOffset + (firstRow + row) * rowBytes);
+    for (let i = 0; i < count; i++) {
+      const start = i * rowBytes + skipped;
+      for (let byte = 0; byte < wanted; byte++) cut[i * wanted + byte] = buffer[start + byte]!;
+    }
+    take(cut.subarray(0, count * wanted), row * wanted);
   }
 }
 

@@ -3,13 +3,15 @@
 
 import { ShapeError } from '../errors.ts';
 import {
-  BYTES_PER_ELEMENT,
   bitsOf,
   type CodeFormat,
   type ComputeDType,
   formatName,
   groupsOf,
+  isBlockDType,
+  numbersOfBlock,
   type StorageDType,
+  storedBytes,
   type WeightFormat,
 } from './dtype.ts';
 
@@ -26,15 +28,36 @@ export interface TensorSource {
   /** What is to be loaded: so many numbers a dimension, from this index on. */
   readonly shape: readonly number[];
   readonly start: readonly number[];
+  /**
+   * Rows (of a vector: numbers) of a head, where the two halves of each head take turns in the file: its row 2i + j there is row
+   * j * pairedRows / 2 + i of the head. Left out where all are in order.
+   */
+  readonly pairedRows?: number | undefined;
+  /** All numbers of the tensor, where they are computed and not what the file holds. */
+  readonly numbers?: Float32Array;
 }
 
 /** The numbers of a projection, [n, k], in one of the formats in which weights are published. */
-export type LinearWeightSource = PlainWeightSource | Int8WeightSource | CodesWeightSource;
+export type LinearWeightSource =
+  | PlainWeightSource
+  | TransposedWeightSource
+  | Int8WeightSource
+  | CodesWeightSource
+  | BlocksWeightSource;
 
 /** One tensor of floats. */
 interface PlainWeightSource {
   readonly kind: 'plain';
   /** [n, k] */
+  readonly tensor: TensorSource;
+}
+
+/** One tensor of floats, published input by input. */
+export interface TransposedWeightSource {
+  readonly kind: 'transposed';
+  /** Of the weight, [n, k]. */
+  readonly shape: readonly [n: number, k: number];
+  /** The numbers that it loads are those of [k, n] in their order, whatever its own shape. */
   readonly tensor: TensorSource;
 }
 
@@ -67,6 +90,14 @@ export interface CodesWeightSource {
   readonly inputGroups: TensorSource | null;
 }
 
+/** A tensor of blocks whose numbers `codesOfBlocks` holds; it is packed as these codes. */
+export interface BlocksWeightSource {
+  readonly kind: 'blocks';
+  readonly format: CodeFormat;
+  /** [n, k] */
+  readonly tensor: TensorSource;
+}
+
 /** One scale for each group of `outputs` outputs; above 0. */
 export interface StoredScales {
   /** [ceil(n / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
@@ -86,7 +117,7 @@ interface StoredZeros {
   readonly less: 0 | 1;
 }
 
-/** One projection as published: weight [n, k] and, where the model has one, bias [n]. */
+/** One projection as published: weight [n, k] and, where the model has one, bias [n] or [n, 1]. */
 export interface LinearPart {
   readonly weight: LinearWeightSource;
   readonly bias: TensorSource | null;
@@ -141,6 +172,19 @@ export function narrow(source: TensorSource, dimension: 0 | 1, start: number, le
   };
 }
 
+/**
+ * The same numbers, in their order, as a tensor of another shape.
+ * @throws ShapeError where the source is no whole tensor, or has another count of numbers.
+ */
+export function reshape(source: TensorSource, shape: readonly number[]): TensorSource {
+  const sizeOf = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1);
+  if (sizeOf(source.storedShape) !== sizeOf(shape) || sizeOf(source.shape) !== sizeOf(shape)) {
+    const expected = `all ${sizeOf(source.storedShape)} numbers of ${source.name}`;
+    throw new ShapeError('reshape', expected, `[${shape.join(', ')}]`);
+  }
+  return wholeTensor({ ...source, shape });
+}
+
 /** The rectangle that a source loads, in numbers of its file's own rows; a vector is one row. */
 export interface Rectangle {
   readonly rowLength: number;
@@ -153,7 +197,10 @@ export interface Rectangle {
 /** @throws ShapeError where the source is no vector or matrix, or its bytes are not those of its shape. */
 export function rectangleOf(op: string, source: TensorSource): Rectangle {
   const { name, byteLength, dtype, storedShape, shape, start } = source;
-  const bytes = storedShape.reduce((product, size) => product * size, BYTES_PER_ELEMENT[dtype]);
+  const bytes = storedBytes(
+    dtype,
+    storedShape.reduce((product, size) => product * size, 1),
+  );
   if (bytes !== byteLength) {
     throw new ShapeError(
       op,
@@ -165,13 +212,17 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
   if (rowLength === undefined || cols === undefined || firstCol === undefined || storedShape.length > 2) {
     throw new ShapeError(op, `${name}, a vector or a matrix`, `[${storedShape.join(', ')}]`);
   }
+  const block = numbersOfBlock(dtype);
+  if ([rowLength, cols, firstCol].some((count) => count % block !== 0)) {
+    throw new ShapeError(op, `whole blocks of ${block} numbers of ${name}`, `${cols} from ${firstCol} on`);
+  }
   const isVector = storedShape.length === 1;
   return { rowLength, firstRow: isVector ? 0 : start[0]!, firstCol, rows: isVector ? 1 : shape[0]!, cols };
 }
 
 /** What a weight's shape is, whatever its format. */
 function shapeOf(weight: LinearWeightSource): readonly number[] {
-  return weight.kind === 'codes' ? weight.shape : weight.tensor.shape;
+  return weight.kind === 'codes' || weight.kind === 'transposed' ? weight.shape : weight.tensor.shape;
 }
 
 /**
@@ -192,12 +243,18 @@ export function expectParts(
       throw new ShapeError(op, `${weight.tensor.name} [n, ${k}]`, `[${shape.join(', ')}]`);
     if (weight.kind === 'int8') expectInt8(op, weight, n, format);
     else if (weight.kind === 'codes') expectCodes(op, weight, format);
+    else if (weight.kind === 'blocks') expectFormat(op, weight, format);
     else expectFloats(op, weight.tensor, format);
-    if (bias !== null && (bias.shape.length !== 1 || bias.shape[0] !== n))
+    if (bias !== null && !isVectorOf(bias, n))
       throw new ShapeError(op, `${bias.name} [${n}]`, `[${bias.shape.join(', ')}]`);
     return n;
   });
   return { k, sizes };
+}
+
+/** A column counts as one. */
+function isVectorOf({ shape: [length, width = 1, ...more] }: TensorSource, n: number): boolean {
+  return length === n && width === 1 && more.length === 0;
 }
 
 function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number, format: WeightFormat): void {
@@ -210,23 +267,31 @@ function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number,
 }
 
 function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightFormat): void {
-  const isFloat = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
-  if (!isFloat) throw new ShapeError(op, `floats in ${name}`, dtype);
+  const isNumber = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' || isBlockDType(dtype);
+  if (!isNumber) throw new ShapeError(op, `numbers in ${name}`, dtype);
   const canQuantize =
     typeof format === 'string' || (!format.hasZeros && (format.kind === 'int4' || format.kind === 'fp8'));
   if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
 }
 
-/** Codes are packed in their own format, whole tensors only. */
+function expectFormat(
+  op: string,
+  { tensor, format: own }: CodesWeightSource | BlocksWeightSource,
+  format: WeightFormat,
+): void {
+  const [expected, got] = [formatName(own), formatName(format)];
+  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+}
+
+/** Codes are packed in their own format. */
 function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat): void {
   const { tensor, order, shape, scales, zeros, inputGroups } = source;
-  const [expected, got] = [formatName(source.format), formatName(format)];
-  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+  expectFormat(op, source, format);
   const [n, k] = shape;
   const [groups, perWord] = [groupsOf(source.format, k), 32 / bitsOf(source.format.kind)];
   // Codes of whole bytes fill no words.
   const perElement = (bytes: number): number => (perWord * bytes) / 4;
-  const inRow = perElement(BYTES_PER_ELEMENT[tensor.dtype]);
+  const inRow = perElement(storedBytes(tensor.dtype, 1));
   const codeShapes = {
     rows: [n, Math.ceil(k / inRow)],
     columns: [k / perWord, n],
@@ -265,4 +330,22 @@ export function expectGateUp(gate: LinearPart, up: LinearPart): void {
   const [expected, got] = [gate, up].map(({ weight }) => `[${shapeOf(weight).join(', ')}]`);
   if (expected !== got)
     throw new ShapeError('loadGateUp', `gate and up of one shape, gate is ${expected}`, `up ${got}`);
+}
+
+/**
+ * The shape of the weights of heads, and the numbers of a head of x [tokens, heads * width].
+ * @throws ShapeError where weights differ, or x does not fit them.
+ */
+export function expectHeads(
+  x: { readonly cols: number },
+  weights: readonly LinearWeight[],
+): { n: number; k: number; width: number } {
+  const [first] = weights;
+  if (first === undefined) throw new ShapeError('headLinear', 'at least one weight', 'none');
+  const { n, k } = first;
+  const other = weights.find((weight) => weight.n !== n || weight.k !== k);
+  if (other) throw new ShapeError('headLinear', `weights [${n}, ${k}]`, `[${other.n}, ${other.k}]`);
+  const width = x.cols / weights.length;
+  if (Number.isInteger(width) && width >= k) return { n, k, width };
+  throw new ShapeError('headLinear', `${weights.length} heads of at least ${k} numbers`, `${x.cols} numbers`);
 }

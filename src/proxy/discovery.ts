@@ -3,13 +3,12 @@
 
 import { isIPv6 } from 'node:net';
 import { Router } from 'zeromq';
-import { curveKeys, curveServer } from '../cluster/curve.ts';
 import {
   MAX_REGISTRATION_BYTES,
   type RegistrationMessage,
   readRegistration,
 } from '../cluster/discovery-message.ts';
-import { zmqContext } from '../cluster/zmq-context.ts';
+import { curveKeys, serverOptions } from '../cluster/zmq.ts';
 import { ConfigError, messageOf } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
@@ -36,13 +35,12 @@ export class Discovery {
   static async open(options: DiscoveryOptions): Promise<Discovery> {
     const { host, port, secret } = options;
     const socket = new Router({
-      context: zmqContext(),
       linger: 0,
       ipv6: isIPv6(host),
       maxMessageSize: MAX_REGISTRATION_BYTES,
       // An instance that comes back is heard at once, even while its old connection seems to be open.
       handover: true,
-      ...curveServer(secret === null ? null : curveKeys(secret)),
+      ...serverOptions(curveKeys(secret)),
     });
     try {
       await socket.bind(`tcp://${urlHost(host)}:${port === 0 ? '*' : port}`);

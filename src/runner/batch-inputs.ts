@@ -36,16 +36,12 @@ export function buildForwardInputs(
     queryStarts[index + 1] = row;
   }
   const batch = { numSequences: sequences.length, queryStarts, contextLengths, blockTables, maxBlocks };
-  return { tokens: { ids, sampled: requests.latestSampled }, positions, slotMapping, batch };
-}
-
-/** The blocks that `step` completes for other instances, as `KvSaveNotifier.onStep` takes them; null where there are none. */
-export function buildSends({ sequences }: ScheduledStep): Int32Array | null {
-  const sends = sequences.flatMap(({ send }) => send ?? []);
-  if (sends.length === 0) return null;
-  return Int32Array.from(
-    sends.flatMap(({ transferId, firstIndex, blocks }) => [transferId, firstIndex, blocks.length, ...blocks]),
+  const sends = Int32Array.from(
+    sequences.flatMap(({ send }) =>
+      send === null ? [] : [send.transferId, send.firstIndex, send.blocks.length, ...send.blocks],
+    ),
   );
+  return { tokens: { ids, sampled: requests.latestSampled }, positions, slotMapping, batch, sends };
 }
 
 /** How one row of logits is sampled. */

@@ -25,8 +25,7 @@ export function chooseNumBlocks(
 ): number {
   const perRequest = Math.ceil(maxModelLen / config.blockSize);
   const blockBytes = kvBlockBytes(shape);
-  const bytes = config.kvCacheMemoryBytes ?? freeBytes * config.gpuMemoryUtilization;
-  const fitting = Math.floor(bytes / blockBytes);
+  const fitting = Math.floor(budgetBytes(config, freeBytes) / blockBytes);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
   if (numBlocks < perRequest) {
@@ -39,6 +38,24 @@ export function chooseNumBlocks(
     );
   }
   return numBlocks;
+}
+
+/**
+ * The longest sequence that fits into the same KV cache, up to the limit of the model; one block at least, for the error above.
+ * @param shape of a cache with one block
+ */
+export function longestFitting(
+  config: BudgetConfig,
+  shape: KvCacheShape,
+  modelLimit: number,
+  freeBytes: number,
+): number {
+  const numBlocks = Math.floor(budgetBytes(config, freeBytes) / kvBlockBytes(shape));
+  return Math.min(modelLimit, Math.max(1, numBlocks) * config.blockSize);
+}
+
+function budgetBytes({ kvCacheMemoryBytes, gpuMemoryUtilization }: BudgetConfig, freeBytes: number): number {
+  return kvCacheMemoryBytes ?? freeBytes * gpuMemoryUtilization;
 }
 
 /** Bytes of one block over all layers, without what a backend adds to align it. */

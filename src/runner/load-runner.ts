@@ -4,12 +4,13 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { ModelShape } from '../models/model.ts';
-import { openModelSource } from '../models/source/model-source.ts';
+import type { ModelConfig } from '../models/model-config.ts';
+import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo } from './executor.ts';
-import { chooseNumBlocks } from './kv-budget.ts';
+import { chooseNumBlocks, longestFitting } from './kv-budget.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 
@@ -26,18 +27,19 @@ export async function loadRunner(
 ): Promise<ModelRunner> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, quantization, kvCacheDtype, maxModelLen: wantedLength, blockSize, modelPath } = config;
-  const lengthOf = (model: ModelShape): number => wantedLength ?? model.config.maxPositionEmbeddings;
+  const { dtype, quantization, kvCacheDtype, blockSize, modelPath } = config;
+  const wantedLength = config.maxModelLen === 'auto' ? null : config.maxModelLen;
   let draftKvBytes = 0;
-  const blocksFor = (model: ModelShape): number =>
-    chooseNumBlocks(
-      config,
-      model.kvCacheShape(1, blockSize),
-      lengthOf(model),
-      ops.freeMemory() - draftKvBytes,
-    );
+  const freeBytes = (): number => ops.freeMemory() - draftKvBytes;
+  const lengthOf = (model: ModelShape): number => {
+    const length = wantedLength ?? model.config.maxPositionEmbeddings;
+    if (config.maxModelLen !== 'auto') return length;
+    return longestFitting(config, model.kvCacheShape(1, blockSize), length, freeBytes());
+  };
+  const blocksFor = (model: ModelShape, maxModelLen: number): number =>
+    chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen, freeBytes());
   // What does not fit now will not fit beside the weights.
-  const onOpen = (model: ModelShape): void => void blocksFor(model);
+  const onOpen = (model: ModelShape): void => void blocksFor(model, lengthOf(model));
   const packedCache = openPackedCache(config, ops, onWarning);
   const options = {
     dtype,
@@ -49,17 +51,18 @@ export async function loadRunner(
     onWarning,
     onProgress,
   };
-  const source = openModelSource(modelPath);
+  const source = openConfiguredSource(config);
   const draftSource = openDraftSource(config, source);
   const model = await loadModel(source, ops, options);
-  const maxModelLen = lengthOf(model);
   const draft =
-    draftSource && (await loadDraftModel(draftSource, ops, config, maxModelLen, { onProgress, onWarning }));
+    draftSource &&
+    (await loadDraftModel(draftSource, ops, config, lengthOf(model), { onProgress, onWarning }));
   draftKvBytes = draft?.kvBytes ?? 0;
-  const numBlocks = blocksFor(model);
+  const maxModelLen = lengthOf(model);
+  const numBlocks = blocksFor(model, maxModelLen);
   const isShared = config.kvTransfer !== null;
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
-  const saves = isShared ? ops.openKvSaveNotifier(cache) : null;
+  const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
     model: fingerprint,
@@ -86,13 +89,22 @@ export async function loadRunner(
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
+    // The draft model reads the same blocks of its own memory.
+    window: draft === null ? widestWindow(model.config) : null,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
-  return new ModelRunner(info, ops, model, { cache, saves }, draft?.draftModel ?? null);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
+}
+
+/** Null where some layer has none. */
+function widestWindow({ layerWindows }: ModelConfig): number | null {
+  const windows = layerWindows.map((window) => window ?? Number.POSITIVE_INFINITY);
+  const widest = Math.max(...windows);
+  return widest === Number.POSITIVE_INFINITY ? null : widest;
 }
 
 /** Null where none is configured, or the backend packs nothing. */

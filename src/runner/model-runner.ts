@@ -2,10 +2,10 @@
 // log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
 
 import type { Model } from '../models/model.ts';
-import type { KvCache, KvSaveNotifier, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
+import type { KvCache, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
-import { buildForwardInputs, buildSends } from './batch-inputs.ts';
+import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
@@ -13,11 +13,11 @@ import { RequestStates } from './request-states.ts';
 import { type SampledRows, sampleRows } from './sample-rows.ts';
 import { type InFlightStep, readStep } from './step-result.ts';
 
-/** The memory of a model's keys and values, and who reads it beside the model. */
+/** The memory of a model's keys and values. */
 export interface KvMemory {
   readonly cache: KvCache;
-  /** Null where no other instance may read it. */
-  readonly saves: KvSaveNotifier | null;
+  /** With which a transfer engine can adopt it; null where no other instance may read it. */
+  readonly token: bigint | null;
 }
 
 /** A forward pass that has been started and not sampled yet. */
@@ -52,7 +52,7 @@ export class ModelRunner implements Executor {
   }
 
   get memoryToken(): bigint | null {
-    return this.#kv.saves?.token ?? null;
+    return this.#kv.token;
   }
 
   get busySeconds(): number | null {
@@ -64,10 +64,8 @@ export class ModelRunner implements Executor {
     const inputs = buildForwardInputs(step, this.info.blockSize, this.#requests);
     const scope = this.#ops.openScope();
     const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
-    const onLayerSaved = this.#notifyOfStep(step);
     let planMark = this.#ops.mark();
     const onLayer = (layer: number): void => {
-      onLayerSaved?.(layer);
       if (layer + 1 === planLayer) planMark = this.#ops.mark();
     };
     const hidden = this.#model.forward({ ...inputs, onLayer }, this.#kv.cache);
@@ -102,15 +100,6 @@ export class ModelRunner implements Executor {
 
   close(): void {
     this.#ops.close();
-  }
-
-  /** A layer's blocks leave as soon as it is computed. */
-  #notifyOfStep(step: ScheduledStep): ((layer: number) => void) | null {
-    const { saves } = this.#kv;
-    const sends = saves === null ? null : buildSends(step);
-    if (saves === null || sends === null) return null;
-    saves.onStep(sends);
-    return (layer) => saves.onLayerSaved(layer);
   }
 
   /** Each sequence samples from its last rows, one after each token of its draft, too. Null where none samples. */

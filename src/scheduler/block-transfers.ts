@@ -6,6 +6,8 @@ import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Request } from './request.ts';
 import type { BlockSend } from './scheduled-step.ts';
 
+export type OnTransferEvent = (event: KvTransferEvent) => void;
+
 export class BlockTransfers {
   readonly #kvCache: KvCacheManager;
   readonly #blockSize: number;
@@ -13,24 +15,19 @@ export class BlockTransfers {
   readonly #loads = new Map<number, Request>();
   /** By transfer: blocks held for sending; a transfer without an entry holds no more of them. */
   readonly #holds = new Map<number, number[]>();
-  #events: KvTransferEvent[] = [];
+  /** Gets what the connector must know, as soon as it is known. */
+  readonly #onEvent: OnTransferEvent;
   #numHeldBlocks = 0;
 
-  constructor(kvCache: KvCacheManager, blockSize: number) {
+  constructor(kvCache: KvCacheManager, blockSize: number, onEvent: OnTransferEvent) {
     this.#kvCache = kvCache;
     this.#blockSize = blockSize;
+    this.#onEvent = onEvent;
   }
 
   /** Blocks held for sending; one that two transfers hold counts twice. */
   get numHeldBlocks(): number {
     return this.#numHeldBlocks;
-  }
-
-  /** Takes what happened since the last call, for the connector. */
-  drainEvents(): readonly KvTransferEvent[] {
-    const events = this.#events;
-    if (events.length > 0) this.#events = [];
-    return events;
   }
 
   add({ transfer }: Request): void {
@@ -46,12 +43,12 @@ export class BlockTransfers {
     if (transfer?.kind !== 'load') return false;
     const { transferId } = transfer;
     if (promptLength - numCachedTokens <= this.#blockSize) {
-      this.#events.push({ kind: 'loadEnded', transferId });
+      this.#onEvent({ kind: 'loadEnded', transferId });
       return false;
     }
     const ofPrompt = blocks.slice(0, Math.ceil(promptLength / this.#blockSize));
     const firstBlock = numCachedTokens / this.#blockSize;
-    this.#events.push({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
+    this.#onEvent({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
     this.#loads.set(transferId, request);
     return true;
   }
@@ -104,7 +101,7 @@ export class BlockTransfers {
       return true;
     }
     if (state === 'waiting' || state === 'waitingForRemoteKv') {
-      this.#events.push({ kind: 'loadEnded', transferId });
+      this.#onEvent({ kind: 'loadEnded', transferId });
     }
     return state !== 'waitingForRemoteKv';
   }

@@ -124,6 +124,7 @@ export class Request implements BlockTable {
   /** How many of `blocks` the executor knows from earlier steps. */
   numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
+  numUnseenBlocks = 0;
   readonly extraKeys: readonly ExtraKey[];
   readonly #queuedAt = performance.now();
   #scheduledAt = 0;

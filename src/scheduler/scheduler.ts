@@ -17,7 +17,7 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
-import { BlockTransfers } from './block-transfers.ts';
+import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
 import {
@@ -86,8 +86,7 @@ const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTo
 export class Scheduler {
   readonly #config: SchedulerConfig;
   readonly #kvCache: KvCacheManager;
-  /** Blocks that come from other instances and go to them; it has events for the connector. */
-  readonly transfers: BlockTransfers;
+  readonly #transfers: BlockTransfers;
   /** All that have blocks or wait for some: also those that are over and that a step in flight still computes. */
   readonly #requests = new Map<number, Request>();
   readonly #slots: SlotManager;
@@ -96,12 +95,19 @@ export class Scheduler {
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, generationTokens: 0 };
 
-  /** @param draftModel of the method of that name, else null */
-  constructor(config: SchedulerConfig, draftModel: Proposer | null = null) {
+  /**
+   * @param draftModel of the method of that name, else null
+   * @param onTransferEvent gets what the connector must know
+   */
+  constructor(
+    config: SchedulerConfig,
+    draftModel: Proposer | null = null,
+    onTransferEvent: OnTransferEvent = () => {},
+  ) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
-    this.transfers = new BlockTransfers(this.#kvCache, config.blockSize);
-    this.#slots = new SlotManager(config, this.#kvCache, this.transfers);
+    this.#transfers = new BlockTransfers(this.#kvCache, config.blockSize, onTransferEvent);
+    this.#slots = new SlotManager(config, this.#kvCache, this.#transfers);
     const { speculative } = config;
     this.#speculator = speculative === null ? null : new Speculator(speculative, draftModel);
   }
@@ -114,7 +120,7 @@ export class Scheduler {
     return {
       ...this.#slots.stats,
       freeBlocks: this.#kvCache.numFreeBlocks,
-      heldBlocks: this.transfers.numHeldBlocks,
+      heldBlocks: this.#transfers.numHeldBlocks,
       numBlocks: this.#kvCache.numBlocks,
       ...this.#totals,
       speculation: this.#speculator?.stats ?? null,
@@ -125,7 +131,7 @@ export class Scheduler {
     const request = new Request(newRequest, this.#numAdded++);
     this.#requests.set(request.id, request);
     this.#slots.add(request);
-    this.transfers.add(request);
+    this.#transfers.add(request);
   }
 
   /** Frees the request's blocks once nothing writes into them any more; an id that is not in flight is ignored. */
@@ -136,7 +142,7 @@ export class Scheduler {
 
   /** What the connector has decided; a transfer that is not known any more is ignored. */
   applyTransfer(command: KvTransferCommand): void {
-    if (command.kind === 'release') this.transfers.release(command.transferId);
+    if (command.kind === 'release') this.#transfers.release(command.transferId);
     else this.#endLoad(command.transferId, command.numTokens);
   }
 
@@ -280,7 +286,7 @@ export class Scheduler {
       sampling: reachesEnd ? request.sampling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
-      send: this.transfers.takeCompleted(request),
+      send: this.#transfers.takeCompleted(request),
     });
   }
 
@@ -312,13 +318,15 @@ export class Scheduler {
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
     this.#numInFlightSteps -= 1;
-    for (const [index, { requestId }] of step.sequences.entries()) {
+    for (const [index, { requestId, firstPosition }] of step.sequences.entries()) {
       const request = this.#requests.get(requestId)!;
       request.numInFlightSteps -= 1;
       if (request.state === 'finished') {
         this.#releaseIfIdle(request);
         continue;
       }
+      // Steps in flight begin later. What is being sent is read until it has been.
+      if (request.transfer?.kind !== 'send') this.#kvCache.freeUnseen(request, firstPosition);
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const output = result.outputs[index]!;
@@ -399,7 +407,7 @@ export class Scheduler {
   }
 
   #endLoad(transferId: number, numTokens: number): void {
-    const request = this.transfers.endLoad(transferId);
+    const request = this.#transfers.endLoad(transferId);
     if (request?.state === 'finished') this.#slots.freeBlocks(request);
     else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
@@ -407,7 +415,7 @@ export class Scheduler {
   #finish(request: Request): void {
     this.#slots.leave(request);
     this.#speculator?.forget(request.id);
-    const isLoading = !this.transfers.end(request);
+    const isLoading = !this.#transfers.end(request);
     request.moveTo('finished');
     // What is being written into stays taken: here until the one answer to the load comes.
     if (isLoading) this.#requests.delete(request.id);

@@ -42,18 +42,26 @@ const simple = z.discriminatedUnion('type', [
 
 export type SimpleDecoderSpec = z.output<typeof simple>;
 
-type DecoderSpec = SimpleDecoderSpec | { readonly type: 'Sequence'; readonly decoders: DecoderSpec[] };
-
-/** Every decoder that svc can run; null is a tokenizer without one. */
-export const decoderSpec: z.ZodType<DecoderSpec> = z.lazy(() =>
-  z.union([simple, z.object({ type: z.literal('Sequence'), decoders: z.array(decoderSpec) })]),
-);
+const sequence = z.object({ type: z.literal('Sequence'), decoders: z.array(z.unknown()) });
 
 /** Names for the message that refuses any other decoder. */
 export const DECODER_NAMES =
   'ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace, WordPiece, BPEDecoder or a Sequence of these';
 
-/** The steps of `spec` in the order in which they run. */
-export function flattenDecoder(spec: DecoderSpec): SimpleDecoderSpec[] {
-  return spec.type === 'Sequence' ? spec.decoders.flatMap(flattenDecoder) : [spec];
+/** The steps of a decoder in the order in which they run, however deep its sequences are; null where one is none of the above. */
+export function decoderSteps(decoder: unknown): SimpleDecoderSpec[] | null {
+  const steps: SimpleDecoderSpec[] = [];
+  const left = [decoder];
+  while (left.length > 0) {
+    const next = left.pop();
+    const inner = sequence.safeParse(next);
+    if (inner.success) {
+      for (const one of inner.data.decoders.reverse()) left.push(one);
+      continue;
+    }
+    const step = simple.safeParse(next);
+    if (!step.success) return null;
+    steps.push(step.data);
+  }
+  return steps;
 }

@@ -4,8 +4,10 @@ import { z } from 'zod';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
+import { preview } from '../util/preview.ts';
+import { buildTokenizerJson } from './build/build-document.ts';
 import { JinjaChatTemplate, type SpecialTokens } from './chat-template.ts';
-import { DECODER_NAMES, decoderSpec, flattenDecoder } from './decoder-spec.ts';
+import { DECODER_NAMES, decoderSteps } from './decoder-spec.ts';
 import { HfTokenizer } from './hf-tokenizer.ts';
 import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
@@ -78,21 +80,22 @@ export async function loadTokenizer(
 }
 
 async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
-  const found = files.read('tokenizer.json');
+  const found = files.read('tokenizer.json') ?? buildTokenizerJson(files);
   if (found === null) {
     throw new ModelLoadError(
-      `${files.path}/tokenizer.json is missing: expected the tokenizer in the Hugging Face format; to serve token ids only, ` +
-        'use --skip-tokenizer-init',
+      `${files.path}/tokenizer.json is missing, and so are tokenizer.model, and vocab.json with merges.txt: expected the tokenizer ` +
+        'in one of these forms; to serve token ids only, use --skip-tokenizer-init',
     );
   }
   const { path } = found;
   const probing = probeTokenizer(found.text);
   const file = parseModelJson(found, tokenizerFile, 'an object with "model", "added_tokens" and "decoder"');
-  const decoder = decoderSpec.nullish().safeParse(file.decoder);
-  if (!decoder.success) {
+  const hasDecoder = file.decoder !== undefined && file.decoder !== null;
+  const decoder = hasDecoder ? decoderSteps(file.decoder) : null;
+  if (hasDecoder && decoder === null) {
     const type = z.object({ type: z.string() }).safeParse(file.decoder);
     throw new ModelLoadError(
-      `${path}: decoder ${type.data?.type ?? JSON.stringify(file.decoder)} cannot be read: expected ${DECODER_NAMES}`,
+      `${path}: decoder ${type.data?.type ?? preview(file.decoder)} cannot be read: expected ${DECODER_NAMES}`,
     );
   }
   const { text, addedTokens } = withNamedTokens(
@@ -115,7 +118,7 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
       native,
       vocab,
       maxCharsPerToken: maxCharsPerToken({ ...file, added_tokens: addedTokens }, longest),
-      decoder: decoder.data ? flattenDecoder(decoder.data) : null,
+      decoder,
       addedTokens: new Set(addedTokens.map((token) => token.content)),
       specialTokens: new Set(specials),
       eosToken: config.eos_token ?? null,

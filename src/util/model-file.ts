@@ -11,6 +11,11 @@ export interface ModelText {
   readonly text: string;
 }
 
+export interface ModelBytes {
+  readonly path: string;
+  readonly bytes: Buffer;
+}
+
 /**
  * A descriptor to read from.
  * @throws ModelLoadError where the file cannot be read.
@@ -26,10 +31,16 @@ export function openModelFile(path: string): number {
  * @throws ModelLoadError where it cannot be read.
  */
 export function readModelText(path: string): ModelText | null {
+  const file = readModelBytes(path);
+  return file && { path, text: file.bytes.toString('utf8') };
+}
+
+/** The same of a file that is no text. */
+export function readModelBytes(path: string): ModelBytes | null {
   const file = openIfPresent(path);
   if (file === null) return null;
   try {
-    return { path, text: readFileSync(file, 'utf8') };
+    return { path, bytes: readFileSync(file) };
   } catch (cause) {
     throw unreadable(path, cause);
   } finally {

@@ -2,7 +2,13 @@
 
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type ModelText, parseModelJson, readModelText } from './model-file.ts';
+import {
+  type ModelBytes,
+  type ModelText,
+  parseModelJson,
+  readModelBytes,
+  readModelText,
+} from './model-file.ts';
 
 /** The texts that a model brings, each null where it has none. A folder has them as files. */
 export interface ModelFiles {
@@ -10,6 +16,11 @@ export interface ModelFiles {
   readonly path: string;
   /** @throws ModelLoadError where the file cannot be read. */
   read(name: ModelFileName): ModelText | null;
+  /**
+   * A file that is no text.
+   * @throws ModelLoadError where it cannot be read.
+   */
+  readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null;
 }
 
 /** What makes text of tokens, and prompts of conversations. */
@@ -21,12 +32,24 @@ export const TOKENIZER_FILES = [
   'chat_template.json',
 ] as const;
 
+/** A vocabulary in the format of SentencePiece. */
+export const SENTENCEPIECE_FILE = 'tokenizer.model';
+
+/** What a tokenizer is made of where there is no tokenizer.json. */
+const OLDER_TEXTS = ['vocab.json', 'merges.txt', 'added_tokens.json'] as const;
+export const OLDER_TOKENIZER_FILES = [SENTENCEPIECE_FILE, ...OLDER_TEXTS] as const;
+
+/** Whether a model of these files brings a tokenizer in one of the forms that can be read. */
+export function hasTokenizer(has: (name: string) => boolean): boolean {
+  return has('tokenizer.json') || has(SENTENCEPIECE_FILE) || (has('vocab.json') && has('merges.txt'));
+}
+
 export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
 
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES)[number];
+export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number];
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;
@@ -38,11 +61,18 @@ export class FolderFiles implements ModelFiles {
   read(name: ModelFileName): ModelText | null {
     return readModelText(join(this.path, name));
   }
+
+  readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null {
+    return readModelBytes(join(this.path, name));
+  }
 }
+
+/** No longer than a file system allows. */
+const FILE_NAME = /^[^/\\\0]{1,255}$/;
 
 const weightIndex = z.object({
   // A shard is beside its index: a name with a path in it is none of ours.
-  weight_map: z.record(z.string(), z.string().regex(/^[^/\\]+$/, 'must be the name of a file in the folder')),
+  weight_map: z.record(z.string(), z.string().regex(FILE_NAME, 'must be the name of a file in the folder')),
 });
 
 /**

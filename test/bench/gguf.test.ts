@@ -2,10 +2,10 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { packQ4, packQ8 } from '../../bench/peers/ggml-blocks.ts';
-import { type GgufTensor, writeGguf } from '../../bench/peers/gguf.ts';
 import { writeGgufModel } from '../../bench/peers/gguf-model.ts';
 import { readSafetensors } from '../../src/models/source/safetensors.ts';
 import { unpackBf16, unpackF16 } from '../../src/ops/float-formats.ts';
+import { type GgufTensor, writeGguf } from '../fixtures/gguf-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { KEYS, noTerminal, type TerminalOptions, TerminalProcess } from '../helpers/terminal-process.ts';
@@ -34,7 +35,7 @@ afterEach(() => {
 
 function open(args: readonly string[], options: TerminalOptions = {}): TerminalProcess {
   const env = { XDG_STATE_HOME: newFolder(), NO_COLOR: '1', ...options.env };
-  const terminal = new TerminalProcess(['src/cli/main.ts', ...args], { ...options, env });
+  const terminal = new TerminalProcess([...SVC_COMMAND, ...args], { ...options, env });
   terminals.push(terminal);
   return terminal;
 }

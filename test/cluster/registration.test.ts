@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Router } from 'zeromq';
-import { curveKeys, curveServer } from '../../src/cluster/curve.ts';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
 import { Registration } from '../../src/cluster/registration.ts';
+import { curveKeys, serverOptions } from '../../src/cluster/zmq.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 import { freePort } from '../helpers/svc-process.ts';
@@ -21,7 +21,7 @@ async function listen(port: number, secret: string | null = null) {
   const router = new Router({
     linger: 0,
     handover: true,
-    ...curveServer(secret === null ? null : curveKeys(secret)),
+    ...serverOptions(curveKeys(secret)),
   });
   opened.push(router);
   await router.bind(`tcp://127.0.0.1:${port}`);

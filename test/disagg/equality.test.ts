@@ -2,47 +2,42 @@
 // instance answers.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
+import { Cluster, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 
 const model = await modelFolder('');
 
-type Setup = Omit<ClusterOptions, 'model'>;
+interface Format {
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly numRequests: number;
+  readonly sendTypes: readonly SendType[];
+  readonly producers: number;
+  readonly transports: readonly TransportChoice[];
+}
 
-const SETUPS: readonly Setup[] = [
-  { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'shm' },
-  { producers: 1, consumers: 1, sendType: 'PUT_ASYNC', transport: 'tcp' },
-  { producers: 1, consumers: 1, sendType: 'PUT', transport: 'shm' },
-  { producers: 1, consumers: 1, sendType: 'PUT', transport: 'tcp' },
-  { producers: 1, consumers: 1, sendType: 'GET', transport: 'shm' },
-  { producers: 1, consumers: 1, sendType: 'GET', transport: 'tcp' },
-  { producers: 2, consumers: 3, sendType: 'PUT_ASYNC' },
-  { producers: 2, consumers: 3, sendType: 'PUT' },
-  { producers: 2, consumers: 3, sendType: 'GET' },
-];
-
-const FORMATS: readonly {
-  name: string;
-  args: readonly string[];
-  numRequests: number;
-  setups: readonly Setup[];
-}[] = [
-  { name: 'published weights', args: [], numRequests: 100, setups: SETUPS },
+const ONE_PAIR = { sendTypes: ['PUT_ASYNC'], producers: 1, transports: ['auto'] } as const;
+const FORMATS: readonly Format[] = [
   {
-    name: 'weights in int8',
-    args: ['--quantization', 'int8'],
-    numRequests: 60,
-    setups: [{ producers: 1, consumers: 1, sendType: 'PUT_ASYNC' }],
+    name: 'published weights',
+    args: [],
+    numRequests: 100,
+    sendTypes: ['PUT_ASYNC', 'PUT', 'GET'],
+    producers: 2,
+    // A producer that is free to choose sends to each consumer by the only link that it has.
+    transports: ['shm', 'tcp'],
   },
-  ...(['fp8', 'int8'] as const).map((format) => ({
-    name: `keys and values in ${format}`,
-    args: ['--kv-cache-dtype', format],
-    numRequests: 30,
-    setups: [{ producers: 1, consumers: 1, sendType: 'PUT_ASYNC' as const }],
-  })),
+  {
+    name: 'weights, keys and values in int8',
+    args: ['--quantization', 'int8', '--kv-cache-dtype', 'int8'],
+    numRequests: 40,
+    ...ONE_PAIR,
+  },
+  { name: 'keys and values in fp8', args: ['--kv-cache-dtype', 'fp8'], numRequests: 30, ...ONE_PAIR },
 ];
 
 describe.each(FORMATS)('$numRequests mixed requests with $name', needsNative, (format) => {
@@ -57,12 +52,18 @@ describe.each(FORMATS)('$numRequests mixed requests with $name', needsNative, (f
     }
   });
 
-  describe.each(format.setups)('through $producers P and $consumers D, $sendType, $transport', (setup) => {
+  describe.each(format.sendTypes)(`through ${describeCluster(format)}, %s`, (sendType) => {
     let cluster: Cluster;
     beforeAll(async () => {
-      // Short chunks, so that prompts leave in pieces.
-      const serveArgs = ['--max-num-batched-tokens', '64', ...format.args];
-      cluster = await Cluster.start({ model, serveArgs, proxyArgs: ['--prefill-threshold', '0'], ...setup });
+      cluster = await Cluster.start({
+        model,
+        producers: format.producers,
+        consumers: format.transports.map((transport) => ({ extra: { transport } })),
+        sendType,
+        // Short chunks, so that prompts leave in pieces.
+        serveArgs: ['--max-num-batched-tokens', '64', ...format.args],
+        proxyArgs: ['--prefill-threshold', '0'],
+      });
     });
     afterAll(() => cluster?.stop());
 
@@ -79,6 +80,10 @@ describe.each(FORMATS)('$numRequests mixed requests with $name', needsNative, (f
     });
   });
 });
+
+function describeCluster({ producers, transports }: Format): string {
+  return `${producers} P and ${transports.map((transport) => `a D on ${transport}`).join(' and ')}`;
+}
 
 describe('instances that keep keys and values in different formats', needsNative, () => {
   it('exchange none: the consumer computes the prompts itself, and answers as it would alone', async () => {

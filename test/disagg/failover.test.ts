@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { startServeProcess } from '../helpers/svc-process.ts';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 import { disconnectClients, untilNothingIsHeld } from './client-disconnects.ts';
 import { answersOf, type MixedRequest, mixedRequests } from './mixed-requests.ts';
@@ -25,16 +25,13 @@ function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
   });
 }
 
-async function plainAnswers(requests: readonly MixedRequest[]): Promise<unknown[]> {
-  const plain = await startServeProcess([model, '--num-threads', '1']);
-  try {
-    return await answersOf(plain.url, requests, 8);
-  } finally {
-    await plain.stop();
-  }
-}
-
 describe('disaggregated serving', needsNative, () => {
+  let plain: SvcProcess;
+  beforeAll(async () => {
+    plain = await startServeProcess([model, '--num-threads', '1']);
+  });
+  afterAll(() => plain?.stop());
+
   describe('when decode instances are killed in the middle of streams', () => {
     const requests: MixedRequest[] = Array.from({ length: 8 }, (_, index) => ({
       path: index % 2 === 0 ? '/v1/completions' : '/v1/chat/completions',
@@ -53,7 +50,7 @@ describe('disaggregated serving', needsNative, () => {
     }));
 
     it('the clients get the bytes of an uninterrupted stream', async () => {
-      const expected = await plainAnswers(requests);
+      const expected = await answersOf(plain.url, requests, 8);
       // Each instance guesses other tokens right, as its load allows.
       const group = await cluster({ consumers: 3, serveArgs: ['--speculative-config', GUESSING] });
       try {
@@ -85,36 +82,32 @@ describe('disaggregated serving', needsNative, () => {
     });
   });
 
-  describe.each([
-    {
-      name: 'the buffer',
-      kv_buffer_size: 10,
-      mem_pool_size_gb: 0.25,
-      path: 'svc:kv_transfer_via_pool_total',
-    },
-    {
-      name: 'buffer and pool',
-      kv_buffer_size: 10,
-      mem_pool_size_gb: 0,
-      path: 'svc:kv_transfer_recomputed_total',
-    },
-  ])('when $name cannot take one request', ({ kv_buffer_size, mem_pool_size_gb, path }) => {
+  describe('when one D has no buffer for a request, and another one neither buffer nor pool', () => {
+    const requests = mixedRequests(24, 3);
+    let expected: unknown[];
+    beforeAll(async () => {
+      expected = await answersOf(plain.url, requests, 8);
+    });
+
     it.each(['PUT_ASYNC', 'PUT', 'GET'] as const)('answers rightly with %s', async (sendType) => {
-      const requests = mixedRequests(24, 3);
-      const expected = await plainAnswers(requests);
-      // What P holds in GET is bounded by its buffer too: only D is to have none.
+      const none = { kv_buffer_size: 10 };
       const group = await cluster({
         sendType,
-        consumers: 0,
-        extraConfig: { mem_pool_size_gb: 0.25 },
+        consumers: [
+          { ...none, extra: { mem_pool_size_gb: 0.25 } },
+          { ...none, extra: { mem_pool_size_gb: 0 } },
+        ],
       });
       try {
-        await group.spawn('kv_consumer', { kv_buffer_size, extra: { mem_pool_size_gb } });
-        await group.untilReady();
         expect(await answersOf(group.url, requests, 8)).toEqual(expected);
-        const metrics = await readMetrics(group.consumers[0]!.url);
-        expect(metrics.get(path)).toBeGreaterThan(0);
-        expect(metrics.get('svc:kv_transfer_via_buffer_total')).toBe(0);
+        const [withPool, without] = await Promise.all(group.consumers.map(({ url }) => readMetrics(url)));
+        expect(withPool!.get('svc:kv_transfer_via_pool_total')).toBeGreaterThan(0);
+        expect(withPool!.get('svc:kv_transfer_recomputed_total')).toBe(0);
+        expect(without!.get('svc:kv_transfer_via_pool_total')).toBe(0);
+        expect(without!.get('svc:kv_transfer_recomputed_total')).toBeGreaterThan(0);
+        for (const metrics of [withPool!, without!]) {
+          expect(metrics.get('svc:kv_transfer_via_buffer_total')).toBe(0);
+        }
         expect(await untilNothingIsHeld(group)).toBeLessThan(FREE_WITHIN_MS);
       } finally {
         await group.stop();

@@ -1,14 +1,19 @@
-// Puts one fault into one step of the transfer protocol while requests run, and tells what came of it. A real proxy, two
-// producers and two consumers, each a process of its own; all that they say to each other passes a wiretap.
+// Puts one fault into one step of the transfer protocol while requests run, and tells what came of it. Two producers and two
+// consumers, each a process of its own, and a real proxy in this one; all that the instances say to each other passes a
+// wiretap.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
+import { proxyConfig } from '../../src/config/proxy-options.ts';
+import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
+import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { readInstances } from '../helpers/cluster.ts';
 import { NUM_BLOCKS } from '../helpers/kv-instance.ts';
-import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from '../helpers/svc-process.ts';
+import { freePorts } from '../helpers/svc-process.ts';
+import { until } from '../helpers/until.ts';
 import { expectedTokens } from './fake-engine-instance.ts';
 import type { FakeEngineProcessOptions } from './fake-engine-process.ts';
 import { spawnFakeEngines } from './spawn-fake-engines.ts';
@@ -16,7 +21,7 @@ import { Wiretap } from './tampering-proxy.ts';
 
 export const PROCESS_FAULTS = ['kill', 'stop'] as const;
 export const LINK_FAULTS = ['reset', 'flip', 'half-open'] as const;
-/** Steps that two instances take once only. */
+/** Steps that two instances take only when they meet. */
 const FIRST_STEPS = ['hello', 'welcome', 'link'];
 export const STEPS: Readonly<Record<SendType, readonly string[]>> = {
   PUT_ASYNC: ['hello', 'welcome', 'reserve', 'granted', 'link', 'data', 'received'],
@@ -63,7 +68,7 @@ const DEADLINES = {
   put: 2000,
   unclaimed: 3000,
   room: 1000,
-  load: 6000,
+  load: 3000,
   unknown: 300,
   sweep: 50,
 };
@@ -73,6 +78,7 @@ const ANSWER_TOKENS = 6;
 /** A request that takes longer hangs. */
 const REQUEST_DEADLINE_MS = 30_000;
 const CLEAN_DEADLINE_MS = 12_000;
+const START_DEADLINE_MS = 40_000;
 
 const Stats = z.object({
   stats: z.object({
@@ -95,40 +101,40 @@ interface FakeEngine {
 }
 
 export class FaultRig {
-  readonly #proxy: SvcProcess;
-  readonly #discoveryPort: number;
+  readonly #proxy: ProxyServer;
   readonly #tap = new Wiretap();
   readonly #sendType: SendType;
   readonly #transport: TransportChoice;
   readonly #fakes: FakeEngine[] = [];
   #numPrompts = 0;
+  /** Those that know all others. */
+  readonly #acquainted = new WeakSet<FakeEngine>();
 
-  private constructor(
-    proxy: SvcProcess,
-    discoveryPort: number,
-    sendType: SendType,
-    transport: TransportChoice,
-  ) {
+  private constructor(proxy: ProxyServer, sendType: SendType, transport: TransportChoice) {
     this.#proxy = proxy;
-    this.#discoveryPort = discoveryPort;
     this.#sendType = sendType;
     this.#transport = transport;
   }
 
-  static async start(sendType: SendType, transport: TransportChoice): Promise<FaultRig> {
-    const [port, discoveryPort] = [await freePort(), await freePort()];
-    const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
-    const proxy = spawnSvc(['proxy', ...ports, '--prefill-threshold', '0', '--log-level', 'error'], port);
-    const rig = new FaultRig(proxy, discoveryPort, sendType, transport);
+  /** @param deadlines of the proxy, where they differ from those of `svc proxy`. */
+  static async start(
+    sendType: SendType,
+    transport: TransportChoice,
+    deadlines: Partial<ProxyDeadlines> = {},
+  ): Promise<FaultRig> {
+    const proxy = await ProxyServer.listen(
+      { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0 },
+      { deadlines: { ...PROXY_DEADLINES, ...deadlines } },
+    );
+    const rig = new FaultRig(proxy, sendType, transport);
     await rig.#refill();
     return rig;
   }
 
   /** Runs requests, puts the fault in at its step, and sees to it that the next scenario finds everything whole. */
   async run({ fault, side, step }: Scenario): Promise<Outcome> {
-    if (FIRST_STEPS.includes(step)) await this.#killAll();
-    await this.#refill();
-    const victim = this.#fakes.find(({ role }) => role === (side === 'P' ? 'kv_producer' : 'kv_consumer'))!;
+    const victim = await this.#pickVictim(side, FIRST_STEPS.includes(step));
+    for (const fake of this.#fakes) this.#acquainted.add(fake);
     let hasHappened = false;
     this.#tap.onStep = (name) => {
       if (name !== step || hasHappened) return;
@@ -158,8 +164,19 @@ export class FaultRig {
 
   async close(): Promise<void> {
     for (const { child } of this.#fakes) child.kill('SIGKILL');
-    await this.#proxy.stop();
+    await this.#proxy.close();
     await this.#tap.close();
+  }
+
+  /** The newest of its kind; `isFirst`: it is to meet the others first. */
+  async #pickVictim(side: Scenario['side'], isFirst: boolean): Promise<FakeEngine> {
+    const wanted = side === 'P' ? 'kv_producer' : 'kv_consumer';
+    const newest = (): FakeEngine => this.#fakes.findLast(({ role }) => role === wanted)!;
+    await this.#refill();
+    if (!isFirst || !this.#acquainted.has(newest())) return newest();
+    await this.#killAll();
+    await this.#refill();
+    return newest();
   }
 
   async #killAll(): Promise<void> {
@@ -223,14 +240,14 @@ export class FaultRig {
     );
     this.#fakes.push(...(await Promise.all(missing.map((role) => this.#spawn(role)))));
     const wanted = this.#fakes.map(({ httpAddress }) => httpAddress);
-    await waitUntilReady(this.#proxy, async ({ url }) => {
-      const known = (await readInstances(url)).filter(({ state }) => state === 'ready');
+    await until(async () => {
+      const known = (await readInstances(this.#proxy.url)).filter(({ state }) => state === 'ready');
       return wanted.every((address) => known.some(({ http_address }) => http_address === address));
-    });
+    }, START_DEADLINE_MS);
   }
 
   async #spawn(role: FakeEngine['role']): Promise<FakeEngine> {
-    const [httpPort, port, doorPort] = [await freePort(), await freePort(), await freePort()];
+    const [httpPort = 0, port = 0, doorPort = 0] = await freePorts(3);
     await this.#tap.addDoor(doorPort, `127.0.0.1:${port}`);
     const options: FakeEngineProcessOptions = {
       role,
@@ -239,7 +256,7 @@ export class FaultRig {
       httpPort,
       port,
       doorPort,
-      discoveryPort: this.#discoveryPort,
+      discoveryPort: Number(this.#proxy.discoveryAddress.split(':').at(-1)),
       blockMs: 3,
       tokenMs: 3,
       deadlines: DEADLINES,

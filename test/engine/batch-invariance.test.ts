@@ -11,10 +11,10 @@ import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
 import { groupBadWords } from '../../src/sampling/logit-rules.ts';
-import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
@@ -29,10 +29,17 @@ const FORMATS = [
 const VOCAB = 256;
 const MAX_TOKENS = 12;
 
+/** Whose experts, sinks and latents are ops of their own. */
+const MIXTURES = ['Qwen2MoeForCausalLM', 'GptOssForCausalLM', 'DeepseekV3ForCausalLM'] as const;
+
 let folder: string;
-beforeAll(async () => {
+const mixtureFolder = (architecture: string) => join(folder, architecture);
+beforeAll(() => {
   folder = mkdtempSync(join(os.tmpdir(), 'svc-invariance-'));
-  await writeTinyModel(folder, { seed: 1 });
+  writeTinyModel(folder, { seed: 1 });
+  for (const architecture of MIXTURES) {
+    writeTinyModel(mixtureFolder(architecture), { architecture, seed: 2, config: { sliding_window: 24 } });
+  }
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -47,55 +54,11 @@ async function start(path: Path, options: Partial<EngineConfig>): Promise<Engine
   return EngineCore.start(config);
 }
 
-/** Everything that a request gets back, in an order that does not depend on how it was cut into steps. */
-interface Answer {
-  readonly tokenIds: number[];
-  readonly numbers: number[];
-  readonly promptNumbers: number[];
-}
-
 /** Over all runs of a test, so that it can tell that there were hits. */
 let numCachedTokens = 0;
-
-/** Runs `requests`, each added before the step that `arrivals` names. */
-function generate(
-  core: EngineCore,
-  requests: readonly NewRequest[],
-  arrivals: readonly number[] = [],
-): Map<number, Answer> {
-  const answers = new Map(
-    requests.map(({ id }): [number, Answer] => [id, { tokenIds: [], numbers: [], promptNumbers: [] }]),
-  );
-  let numLeft = requests.length;
-  for (let step = 0; numLeft > 0 || core.hasUnfinished; step += 1) {
-    for (const [index, one] of requests.entries()) {
-      if ((arrivals[index] ?? 0) !== step) continue;
-      core.scheduler.add(one);
-      numLeft -= 1;
-    }
-    if (!core.hasUnfinished) continue;
-    for (const output of (core.step() ?? []).flatMap((finished) => finished.outputs)) {
-      const answer = answers.get(output.requestId)!;
-      numCachedTokens += output.numCachedTokens;
-      answer.tokenIds.push(...output.tokenIds);
-      answer.numbers.push(...numbersOf(output.logprobs));
-      answer.promptNumbers.push(...(output.promptLogprobs ?? []).flatMap(numbersOf));
-    }
-  }
-  return answers;
-}
-
-function numbersOf(rows: Logprobs | null): number[] {
-  if (rows === null) return [];
-  const { numTop } = rows;
-  return Array.from(rows.tokenIds, (tokenId, row) => [
-    tokenId,
-    rows.logprobs[row]!,
-    rows.ranks[row]!,
-    ...Array.from(rows.topIds).slice(row * numTop, (row + 1) * numTop),
-    ...Array.from(rows.topLogprobs).slice(row * numTop, (row + 1) * numTop),
-  ]).flat();
-}
+const countCached = (numTokens: number): void => {
+  numCachedTokens += numTokens;
+};
 
 /** The prompt is one of a few long texts, cut: prompts often begin alike. */
 const requestParts = fc.record({
@@ -176,6 +139,29 @@ describe.each(PATHS)('on %s', (path) => {
     },
   );
 
+  it.each(MIXTURES)(
+    'a request to a tiny %s gets the same alone, among 16 others, in chunks of 7 and from the cache',
+    async (architecture) => {
+      const options = { modelPath: mixtureFolder(architecture), dtype: 'bfloat16' } as const;
+      const alone = await start(path, { ...options, enablePrefixCaching: false });
+      const chunked = await start(path, { ...options, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
+      const crowded = await start(path, options);
+      const one = requestOf(99, PLAIN);
+      const others = Array.from({ length: 16 }, (_, id) =>
+        requestOf(id, { ...PLAIN, seed: id, promptLength: 3 + 7 * id, numPromptLogprobs: null }),
+      );
+      const expected = generate(alone, [one]).get(99)!;
+      expect(generate(crowded, [...others.slice(0, 9), one, ...others.slice(9)]).get(99)).toEqual(expected);
+      expect(generate(chunked, [one]).get(99)).toEqual(expected);
+      const cached = { ...one, id: 100, numPromptLogprobs: null };
+      const [hits, again] = [numCachedTokens, generate(crowded, [cached]).get(100)!];
+      expect(again.tokenIds).toEqual(expected.tokenIds);
+      expect(again.numbers).toEqual(expected.numbers);
+      expect(numCachedTokens).toBeGreaterThan(hits);
+      for (const core of [alone, chunked, crowded]) core.close();
+    },
+  );
+
   it('a prompt that the cache already holds gets the same answer, and is not computed again', async () => {
     const core = await start(path, {});
     const one = requestOf(1, { ...PLAIN, numPromptLogprobs: null });
@@ -210,6 +196,7 @@ describe.each(PATHS)('on %s', (path) => {
             core,
             requests,
             shapes.map(({ arrival }) => arrival),
+            countCached,
           );
           numPreemptions += core.stats.preemptions;
           expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);

@@ -3,9 +3,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SVC_COMMAND } from './svc-command.ts';
 
 const DEADLINE_MS = 40_000;
-const FROM_SOURCES = [process.execPath, '--import', 'tsx', 'src/cli/main.ts'] as const;
 
 export class CliProcess {
   readonly child: ChildProcess;
@@ -18,7 +18,7 @@ export class CliProcess {
   constructor(
     args: readonly string[],
     env: NodeJS.ProcessEnv = {},
-    [program, ...first]: readonly [string, ...string[]] = FROM_SOURCES,
+    [program, ...first]: readonly [string, ...string[]] = [process.execPath, ...SVC_COMMAND],
   ) {
     this.child = spawn(program, [...first, ...args], {
       detached: true,

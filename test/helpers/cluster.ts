@@ -8,7 +8,8 @@ import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from './svc-proce
 export interface ClusterOptions {
   readonly model: string;
   readonly producers: number;
-  readonly consumers: number;
+  /** How many, or what is particular to each. */
+  readonly consumers: number | readonly OwnConfig[];
   readonly sendType?: SendType;
   readonly transport?: TransportChoice;
   /** Fields that replace or join those of every --kv-transfer-config. */
@@ -19,6 +20,12 @@ export interface ClusterOptions {
   readonly proxyArgs?: readonly string[];
   /** More options of the producers alone. */
   readonly producerArgs?: readonly string[];
+}
+
+/** Fields of the --kv-transfer-config of one instance. */
+export interface OwnConfig {
+  readonly kv_buffer_size?: number;
+  readonly extra?: Readonly<Record<string, unknown>>;
 }
 
 export interface Instance extends SvcProcess {
@@ -49,7 +56,9 @@ export class Cluster {
     const proxy = spawnSvc(['proxy', ...ports, ...(options.proxyArgs ?? [])], port);
     const cluster = new Cluster(proxy, discoveryPort, options);
     for (let index = 0; index < options.producers; index += 1) await cluster.spawn('kv_producer');
-    for (let index = 0; index < options.consumers; index += 1) await cluster.spawn('kv_consumer');
+    const { consumers } = options;
+    const own = typeof consumers === 'number' ? Array.from({ length: consumers }, () => ({})) : consumers;
+    for (const one of own) await cluster.spawn('kv_consumer', one);
     try {
       await cluster.untilReady();
     } catch (error) {
@@ -68,10 +77,7 @@ export class Cluster {
   }
 
   /** Starts one more instance, and does not wait for it. */
-  async spawn(
-    role: 'kv_producer' | 'kv_consumer',
-    { extra, ...own }: { readonly kv_buffer_size?: number; readonly extra?: object } = {},
-  ): Promise<Instance> {
+  async spawn(role: 'kv_producer' | 'kv_consumer', { extra, ...own }: OwnConfig = {}): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
     const { model, sendType, transport, kvTransfer, extraConfig } = this.#options;
     const { serveArgs = [], producerArgs = [] } = this.#options;

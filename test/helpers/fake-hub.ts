@@ -1,4 +1,5 @@
-// A model hub on loopback that can misbehave: cuts connections, ignores ranges, sends wrong bytes, asks for a token.
+// A model hub on loopback, of either kind, that can misbehave: cuts connections, stalls, ignores ranges, sends wrong bytes, asks for
+// a token or for patience.
 
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -14,14 +15,22 @@ export interface FakeHubBehaviour {
   numCorrupt?: number;
   /** Answer everything without this token with 401. */
   token?: string;
-  /** Answer the first `numFailures` requests with this status. */
+  /** Answer the first `numFailures` requests with this status, and what to do about it. */
   failWith?: number;
   numFailures?: number;
+  retryAfter?: string;
+  /** Bytes after which each of the first `numStalls` file answers brings nothing more, and does not end. */
+  stallAfter?: number;
+  numStalls?: number;
+  /** Send so many bytes more than the listing says. */
+  numSurplus?: number;
 }
 
 export class FakeHub {
   /** `GET /path bytes=..` of every request. */
   readonly requests: string[] = [];
+  /** Of all requests. */
+  readonly cookies = new Set<string>();
   behaviour: FakeHubBehaviour = {};
   readonly #files: ReadonlyMap<string, Buffer>;
   readonly #server: Server;
@@ -57,9 +66,11 @@ export class FakeHub {
     const { pathname, search } = new URL(request.url ?? '/', this.url);
     this.requests.push(`${pathname}${search} ${request.headers.range ?? ''}`.trim());
     const { token, failWith, numFailures = 0 } = this.behaviour;
+    this.cookies.add(request.headers.cookie ?? '');
     if (token !== undefined && request.headers.authorization !== `Bearer ${token}`) status(response, 401);
     else if (failWith !== undefined && numFailures > 0) {
       this.behaviour.numFailures = numFailures - 1;
+      if (this.behaviour.retryAfter) response.setHeader('retry-after', this.behaviour.retryAfter);
       status(response, failWith);
     } else if (/^\/api\/models\/org\/tiny\/revision\/(main|refs%2Fpr%2F1)$/.test(pathname))
       json(response, { sha: COMMIT });
@@ -104,23 +115,30 @@ export class FakeHub {
   }
 
   #sendFile(content: Buffer, request: IncomingMessage, response: ServerResponse): void {
-    const { ignoresRange, cutAfter, numCuts = 0, numCorrupt = 0 } = this.behaviour;
+    const { ignoresRange, numCorrupt = 0, numSurplus = 0 } = this.behaviour;
     const start = ignoresRange ? 0 : Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
     let body = content.subarray(start);
     if (numCorrupt > 0) {
       this.behaviour.numCorrupt = numCorrupt - 1;
       body = Buffer.alloc(body.length, 0x21);
     }
+    if (numSurplus > 0) body = Buffer.concat([body, Buffer.alloc(numSurplus)]);
     response.writeHead(start > 0 ? 206 : 200, {
       'content-length': body.length,
       ...(start > 0 && { 'content-range': `bytes ${start}-${content.length - 1}/${content.length}` }),
     });
-    if (cutAfter === undefined || numCuts === 0 || body.length <= cutAfter) {
-      response.end(body);
-      return;
-    }
-    this.behaviour.numCuts = numCuts - 1;
-    response.write(body.subarray(0, cutAfter), () => setTimeout(() => response.destroy(), 20));
+    this.#sendBody(body, response);
+  }
+
+  #sendBody(body: Buffer, response: ServerResponse): void {
+    const { cutAfter = 0, numCuts = 0, stallAfter = 0, numStalls = 0 } = this.behaviour;
+    if (numStalls > 0 && body.length > stallAfter) {
+      this.behaviour.numStalls = numStalls - 1;
+      response.write(body.subarray(0, stallAfter));
+    } else if (numCuts > 0 && body.length > cutAfter) {
+      this.behaviour.numCuts = numCuts - 1;
+      response.write(body.subarray(0, cutAfter), () => setTimeout(() => response.destroy(), 20));
+    } else response.end(body);
   }
 }
 

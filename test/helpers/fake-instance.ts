@@ -7,9 +7,8 @@ import { json } from 'node:stream/consumers';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Dealer } from 'zeromq';
 import { z } from 'zod';
-import { curveClient, curveKeys } from '../../src/cluster/curve.ts';
 import { encodeRegistration, type RegistrationMessage } from '../../src/cluster/discovery-message.ts';
-import { zmqContext } from '../../src/cluster/zmq-context.ts';
+import { clientOptions, curveKeys } from '../../src/cluster/zmq.ts';
 import { FakeAnswer, FakeBody } from './fake-answers.ts';
 
 /** request: the body has come; head: the head has left; a number: so many events have left. */
@@ -86,14 +85,13 @@ export class FakeInstance {
       ? { ...addresses, ...about }
       : { ...addresses, epoch: `${process.pid}-${this.#number}`, model: 'fake', ...about };
     this.#socket = new Dealer({
-      context: zmqContext(),
       routingId: this.#about.zmq_address,
       // The goodbye leaves although the socket is closed.
       linger: 500,
       immediate: true,
       sendTimeout: 0,
       reconnectInterval: 20,
-      ...curveClient(secret === undefined ? null : curveKeys(secret)),
+      ...clientOptions(curveKeys(secret ?? null)),
     });
     this.#socket.events.on('handshake', () => this.#beat());
     this.#socket.events.on('disconnect', () => {

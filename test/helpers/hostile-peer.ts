@@ -45,7 +45,7 @@ export class HostilePeer {
     const memory = new KvMemory(COMPATIBILITY.layers, NUM_BLOCKS, COMPATIBILITY.layerBlockBytes);
     const mover = new NativeMover(
       {
-        memoryToken: memory.openKvSaveNotifier(),
+        memoryToken: memory.share(),
         receiveBytes: 0,
         transport: 'tcp',
         listenIp: null,

@@ -96,7 +96,7 @@ export class KvInstance {
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },
-      memoryToken: memory.openKvSaveNotifier(),
+      memoryToken: memory.share(),
       applyTransfer: (command: KvTransferCommand) => {
         heard.commands.push(command);
         heard.waiting.hear(command);

@@ -5,6 +5,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SVC_COMMAND } from './svc-command.ts';
 
 const START_DEADLINE_MS = 40_000;
 
@@ -21,7 +22,7 @@ export interface SvcProcess {
 
 /** Starts `svc ...args` and does not wait; it is to listen on `port`. */
 export function spawnSvc(args: readonly string[], port: number, env: NodeJS.ProcessEnv = {}): SvcProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+  const child = spawn(process.execPath, [...SVC_COMMAND, ...args], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
   });

@@ -38,7 +38,7 @@ export class TerminalProcess {
 
   /** @param args of Node, as an array: the program and its arguments. */
   constructor(args: readonly string[], { env = {}, columns = 80, after }: TerminalOptions = {}) {
-    const command = [process.execPath, '--import', 'tsx', ...args].map(shellWord).join(' ');
+    const command = [process.execPath, ...args].map(shellWord).join(' ');
     // A terminal that no window belongs to has no size of its own.
     const size = `stty cols ${columns} rows 24`;
     const script = after === undefined ? `${size}; exec ${command}` : `${size}; ${command}; ${after}`;

@@ -8,9 +8,7 @@ const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
 const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockBytes));
 const slotBytes = layers * layerBlockBytes;
 const options = { receiveBytes: slotBytes * blocks, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-const engine = new TransferEngine(memory.openKvSaveNotifier(), options, () => {
-  for (const event of engine.takeEvents()) say(event);
-});
+const engine = new TransferEngine(memory.share(), options, (events) => events.forEach(say));
 
 const COMMANDS = {
   receive: ({ count }) =>

@@ -37,8 +37,8 @@ export class TransferNode {
     this.shape = shape;
     this.memory = new KvMemory(shape.layers, shape.blocks, shape.layerBlockBytes);
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-    this.engine = new TransferEngine(this.memory.openKvSaveNotifier(), options, () => {
-      this.events.push(...this.engine.takeEvents());
+    this.engine = new TransferEngine(this.memory.share(), options, (events) => {
+      this.events.push(...events);
       for (const resolve of this.#waiting.splice(0)) resolve();
     });
   }

@@ -66,6 +66,14 @@ describe('what to download and where', () => {
     expect(hub.requests[0]).toBe('/api/models/org/tiny/revision/refs%2Fpr%2F1');
   });
 
+  it('is the revision behind the name', async () => {
+    expect(await resolveModel('org/tiny@refs/pr/1', { env })).toBe(join(repository(), 'snapshots', COMMIT));
+    expect(hub.requests[0]).toBe('/api/models/org/tiny/revision/refs%2Fpr%2F1');
+    await expect(resolveModel('org/tiny@main', { env, revision: 'v9' })).rejects.toThrow(
+      /org\/tiny@main and --revision v9 contradict each other/,
+    );
+  });
+
   it('names the revision that the hub does not have', async () => {
     expect(await refusal(resolveModel('org/tiny', { env, revision: 'v9' }))).toMatch(
       /has no model org\/tiny with a revision v9/,
@@ -116,6 +124,20 @@ describe('downloading a model', () => {
     expect(await readdir(join(repository(), 'blobs'))).toHaveLength(3);
   });
 
+  it('writes files of the same content once, and has both', async () => {
+    await hub.close();
+    const same = Buffer.from(
+      JSON.stringify({ architectures: ['LlamaForCausalLM'], padding: 'x'.repeat(1_000_000) }),
+    );
+    hub = await FakeHub.start({ ...FILES, 'tokenizer.json': same, 'config.json': same });
+    env.HF_ENDPOINT = hub.url;
+    const folder = await fetchTiny();
+    for (const name of ['tokenizer.json', 'config.json']) {
+      expect(same.equals(await readFile(join(folder, name)))).toBe(true);
+    }
+    expect(fileRequests()).toHaveLength(2);
+  });
+
   it('fetches nothing a second time', async () => {
     await fetchTiny();
     const before = fileRequests().length;
@@ -155,6 +177,28 @@ describe('downloading a model', () => {
 
   it('tries again when the hub is busy', async () => {
     hub.behaviour = { failWith: 503, numFailures: 2 };
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+  });
+
+  it('asks again when the hub says, in seconds or as a date', async () => {
+    hub.behaviour = { failWith: 429, numFailures: 2, retryAfter: '0' };
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    await rm(home, { recursive: true });
+    hub.behaviour = { failWith: 429, numFailures: 1, retryAfter: new Date(0).toUTCString() };
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+  });
+
+  it('drops a connection that brings nothing more, and goes on with another', async () => {
+    hub.behaviour = { stallAfter: 100_000, numStalls: 1 };
+    env.HF_HUB_DOWNLOAD_TIMEOUT = '0.2';
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    expect(weightsRequests().at(-1)).toMatch(/bytes=[1-9]\d*-$/);
+  });
+
+  it('sends the token of a login, wherever that was saved', async () => {
+    hub.behaviour = { token: 'secret' };
+    await writeFile(join(home, 'elsewhere'), 'secret\n');
+    env.HF_TOKEN_PATH = join(home, 'elsewhere');
     expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
   });
 
@@ -210,12 +254,80 @@ describe('downloading a model', () => {
 });
 
 describe('the alternative hub', () => {
-  it('serves the same files when SVC_USE_ALT_MODEL_HUB says so', async () => {
-    env = { SVC_USE_ALT_MODEL_HUB: 'True', SVC_ALT_MODEL_HUB_ENDPOINT: hub.url, XDG_CACHE_HOME: home };
-    const folder = await fetchTiny();
-    expect(folder.startsWith(join(home, 'svc', 'alternative-hub'))).toBe(true);
-    expect(WEIGHTS.equals(await weightsOf(folder))).toBe(true);
+  const folder = () => join(home, 'models', 'org--tiny', 'snapshots', 'master');
+  const fileNames = ['config.json', 'model.safetensors', 'tokenizer.json'];
+  beforeEach(() => {
+    env = { SVC_USE_ALT_MODEL_HUB: 'True', MODELSCOPE_ENDPOINT: hub.url, MODELSCOPE_CACHE: home };
+  });
+
+  it('serves the same files, which are kept as its own tools keep them', async () => {
+    expect(await fetchTiny()).toBe(folder());
+    expect(WEIGHTS.equals(await weightsOf(folder()))).toBe(true);
+    expect((await readdir(folder())).sort()).toEqual(fileNames);
     expect(hub.requests[0]).toBe('/api/v1/models/org/tiny/repo/files?Revision=master&Recursive=true');
+  });
+
+  it('has a revision in a folder of its own', async () => {
+    await resolveModel('org/tiny@v1.0', { env });
+    expect(await readdir(join(home, 'models', 'org--tiny', 'snapshots'))).toEqual(['v1.0']);
+  });
+
+  it('has a domain, an address, and one of svc, of which the last wins', async () => {
+    const { host } = new URL(hub.url);
+    env = { ...env, MODELSCOPE_ENDPOINT: hub.url, MODELSCOPE_DOMAIN: 'nowhere.invalid' };
+    expect(await fetchTiny()).toBe(folder());
+    env = { ...env, SVC_ALT_MODEL_HUB_ENDPOINT: hub.url, MODELSCOPE_ENDPOINT: 'http://127.0.0.1:9' };
+    expect(await fetchTiny()).toBe(folder());
+    // Without a scheme it is HTTPS, which this one does not speak.
+    env = { ...env, SVC_ALT_MODEL_HUB_ENDPOINT: '', MODELSCOPE_ENDPOINT: '', MODELSCOPE_DOMAIN: host };
+    await rm(folder(), { recursive: true });
+    expect(await refusal(fetchTiny())).toContain(`https://${host} cannot be reached`);
+  });
+
+  it('gets its token in both forms, from the variable or a login of its own tools', async () => {
+    hub.behaviour = { token: 'secret' };
+    expect(await refusal(fetchTiny())).toMatch(/HTTP 401.*set MODELSCOPE_API_TOKEN/);
+    await writeFile(join(home, 'token'), 'secret\n');
+    expect(await resolveModel('org/tiny', { env: { ...env, MODELSCOPE_HOME: home } })).toBe(folder());
+    expect(await resolveModel('org/tiny', { env: { ...env, MODELSCOPE_API_TOKEN: 'secret' } })).toBe(
+      folder(),
+    );
+    expect(hub.cookies).toContain('m_session_id=secret');
+  });
+
+  it('fetches nothing a second time, and only what has changed', async () => {
+    await fetchTiny();
+    const before = fileRequests().length;
+    await fetchTiny();
+    expect(fileRequests()).toHaveLength(before);
+    await writeFile(join(folder(), 'config.json'), FILES['config.json'].replace('Llama', 'Lxxma'));
+    await fetchTiny();
+    expect(fileRequests().slice(before)).toEqual(['/models/org/tiny/resolve/master/config.json']);
+    expect(await readFile(join(folder(), 'config.json'), 'utf8')).toBe(FILES['config.json']);
+  });
+
+  it('takes what its own tools fetched, once it has looked at it', async () => {
+    await mkdir(folder(), { recursive: true });
+    await writeFile(join(folder(), 'model.safetensors'), WEIGHTS);
+    expect(await fetchTiny()).toBe(folder());
+    expect(weightsRequests()).toEqual([]);
+  });
+
+  it.each(['hub/models/org/tiny', 'hub/org/tiny', 'models/org/tiny', 'org/tiny'])(
+    'offline is what an older version of its tools left in %s',
+    async (older) => {
+      await mkdir(join(home, older), { recursive: true });
+      for (const name of fileNames) await writeFile(join(home, older, name), '{}');
+      expect(await resolveModel('org/tiny', { env: { ...env, HF_HUB_OFFLINE: '1' } })).toBe(
+        join(home, older),
+      );
+    },
+  );
+
+  it('goes on where a cut connection ended', async () => {
+    hub.behaviour = { cutAfter: 100_000, numCuts: 2 };
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    expect(weightsRequests().at(-1)).toMatch(/bytes=[1-9]\d*-$/);
   });
 });
 
@@ -232,6 +344,9 @@ describe('a model that cannot be had', () => {
       /folder \.\/models\/none does not exist/,
     );
     expect(await refusal(resolveModel('/nowhere/at/all', { env }))).toMatch(/does not exist/);
+    for (const path of ['none.gguf', 'models/none.gguf', './models/a/none.gguf']) {
+      expect(await refusal(resolveModel(path, { env }))).toMatch(`the file ${path} does not exist`);
+    }
   });
 
   it('is one that the hub does not know', async () => {
@@ -245,11 +360,50 @@ describe('a model that cannot be had', () => {
     expect(await refusal(fetchTiny())).toMatch(/HTTP 401.*gated.*HF_TOKEN/);
   });
 
+  it('is one whose token is not accepted, which is no matter of spelling alone', async () => {
+    hub.behaviour = { token: 'secret' };
+    env.HF_TOKEN = 'expired';
+    expect(await refusal(fetchTiny())).toMatch(
+      /HTTP 401.*token is no longer valid.*check the spelling and HF_TOKEN/,
+    );
+  });
+
+  it('is one whose terms are not accepted', async () => {
+    hub.behaviour = { failWith: 403, numFailures: 9 };
+    const page = `${hub.url}/org/tiny`;
+    expect(await refusal(fetchTiny())).toContain(
+      `org/tiny is gated (HTTP 403): accept its terms on ${page}, then set HF_TOKEN`,
+    );
+    env.HF_TOKEN = 'mine';
+    expect(await refusal(fetchTiny())).toContain('then wait until access is granted');
+  });
+
   it('is one on a hub that cannot be reached', async () => {
     env.HF_ENDPOINT = 'http://127.0.0.1:9';
     expect(await refusal(fetchTiny())).toMatch(
-      /no local folder org\/tiny, and it cannot be downloaded from .*(ECONNREFUSED|bad port).*network/,
+      /org\/tiny cannot be downloaded: .* cannot be reached \(.*(ECONNREFUSED|bad port)\), and there is no local folder.*network/,
     );
+  });
+
+  it('is one on a hub that fails whenever it is asked', async () => {
+    hub.behaviour = { failWith: 503, numFailures: 99, retryAfter: '0' };
+    expect(await refusal(fetchTiny())).toMatch(
+      /fails \(HTTP 503\), and has been asked several times: try again later/,
+    );
+    expect(hub.requests).toHaveLength(3);
+  });
+
+  it('is one on a hub that wants to be asked much later, which is no time to wait', async () => {
+    hub.behaviour = { failWith: 429, numFailures: 1, retryAfter: '3600' };
+    expect(await refusal(fetchTiny())).toMatch(
+      /wants fewer requests \(HTTP 429\): try again in 3600 s, or set HF_TOKEN/,
+    );
+    expect(hub.requests).toHaveLength(1);
+  });
+
+  it('is one of which the hub sends more than it lists', async () => {
+    hub.behaviour = { numSurplus: 5 };
+    expect(await refusal(fetchTiny())).toMatch(/more than the \d+ bytes that it lists/);
   });
 
   it('is one that comes with a wrong hash twice', async () => {
@@ -289,8 +443,9 @@ async function plantPart(content: Buffer): Promise<{ sha: string; part: string }
 }
 
 async function plantLock(content: string): Promise<string> {
-  const path = join(repository(), 'svc.lock');
-  await mkdir(repository(), { recursive: true });
+  const folder = join(home, 'hub', '.locks', 'models--org--tiny');
+  const path = join(folder, 'svc.lock');
+  await mkdir(folder, { recursive: true });
   await writeFile(path, content);
   return path;
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { type BlockTable, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 
-const CONFIG = { numBlocks: 8, blockSize: 16, enablePrefixCaching: true };
+const CONFIG = { numBlocks: 8, blockSize: 16, enablePrefixCaching: true, window: null };
 
 function table(
   numTokens: number,
@@ -11,6 +11,7 @@ function table(
   return {
     tokens: Array.from({ length: numTokens }, (_, index) => (options.first ?? 0) + index),
     blocks: [],
+    numUnseenBlocks: 0,
     blockHashes: [],
     extraKeys: saltKeys(options.salt ?? null),
     mayReadCache: options.mayRead ?? true,
@@ -55,6 +56,34 @@ describe('KvCacheManager', () => {
     const manager = new KvCacheManager(CONFIG);
     leaveBehind(manager, table(32));
     expect(manager.admit(table(32), 32)).toBe(16);
+  });
+
+  it('gives back the blocks that no token to come can see, once, and keeps their prefix', () => {
+    const manager = new KvCacheManager({ ...CONFIG, window: 20 });
+    const sequence = table(64);
+    manager.admit(sequence, 64);
+    manager.publish(sequence, 64, 0);
+    // The token at 34 sees those from 15 on.
+    manager.freeUnseen(sequence, 34);
+    expect(manager.numFreeBlocks).toBe(4);
+    for (const position of [35, 36, 40, 35]) manager.freeUnseen(sequence, position);
+    expect(manager.numFreeBlocks).toBe(5);
+    expect(sequence.blocks).toHaveLength(4);
+    expect(manager.canAdmit(table(120, { first: 500 }), 120, [])).toBe(false);
+    expect(manager.canAdmit(table(120, { first: 500 }), 120, [sequence])).toBe(true);
+    const other = table(60);
+    expect(manager.admit(other, 60)).toBe(48);
+    manager.free(sequence);
+    manager.free(other);
+    expect(manager.numFreeBlocks).toBe(8);
+  });
+
+  it('gives nothing back early where some layer sees everything', () => {
+    const manager = new KvCacheManager(CONFIG);
+    const sequence = table(64);
+    manager.admit(sequence, 64);
+    manager.freeUnseen(sequence, 63);
+    expect(manager.numFreeBlocks).toBe(4);
   });
 
   it('shares a block between sequences that run at the same time', () => {

@@ -1,9 +1,12 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
 import { describe, expect, it } from 'vitest';
+import { loadNative } from '../../src/native/native.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { KINDS, range, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
+import { openCpu } from '../ops/native-backends.ts';
+import { beginStep } from '../ops/steps.ts';
 
 const node = transferNodes();
 
@@ -278,4 +281,34 @@ it('finds, when it loads, that what was received has changed since', needsNative
   }
   expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
   expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
+});
+
+it('sends a block of a backend layer by layer, as its keys and values are stored', needsNative, async () => {
+  const cpu = openCpu('portable', 1);
+  const shape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
+  const cache = cpu.makeKvCache(shape, true);
+  const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes });
+  const options = { receiveBytes: 0, tcp: null, shm: false };
+  const p = new (loadNative().TransferEngine)(cpu.shareKvMemory(cache), options, () => {});
+  try {
+    d.receive(7n, 1);
+    p.openSend(1, 1);
+    p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
+    const rows = cpu.tensor(new Float32Array(16 * 8).fill(0.5), 16, 8, 'f32');
+    const step = beginStep(cpu, cache, 16, { sends: Int32Array.of(1, 0, 1, 0) });
+    for (const layer of [0, 1]) {
+      expect(d.engine.progress(7n)).toBe(layer);
+      cpu.storeKv(rows, rows, step, layer);
+      await until(() => d.engine.progress(7n) === layer + 1);
+    }
+    await d.event('received');
+    expect(await d.load(7n, [2])).toBe(true);
+    expect(d.read([2]).readFloatLE(0)).toBe(0.5);
+    // The next step completes nothing: what it stores is its own affair.
+    cpu.storeKv(rows, rows, beginStep(cpu, cache, 16), 0);
+    cpu.mark().read();
+  } finally {
+    p.close();
+    cpu.close();
+  }
 });

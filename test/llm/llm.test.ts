@@ -4,6 +4,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ConfigError, InvalidRequestError, LLM, ModelLoadError, NotAvailableError } from '../../src/index.ts';
+import { writeGgufModel } from '../fixtures/gguf-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 
 let folder: string;
@@ -202,6 +203,17 @@ describe('LLM.chat', () => {
 });
 
 describe('a new LLM', () => {
+  it('takes a GGUF file in the place of a folder, and answers alike', async () => {
+    const path = join(folder, 'model.gguf');
+    writeGgufModel(folder, path);
+    const other = new LLM({ model: path, maxNumSeqs: 4 });
+    const [expected, got] = await Promise.all(
+      [llm, other].map(async (model) => (await model.generate('The cat', GREEDY))[0]!.outputs[0]!),
+    );
+    await other.close();
+    expect(got).toEqual(expected);
+  });
+
   it('refuses an unknown option at once and suggests the right one', () => {
     expect(() => new LLM(Object.assign({ model: folder, maxNumSeq: 3 }))).toThrow(ConfigError);
     expect(() => new LLM(Object.assign({ model: folder, maxNumSeq: 3 }))).toThrow(/maxNumSeqs/);

@@ -15,7 +15,9 @@ describe.skipIf(noTerminal)('a progress bar on a terminal', () => {
     ['of a batch', 'startProgress(3, true)'],
     ['of loading', 'startLoadProgress(() => {})'],
   ])('%s leaves cursor, line wrap and Ctrl-C as they are', async (_, bar) => {
-    const terminal = new TerminalProcess(['--input-type=module', '-e', program(bar)], { columns: 60 });
+    const terminal = new TerminalProcess(['--import', 'tsx', '--input-type=module', '-e', program(bar)], {
+      columns: 60,
+    });
     await terminal.says(/0%/);
     await terminal.says(/listeners: 0/);
     terminal.type(KEYS.ctrlC);

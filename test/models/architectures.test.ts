@@ -3,6 +3,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { Architecture } from '../../src/models/architecture.ts';
+import { cohere, cohere2 } from '../../src/models/cohere.ts';
+import { gemma } from '../../src/models/gemma.ts';
+import { gemma2 } from '../../src/models/gemma2.ts';
+import { gemma3 } from '../../src/models/gemma3.ts';
+import { gptNeox } from '../../src/models/gpt-neox.ts';
+import { gpt2 } from '../../src/models/gpt2.ts';
+import { granite } from '../../src/models/granite.ts';
 import { llama } from '../../src/models/llama.ts';
 import { mistral } from '../../src/models/mistral.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
@@ -14,6 +22,7 @@ import {
   findArchitecture,
   readModelConfig,
 } from '../../src/models/registry.ts';
+import { smollm3 } from '../../src/models/smollm3.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
@@ -26,6 +35,23 @@ const FIELDS = {
   num_hidden_layers: 4,
   num_attention_heads: 4,
   max_position_embeddings: 1000,
+};
+/** Of architectures with experts or latent attention, too. */
+const EXPERT_FIELDS = {
+  ...FIELDS,
+  num_local_experts: 4,
+  num_experts_per_tok: 2,
+  moe_intermediate_size: 32,
+  shared_expert_intermediate_size: 32,
+  kv_lora_rank: 16,
+  qk_nope_head_dim: 8,
+  qk_rope_head_dim: 4,
+  v_head_dim: 8,
+};
+/** Of architectures that call their fields otherwise. */
+const OWN_FIELDS: Readonly<Record<string, object>> = {
+  GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
+  Gemma3ForConditionalGeneration: { text_config: FIELDS },
 };
 const ALL_BIASES = { attention_bias: true, mlp_bias: true };
 const NO_TRAITS = {
@@ -46,21 +72,18 @@ describe('the list of architectures', () => {
   it.each(ARCHITECTURE_NAMES)('lets %s read its own config.json', (name) => {
     const folder = newFolder();
     mkdirSync(folder);
-    writeFileSync(
-      join(folder, 'config.json'),
-      JSON.stringify({ ...FIELDS, architectures: ['Unknown', name] }),
-    );
+    const json = OWN_FIELDS[name] ?? EXPERT_FIELDS;
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...json, architectures: ['Unknown', name] }));
     const config = readModelConfig(new FolderFiles(folder));
     expect(config.architecture).toBe(name);
-    expect(config).toEqual(
-      findArchitecture(name).readConfig({ path: 'config.json', architecture: name, json: FIELDS }),
-    );
+    const file = { path: 'config.json', architecture: name, json };
+    expect(config).toEqual(findArchitecture(name).readConfig(file));
   });
 });
 
 describe('readConfig', () => {
   const reader =
-    (architecture: typeof llama) =>
+    (architecture: Architecture) =>
     (fields: object): ModelConfig =>
       architecture.readConfig({ path: 'config.json', architecture: 'Any', json: { ...FIELDS, ...fields } });
 
@@ -102,4 +125,103 @@ describe('readConfig', () => {
       expect(read({ ...window, use_sliding_window: true }).layerWindows).toEqual([null, null, null, 8]);
     },
   );
+
+  it('of Falcon 3 and Yi is that of Llama', () => {
+    const read = reader(llama);
+    expect(read({ head_dim: 256, rope_theta: 1000042 })).toMatchObject({
+      headDim: 256,
+      layerRopes: Array(4).fill({ kind: 'default', theta: 1000042 }),
+    });
+    const yi = { hidden_act: 'silu', num_key_value_heads: 2, pretraining_tp: 1, rope_theta: 5_000_000 };
+    expect(read({ ...yi, rms_norm_eps: 1e-5 })).toMatchObject({ numKvHeads: 2, normEps: 1e-5 });
+  });
+
+  it('of Gemma takes the tanh GELU whatever hidden_act says, and ties its embeddings', () => {
+    const read = reader(gemma);
+    expect(read({ hidden_act: 'gelu' })).toMatchObject({
+      activation: 'gelu_tanh',
+      embeddingScale: 8,
+      tieWordEmbeddings: true,
+    });
+    expect(read({ hidden_activation: 'gelu' }).activation).toBe('gelu');
+  });
+
+  it('of Gemma 2 slides in every other layer, and bounds logits unless it is told not to', () => {
+    const read = reader(gemma2);
+    expect(read({ sliding_window: 8 })).toMatchObject({
+      layerWindows: [8, null, 8, null],
+      attentionScale: 1 / 16,
+      attentionSoftcap: 50,
+      logitSoftcap: 30,
+    });
+    const unbounded = { attn_logit_softcapping: null, final_logit_softcapping: null };
+    expect(read(unbounded)).toMatchObject({ attentionSoftcap: null, logitSoftcap: null });
+  });
+
+  it('of Gemma 3 slides in five layers of six, each kind with a rotation of its own, old names or new', () => {
+    const read = reader(gemma3);
+    const [near, far] = [
+      { kind: 'default', theta: 10000 },
+      { kind: 'linear', theta: 1_000_000, factor: 8 },
+    ];
+    const old = read({ num_hidden_layers: 7, rope_scaling: { rope_type: 'linear', factor: 8 } });
+    expect(old.layerWindows).toEqual([4096, 4096, 4096, 4096, 4096, null, 4096]);
+    expect(old.layerRopes).toEqual([near, near, near, near, near, far, near]);
+    const rope_parameters = {
+      full_attention: { rope_type: 'linear', factor: 8, rope_theta: 1_000_000 },
+      sliding_attention: { rope_type: 'default', rope_theta: 10000 },
+    };
+    expect(read({ num_hidden_layers: 7, rope_parameters }).layerRopes).toEqual(old.layerRopes);
+  });
+
+  it('of Gemma 3 that sees images fills in what its releases leave out', () => {
+    const text_config = {
+      hidden_size: 2560,
+      intermediate_size: 10240,
+      num_hidden_layers: 34,
+      sliding_window: 1024,
+    };
+    const json = { text_config, eos_token_id: [1, 106], torch_dtype: 'bfloat16' };
+    const file = { path: 'config.json', architecture: 'Gemma3ForConditionalGeneration', json };
+    expect(gemma3.readConfig(file)).toMatchObject({
+      vocabSize: 262208,
+      numHeads: 8,
+      numKvHeads: 4,
+      headDim: 256,
+      maxPositionEmbeddings: 131072,
+      eosTokenIds: [1, 106],
+      checkpointDType: 'bf16',
+      tieWordEmbeddings: true,
+    });
+  });
+
+  it('of SmolLM3 knows no positions in every fourth layer, or in those that it lists', () => {
+    const read = reader(smollm3);
+    const rotates = ({ layerRopes }: ModelConfig) => layerRopes.map((rope) => rope !== null);
+    expect(rotates(read({}))).toEqual([true, true, true, false]);
+    expect(rotates(read({ no_rope_layers: [0, 1, 1, 0] }))).toEqual([false, true, true, false]);
+    expect(() => read({ no_rope_layers: [1] })).toThrow(/no_rope_layers must name 4 layers, got 1/);
+  });
+
+  it('of Cohere 2 slides and rotates in three layers of four', () => {
+    const config = reader(cohere2)({ sliding_window: 8 });
+    expect(config.layerWindows).toEqual([8, 8, 8, null]);
+    expect(config.layerRopes.map((rope) => rope !== null)).toEqual([true, true, true, false]);
+    expect(config).toMatchObject({ logitScale: 0.0625, ropeIsInterleaved: true, normEps: 1e-5 });
+  });
+
+  it.each([
+    ['Cohere with norms of queries', cohere, { use_qk_norm: true }, /use_qk_norm must be false/],
+    ['Granite with a factor of 0', granite, { residual_multiplier: 0 }, /residual_multiplier must be/],
+    [
+      'Gemma 2 with a bound below 0',
+      gemma2,
+      { final_logit_softcapping: -1 },
+      /final_logit_softcapping must be/,
+    ],
+    ['GPT-2 without its width', gpt2, {}, /n_embd/],
+    ['GPT-NeoX that rotates more than a head', gptNeox, { rotary_pct: 2 }, /rotary_pct must be at most 1/],
+  ] as const)('refuses %s, naming the field', (_, architecture, fields, message) => {
+    expect(() => reader(architecture)(fields)).toThrow(message);
+  });
 });

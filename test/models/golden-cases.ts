@@ -1,6 +1,6 @@
 // The golden models of this repository and, where they are, the shared ones, in one form.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -33,15 +33,18 @@ const ownManifest = z.object({
     z.object({ input_ids: ids, max_model_len: z.number().nullable(), greedy_ids: ids.optional() }),
   ),
 });
-const sharedManifest = z.object({
+/** golden.json of a folder that has one. */
+const folderManifest = z.object({
   cases: z.array(
     z.object({ id: z.string(), input_ids: ids.optional(), prompt_ids: ids.optional(), greedy_ids: ids }),
   ),
 });
 
 export const SHARED_MODELS = [
+  'random-gpt2',
   'random-llama3-rope',
   'random-mistral-sliding',
+  'random-mixtral',
   'random-qwen2',
   'stories260K',
   'stories260K-bf16-sharded',
@@ -63,11 +66,27 @@ export function ownGoldens(): GoldenModel[] {
   });
 }
 
+/** GPT-OSS with codes for numbers: it is not computed in float32. */
+const MXFP4 = 'gpt-oss-mxfp4';
+
+/** One tiny model of each architecture and its variants, of tools/goldens/, in floats. */
+export function architectureGoldens(): GoldenModel[] {
+  const names = readdirSync(OWN).filter((name) => existsSync(join(OWN, name, 'golden.json')));
+  return names.filter((name) => name !== MXFP4).map((name) => readFolder(name, join(OWN, name)));
+}
+
+export function mxfp4Golden(): GoldenModel {
+  return readFolder(MXFP4, join(OWN, MXFP4));
+}
+
 /** Null where this machine has no shared fixtures. */
 export function sharedGolden(name: string): GoldenModel | null {
   const folder = sharedFixture(`models/${name}`);
-  if (folder === null) return null;
-  const { cases } = sharedManifest.parse(readJson(join(folder, 'golden.json')));
+  return folder === null ? null : readFolder(name, folder);
+}
+
+function readFolder(name: string, folder: string): GoldenModel {
+  const { cases } = folderManifest.parse(readJson(join(folder, 'golden.json')));
   return {
     name,
     folder,

@@ -29,7 +29,10 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
     const row = (part: ReturnType<typeof plainPart>) => new RowParallelLinear(ops.loadLinear([part], dtype));
 
     it('each product wants its input in the format that its weight is computed in', () => {
-      const gateUp = new GateUpLinear(ops.loadGateUp(plainPart(columns), plainPart(otherColumns), dtype));
+      const gateUp = new GateUpLinear(
+        ops.loadGateUp(plainPart(columns), plainPart(otherColumns), dtype),
+        'silu',
+      );
       for (const linear of [column(plainPart(columns)), gateUp]) expect(linear.inputDType).toBe(dtype);
     });
 
@@ -47,7 +50,7 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
     it('gate-and-up halves give the columns of the whole, bit for bit', () => {
       const gateUp = (start: number, length: number) => {
         const [gate, up] = [columns, otherColumns].map((one) => plainPart(narrow(one, 0, start, length)));
-        return new GateUpLinear(ops.loadGateUp(gate!, up!, dtype));
+        return new GateUpLinear(ops.loadGateUp(gate!, up!, dtype), 'silu');
       };
       ops.scope(() => {
         const h = input(HIDDEN);
@@ -66,7 +69,7 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
         const before = wave(TOKENS * HIDDEN, 0.1);
         const added = (parts: readonly (readonly [RowParallelLinear, typeof h])[]) => {
           const x = ops.tensor(before, TOKENS, HIDDEN, 'f32');
-          for (const [linear, part] of parts) linear.apply({ ops }, part, { addTo: x });
+          for (const [linear, part] of parts) linear.addTo(x, { ops }, part);
           return ops.read(x);
         };
         const whole = added([[row(plainPart(rows)), h]]);

@@ -36,8 +36,10 @@ describe('readModelConfig', () => {
       architecture: 'LlamaForCausalLM',
       numKvHeads: 4,
       headDim: 16,
-      rmsNormEps: 1e-6,
-      rope: { kind: 'default', theta: 10000 },
+      normEps: 1e-6,
+      activation: 'silu',
+      layerRopes: Array(4).fill({ kind: 'default', theta: 10000 }),
+      attentionScale: 0.25,
       tieWordEmbeddings: false,
       qkvBias: false,
       attentionOutputBias: false,
@@ -78,8 +80,12 @@ describe('readModelConfig', () => {
 
   it('reads the rope from rope_parameters before the older fields', () => {
     const rope_parameters = { rope_type: 'linear', factor: 2, rope_theta: 500 };
-    expect(read({ rope_parameters, rope_theta: 7 }).rope).toEqual({ kind: 'linear', theta: 500, factor: 2 });
-    expect(read({ rope_scaling: { type: 'linear', factor: 3 }, rope_theta: 7 }).rope).toEqual({
+    expect(read({ rope_parameters, rope_theta: 7 }).layerRopes[0]).toEqual({
+      kind: 'linear',
+      theta: 500,
+      factor: 2,
+    });
+    expect(read({ rope_scaling: { type: 'linear', factor: 3 }, rope_theta: 7 }).layerRopes[0]).toEqual({
       kind: 'linear',
       theta: 7,
       factor: 3,
@@ -130,11 +136,15 @@ describe('readModelConfig', () => {
       { num_hidden_layers: 1.5 },
       /num_hidden_layers must be an integer, got 1.5/,
     ],
-    ['another activation', { hidden_act: 'gelu' }, /hidden_act must be silu, got "gelu"/],
+    [
+      'an unknown activation',
+      { hidden_act: 'relu6' },
+      /hidden_act must be one of silu.*gelu_pytorch_tanh, got "relu6"/,
+    ],
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are; use a float32/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are; use a float32/,
     ],
     ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
     [
@@ -166,8 +176,13 @@ describe('readModelConfig', () => {
       /layer_types must name 4 layers, got 1/,
     ],
     [
+      'an unknown kind of layer',
+      { layer_types: Array(4).fill('linear_attention') },
+      /layer_types must be full_attention or sliding_attention, got "linear_attention"/,
+    ],
+    [
       'an unknown architecture',
-      { architectures: ['GPT2LMHeadModel'] },
+      { architectures: ['UnknownForCausalLM'] },
       new RegExp(ARCHITECTURE_NAMES.join(', ')),
     ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
@@ -189,7 +204,10 @@ describe('readModelConfig', () => {
   it('reads real configs, or says why not', needsShared(published), () => {
     const refused = (name: string) => () => readModelConfig(new FolderFiles(join(published!, name)));
     expect(refused('Llama-3.1-8B-Instruct')).toThrow(/bitsandbytes/);
-    expect(refused('Phi-3-mini-merge')).toThrow(/Phi3ForCausalLM is not supported/);
+    expect(readModelConfig(new FolderFiles(join(published!, 'Phi-3-mini-merge')))).toMatchObject({
+      headDim: 96,
+      slidingWindow: 2047,
+    });
     expect(refused('MiniMind2')).toThrow(/MiniMindLM is not supported/);
     const text = readFileSync(join(published!, 'Llama-3.1-8B-Instruct/config.json'), 'utf8');
     const { quantization_config: _, ...llama } = JSON.parse(text);
@@ -199,7 +217,14 @@ describe('readModelConfig', () => {
       maxPositionEmbeddings: 131072,
       eosTokenIds: [128001, 128008, 128009],
       checkpointDType: 'f16',
-      rope: { kind: 'llama3', theta: 500000, factor: 8, lowFreqFactor: 1, highFreqFactor: 4, original: 8192 },
+    });
+    expect(readModelConfig(folderWith(llama)).layerRopes[0]).toEqual({
+      kind: 'llama3',
+      theta: 500000,
+      factor: 8,
+      lowFreqFactor: 1,
+      highFreqFactor: 4,
+      original: 8192,
     });
   });
 });

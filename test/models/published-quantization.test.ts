@@ -33,10 +33,11 @@ const SIZES = { hidden_size: 128, intermediate_size: 256, head_dim: 32, num_hidd
 
 function publish(
   scheme: Scheme,
-  options: { config?: object; damage?: Damage } = {},
+  options: { config?: object; damage?: Damage; architecture?: string } = {},
 ): { quantized: string; plain: string } {
   const [quantized, plain] = [newFolder(), newFolder()];
-  writeTinyModel(quantized, { config: SIZES });
+  const { architecture = 'LlamaForCausalLM' } = options;
+  writeTinyModel(quantized, { architecture, config: SIZES });
   publishQuantized(quantized, plain, scheme, options);
   return { quantized, plain };
 }
@@ -108,6 +109,15 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
     expect([actual.weightFormat, actual.dtype]).toEqual([format, 'bf16']);
     if (backend !== 'reference') expect(actual.weightBytes).toBeLessThan(expected.weightBytes);
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    ops.close();
+  });
+
+  it('of DeepSeek V3 in FP8 has the bits of its numbers in bfloat16, experts and latents too', async () => {
+    const ops = openBackend(backend);
+    const { quantized, plain } = publish(publishedFp8(true), { architecture: 'DeepseekV3ForCausalLM' });
+    const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+    expect(actual.weightFormat).toBe('fp8-g128');
     expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
     ops.close();
   });
@@ -287,7 +297,7 @@ describe('quantization_config', () => {
       'a method that is not served',
       ct,
       { quant_method: 'bitsandbytes' },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq and fp8 are/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are/,
     ],
   ])('is refused with %s', async (_, scheme, config, message) => {
     const { quantized } = publish(scheme, { config });

@@ -11,6 +11,9 @@ export interface Heads {
   readonly group: number;
   readonly blockSize: number;
   readonly window: number | null;
+  readonly softcap?: number;
+  /** Whether each head has a sink: of another size each. */
+  readonly hasSinks?: boolean;
 }
 
 /** A sequence of `context` tokens, the last `queries` of them computed in this step. */
@@ -111,5 +114,8 @@ export function attend(
   const q = ops.tensor(concat(queries), starts.at(-1)!, queryWidth, 'f32');
   const scale = 1 / Math.sqrt(heads.headDim);
   const step = beginStepOver(ops, cache, batch);
-  return ops.read(ops.attention(q, step, { layer, scale, window: heads.window }));
+  const { window, softcap = null, hasSinks } = heads;
+  const sinks = Float32Array.from({ length: heads.kvHeads * heads.group }, (_, head) => 3 - 2 * head);
+  const options = { layer, scale, window, softcap, sinks: hasSinks ? ops.makeVector(sinks) : null };
+  return ops.read(ops.attention(q, step, options));
 }

@@ -16,6 +16,8 @@ const HEADS: readonly Heads[] = [
   { headDim: 96, kvHeads: 2, group: 1, blockSize: 64, window: 64 },
   { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null },
   { headDim: 6, kvHeads: 1, group: 40, blockSize: 16, window: null },
+  { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null, hasSinks: true },
+  { headDim: 64, kvHeads: 1, group: 5, blockSize: 32, window: 128, softcap: 0.2, hasSinks: true },
 ];
 
 const SIZES: readonly SequenceSize[] = [
@@ -48,6 +50,27 @@ describeEachIsa('attention', (isa) => {
         });
       // In bf16 the weights and the output are rounded: each to 2^-9 of numbers up to 1.
       expectClose(compute(cpu), compute(reference), { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
+    });
+
+    it('gives less of the values the larger a sink is, and takes nothing from it', () => {
+      const heads: Heads = { headDim: 32, kvHeads: 1, group: 2, blockSize: 16, window: null };
+      const { sequences, numBlocks } = makeSequences(new Random(7), heads, dtype, [
+        { context: 9, queries: 1 },
+      ]);
+      const compute = (hasSinks: boolean): Float32Array =>
+        cpu.scope(() => {
+          const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 1, headDim: 32, dtype };
+          const cache = cpu.makeKvCache(shape);
+          const ones = { ...sequences[0]!, v: new Float32Array(9 * 32).fill(1) };
+          storeTokens(cpu, cache, 0, ones, 0, 9);
+          return attend(cpu, cache, 0, { ...heads, hasSinks }, [ones]);
+        });
+      expect(Math.min(...compute(false))).toBeCloseTo(1, 2);
+      const [large, small] = [compute(true)[0]!, compute(true)[32]!];
+      // Nine scores near 0 beside sinks of 3 and 1.
+      expect(large).toBeLessThan(0.5);
+      expect(small).toBeGreaterThan(large + 0.2);
+      expect(small).toBeLessThan(0.95);
     });
 
     it('reads nothing that an earlier sequence left in a block, not even what is no number', () => {

@@ -88,7 +88,7 @@ describeEachIsa('weights of codes', (isa) => {
               const input = ops.tensor(x, rows, k, 'bf16');
               const sum = ops.tensor(new Float32Array(rows * linear.n).fill(0.5), rows, linear.n, 'f32');
               ops.addLinear(sum, input, linear);
-              return [ops.linear(input, linear), sum, ops.siluGateUp(input, gateUp)].map((out) =>
+              return [ops.linear(input, linear), sum, ops.gateUp(input, gateUp, 'silu')].map((out) =>
                 ops.read(out),
               );
             });

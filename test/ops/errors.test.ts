@@ -64,7 +64,8 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.embedding(known(-1), table)).toThrow(ShapeError);
     expect(() => cpu.gatherRows(zeros(3, 4), ints(3))).toThrow(/rows from 0 to 2, got 3 in row 0/);
     const angles = cpu.makeVector(new Float32Array(4 * 8));
-    const rope = (position: number) => cpu.rope(zeros(1, 8), beginStepAt(cpu, ints(position)), angles, 8);
+    const rope = (position: number) =>
+      cpu.rope(zeros(1, 8), beginStepAt(cpu, ints(position)), angles, { headDim: 8 });
     expect(() => rope(4)).toThrow(/positions from 0 to 3, got 4/);
     expect(() => rope(-1)).toThrow(/positions from 0 to .*, got -1 in row 0/);
     const cache = cpu.makeKvCache(cacheShape);

@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { inputDTypeOf } from '../../src/ops/dtype.ts';
-import type { Ops } from '../../src/ops/ops.ts';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
@@ -14,6 +14,12 @@ afterAll(() => folder.remove());
 const ROWS = 160;
 /** Sizes on both sides of every change of tile: few rows, a block, many. */
 const BATCHES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 31, 32, 33, 64, ROWS];
+/** So large that kernels cut rows, columns and k in parts; codes are multiplied by the kernels of bf16 then. */
+const LARGE = { n: 75, k: 1400, batches: [1, 17, 256, 257, 300] };
+const PRODUCTS = [
+  ...formats.map((format) => ({ format, n: 203, k: 331, batches: BATCHES })),
+  ...formats.filter((format) => typeof format === 'string').map((format) => ({ format, ...LARGE })),
+];
 
 describeEachIsa('bits of a row', (isa) => {
   const one = openCpu(isa, 1);
@@ -23,21 +29,21 @@ describeEachIsa('bits of a row', (isa) => {
     two.close();
   });
 
-  it.each(formats)(
-    'are the same from linear and siluGateUp of %s in any batch and on any number of threads',
-    (format) => {
+  it.each(PRODUCTS)(
+    'are the same from linear and gateUp of $format, [$n, $k], in any batch and on any number of threads',
+    ({ format, n, k, batches }) => {
       const dtype = inputDTypeOf(format);
       const random = new Random(1);
-      const [n, k] = [203, 331];
       const weight = plainPart(folder.write([n, k], random.floats(n * k)));
       const other = plainPart(folder.write([n, k], random.floats(n * k)));
-      const x = random.floats(ROWS * k, dtype);
+      const most = Math.max(...batches);
+      const x = random.floats(most * k, dtype);
       const compute = (ops: Ops): ((rows: number) => Float32Array) => {
         const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
         return (rows) =>
           ops.scope(() => {
             const input = ops.tensor(x.subarray(0, rows * k), rows, k, dtype);
-            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.siluGateUp(input, gateUp))];
+            const both = [ops.read(ops.linear(input, linear)), ops.read(ops.gateUp(input, gateUp, 'silu'))];
             return Float32Array.from({ length: rows * 2 * n }, (_, i) => {
               const [row, column] = [Math.floor(i / (2 * n)), i % (2 * n)];
               return both[column < n ? 0 : 1]![row * n + (column % n)]!;
@@ -45,18 +51,21 @@ describeEachIsa('bits of a row', (isa) => {
           });
       };
       const [onOne, onTwo] = [compute(one), compute(two)];
-      const whole = onOne(ROWS);
-      for (const rows of BATCHES) {
+      const whole = onOne(most);
+      for (const rows of batches) {
         expect(onOne(rows)).toEqual(whole.slice(0, rows * 2 * n));
         expect(onTwo(rows)).toEqual(whole.slice(0, rows * 2 * n));
       }
     },
   );
 
-  // Keys and values of fp8 differ from those of int8 in how they are read only, which the tests of attention compare.
-  describe.each(kvDTypes.filter((dtype) => dtype !== 'fp8'))('over a %s cache', (dtype) => {
-    it.each([null, 70])('are the same from attention with any chunks of the prompt (window %s)', (window) => {
-      const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, window };
+  describe.each(kvDTypes)('over a %s cache', (dtype) => {
+    it.each<Pick<Heads, 'window' | 'softcap' | 'hasSinks'>>([
+      { window: null },
+      { window: 70, hasSinks: true },
+      ...(dtype === 'bf16' ? [{ window: null, softcap: 0.3 }] : []),
+    ])('are the same from attention with any chunks of the prompt (%o)', (options) => {
+      const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, ...options };
       const random = new Random(2);
       const { sequences, numBlocks } = makeSequences(random, heads, dtype, [{ context: 700, queries: 700 }]);
       const sequence = sequences[0]!;
@@ -116,15 +125,19 @@ describeEachIsa('bits of a row', (isa) => {
   });
 
   describe.each(dtypes)('in %s', (dtype) => {
-    it('are the same from rmsNorm in any batch', () => {
-      const random = new Random(4);
-      const [cols, x] = [333, random.floats(ROWS * 333)];
-      const norm = random.floats(cols);
+    const cols = 333;
+    const vector = new Random(4).floats(cols);
+    const rowOps: Readonly<Record<string, (ops: Ops, x: Tensor) => Tensor>> = {
+      rmsNorm: (ops, x) => ops.rmsNorm(x, ops.makeVector(vector), 1e-6, dtype),
+      layerNorm: (ops, x) => ops.layerNorm(x, ops.makeVector(vector), ops.makeVector(vector), 1e-6, dtype),
+      activate: (ops, x) => ops.activate(x, 'gelu', dtype),
+    };
+    it.each(Object.keys(rowOps))('are the same from %s in any batch', (name) => {
+      const x = new Random(5).floats(ROWS * cols);
       const compute = (ops: Ops, rows: number): Float32Array =>
-        ops.scope(() => {
-          const input = ops.tensor(x.subarray(0, rows * cols), rows, cols, 'f32');
-          return ops.read(ops.rmsNorm(input, ops.makeVector(norm), 1e-6, dtype));
-        });
+        ops.scope(() =>
+          ops.read(rowOps[name]!(ops, ops.tensor(x.subarray(0, rows * cols), rows, cols, 'f32'))),
+        );
       const whole = compute(two, ROWS);
       for (const rows of [1, 16, ROWS]) expect(compute(one, rows)).toEqual(whole.slice(0, rows * cols));
     });

@@ -63,7 +63,8 @@ export class Random {
 
   /** Numbers in [-1, 1), already rounded to what `dtype` holds. */
   floats(count: number, dtype: ComputeDType = 'f32'): Float32Array {
-    const values = Float32Array.from({ length: count }, () => this.next() * 2 - 1);
+    const values = new Float32Array(count);
+    for (let i = 0; i < count; i += 1) values[i] = this.next() * 2 - 1;
     if (dtype === 'bf16') roundToBf16(values);
     return values;
   }

@@ -47,7 +47,10 @@ function tensor(ops: Ops, { shape, values }: Numbers, dtype: 'f32' | 'bf16' = 'f
 
 /** Rotates the first numbers of each head, as many as the table is wide. */
 function rotate(ops: Ops, x: Tensor, headDim: number, positions: Int32Array, table: RopeTable): Float32Array {
-  ops.rope(x, beginStepAt(ops, positions), ops.makeVector(table.values), headDim, table.rotary);
+  ops.rope(x, beginStepAt(ops, positions), ops.makeVector(table.values), {
+    headDim,
+    rotaryDim: table.rotary,
+  });
   return ops.read(x);
 }
 
@@ -101,7 +104,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
     );
   });
 
-  it('siluGateUp with unit projections gives silu_and_mul_bf16_8x256', () => {
+  it('gateUp with unit projections gives silu_and_mul_bf16_8x256', () => {
     const { read, close } = golden('silu_and_mul_bf16_8x256');
     const unit = (first: number) => {
       const values = new Float32Array(128 * 256);
@@ -110,7 +113,7 @@ describe.each(availableBackends)('on the %s backend', needsShared(root), (backen
     };
     const weight = ops.loadGateUp(unit(0), unit(128), 'bf16');
     close(
-      ops.scope(() => ops.read(ops.siluGateUp(tensor(ops, read('x'), 'bf16'), weight))),
+      ops.scope(() => ops.read(ops.gateUp(tensor(ops, read('x'), 'bf16'), weight, 'silu'))),
       read('out'),
     );
   });

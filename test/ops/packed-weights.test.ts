@@ -38,7 +38,7 @@ function outputs(ops: Ops): Float32Array[] {
       const input = (): Tensor => ops.tensor(INPUT, 3, K, gateUp.inputDType);
       return [
         ...weights.map((weight) => ops.read(ops.linear(input(), weight))),
-        ops.read(ops.siluGateUp(input(), gateUp)),
+        ops.read(ops.gateUp(input(), gateUp, 'silu')),
         ops.read(ops.embedding({ ids: Int32Array.of(0, 1999), sampled: null }, weights[0]!)),
       ];
     });

@@ -1,4 +1,4 @@
-// linear, addLinear and siluGateUp of the native backend against their definition.
+// linear, addLinear and gateUp of the native backend against their definition.
 
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
@@ -40,6 +40,7 @@ function casesOf(random: Random): Case[] {
     { rows: 33, k: 160, sizes: [50] },
     { rows: 97, k: 40, sizes: [80, 9] },
     { rows: 200, k: 72, sizes: [40] },
+    { rows: 40, k: 2700, sizes: [35] },
     { rows: 0, k: 8, sizes: [8] },
   ];
   const randoms = Array.from({ length: 12 }, () => ({
@@ -86,13 +87,13 @@ describeEachIsa('matrix products', (isa) => {
       }
     });
 
-    it('siluGateUp multiplies silu of the gate with up', () => {
+    it('gateUp multiplies silu of the gate with up', () => {
       const random = new Random(8);
       for (const { rows, k, sizes } of casesOf(random)) {
         const [gate, up] = [makePart(random, sizes[0]!, k), makePart(random, sizes[0]!, k)];
         const x = random.floats(rows * k);
         const [actual, expected] = both(cpu, (ops) =>
-          ops.read(ops.siluGateUp(ops.tensor(x, rows, k, 'bf16'), ops.loadGateUp(gate, up, 'int8'))),
+          ops.read(ops.gateUp(ops.tensor(x, rows, k, 'bf16'), ops.loadGateUp(gate, up, 'int8'), 'silu')),
         );
         expectClose(actual, expected, { absolute: 1e-5, relative: BF16_ROUNDING });
       }
@@ -175,13 +176,13 @@ describeEachIsa('matrix products', (isa) => {
       }
     });
 
-    it('siluGateUp multiplies silu of the gate with up', () => {
+    it('gateUp multiplies silu of the gate with up', () => {
       const random = new Random(3);
       for (const { rows, k, sizes } of casesOf(random)) {
         const [gate, up] = [makePart(random, sizes[0]!, k), makePart(random, sizes[0]!, k)];
         const x = random.floats(rows * k);
         const [actual, expected] = both(cpu, (ops) =>
-          ops.read(ops.siluGateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype))),
+          ops.read(ops.gateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype), 'silu')),
         );
         // Either factor may be as large as sqrt(k) or so; the other one's error is multiplied by it.
         const { absolute } = sumTolerance(k);
@@ -205,7 +206,7 @@ describeEachIsa('matrix products', (isa) => {
         // Numbers left behind by an earlier scope must not leak in through the padding.
         cpu.scope(() => cpu.tensor(new Float32Array(4096).fill(Number.NaN), 64, 64, dtype));
         const [actual, expected] = both(cpu, (ops) => {
-          const hidden = ops.siluGateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype));
+          const hidden = ops.gateUp(ops.tensor(x, rows, k, dtype), ops.loadGateUp(gate, up, dtype), 'silu');
           return ops.read(ops.linear(hidden, ops.loadLinear([down], dtype)));
         });
         const rounding = dtype === 'bf16' ? BF16_ROUNDING * 16 : 1e-3;

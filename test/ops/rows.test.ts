@@ -3,7 +3,7 @@
 import { afterAll, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { plainPart } from '../../src/ops/weights.ts';
+import { type LinearPart, narrow, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -18,6 +18,11 @@ import { beginStepAt } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
+
+/** A weight [n, k] that is stored as [k, n]. */
+function turnedPart(tensor: TensorSource, shape: readonly [number, number]): LinearPart {
+  return { weight: { kind: 'transposed', shape, tensor }, bias: null };
+}
 
 const WIDTHS = [1, 2, 8, 15, 16, 17, 32, 63, 100, 256, 897];
 
@@ -47,6 +52,31 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
+  it.each(dtypes)(
+    'layerNorm brings rows to mean 0 and variance 1 into %s, then scales and shifts them',
+    (dtype) => {
+      const random = new Random(11);
+      for (const cols of WIDTHS.filter((width) => width > 1)) {
+        const rows = random.integer(1, 40);
+        // Far from 0, where the mean of the squares would say little of the variance.
+        const x = random.floats(rows * cols).map((value) => value + 100);
+        const [weight, bias] = [random.floats(cols), random.floats(cols)];
+        for (const shift of [bias, null]) {
+          const [actual, expected] = both((ops) => {
+            const whole = ops.tensor(x, rows, cols, 'f32');
+            const bias = shift && ops.makeVector(shift);
+            return ops.read(ops.layerNorm(whole, ops.makeVector(weight), bias, 1e-5, dtype));
+          });
+          expectClose(actual, expected, {
+            absolute: 2e-4,
+            // An error just before the rounding may make it fall the other way.
+            relative: dtype === 'bf16' ? 2 * BF16_ROUNDING : 1e-5,
+          });
+        }
+      }
+    },
+  );
+
   it('qkNorm normalises each head of a view by itself', () => {
     const random = new Random(2);
     for (const headDim of [8, 16, 24, 80, 128]) {
@@ -72,32 +102,61 @@ describeEachIsa('row ops', (isa) => {
       const [actual, expected] = both((ops) => {
         const whole = ops.tensor(x, rows, 2 * headDim + 5, 'f32');
         const [heads] = ops.split(whole, [2 * headDim, 5]);
-        ops.rope(heads!, beginStepAt(ops, positions), ops.makeVector(table), headDim);
+        ops.rope(heads!, beginStepAt(ops, positions), ops.makeVector(table), { headDim });
         return ops.read(whole);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
     }
   });
 
-  it('rope leaves what lies behind the rotated part of a head as it is', () => {
-    const random = new Random(8);
+  it('rope turns neighbours against each other where they are pairs', () => {
+    const random = new Random(12);
     for (const [headDim, rotaryDim] of [
+      [2, 2],
       [8, 4],
-      [64, 32],
-      [80, 20],
-      [64, 2],
+      [64, 64],
+      [80, 34],
+    ] as const) {
+      const x = random.floats(6 * (3 * headDim + 1));
+      const table = random.floats(10 * rotaryDim);
+      const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
+      const [actual, expected] = both((ops) => {
+        const whole = ops.tensor(x, 6, 3 * headDim + 1, 'f32');
+        const heads = { headDim, rotaryDim, isInterleaved: true };
+        ops.rope(
+          ops.split(whole, [1, 3 * headDim])[1]!,
+          beginStepAt(ops, positions),
+          ops.makeVector(table),
+          heads,
+        );
+        return ops.read(whole);
+      });
+      expectClose(actual, expected, { absolute: 3e-7 });
+      expect(actual).not.toEqual(x);
+    }
+  });
+
+  it('rope leaves what lies before and behind the rotated part of a head as it is', () => {
+    const random = new Random(8);
+    for (const [headDim, rotaryDim, first] of [
+      [8, 4, 0],
+      [64, 32, 0],
+      [80, 20, 13],
+      [64, 2, 62],
     ] as const) {
       const x = random.floats(6 * 3 * headDim);
       const table = random.floats(10 * rotaryDim);
       const positions = Int32Array.from({ length: 6 }, () => random.integer(0, 9));
       const [actual, expected] = both((ops) => {
         const heads = ops.tensor(x, 6, 3 * headDim, 'f32');
-        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), headDim, rotaryDim);
+        ops.rope(heads, beginStepAt(ops, positions), ops.makeVector(table), { headDim, first, rotaryDim });
         return ops.read(heads);
       });
       expectClose(actual, expected, { absolute: 3e-7 });
-      const isBehind = (_: number, i: number): boolean => i % headDim >= rotaryDim;
-      expect(actual.filter(isBehind)).toEqual(x.filter(isBehind));
+      const isOutside = (_: number, i: number): boolean =>
+        i % headDim < first || i % headDim >= first + rotaryDim;
+      expect(actual.filter(isOutside)).toEqual(x.filter(isOutside));
+      expect(actual).not.toEqual(x);
     }
   });
 
@@ -115,6 +174,30 @@ describeEachIsa('row ops', (isa) => {
       expect(actual).toEqual(expected);
     }
   });
+
+  it.each(['f32', 'f16', 'bf16'] as const)(
+    'a %s weight that is stored transposed is the same weight',
+    (stored) => {
+      const random = new Random(13);
+      const [n, k] = [37, 50];
+      const values = random.floats(n * k);
+      const turned = values.map((_, i) => values[(i % n) * k + Math.floor(i / n)]!);
+      const [rows, columns] = [folder.write([n, k], values, stored), folder.write([k, n], turned, stored)];
+      for (const format of formats) {
+        for (const ops of [cpu, reference]) {
+          const read = (part: LinearPart): Float32Array =>
+            ops.scope(() => {
+              const weight = ops.loadLinear([part], format);
+              const ids = Int32Array.from({ length: weight.n }, (_, id) => id);
+              return ops.read(ops.embedding({ ids, sampled: null }, weight));
+            });
+          expect(read(turnedPart(columns, [n, k]))).toEqual(read(plainPart(rows)));
+          const [some, same] = [narrow(columns, 1, 9, 20), narrow(rows, 0, 9, 20)];
+          expect(read(turnedPart(some, [20, k]))).toEqual(read(plainPart(same)));
+        }
+      }
+    },
+  );
 
   it.each(['f32', 'f16', 'bf16'] as const)('loadVector reads %s numbers, also tiny ones', (stored) => {
     const values = [0, -0, 1, -2.5, 2 ** -14, 65504, 2.71, ...new Random(5).floats(30)];

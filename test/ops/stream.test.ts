@@ -15,6 +15,7 @@ import { type LinearWeight, plainPart, type TensorSource } from '../../src/ops/w
 import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
+import { beginStep } from './steps.ts';
 
 const HIDDEN = 64;
 const VOCAB = 40;
@@ -153,7 +154,7 @@ describeEachIsa('the stream of ops', (isa) => {
         const step = cpu.beginStep(cache, given);
         const x = cpu.gatherRows(cpu.tensor(Float32Array.of(3 + i, 4 + i), 1, 2, 'f32'), Int32Array.of(0));
         callLongOp();
-        cpu.rope(x, step, table, 2);
+        cpu.rope(x, step, table, { headDim: 2 });
         cpu.storeKv(x, x, step, 0);
         const out = cpu.attention(x, step, { layer: 0, scale: 1, window: null });
         for (const array of [given.positions, given.slotMapping, ...Object.values(given.batch)])
@@ -247,8 +248,9 @@ describeEachIsa('the stream of ops', (isa) => {
 
   it('throws what made an op fail wherever something is read behind it', () => {
     const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
-    const kvSaves = cpu.openKvSaveNotifier(cpu.makeKvCache(shape, true));
-    kvSaves.onStep(Int32Array.of(1, 0));
-    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/onKvStep/);
+    const cache = cpu.makeKvCache(shape, true);
+    cpu.shareKvMemory(cache);
+    beginStep(cpu, cache, 1, { sends: Int32Array.of(1, 0) });
+    for (let i = 0; i < 2; i += 1) expect(() => cpu.mark().read()).toThrow(/the blocks of a step/);
   });
 });

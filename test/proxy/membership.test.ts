@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
-import { zmqContext } from '../../src/cluster/zmq-context.ts';
+import { zmqContext } from '../../src/cluster/zmq.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { FakeInstance } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';

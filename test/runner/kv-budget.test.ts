@@ -1,6 +1,7 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import { chooseNumBlocks, kvBlockBytes } from '../../src/runner/kv-budget.ts';
+import { chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
 
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
 const BLOCK_BYTES = 2 * 2 * 16 * 2 * 8 * 4;
@@ -30,6 +31,26 @@ describe('the KV budget', () => {
   it('takes --kv-cache-memory-bytes as it is', () => {
     const config = { ...CONFIG, kvCacheMemoryBytes: 1000 * BLOCK_BYTES };
     expect(chooseNumBlocks(config, SHAPE, 64, 0)).toBe(1000);
+  });
+
+  it.each([
+    ['the limit of the model where that fits', 1e12, 1024],
+    ['what fits, in whole blocks', 2 * 10.5 * BLOCK_BYTES, 160],
+    ['one block where not even that fits, of which the next check tells', 0, 16],
+  ])('gives the longest sequence: %s', (_, free, expected) => {
+    expect(longestFitting(CONFIG, SHAPE, 1024, free)).toBe(expected);
+  });
+
+  it('holds a sequence of the longest length exactly', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 10_000 }), fc.integer({ min: 1, max: 5000 }), (blocks, limit) => {
+        const free = blocks * BLOCK_BYTES * 2;
+        const longest = longestFitting(CONFIG, SHAPE, limit, free);
+        expect(chooseNumBlocks(CONFIG, SHAPE, longest, free)).toBeGreaterThanOrEqual(Math.ceil(longest / 16));
+        if (longest < limit)
+          expect(() => chooseNumBlocks(CONFIG, SHAPE, longest + 1, free)).toThrow(ConfigError);
+      }),
+    );
   });
 
   it('refuses a cache that could not hold one request of the whole context, and says how much it needs', () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { InvalidRequestError, ModelLoadError } from '../../src/errors.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
+import { probeTokenizer } from '../../src/tokenizer/probe-tokenizer.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { byteFallbackTokenizer, byteLevelTokenizer, wordTokenizer } from '../helpers/small-tokenizers.ts';
 import { turnsDuring } from '../helpers/turns.ts';
@@ -243,6 +244,33 @@ describe('a tokenizer file that is damaged', () => {
       `${join(folder, 'tokenizer.json')} is damaged: the tokenizer library fails on it`,
     );
     expect(message).toContain(reason);
+  });
+
+  it('refuses a decoder whose sequences are as deep in each other as no reader goes', async () => {
+    let decoder: object = { type: 'Fuse' };
+    for (let depth = 0; depth < 1500; depth++) decoder = { type: 'Sequence', decoders: [decoder] };
+    await write('tokenizer.json', { ...byteLevelTokenizer(), decoder });
+    expect(await refusal()).toMatch(/is no tokenizer that can be read: recursion limit exceeded/);
+  });
+
+  it('takes a pattern of a megabyte, and refuses one that would look for ever', async () => {
+    const split = (Regex: string) => ({
+      type: 'Split',
+      pattern: { Regex },
+      behavior: 'Isolated',
+      invert: false,
+    });
+    await write('tokenizer.json', { ...byteLevelTokenizer(), pre_tokenizer: split('a'.repeat(1_000_000)) });
+    expect((await loadTokenizer(new FolderFiles(folder))).tokenizer.vocabSize).toBe(259);
+    await write('tokenizer.json', { ...byteLevelTokenizer(), pre_tokenizer: split('(a+)+$|(.+)+=') });
+    expect(await refusal()).toMatch(/is damaged: the tokenizer library fails on it \(.*retry-limit/);
+  });
+
+  it('is found out where its rules make a short text take all memory', async () => {
+    const grow = { type: 'Replace', pattern: { String: 'a' }, content: 'a'.repeat(3000) };
+    const normalizer = { type: 'Sequence', normalizers: [grow, grow, grow] };
+    const text = JSON.stringify({ ...byteLevelTokenizer(), normalizer });
+    expect(await probeTokenizer(text, 300 * 2 ** 20)).toBe('it takes more than 300 MiB for a short text');
   });
 
   it('says that the vocabulary is missing', async () => {

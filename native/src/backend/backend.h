@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/activation.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
@@ -52,6 +53,35 @@ struct Vector {
   int64_t length;
 };
 
+/// How router logits choose the experts of a token, and weigh them; `src/ops/experts.ts` defines each field.
+struct Routing {
+  int topK;
+  bool isSigmoid;  // else softmax
+  int groups;      // 1 without groups
+  int keptGroups;
+  int bestOfGroup;
+  bool isNormalized;
+  float scale;
+};
+
+/// The experts of one layer, all of one shape and format.
+struct Experts {
+  std::vector<const Weight*> gateUps, downs;
+  GatedActivation activation;
+  Routing routing;
+  const Vector* bias;  // one number for each expert, or null
+
+  int count() const { return static_cast<int>(gateUps.size()); }
+};
+
+/// A weight for each head of a row, all floats of one shape and format; a head has `width` numbers, of which a weight takes
+/// the first k. Where the rest is kept, it stands behind the head's product.
+struct HeadWeights {
+  std::vector<const Weight*> weights;
+  int width;
+  bool keepsRest;
+};
+
 struct KvCacheShape {
   int layers;
   int blocks;
@@ -73,8 +103,19 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// 0 means no step.
+  /// 0 is none.
   int64_t window;
+  /// 0 is none.
+  float softcap;
+  /// [heads]; null is none.
+  const Vector* sinks;
+};
+
+struct RopeHeads {
+  int headDim;
+  int first;
+  int rotaryDim;
+  bool isInterleaved;
 };
 
 /// The first op is 1.
@@ -101,6 +142,7 @@ class Backend {
                                const std::function<bool()>& mayGoOn) const = 0;
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
+  virtual const Experts& makeExperts(Experts experts) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
@@ -118,15 +160,24 @@ class Backend {
 
   /// Ops may name this step from now on. Copies it to the memory where they read it; they share it until they have run.
   virtual Step beginStep(StepInputs inputs) = 0;
-  virtual StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) = 0;
+  virtual StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) = 0;
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
   virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;
   virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
+  /// `bias` may be null.
+  virtual StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
-  virtual StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) = 0;
+  virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
+  virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
+  virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
+  virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
+  virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
+  virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;

@@ -7,8 +7,11 @@
 
 namespace svc {
 
-/// I8 and U8 (bytes that hold codes) are formats of files only.
-enum class DType : int { F32 = 0, Bf16 = 1, F16 = 2, I8 = 3, U8 = 4 };
+/// All after F16 are formats of files only: I8, U8 (bytes that hold codes), and the blocks of GGUF under their names there.
+enum class DType : int {
+  F32 = 0, Bf16 = 1, F16 = 2, I8 = 3, U8 = 4,
+  Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Iq4Nl, Iq4Xs, Mxfp4
+};
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
@@ -32,6 +35,20 @@ struct CodeFormat {
   bool hasZeros;
 };
 
+/// The codes that hold the numbers of blocks without loss; a groupSize of 0 where none do.
+constexpr CodeFormat codesOfBlocks(DType dtype) {
+  switch (dtype) {
+    case DType::Q4_0: return {CodeKind::Int4, 32, false};
+    case DType::Q5_0:
+    case DType::Q8_0:
+    case DType::Iq4Nl:
+    case DType::Iq4Xs: return {CodeKind::Int8, 32, false};
+    case DType::Q3_K: return {CodeKind::Int8, 256, false};
+    case DType::Mxfp4: return {CodeKind::Fp4, 32, false};
+    default: return {CodeKind::Int8, 0, false};
+  }
+}
+
 /// `codes` is that of Codes.
 struct WeightForm {
   WeightFormat format;
@@ -50,6 +67,43 @@ constexpr DType attentionDType(KvFormat format) { return format == KvFormat::F32
 
 /// The format of the activations that a weight is multiplied with.
 constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
+
+/// Numbers that are stored together, and the bytes that they take.
+struct Block {
+  int numbers, bytes;
+};
+
+constexpr Block blockOf(DType dtype) {
+  switch (dtype) {
+    case DType::F32: return {1, 4};
+    case DType::Bf16:
+    case DType::F16: return {1, 2};
+    case DType::I8:
+    case DType::U8: return {1, 1};
+    case DType::Q4_0:
+    case DType::Iq4Nl: return {32, 18};
+    case DType::Q4_1: return {32, 20};
+    case DType::Q5_0: return {32, 22};
+    case DType::Q5_1: return {32, 24};
+    case DType::Q8_0: return {32, 34};
+    case DType::Q2_K: return {256, 84};
+    case DType::Q3_K: return {256, 110};
+    case DType::Q4_K: return {256, 144};
+    case DType::Q5_K: return {256, 176};
+    case DType::Q6_K: return {256, 210};
+    case DType::Iq4Xs: return {256, 136};
+    case DType::Mxfp4: return {32, 17};
+  }
+  return {1, 0};
+}
+
+constexpr bool isBlocks(DType dtype) { return blockOf(dtype).numbers > 1; }
+
+/// Bytes of `count` numbers, whole blocks of them.
+constexpr size_t storedBytes(DType dtype, int64_t count) {
+  const Block block = blockOf(dtype);
+  return static_cast<size_t>(count / block.numbers) * block.bytes;
+}
 
 constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : dtype == DType::I8 || dtype == DType::U8 ? 1 : 2; }
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }

@@ -1,6 +1,8 @@
 // A rectangle of a published tensor in its file. The load functions of a backend take these.
 #pragma once
 
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,16 +20,31 @@ struct TensorSource {
   DType dtype;
   int64_t rowLength;  // numbers of a row in the file; a vector is one row
   int64_t firstRow, firstCol;  // of the rectangle
+  /// Rows (of a vector: numbers) of a head whose halves take turns in the file; 0 where all are in order.
+  int64_t pairedRows;
+  /// In the place of what the file holds, the rows one after the other; null where it is to be read.
+  std::shared_ptr<const std::vector<float>> numbers = nullptr;
 
   /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file.
   void read(void* to, int64_t row, int64_t rows, int64_t cols) const {
+    if (numbers != nullptr) {
+      std::memcpy(to, numbers->data() + row * rowLength, static_cast<size_t>(rows * cols) * sizeof(float));
+      return;
+    }
     // Whole rows follow each other without a gap.
-    const int64_t together = cols == rowLength ? rows : 1;
-    const auto bytesOf = [this](int64_t numbers) { return static_cast<size_t>(numbers) * elementBytes(dtype); };
+    const int64_t together = cols == rowLength && pairedRows == 0 ? rows : 1;
+    const auto bytesOf = [this](int64_t numbers) { return storedBytes(dtype, numbers); };
     for (int64_t done = 0; done < rows; done += together) {
-      const int64_t first = (firstRow + row + done) * rowLength + firstCol;
+      const int64_t first = storedPlace(firstRow + row + done) * rowLength + firstCol;
       file->read(static_cast<char*>(to) + bytesOf(done * cols), bytesOf(together * cols), byteOffset + bytesOf(first));
     }
+  }
+
+  /// Where a row, or a number of a vector, is in the file.
+  int64_t storedPlace(int64_t place) const {
+    if (pairedRows == 0) return place;
+    const int64_t inHead = place % pairedRows, half = pairedRows / 2;
+    return place - inHead + 2 * (inHead % half) + inHead / half;
   }
 };
 

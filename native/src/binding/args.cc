@@ -34,4 +34,18 @@ TokenIds Args::tokenIds(int64_t vocab) {
   return {vocab, ids.copy(), sampled.data};
 }
 
+Activation Args::activation() {
+  const std::string name = info_[next_++].ToString();
+  if (name == "silu") return Activation::Silu;
+  if (name == "gelu") return Activation::Gelu;
+  if (name == "gelu_tanh") return Activation::GeluTanh;
+  fail("silu, gelu or gelu_tanh", name);
+}
+
+GatedActivation Args::gatedActivation() {
+  if (std::string(info_[next_].ToString()) != "clamped_swiglu") return static_cast<GatedActivation>(activation());
+  ++next_;
+  return GatedActivation::ClampedSwiglu;
+}
+
 }  // namespace svc

@@ -53,6 +53,12 @@ class Args {
   TokenIds tokenIds(int64_t vocab);
   /// Whether numbers are bf16, the other format being f32.
   DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
+  /// silu, gelu or gelu_tanh.
+  Activation activation();
+  /// The same or clamped_swiglu.
+  GatedActivation gatedActivation();
+  /// The number that comes next.
+  int64_t peekInteger() const { return info_[next_].ToNumber().Int64Value(); }
   /// Columns of the tensor whose four numbers come next.
   int64_t peekCols() const { return info_[next_ + 2].As<Napi::Number>().Int64Value(); }
 

@@ -51,6 +51,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);
+  Napi::Value shareKvMemory(const Info&);
   Napi::Value layerBlockBytes(const Info&);
   Napi::Value weightBytes(const Info&);
   /// Keeps `item`, and returns its index.
@@ -61,6 +62,9 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   }
   const Weight& weightAt(Args&, bool isGateUp);
   const Vector& vectorAt(Args&);
+  /// Null for the index -1.
+  const Vector* vectorOrNullAt(Args&);
+  const Experts& expertsAt(Args&);
   const KvCache& cacheAt(Args&);
 
   // packed_cache.cc
@@ -85,22 +89,28 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value attention(const Info&);
   const Backend::Step& stepAt(Args&);
 
-  // kv_saves.cc
-  Napi::Value openKvSaveNotifier(const Info&);
-  Napi::Value onKvStep(const Info&);
-  Napi::Value onKvLayerSaved(const Info&);
-
   // elementwise.cc
   Napi::Value embedding(const Info&);
   Napi::Value rmsNorm(const Info&);
+  Napi::Value layerNorm(const Info&);
   Napi::Value qkNorm(const Info&);
+  Napi::Value activate(const Info&);
+  Napi::Value cast(const Info&);
+  Napi::Value addScaled(const Info&);
+  Napi::Value scale(const Info&);
+  Napi::Value softcap(const Info&);
   Napi::Value gatherRows(const Info&);
   Napi::Value read(const Info&);
   Napi::Value write(const Info&);
 
   // matmul.cc
   Napi::Value linear(const Info&);
-  Napi::Value siluGateUp(const Info&);
+  Napi::Value gateUp(const Info&);
+  Napi::Value headLinear(const Info&);
+
+  // experts.cc
+  Napi::Value makeExperts(const Info&);
+  Napi::Value experts(const Info&);
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);
@@ -120,14 +130,17 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // By index; the backend owns them.
   std::vector<const Weight*> weights_;
   std::vector<const Vector*> vectors_;
+  std::vector<const Experts*> experts_;
   std::vector<const KvCache*> caches_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;
   /// The entry of the packed cache that is being written, or was; null before.
   std::shared_ptr<PackedSaving> saving_;
-  /// Null until the notifier is opened.
-  std::shared_ptr<transfer::SendTable> kvSaves_;
+  /// Where other threads learn which layer blocks are stored; null until a cache is shared.
+  std::shared_ptr<transfer::SendTable> sendTable_;
+  /// Whether the step that began last completes blocks for them.
+  bool isSending_ = false;
 };
 
 /// new CpuBackend(instruction set, threads)

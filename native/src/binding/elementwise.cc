@@ -1,4 +1,4 @@
-// Ops on single rows: embedding, normalisation, copies between tensors and JavaScript.
+// Ops on single rows: embedding, normalisation, activation, copies between tensors and JavaScript.
 
 #include "binding/backend_object.h"
 
@@ -26,6 +26,20 @@ Napi::Value BackendObject::rmsNorm(const Info& info) {
   return recorded(info, a, backend().rmsNorm(weight, eps, x, dtype, out));
 }
 
+/// layerNorm(isBf16, weight, bias or -1, eps, x[4], out[4])
+Napi::Value BackendObject::layerNorm(const Info& info) {
+  Args a = args("layerNorm", info);
+  const DType dtype = a.dtypeFlag();
+  const Vector& weight = vectorAt(a);
+  const Vector* bias = vectorOrNullAt(a);
+  if (bias != nullptr) a.expectEqual("a bias of", weight.length, bias->length);
+  const float eps = static_cast<float>(a.real());
+  const Rows x = a.rows(DType::F32, weight.length);
+  const Rows out = a.rows(dtype, weight.length, paddedCols(dtype, weight.length));
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().layerNorm(weight, bias, eps, x, dtype, out));
+}
+
 /// qkNorm(weight, eps, x[4])
 Napi::Value BackendObject::qkNorm(const Info& info) {
   Args a = args("qkNorm", info);
@@ -35,6 +49,56 @@ Napi::Value BackendObject::qkNorm(const Info& info) {
   const Rows x = a.rows(DType::F32, cols);
   if (headDim == 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
   return recorded(info, a, backend().qkNorm(weight, eps, x, cols));
+}
+
+/// activate(activation, isBf16, x[4], out[4])
+Napi::Value BackendObject::activate(const Info& info) {
+  Args a = args("activate", info);
+  const Activation activation = a.activation();
+  const DType dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().activate(activation, x, cols, dtype, out));
+}
+
+/// cast(isBf16, x[4], out[4])
+Napi::Value BackendObject::cast(const Info& info) {
+  Args a = args("cast", info);
+  const DType dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().cast(x, cols, dtype, out));
+}
+
+/// addScaled(factor, x[4], residual[4])
+Napi::Value BackendObject::addScaled(const Info& info) {
+  Args a = args("addScaled", info);
+  const float factor = static_cast<float>(a.real());
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols), residual = a.rows(DType::F32, cols);
+  a.expectEqual("rows of the residual", x.rows, residual.rows);
+  return recorded(info, a, backend().addScaled(factor, x, cols, residual));
+}
+
+/// scale(factor, x[4])
+Napi::Value BackendObject::scale(const Info& info) {
+  Args a = args("scale", info);
+  const float factor = static_cast<float>(a.real());
+  const int64_t cols = a.peekCols();
+  return recorded(info, a, backend().scale(factor, a.rows(DType::F32, cols), cols));
+}
+
+/// softcap(cap, x[4])
+Napi::Value BackendObject::softcap(const Info& info) {
+  Args a = args("softcap", info);
+  const float cap = static_cast<float>(a.real());
+  if (!(cap > 0.0f)) a.fail("a cap above 0", std::to_string(cap));
+  const int64_t cols = a.peekCols();
+  return recorded(info, a, backend().softcap(cap, a.rows(DType::F32, cols), cols));
 }
 
 /// gatherRows(isBf16, rows, x[4], out[4])

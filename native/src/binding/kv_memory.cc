@@ -1,27 +1,16 @@
 #include "binding/kv_memory.h"
 
 #include <cstring>
-#include <stdexcept>
 
 #include "binding/checked.h"
 #include "transfer/memory_tokens.h"
 
 namespace svc {
 
-void onKvStep(transfer::SendTable& table, const int32_t* entries, int64_t length) {
-  if (!table.onStep(entries, length)) {
-    throw std::range_error("onKvStep: expected [send, first, count, blocks...] inside the transfer");
-  }
-}
-
-Napi::Value giveToken(Napi::Env env, const std::shared_ptr<transfer::SendTable>& table) {
-  return Napi::BigInt::New(env, transfer::MemoryTokens::ofProcess().give(table));
-}
-
 Napi::Function KvMemoryObject::define(Napi::Env env) {
   return DefineClass(env, "KvMemory",
                      {
-                         InstanceMethod<&KvMemoryObject::openKvSaveNotifier>("openKvSaveNotifier"),
+                         InstanceMethod<&KvMemoryObject::share>("share"),
                          InstanceMethod<&KvMemoryObject::onKvStep>("onKvStep"),
                          InstanceMethod<&KvMemoryObject::onKvLayerSaved>("onKvLayerSaved"),
                          InstanceMethod<&KvMemoryObject::write>("write"),
@@ -41,15 +30,15 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
 }
 
 /// Makes a new table each time, as a backend does: two engines never share one.
-Napi::Value KvMemoryObject::openKvSaveNotifier(const Napi::CallbackInfo& info) {
+Napi::Value KvMemoryObject::share(const Napi::CallbackInfo& info) {
   table_ = std::make_shared<transfer::SendTable>(table_->memory);
-  return giveToken(info.Env(), table_);
+  return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(table_));
 }
 
 Napi::Value KvMemoryObject::onKvStep(const Napi::CallbackInfo& info) {
   const auto entries = info[0].As<Napi::Int32Array>();
   return checked(info, [&] {
-    svc::onKvStep(*table_, entries.Data(), static_cast<int64_t>(entries.ElementLength()));
+    table_->onStep({entries.Data(), entries.ElementLength()});
     return info.Env().Undefined();
   });
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "binding/backend_object.h"
+#include "transfer/memory_tokens.h"
 
 namespace svc {
 namespace {
@@ -29,20 +30,55 @@ DType dtypeFrom(const Napi::Value& name) {
   if (text == "f16") return DType::F16;
   if (text == "i8") return DType::I8;
   if (text == "u8") return DType::U8;
-  throw ArgumentError("load", "f32, bf16, f16, i8 or u8", text);
+  static const std::map<std::string, DType> kBlocks = {
+      {"q4_0", DType::Q4_0},     {"q4_1", DType::Q4_1},     {"q5_0", DType::Q5_0}, {"q5_1", DType::Q5_1},
+      {"q8_0", DType::Q8_0},     {"q2_k", DType::Q2_K},     {"q3_k", DType::Q3_K}, {"q4_k", DType::Q4_K},
+      {"q5_k", DType::Q5_K},     {"q6_k", DType::Q6_K},     {"mxfp4", DType::Mxfp4}, {"iq4_nl", DType::Iq4Nl},
+      {"iq4_xs", DType::Iq4Xs}};
+  if (const auto found = kBlocks.find(text); found != kBlocks.end()) return found->second;
+  throw ArgumentError("load", "f32, bf16, f16, i8, u8 or blocks", text);
 }
 
-/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol }
+/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows }
 TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
   const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };
-  return {&files.at(object.Get("path").ToString()),
-          object.Get("name").ToString(),
-          static_cast<size_t>(integer("byteOffset")),
-          dtypeFrom(object.Get("dtype")),
-          integer("rowLength"),
-          integer("firstRow"),
-          integer("firstCol")};
+  TensorSource source{&files.at(object.Get("path").ToString()),
+                      object.Get("name").ToString(),
+                      static_cast<size_t>(integer("byteOffset")),
+                      dtypeFrom(object.Get("dtype")),
+                      integer("rowLength"),
+                      integer("firstRow"),
+                      integer("firstCol"),
+                      integer("pairedRows")};
+  const int blockNumbers = blockOf(source.dtype).numbers;
+  if (source.rowLength % blockNumbers != 0 || source.firstCol % blockNumbers != 0) {
+    throw ArgumentError("load", "whole blocks of " + std::to_string(blockNumbers) + " numbers", source.name);
+  }
+  if (source.pairedRows < 0 || source.pairedRows % 2 != 0) {
+    throw ArgumentError("load", "an even number of rows of a head", std::to_string(source.pairedRows));
+  }
+  const Napi::Value numbers = object.Get("numbers");
+  if (!numbers.IsTypedArray()) return source;
+  const auto array = numbers.As<Napi::Float32Array>();
+  if (source.dtype != DType::F32) throw ArgumentError("load", "numbers of f32", source.name);
+  source.numbers = std::make_shared<const std::vector<float>>(array.Data(), array.Data() + array.ElementLength());
+  return source;
+}
+
+/// Throws where numbers that were handed over are not `rows` rows of `cols`.
+void expectNumbers(const TensorSource& source, int64_t rows, int64_t cols) {
+  if (source.numbers == nullptr) return;
+  const auto got = static_cast<int64_t>(source.numbers->size());
+  if (source.rowLength == cols && got == rows * cols) return;
+  throw ArgumentError("load", std::to_string(rows * cols) + " numbers of " + source.name, std::to_string(got));
+}
+
+/// A part of a row begins and ends with a block.
+void expectWholeBlocks(const TensorSource& source, int count) {
+  const int numbers = blockOf(source.dtype).numbers;
+  if (count % numbers == 0) return;
+  throw ArgumentError("load", "whole blocks of " + std::to_string(numbers) + " numbers", std::to_string(count));
 }
 
 int sizeFrom(const Napi::Value& value, const char* what) {
@@ -101,6 +137,11 @@ bool isQuantizedHere(const CodeFormat& codes) {
   return !codes.hasZeros && (codes.kind == CodeKind::Int4 || codes.kind == CodeKind::Fp8);
 }
 
+bool holdsBlocks(DType dtype, const CodeFormat& codes) {
+  const CodeFormat own = codesOfBlocks(dtype);
+  return own.kind == codes.kind && own.groupSize == codes.groupSize && own.hasZeros == codes.hasZeros;
+}
+
 /// Numbers that need no scales.
 TensorSource floatsFrom(const Napi::Value& value, Files& files) {
   TensorSource source = sourceFrom(value, files);
@@ -154,18 +195,26 @@ StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, i
 /// { weight, n, scales or null, codes or null, bias or null }
 LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& form, int k) {
   LinearPart part{sourceFrom(object.Get("weight"), files), sizeFrom(object.Get("n"), "n"), {}, {}, {}};
+  expectWholeBlocks(part.weight, k);
   const Napi::Value codes = object.Get("codes");
   if (codes.IsObject()) {
     if (form.format != WeightFormat::Codes) throw ArgumentError("load", "codes as the format of codes", "another");
     part.codes = storedFrom(codes.As<Napi::Object>(), part.weight, part.n, k, form.codes);
   } else if (part.weight.dtype == DType::U8) {
     throw ArgumentError("load", "floats in " + part.weight.name, "bytes");
+  } else if (isBlocks(part.weight.dtype)) {
+    if (form.format == WeightFormat::Codes && !holdsBlocks(part.weight.dtype, form.codes)) {
+      throw ArgumentError("load", "the codes that hold the blocks of " + part.weight.name, "others");
+    }
   } else if (form.format == WeightFormat::Codes && !isQuantizedHere(form.codes)) {
     throw ArgumentError("load", "codes of int4 or fp8 without zeros to quantise to", part.weight.name);
   }
   const Napi::Value scales = object.Get("scales"), bias = object.Get("bias");
   if (scales.IsObject()) part.scales = floatsFrom(scales, files);
   if (bias.IsObject()) part.bias = floatsFrom(bias, files);
+  expectNumbers(part.weight, part.n, k);
+  if (part.scales.has_value()) expectNumbers(*part.scales, 1, part.n);
+  if (part.bias.has_value()) expectNumbers(*part.bias, 1, part.n);
   if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
     throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
   }
@@ -210,7 +259,10 @@ Napi::Value BackendObject::loadGateUp(const Info& info) {
 Napi::Value BackendObject::loadVector(const Info& info) {
   Files files;
   const TensorSource source = floatsFrom(info[0], files);
-  return addTo(vectors_, backend().loadVector(source, sizeFrom(info[1], "length")), info.Env());
+  const int length = sizeFrom(info[1], "length");
+  expectWholeBlocks(source, length);
+  expectNumbers(source, 1, length);
+  return addTo(vectors_, backend().loadVector(source, length), info.Env());
 }
 
 /// makeVector(Float32Array)
@@ -227,6 +279,17 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
   return addTo(caches_, backend().makeKvCache(shape, info[6].ToBoolean()), info.Env());
+}
+
+/// shareKvMemory(cache): a token.
+Napi::Value BackendObject::shareKvMemory(const Info& info) {
+  Args a = args("shareKvMemory", info);
+  const KvCache& cache = cacheAt(a);
+  if (cache.shared == nullptr) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
+  sendTable_ = std::make_shared<transfer::SendTable>(
+      transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers),
+                         static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));
+  return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(sendTable_));
 }
 
 /// layerBlockBytes(cache)
@@ -248,6 +311,14 @@ const Weight& BackendObject::weightAt(Args& args, bool isGateUp) {
 }
 
 const Vector& BackendObject::vectorAt(Args& args) { return itemAt(vectors_, args, "a vector"); }
+
+const Vector* BackendObject::vectorOrNullAt(Args& args) {
+  if (args.peekInteger() != -1) return &vectorAt(args);
+  args.integer();
+  return nullptr;
+}
+
+const Experts& BackendObject::expertsAt(Args& args) { return itemAt(experts_, args, "experts"); }
 
 const KvCache& BackendObject::cacheAt(Args& args) { return itemAt(caches_, args, "a KV cache"); }
 

@@ -30,7 +30,7 @@ std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -38,6 +38,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
+  const Span<const int32_t> sends = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length, slots.length);
   a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -57,7 +58,11 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  isSending_ = sends.length > 0;
+  if (isSending_ && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));
+  // In the order of the ops: steps before may still be storing.
+  if (isSending_) backend().callback([table = sendTable_, sends = sends.copy()] { table->onStep(sends); });
   return Napi::Number::New(info.Env(), static_cast<double>(++stepId_));
 }
 
@@ -66,12 +71,14 @@ const Backend::Step& BackendObject::stepAt(Args& args) {
   return step_;
 }
 
-/// rope(table, headDim, rotaryDim, step, x[4])
+/// rope(table, headDim, first, rotaryDim, isInterleaved, step, x[4])
 Napi::Value BackendObject::rope(const Info& info) {
   Args a = args("rope", info);
   const Vector& table = vectorAt(a);
   const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
-  const int64_t rotaryDim = a.integerIn(2, headDim, "rotaryDim");
+  const int64_t first = a.integerIn(0, headDim - 2, "first");
+  const int64_t rotaryDim = a.integerIn(2, headDim - first, "rotaryDim");
+  const bool isInterleaved = a.boolean();
   const Backend::Step& step = stepAt(a);
   const int64_t cols = a.peekCols();
   const Rows x = a.rows(DType::F32, cols);
@@ -80,7 +87,8 @@ Napi::Value BackendObject::rope(const Info& info) {
   a.expectEqual("rows of x", step->tokens(), x.rows);
   const int64_t end = table.length / rotaryDim;
   if (step->lastPosition >= end) a.expectBelow("positions", {step->positions.data(), step->tokens()}, end);
-  return recorded(info, a, backend().rope(step, table, static_cast<int>(headDim), static_cast<int>(rotaryDim), x, cols));
+  const RopeHeads heads{static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), isInterleaved};
+  return recorded(info, a, backend().rope(step, table, heads, x, cols));
 }
 
 /// storeKv(step, layer, k[4], v[4])
@@ -88,15 +96,17 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   Args a = args("storeKv", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
-  const int layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  const auto layer = static_cast<uint32_t>(a.integerIn(0, shape.layers - 1, "a layer"));
   const int64_t width = int64_t{shape.kvHeads} * shape.headDim;
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
-  return recorded(info, a, backend().storeKv(step, layer, k, v));
+  StreamPosition stored = backend().storeKv(step, static_cast<int>(layer), k, v);
+  if (isSending_) stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(layer); });
+  return recorded(info, a, stored);
 }
 
-/// attention(step, layer, scale, window or 0, q[4], out[4])
+/// attention(step, layer, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
@@ -105,6 +115,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
+  options.softcap = static_cast<float>(a.real());
+  options.sinks = vectorOrNullAt(a);
   const int64_t cols = a.peekCols();
   const Rows q = a.rows(DType::F32, cols);
   const DType dtype = attentionDType(shape.format);
@@ -116,6 +128,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);
+  if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
+  if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));
 }
 

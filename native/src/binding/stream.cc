@@ -35,7 +35,7 @@ Napi::Value BackendObject::close(const Info& info) {
   backend_.reset();
   keptArrays_.clear();
   step_.reset();
-  kvSaves_.reset();
+  sendTable_.reset();
   weights_.clear();
   vectors_.clear();
   caches_.clear();

@@ -46,12 +46,18 @@ std::vector<transfer::Listener> listen(const Napi::Object& options) {
   return listeners;
 }
 
-napi_threadsafe_function openSignal(napi_env env, napi_value onEvents, napi_threadsafe_function_call_js call) {
+using Queue = std::shared_ptr<transfer::EventQueue>;
+
+napi_threadsafe_function openSignal(napi_env env, napi_value onEvents, const Queue& events,
+                                    napi_threadsafe_function_call_js deliver) {
   napi_threadsafe_function signal = nullptr;
   const Napi::String name = Napi::String::New(env, "svc-kv-transfer");
-  const bool isOpen = napi_create_threadsafe_function(env, onEvents, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
-                                                      call, &signal) == napi_ok;
+  auto queue = std::make_unique<Queue>(events);
+  const auto drop = [](napi_env, void*, void* queue) { delete static_cast<Queue*>(queue); };
+  const bool isOpen = napi_create_threadsafe_function(env, onEvents, nullptr, name, 0, 1, nullptr, drop, queue.get(),
+                                                      deliver, &signal) == napi_ok;
   if (!isOpen) throw std::runtime_error("onEvents must be a function");
+  queue.release();
   // Code that waits for a transfer keeps the process alive by its own timer or socket.
   napi_unref_threadsafe_function(env, signal);
   return signal;
@@ -87,9 +93,8 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 }  // namespace
 
 TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes,
-                             std::vector<transfer::Listener> listeners, std::function<void()> signal)
-    : events(std::move(signal)),
-      area(receiveBytes),
+                             std::vector<transfer::Listener> listeners, transfer::EventQueue& events)
+    : area(receiveBytes),
       table(table),
       receiver({table->memory.layers, table->memory.layerBlockBytes}, std::move(listeners), events),
       sender(table, events),
@@ -105,7 +110,6 @@ Napi::Function TransferEngine::define(Napi::Env env) {
       env, "TransferEngine",
       {
           InstanceAccessor<&TransferEngine::call<&TransferEngine::endpoints>>("endpoints"),
-          InstanceMethod<&TransferEngine::call<&TransferEngine::takeEvents>>("takeEvents"),
           InstanceMethod<&TransferEngine::call<&TransferEngine::connect>>("connect"),
           InstanceMethod<&TransferEngine::call<&TransferEngine::disconnect>>("disconnect"),
           InstanceMethod<&TransferEngine::call<&TransferEngine::openSend>>("openSend"),
@@ -121,7 +125,10 @@ Napi::Function TransferEngine::define(Napi::Env env) {
       });
 }
 
-TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngine>(info) {
+TransferEngine::TransferEngine(const Info& info)
+    : Napi::ObjectWrap<TransferEngine>(info), events_(std::make_shared<transfer::EventQueue>([this] {
+        napi_call_threadsafe_function(signal_, nullptr, napi_tsfn_nonblocking);
+      })) {
   const uint64_t token = ticketArgument(info, 0);
   const auto options = info[1].As<Napi::Object>();
   checked(info, [&] {
@@ -130,11 +137,9 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     auto listeners = listen(options);
-    signal_ = openSignal(info.Env(), info[2], callEvents);
+    signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
-      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners), [this] {
-        napi_call_threadsafe_function(signal_, nullptr, napi_tsfn_nonblocking);
-      });
+      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners), *events_);
     } catch (...) {
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
       throw;
@@ -147,17 +152,22 @@ TransferEngine::TransferEngine(const Info& info) : Napi::ObjectWrap<TransferEngi
 
 TransferEngine::~TransferEngine() { end(); }
 
-void TransferEngine::callEvents(napi_env env, napi_value onEvents, void*, void*) {
+void TransferEngine::deliver(napi_env env, napi_value onEvents, void* queue, void*) {
   if (env == nullptr) return;
-  const Napi::Value undefined = Napi::Env(env).Undefined();
-  napi_value error = nullptr;
-  if (napi_call_function(env, undefined, onEvents, 0, nullptr, nullptr) != napi_pending_exception) return;
-  if (napi_get_and_clear_last_exception(env, &error) == napi_ok) napi_fatal_exception(env, error);
+  const std::vector<Event> events = (*static_cast<Queue*>(queue))->take();
+  try {
+    Napi::Array list = Napi::Array::New(env, events.size());
+    for (uint32_t i = 0; i < events.size(); ++i) list.Set(i, describe(env, events[i]));
+    Napi::Function(env, onEvents).Call({list});
+  } catch (const Napi::Error& error) {
+    napi_fatal_exception(env, error.Value());
+  }
 }
 
 void TransferEngine::end() {
   if (!parts_) return;
   parts_.reset();
+  events_->take();
   napi_release_threadsafe_function(signal_, napi_tsfn_release);
   napi_remove_env_cleanup_hook(Env(), endAtExit, this);
 }
@@ -176,14 +186,6 @@ Napi::Value TransferEngine::endpoints(const Info& info) {
     object.Set(isTcp ? "tcp" : "shm", listener.address);
   }
   return object;
-}
-
-Napi::Value TransferEngine::takeEvents(const Info& info) {
-  // JavaScript may take events after the engine was closed, if they were signalled before.
-  const std::vector<Event> events = parts_ ? parts_->events.take() : std::vector<Event>();
-  Napi::Array list = Napi::Array::New(info.Env(), events.size());
-  for (uint32_t i = 0; i < events.size(); ++i) list.Set(i, describe(info.Env(), events[i]));
-  return list;
 }
 
 Napi::Value TransferEngine::connect(const Info& info) {

@@ -27,9 +27,8 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// The parts that `close` ends, in the order in which they must end.
   struct Parts {
     Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, std::vector<transfer::Listener> listeners,
-          std::function<void()> signal);
+          transfer::EventQueue& events);
 
-    transfer::EventQueue events;
     Pages area;
     std::shared_ptr<transfer::SendTable> table;
     transfer::Receiver receiver;
@@ -42,7 +41,6 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   Parts& parts(const Info& info);
 
   Napi::Value endpoints(const Info&);
-  Napi::Value takeEvents(const Info&);
   Napi::Value connect(const Info&);
   Napi::Value disconnect(const Info&);
   Napi::Value openSend(const Info&);
@@ -60,9 +58,12 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// Runs if the environment ends first: a process or a worker may end without `close`.
   static void endAtExit(void* engine) { static_cast<TransferEngine*>(engine)->end(); }
 
-  /// Calls `onEvents` on the JavaScript thread, unless the environment is ending. An error of it is uncaught.
-  static void callEvents(napi_env env, napi_value onEvents, void*, void*);
+  /// Gives the events in `queue` to `onEvents` on the JavaScript thread, unless the environment is ending. An error of it is
+  /// uncaught.
+  static void deliver(napi_env env, napi_value onEvents, void* queue, void*);
 
+  /// The function that delivers has it too: it may run once more after this object is freed.
+  const std::shared_ptr<transfer::EventQueue> events_;
   napi_threadsafe_function signal_ = nullptr;
   std::unique_ptr<Parts> parts_;
 };

@@ -43,9 +43,9 @@ const KvCache& CpuBackend::makeKvCache(const KvCacheShape& shape, bool isShared)
   return caches_.emplace_back(cpu::makeKvCache(shape, isShared));
 }
 
-StreamPosition CpuBackend::rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) {
-  return stream_.record([this, step, &table = host(table), headDim, rotaryDim, x, cols] {
-    runRope(pool_, kernels_, step->positions, table, headDim, rotaryDim, x, cols);
+StreamPosition CpuBackend::rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
+  return stream_.record([this, step, &table = host(table), heads, x, cols] {
+    runRope(pool_, kernels_, step->positions, table, heads, x, cols);
   });
 }
 
@@ -57,8 +57,10 @@ StreamPosition CpuBackend::storeKv(const Step& step, int layer, Rows k, Rows v) 
 }
 
 StreamPosition CpuBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
-  return stream_.record(
-      [this, step, options, q, out] { runAttention(pool_, kernels_, attentionMemory_, *step, options, q, out); });
+  const float* sinks = options.sinks == nullptr ? nullptr : host(*options.sinks).values.data();
+  return stream_.record([this, step, options, sinks, q, out] {
+    runAttention(pool_, kernels_, attentionMemory_, *step, options, sinks, q, out);
+  });
 }
 
 StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows out) {
@@ -73,6 +75,13 @@ StreamPosition CpuBackend::rmsNorm(const Vector& weight, float eps, Rows x, DTyp
   });
 }
 
+StreamPosition CpuBackend::layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) {
+  const float* shift = bias == nullptr ? nullptr : host(*bias).values.data();
+  return stream_.record([this, &weight = host(weight), shift, eps, x, dtype, out] {
+    runLayerNorm(pool_, kernels_, weight, shift, eps, x, dtype, out);
+  });
+}
+
 StreamPosition CpuBackend::qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) {
   return stream_.record(
       [this, &weight = host(weight), eps, x, cols] { runQkNorm(pool_, kernels_, weight, eps, x, cols); });
@@ -84,10 +93,43 @@ StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool a
   });
 }
 
-StreamPosition CpuBackend::siluGateUp(const Weight& weight, Rows x, Rows out) {
-  return stream_.record([this, &weight = packed(weight), x, out] {
-    runSiluGateUp(pool_, kernels_, productMemory_, weight, x, out);
+StreamPosition CpuBackend::gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) {
+  return stream_.record([this, &weight = packed(weight), activation, x, out] {
+    runGateUp(pool_, kernels_, productMemory_, weight, activation, x, out);
   });
+}
+
+StreamPosition CpuBackend::headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) {
+  return stream_.record([this, heads = std::move(heads), dtype, x, out] {
+    runHeadLinear(pool_, kernels_, headMemory_, heads, dtype, x, out);
+  });
+}
+
+StreamPosition CpuBackend::experts(const Experts& experts, Rows logits, Rows x, Rows out) {
+  return stream_.record([this, &experts, logits, x, out] {
+    runExperts(pool_, kernels_, productMemory_, expertsMemory_, experts, logits, x, out);
+  });
+}
+
+StreamPosition CpuBackend::activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) {
+  return stream_.record(
+      [this, activation, x, cols, dtype, out] { runActivate(pool_, kernels_, activation, x, cols, dtype, out); });
+}
+
+StreamPosition CpuBackend::cast(Rows x, int64_t cols, DType dtype, Rows out) {
+  return stream_.record([this, x, cols, dtype, out] { runCast(pool_, kernels_, x, cols, dtype, out); });
+}
+
+StreamPosition CpuBackend::addScaled(float factor, Rows x, int64_t cols, Rows residual) {
+  return stream_.record([this, factor, x, cols, residual] { runAddScaled(pool_, kernels_, factor, x, cols, residual); });
+}
+
+StreamPosition CpuBackend::scale(float factor, Rows x, int64_t cols) {
+  return stream_.record([this, factor, x, cols] { runScale(pool_, kernels_, factor, x, cols); });
+}
+
+StreamPosition CpuBackend::softcap(float cap, Rows x, int64_t cols) {
+  return stream_.record([this, cap, x, cols] { runSoftcap(pool_, kernels_, cap, x, cols); });
 }
 
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {

@@ -8,6 +8,8 @@
 #include "backend/backend.h"
 #include "cpu/dispatch.h"
 #include "cpu/elementwise.h"
+#include "cpu/experts.h"
+#include "cpu/head_linear.h"
 #include "cpu/kv_cache.h"
 #include "cpu/matmul.h"
 #include "cpu/packed_cache.h"
@@ -39,6 +41,7 @@ class CpuBackend final : public Backend {
   }
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
+  const Experts& makeExperts(Experts experts) override { return experts_.emplace_back(std::move(experts)); }
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
   ArenaMemory arena() const override { return {arena_.data(), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
@@ -50,15 +53,23 @@ class CpuBackend final : public Backend {
   StreamPosition callback(std::function<void()> body) override { return stream_.record(std::move(body)); }
 
   Step beginStep(StepInputs inputs) override { return std::make_shared<const StepInputs>(std::move(inputs)); }
-  StreamPosition rope(const Step& step, const Vector& table, int headDim, int rotaryDim, Rows x, int64_t cols) override;
+  StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) override;
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
 
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
-  StreamPosition siluGateUp(const Weight& weight, Rows x, Rows out) override;
+  StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
+  StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
+  StreamPosition scale(float factor, Rows x, int64_t cols) override;
+  StreamPosition softcap(float cap, Rows x, int64_t cols) override;
+  StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
+  StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
   StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
 
   StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;
@@ -82,9 +93,12 @@ class CpuBackend final : public Backend {
   std::deque<PackedWeight> weights_;
   std::optional<PackedReadAhead> packedEntry_;
   std::deque<HostVector> vectors_;
+  std::deque<Experts> experts_;
   std::deque<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
   ProductMemory productMemory_;
+  ExpertsMemory expertsMemory_;
+  HeadMemory headMemory_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };

@@ -34,6 +34,13 @@ void clearPadding(char* row, DType dtype, int64_t cols) {
   std::memset(row + cols * element, 0, (paddedCols(dtype, cols) - cols) * element);
 }
 
+/// Floats -> a row in `dtype`, with its padding.
+void convertRow(const KernelSet& set, const float* from, int64_t cols, DType dtype, char* to) {
+  if (dtype == DType::F32) std::memcpy(to, from, cols * elementBytes(dtype));
+  else set.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+  clearPadding(to, dtype, cols);
+}
+
 }  // namespace
 
 void runEmbedding(ThreadPool& pool, const PackedWeight& table, const std::vector<int32_t>& tokens, Rows out) {
@@ -49,6 +56,17 @@ void runRmsNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight
   });
 }
 
+void runLayerNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, const float* bias, float eps, Rows x,
+                  DType dtype, Rows out) {
+  const auto kernel = set.layerNorm[static_cast<int>(dtype)];
+  const int cols = static_cast<int>(weight.length);
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    char* to = rowAt(out, row, dtype);
+    kernel(floatsAt(x, row), weight.values.data(), bias, cols, eps, to);
+    clearPadding(to, dtype, cols);
+  });
+}
+
 void runQkNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, float eps, Rows x, int64_t cols) {
   const auto kernel = set.rmsNorm[static_cast<int>(DType::F32)];
   const int headDim = static_cast<int>(weight.length);
@@ -60,13 +78,42 @@ void runQkNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight,
 }
 
 void runRope(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& positions, const HostVector& table,
-             int headDim, int rotaryDim, Rows x, int64_t cols) {
+             const RopeHeads& heads, Rows x, int64_t cols) {
+  const auto kernel = heads.isInterleaved ? set.ropeInterleaved : set.rope;
   eachRow(pool, x.rows, cols, [&](int64_t row) {
-    const float* angles = table.values.data() + int64_t{positions[row]} * rotaryDim;
-    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += headDim) {
-      set.rope(head, angles, rotaryDim);
+    const float* angles = table.values.data() + int64_t{positions[row]} * heads.rotaryDim;
+    for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += heads.headDim) {
+      kernel(head + heads.first, angles, heads.rotaryDim);
     }
   });
+}
+
+void runActivate(ThreadPool& pool, const KernelSet& set, Activation activation, Rows x, int64_t cols, DType dtype,
+                 Rows out) {
+  const auto kernel = set.activate[static_cast<int>(dtype)];
+  const int width = static_cast<int>(cols);
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    char* to = rowAt(out, row, dtype);
+    kernel(activation, floatsAt(x, row), width, to);
+    clearPadding(to, dtype, cols);
+  });
+}
+
+void runCast(ThreadPool& pool, const KernelSet& set, Rows x, int64_t cols, DType dtype, Rows out) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { convertRow(set, floatsAt(x, row), cols, dtype, rowAt(out, row, dtype)); });
+}
+
+void runAddScaled(ThreadPool& pool, const KernelSet& set, float factor, Rows x, int64_t cols, Rows residual) {
+  const int width = static_cast<int>(cols);
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.addScaled(floatsAt(residual, row), floatsAt(x, row), factor, width); });
+}
+
+void runScale(ThreadPool& pool, const KernelSet& set, float factor, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.scale(floatsAt(x, row), factor, static_cast<int>(cols)); });
+}
+
+void runSoftcap(ThreadPool& pool, const KernelSet& set, float cap, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.softcap(floatsAt(x, row), cap, static_cast<int>(cols)); });
 }
 
 void runGatherRows(DType dtype, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out) {
@@ -84,11 +131,7 @@ void runRead(const KernelSet& set, DType dtype, Rows x, int64_t cols, float* val
 
 void runWrite(const KernelSet& set, DType dtype, const float* values, int64_t cols, Rows out) {
   for (int64_t row = 0; row < out.rows; ++row) {
-    char* to = rowAt(out, row, dtype);
-    const float* from = values + row * cols;
-    if (dtype == DType::F32) std::memcpy(to, from, cols * elementBytes(dtype));
-    else set.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
-    clearPadding(to, dtype, cols);
+    convertRow(set, values + row * cols, cols, dtype, rowAt(out, row, dtype));
   }
 }
 

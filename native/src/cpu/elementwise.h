@@ -1,4 +1,4 @@
-// Ops on single rows over all threads: embedding, normalisation, rotation, copies.
+// Ops on single rows over all threads: embedding, normalisation, rotation, activation, copies.
 #pragma once
 
 #include "cpu/packed_weight.h"
@@ -13,11 +13,19 @@ struct HostVector : Vector {
 
 void runEmbedding(ThreadPool&, const PackedWeight& table, const std::vector<int32_t>& tokens, Rows out);
 void runRmsNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, DType, Rows out);
+/// `bias` may be null.
+void runLayerNorm(ThreadPool&, const KernelSet&, const HostVector& weight, const float* bias, float eps, Rows x, DType,
+                  Rows out);
 /// Each head of x by itself, in place.
 void runQkNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, int64_t cols);
 /// positions [rows of x]; table [maxPositions, rotaryDim]
-void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& positions, const HostVector& table, int headDim,
-             int rotaryDim, Rows x, int64_t cols);
+void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& positions, const HostVector& table,
+             const RopeHeads&, Rows x, int64_t cols);
+void runActivate(ThreadPool&, const KernelSet&, Activation, Rows x, int64_t cols, DType, Rows out);
+void runCast(ThreadPool&, const KernelSet&, Rows x, int64_t cols, DType, Rows out);
+void runAddScaled(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols, Rows residual);
+void runScale(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols);
+void runSoftcap(ThreadPool&, const KernelSet&, float cap, Rows x, int64_t cols);
 void runGatherRows(DType, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out);
 void runRead(const KernelSet&, DType, Rows x, int64_t cols, float* values);
 void runWrite(const KernelSet&, DType, const float* values, int64_t cols, Rows out);

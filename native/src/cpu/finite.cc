@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cpu/blocks.h"
+
 namespace svc::cpu {
 namespace {
 
@@ -42,12 +44,15 @@ void expectFinite(const TensorSource& tensor, const void* numbers, DType dtype, 
 }
 
 std::vector<float> readVector(const KernelSet& set, const TensorSource& tensor, int64_t count) {
-  std::vector<char> stored(static_cast<size_t>(count) * elementBytes(tensor.dtype));
+  std::vector<char> stored(storedBytes(tensor.dtype, count));
   tensor.read(stored.data(), 0, 1, count);
   std::vector<float> values(count);
-  set.widen[static_cast<int>(tensor.dtype)](stored.data(), values.data(), count);
+  widenStored(set, tensor.dtype, stored.data(), values.data(), count);
   expectFinite(tensor, values.data(), DType::F32, count, std::nullopt);
-  return values;
+  if (tensor.pairedRows == 0) return values;
+  std::vector<float> ordered(count);
+  for (int64_t i = 0; i < count; ++i) ordered[i] = values[tensor.storedPlace(i)];
+  return ordered;
 }
 
 }  // namespace svc::cpu

@@ -2,6 +2,7 @@
 // checks or memory management; the drivers in this folder cut ops into these parts.
 #pragma once
 
+#include "backend/activation.h"
 #include "backend/dtype.h"
 
 namespace svc::cpu {
@@ -75,7 +76,7 @@ struct LinearJob {
   CodeFormat codes;       // of Codes
 };
 
-/// out = silu(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
+/// out = activation(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
 /// up; the bias is in the same order. Rows of out are written in whole vectors.
 struct GateUpJob {
   const char* x;
@@ -87,6 +88,7 @@ struct GateUpJob {
   size_t outStride;       // bytes
   Dequantization scales;  // of Int8, in the order of the panels
   CodeFormat codes;       // of Codes
+  GatedActivation activation;
 };
 
 /// Where keys and values of one head are inside a block, in bytes.
@@ -123,6 +125,8 @@ struct AttentionJob {
   int kvHeads;
   float scale;  // above 0
   int window;  // at most kNoWindow
+  float softcap;  // 0 is none
+  const float* sinks;  // [heads]; null is none
   char* out;
   size_t outStride;  // bytes
 };
@@ -199,14 +203,28 @@ struct KernelSet {
   /// and zero after them up to `paddedCols`. Returns the scale, a 127th of the largest |x[i]|: 0 where that is no normal
   /// number and all count as zero, NaN where a number is not finite.
   float (*quantize[2])(const void* x, int cols, int paddedCols, uint8_t* out);
+  /// By the DType that attention computes with, F32 and Bf16.
   AttentionKernels attention[2];
+  /// Of Bf16 with a softcap.
+  AttentionKernels cappedAttention;
   /// into = into ⊕ from, for `rows` rows of `valueDims` values.
   void (*mergeStates)(int rows, int valueDims, const AttentionState& into, const AttentionState& from);
 
   /// x / sqrt(mean(x²) + eps) * weight of one row, the padding after it zeroed up to `paddedCols`.
   void (*rmsNorm[2])(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols);
-  /// Rotates the first `dims` numbers of a head in place; `table` holds dims/2 cosines, then as many sines.
+  /// (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias of one row; without a bias it is null.
+  void (*layerNorm[2])(const float* x, const float* weight, const float* bias, int cols, float eps, void* out);
+  /// Rotates the first `dims` numbers of a head in place; `table` holds dims/2 cosines, then as many sines. Pairs are (i, i +
+  /// dims/2), or (2i, 2i + 1).
   void (*rope)(float* head, const float* table, int dims);
+  void (*ropeInterleaved)(float* head, const float* table, int dims);
+  /// By DType of the output, F32 and Bf16.
+  void (*activate[2])(Activation, const float* x, int cols, void* out);
+  /// residual += x * factor
+  void (*addScaled)(float* residual, const float* x, float factor, int cols);
+  void (*scale)(float* x, float factor, int cols);
+  /// x = cap * tanh(x / cap)
+  void (*softcap)(float* x, float cap, int cols);
   /// By DType of the source, all three.
   void (*widen[3])(const void* in, float* out, int64_t count);
   void (*narrow)(const float* in, uint16_t* out, int64_t count);

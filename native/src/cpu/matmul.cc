@@ -155,8 +155,8 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   });
 }
 
-void runSiluGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x,
-                   Rows out) {
+void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
+               GatedActivation activation, Rows x, Rows out) {
   const Input input = inputOf(pool, set, memory, weight, x);
   const GateUpJob job{input.x,
                       input.stride,
@@ -166,7 +166,8 @@ void runSiluGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory
                       out.data,
                       static_cast<size_t>(out.stride) * elementBytes(inputDType(weight.format)),
                       input.scales,
-                      weight.codes};
+                      weight.codes,
+                      activation};
   clearPadding(weight, out);
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());

@@ -1,4 +1,4 @@
-// Matrix products over all threads: cuts the job of `linear` and `siluGateUp` into tasks.
+// Matrix products over all threads: cuts the job of `linear` and `gateUp` into tasks.
 #pragma once
 
 #include "cpu/packed_weight.h"
@@ -18,7 +18,7 @@ struct ProductMemory {
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.
 void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add);
 
-/// out [rows, n padded] in the weight's input format = silu(x · gateᵀ) * (x · upᵀ).
-void runSiluGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out);
+/// out [rows, n padded] in the weight's input format = activation(x · gateᵀ) * (x · upᵀ).
+void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, GatedActivation, Rows x, Rows out);
 
 }  // namespace svc::cpu

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "cpu/blocks.h"
 #include "cpu/e4m3.h"
 #include "cpu/finite.h"
 #include "threads/first_failure.h"
@@ -82,7 +83,8 @@ class CodePanel {
       const LinearPart& part = *source.part;
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
       if (count > 0 && part.codes.has_value()) loadCodes(source, row, count, lane);
-      if (count > 0 && !part.codes.has_value()) quantize(set, part.weight, row, count, lane);
+      else if (count > 0 && isBlocks(part.weight.dtype)) loadBlocks(set, part.weight, row, count, lane);
+      else if (count > 0) quantize(set, part.weight, row, count, lane);
       lane += count;
       row = std::max(0, row - part.n);
     }
@@ -136,14 +138,28 @@ class CodePanel {
     }
   }
 
+  void loadBlocks(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
+    bytes_.resize(storedBytes(weight.dtype, k_));
+    wide_.resize(k_);
+    std::vector<float> scales(groups_);
+    for (int i = 0; i < count; ++i) {
+      weight.read(bytes_.data(), row + i, 1, k_);
+      widenStored(set, weight.dtype, bytes_.data(), wide_.data(), k_);
+      expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
+      readBlockCodes(weight.dtype, bytes_.data(), k_, &codes_[static_cast<size_t>(lane + i) * paddedK_], scales.data());
+      for (int group = 0; group < groups_; ++group) scales_[static_cast<size_t>(group) * kLanes + lane + i] = scales[group];
+    }
+  }
+
   /// row_ = the codes of row `row`, in the order of the weight.
   void readRow(const SourcePart& source, int row) {
     const LinearPart& part = *source.part;
     const int bits = codeBits(format_.kind), perByte = 8 / bits, perWord = 32 / bits, mask = (1 << bits) - 1;
     const char* bytes = source.bytes.data();
     if (part.codes->order == CodeOrder::Rows) {
-      bytes_.resize(static_cast<size_t>(part.weight.rowLength));
-      part.weight.read(bytes_.data(), row, 1, part.weight.rowLength);
+      const int rowBytes = (k_ + perByte - 1) / perByte;
+      bytes_.resize(rowBytes);
+      part.weight.read(bytes_.data(), row, 1, rowBytes);
       for (int i = 0; i < k_; ++i) row_[i] = bytes_[i / perByte] >> i % perByte * bits & mask;
     } else if (part.codes->order == CodeOrder::Columns) {
       for (int i = 0; i < k_; ++i) {
@@ -171,11 +187,11 @@ class CodePanel {
 
   void quantize(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
     numbers_.assign(static_cast<size_t>(paddedK_) * kLanes, 0.0f);
-    bytes_.resize(static_cast<size_t>(k_) * elementBytes(weight.dtype));
+    bytes_.resize(storedBytes(weight.dtype, k_));
     wide_.resize(k_);
     for (int i = 0; i < count; ++i) {
       weight.read(bytes_.data(), row + i, 1, k_);
-      set.widen[static_cast<int>(weight.dtype)](bytes_.data(), wide_.data(), k_);
+      widenStored(set, weight.dtype, bytes_.data(), wide_.data(), k_);
       expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
       if (format_.kind == CodeKind::Fp8) quantizeFp8(lane + i);
       for (int j = 0; j < k_; ++j) numbers_[static_cast<size_t>(j) * kLanes + lane + i] = wide_[j];

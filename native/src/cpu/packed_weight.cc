@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "cpu/blocks.h"
 #include "cpu/finite.h"
 #include "cpu/packed_codes.h"
 #include "threads/first_failure.h"
@@ -75,7 +76,7 @@ class PanelRows {
  private:
   void loadRows(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
     if (count == 0) return;
-    const size_t rowBytes = k_ * elementBytes(weight.dtype);
+    const size_t rowBytes = storedBytes(weight.dtype, k_);
     uint32_t* words = words_.data() + static_cast<size_t>(lane) * steps_;
     const bool isAsPacked = isStored(weight.dtype) && rowBytes == static_cast<size_t>(steps_) * 4;
     if (!isAsPacked) stored_.resize(kLanes * rowBytes);
@@ -87,7 +88,7 @@ class PanelRows {
         std::memcpy(words, stored, k_);
         offsets_[lane + i] = offsetOf(words);
       } else if (format_ == WeightFormat::Int8) {
-        set.widen[static_cast<int>(weight.dtype)](stored, wide_.data(), k_);
+        widenStored(set, weight.dtype, stored, wide_.data(), k_);
         expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
         quantize(set, lane + i, words);
       } else {
@@ -118,9 +119,9 @@ class PanelRows {
     if (isStored(dtype)) {
       std::memcpy(words, row, k_ * elementBytes(dtype));
     } else if (format_ == WeightFormat::F32) {
-      set.widen[static_cast<int>(dtype)](row, reinterpret_cast<float*>(words), k_);
+      widenStored(set, dtype, row, reinterpret_cast<float*>(words), k_);
     } else {
-      set.widen[static_cast<int>(dtype)](row, wide_.data(), k_);
+      widenStored(set, dtype, row, wide_.data(), k_);
       set.narrow(wide_.data(), reinterpret_cast<uint16_t*>(words), k_);
     }
   }

@@ -118,9 +118,9 @@ int64_t workOf(const PlannedTask& planned) {
 /// One attention call: the state that its tasks share.
 class Attention {
  public:
-  Attention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const AttentionJob& job, DType dtype,
-            TaskSize size)
-      : pool_(pool), set_(set), kernels_(set.attention[static_cast<int>(dtype)]), memory_(memory), job_(job),
+  Attention(ThreadPool& pool, const KernelSet& set, const AttentionKernels& kernels, AttentionMemory& memory,
+            const AttentionJob& job, TaskSize size)
+      : pool_(pool), set_(set), kernels_(kernels), memory_(memory), job_(job),
         rows_(static_cast<int>(roundUp(size.tokens * (job.heads / job.kvHeads), kQueryRows))) {
     Carver counted(nullptr);
     carveThread(counted, kernels_, job.kv, rows_, size.heads - 1);
@@ -213,10 +213,15 @@ void clearPadding(DType dtype, int64_t cols, Rows out) {
   }
 }
 
+const AttentionKernels& kernelsFor(const KernelSet& set, DType dtype, float softcap) {
+  if (dtype == DType::Bf16 && softcap != 0.0f) return set.cappedAttention;
+  return set.attention[static_cast<int>(dtype)];
+}
+
 }  // namespace
 
 void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const StepInputs& step,
-                  const AttentionOptions& options, Rows q, Rows out) {
+                  const AttentionOptions& options, const float* sinks, Rows q, Rows out) {
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
   const int kvHeads = cache.shape.kvHeads, headDim = cache.shape.headDim;
   const DType dtype = attentionDType(cache.shape.format);
@@ -229,13 +234,16 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          kvHeads,
                          options.scale,
                          window,
+                         options.softcap,
+                         sinks,
                          out.data,
                          static_cast<size_t>(out.stride) * elementBytes(dtype)};
   clearPadding(dtype, int64_t{options.heads} * headDim, out);
-  const TaskSize size = taskSize(set.attention[static_cast<int>(dtype)], job);
+  const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
+  const TaskSize size = taskSize(kernels, job);
   std::vector<PlannedTask> tasks = plan(step, kvHeads, size, window);
   if (tasks.empty()) return;
-  Attention attention(pool, set, memory, job, dtype, size);
+  Attention attention(pool, set, kernels, memory, job, size);
   const bool canSplit = std::any_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.partitions() > 1; });
   const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && canSplit;
   if (tooFew) attention.runPartitioned(tasks);

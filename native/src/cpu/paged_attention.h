@@ -12,7 +12,8 @@ struct AttentionMemory {
 };
 
 /// q [rows, heads * headDim] f32 -> out [rows, heads * headDim] in the cache's format, its padding cleared.
-void runAttention(ThreadPool&, const KernelSet&, AttentionMemory&, const StepInputs&, const AttentionOptions&, Rows q,
-                  Rows out);
+/// `sinks` [heads] may be null.
+void runAttention(ThreadPool&, const KernelSet&, AttentionMemory&, const StepInputs&, const AttentionOptions&,
+                  const float* sinks, Rows q, Rows out);
 
 }  // namespace svc::cpu

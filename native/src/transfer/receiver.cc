@@ -62,7 +62,8 @@ void Receiver::handle(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
   try {
-    read(found->second);
+    for (int i = 0; i < kReadsPerTurn && read(found->second); ++i) {
+    }
   } catch (const std::exception& error) {
     const std::string reason = std::string(error.what()).substr(0, kMaxReason);
     [[maybe_unused]] const ssize_t sent = send(fd, reason.data(), reason.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -87,13 +88,7 @@ void Receiver::accept(const Listener& listener) {
   }
 }
 
-void Receiver::read(Inbound& inbound) {
-  for (int i = 0; i < kReadsPerTurn; ++i) {
-    if (!readSome(inbound)) return;
-  }
-}
-
-bool Receiver::readSome(Inbound& inbound) {
+bool Receiver::read(Inbound& inbound) {
   switch (inbound.state) {
     case State::Hello:
       if (!fill(inbound, &inbound.hello, sizeof inbound.hello)) return false;

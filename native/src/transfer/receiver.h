@@ -76,10 +76,8 @@ class Receiver {
 
   void handle(int fd);
   void accept(const Listener& listener);
-  /// Reads the bytes that have arrived, up to a limit. Throws std::runtime_error with the reason to close the connection.
-  void read(Inbound& inbound);
-  /// False if there is nothing more to read now.
-  bool readSome(Inbound& inbound);
+  /// False if there is nothing more to read now. Throws std::runtime_error with the reason to close the connection.
+  bool read(Inbound& inbound);
   bool fill(Inbound& inbound, void* target, size_t size);
   void checkHello(Inbound& inbound) const;
   void checkHeader(const Inbound& inbound) const;

@@ -1,6 +1,7 @@
 #include "transfer/send_table.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "transfer/frame.h"
 
@@ -13,38 +14,34 @@ void SendTable::attach(std::function<void()> wake) {
 
 void SendTable::detach() {
   const std::lock_guard lock(mutex_);
-  wake_ = nullptr;
+  wake_ = [] {};
   sends_.clear();
 }
 
-void SendTable::wake() {
-  if (wake_) wake_();
-}
-
-bool SendTable::onStep(const int32_t* entries, int64_t length) {
+void SendTable::onStep(std::span<const int32_t> entries) {
+  const auto require = [](bool isRight) {
+    if (!isRight) throw std::range_error("the blocks of a step: expected [send, first, count, blocks...] inside the transfer");
+  };
   const std::lock_guard lock(mutex_);
   step_.clear();
-  for (int64_t at = 0; at < length;) {
-    if (length - at < 3) return false;
-    const int32_t id = entries[at], first = entries[at + 1], count = entries[at + 2];
-    if (id < 0 || first < 0 || count < 0 || count > length - at - 3) return false;
-    const int32_t* blocks = entries + at + 3;
-    at += 3 + count;
-    if (!std::all_of(blocks, blocks + count, [&](int32_t block) {
-          return block >= 0 && static_cast<uint32_t>(block) < memory.blocks;
-        })) {
-      return false;
-    }
+  while (!entries.empty()) {
+    require(entries.size() >= 3);
+    const int32_t id = entries[0], first = entries[1], count = entries[2];
+    require(id >= 0 && first >= 0 && count >= 0 && static_cast<size_t>(count) <= entries.size() - 3);
+    const auto blocks = entries.subspan(3, static_cast<size_t>(count));
+    entries = entries.subspan(3 + blocks.size());
+    require(std::ranges::all_of(blocks, [&](int32_t block) {
+      return block >= 0 && static_cast<uint32_t>(block) < memory.blocks;
+    }));
     const auto found = sends_.find(static_cast<uint32_t>(id));
     if (found == sends_.end() || count == 0) continue;
     Send& send = found->second;
-    const uint64_t end = static_cast<uint64_t>(first) + static_cast<uint64_t>(count);
-    if (static_cast<uint32_t>(first) < send.numFed || end > send.numBlocks) return false;
+    const uint64_t end = static_cast<uint64_t>(first) + blocks.size();
+    require(static_cast<uint32_t>(first) >= send.numFed && end <= send.numBlocks);
     send.numFed = static_cast<uint32_t>(end);
-    send.batches.push_back({static_cast<uint32_t>(first), {blocks, blocks + count}});
+    send.batches.push_back({static_cast<uint32_t>(first), {blocks.begin(), blocks.end()}});
     step_.emplace_back(found->first, send.batches.size() - 1);
   }
-  return true;
 }
 
 void SendTable::onLayerSaved(uint32_t layer) {
@@ -56,7 +53,7 @@ void SendTable::onLayerSaved(uint32_t layer) {
     found->second.batches[index].layersReady = layer + 1;
     isWanted = isWanted || found->second.grant.has_value();
   }
-  if (isWanted) wake();
+  if (isWanted) wake_();
 }
 
 void SendTable::open(uint32_t id, uint32_t numBlocks) {
@@ -75,7 +72,7 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
   send.generation = ++lastGeneration_;
   send.remaining = static_cast<uint64_t>(send.numBlocks - std::min(firstBlock, send.numBlocks)) * memory.layers;
   for (Batch& batch : send.batches) batch.layer = batch.block = 0;
-  wake();
+  wake_();
 }
 
 void SendTable::erase(uint32_t id) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "transfer/kv_memory.h"
@@ -35,9 +36,9 @@ class SendTable {
   void detach();
 
   // The thread that computes.
-  /// Entries `[send, firstIndex, count, block * count]`; ignores unknown sends. False if the array is malformed, or names
-  /// a block a second time.
-  bool onStep(const int32_t* entries, int64_t length);
+  /// Entries `[send, firstIndex, count, block * count]`; ignores unknown sends. Throws std::range_error if they are
+  /// malformed, or name a block a second time.
+  void onStep(std::span<const int32_t> entries);
   void onLayerSaved(uint32_t layer);
 
   // JavaScript thread.
@@ -78,11 +79,10 @@ class SendTable {
   };
 
   std::optional<Portion> takeFrom(uint32_t id, Send& send) const;
-  void wake();
   void leaveStep(uint32_t send);
 
   std::mutex mutex_;
-  std::function<void()> wake_;
+  std::function<void()> wake_ = [] {};
   std::map<uint32_t, Send> sends_;
   /// Of the step that is being computed: the send, and the number of its batch.
   std::vector<std::pair<uint32_t, size_t>> step_;

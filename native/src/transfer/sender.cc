@@ -125,28 +125,22 @@ void Sender::pumpAll() {
 }
 
 void Sender::pump(Outbound& outbound) {
-  const uint32_t id = outbound.link;
-  const Link& link = links_.at(id);
+  const Link& link = links_.at(outbound.link);
   if (link.numConnected < link.sockets.size()) return;
   for (int i = 0; i < kFramesPerTurn; ++i) {
-    if (!sendFrame(outbound, *link.transport)) return;
+    if (outbound.isFull) return;
+    if (!outbound.writing) {
+      auto portion = table_->take(outbound.link);
+      if (!portion) return;
+      outbound.writing = makeFrame(std::move(*portion), *link.transport);
+    }
+    if (!write(outbound)) return;
+    const Portion portion = std::move(outbound.writing->portion);
+    outbound.writing.reset();
+    bytesSent_ += portion.blocks.size() * table_->memory.layerBlockBytes;
+    if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
   }
   poller_.wake();
-}
-
-bool Sender::sendFrame(Outbound& outbound, const Transport& transport) {
-  if (outbound.isFull) return false;
-  if (!outbound.writing) {
-    auto portion = table_->take(outbound.link);
-    if (!portion) return false;
-    outbound.writing = makeFrame(std::move(*portion), transport);
-  }
-  if (!write(outbound)) return false;
-  const Portion portion = std::move(outbound.writing->portion);
-  outbound.writing.reset();
-  bytesSent_ += portion.blocks.size() * table_->memory.layerBlockBytes;
-  if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
-  return true;
 }
 
 Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) const {

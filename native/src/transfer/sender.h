@@ -60,9 +60,8 @@ class Sender {
   void handle(int fd, uint32_t events);
   void greet(Outbound& outbound);
   void pumpAll();
+  /// Writes frames until there are no more or the socket takes no more, and at most some.
   void pump(Outbound& outbound);
-  /// False if there is nothing more to write now, or no socket for it.
-  bool sendFrame(Outbound& outbound, const Transport& transport);
   Writing makeFrame(Portion portion, const Transport& transport) const;
   /// False if the socket takes no more now, or is closed.
   bool write(Outbound& outbound);

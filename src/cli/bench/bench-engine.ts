@@ -7,7 +7,7 @@ import { InferenceEngine } from '../../engine/inference-engine.ts';
 import { ConfigError } from '../../errors.ts';
 import { withFolders } from '../../models/model-folder.ts';
 import { readModelConfig } from '../../models/registry.ts';
-import { openModelSource } from '../../models/source/model-source.ts';
+import { openConfiguredSource } from '../../models/source/configured-source.ts';
 import { startLoadProgress } from '../load-progress.ts';
 
 export interface BenchEngine {
@@ -55,8 +55,10 @@ function checkNeeds(config: EngineConfig, { inputLen, outputLen, batchSize }: Ne
       { param: 'batch-size' },
     );
   }
-  const { maxPositionEmbeddings } = readModelConfig(openModelSource(config.modelPath));
-  const context = config.maxModelLen ?? maxPositionEmbeddings;
+  const { maxPositionEmbeddings } = readModelConfig(openConfiguredSource(config));
+  // How much of the memory is left, nobody knows yet.
+  const context =
+    config.maxModelLen === 'auto' ? maxPositionEmbeddings : (config.maxModelLen ?? maxPositionEmbeddings);
   if (inputLen + outputLen <= context) return;
   const fix = context < maxPositionEmbeddings ? ', or raise --max-model-len' : '';
   throw new ConfigError(

@@ -199,7 +199,7 @@ export class KvConsumer {
         this.#openBuffer(entry, effect);
         break;
       case 'closeBuffer':
-        void this.#closeBuffer(entry, effect);
+        this.#options.mover.closeReceive(effect.ticket);
         break;
       case 'pull':
         void this.#pull(entry, effect);
@@ -208,7 +208,7 @@ export class KvConsumer {
         this.#pullLater(entry, effect);
         break;
       case 'load':
-        void this.#load(entry, effect);
+        this.#load(entry, effect);
         break;
       case 'loaded':
         this.#counts.loadedTokens += effect.numCopied;
@@ -254,13 +254,12 @@ export class KvConsumer {
   #openBuffer(entry: Receipt, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
     this.#options.mover.openReceive(ticket, firstBlock, slots.offsets, (kind) => {
       if (kind === 'corrupt') this.#counts.corruptLayerBlocks += 1;
-      this.transfers.push(entry, { kind, ticket });
+      const isClosed = kind === 'receiveClosed';
+      this.transfers.push(
+        entry,
+        isClosed ? { kind: 'bufferClosed', nextTicket: freshTicket() } : { kind, ticket },
+      );
     });
-  }
-
-  async #closeBuffer(entry: Receipt, { ticket }: EffectOf<'closeBuffer'>): Promise<void> {
-    await this.#options.mover.closeReceive(ticket);
-    this.transfers.push(entry, { kind: 'bufferClosed', nextTicket: freshTicket() });
   }
 
   async #pull(entry: Receipt, { ticket, firstBlock, numBlocks }: EffectOf<'pull'>): Promise<void> {
@@ -275,10 +274,11 @@ export class KvConsumer {
     setTimeout(again, this.#options.deadlines.unknownRetry);
   }
 
-  async #load(entry: Receipt, { transferId, ticket, firstBlock, blocks }: EffectOf<'load'>): Promise<void> {
-    const isIntact = await this.#options.mover.load(ticket, firstBlock, Int32Array.from(blocks));
-    if (!isIntact) this.#counts.corruptLayerBlocks += 1;
-    this.transfers.push(entry, { kind: 'copied', transferId, isIntact });
+  #load(entry: Receipt, { transferId, ticket, firstBlock, blocks }: EffectOf<'load'>): void {
+    this.#options.mover.load(ticket, firstBlock, Int32Array.from(blocks), (isIntact) => {
+      if (!isIntact) this.#counts.corruptLayerBlocks += 1;
+      this.transfers.push(entry, { kind: 'copied', transferId, isIntact });
+    });
   }
 
   /** Lets P free the blocks, also where there is no connection to it yet. */

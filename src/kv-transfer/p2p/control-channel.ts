@@ -4,8 +4,7 @@
 import { isIPv6 } from 'node:net';
 import { Dealer, Router } from 'zeromq';
 import { formatAddress } from '../../cluster/address.ts';
-import { type CurveKeys, curveClient, curveServer } from '../../cluster/curve.ts';
-import { zmqContext } from '../../cluster/zmq-context.ts';
+import { type CurveKeys, clientOptions, serverOptions } from '../../cluster/zmq.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
 import {
   type Answer,
@@ -81,7 +80,7 @@ export class ControlChannel {
       ...socketOptions(options.ip),
       // A message to an instance that is gone is an error, and not lost in silence.
       mandatory: true,
-      ...curveServer(options.keys),
+      ...serverOptions(options.keys),
     });
   }
 
@@ -103,7 +102,7 @@ export class ControlChannel {
 
   /** Begins a connection; messages wait for it. `onDown` follows where nobody is there. */
   connect(address: string): Route {
-    const socket = new Dealer({ ...socketOptions(address), ...curveClient(this.#options.keys) });
+    const socket = new Dealer({ ...socketOptions(address), ...clientOptions(this.#options.keys) });
     const route = this.#dealerRoute(address, socket);
     const down = (reason: string) => {
       if (!this.#connected.has(route)) return;
@@ -232,7 +231,6 @@ export class ControlChannel {
 
 function socketOptions(address: string) {
   return {
-    context: zmqContext(),
     ipv6: isIPv6(address) || address.startsWith('['),
     linger: GOODBYE_MS,
     sendTimeout: 0,

@@ -1,5 +1,5 @@
-// Moves blocks with the native threads; their answers become promises. It chooses the kind of link to a peer: shared
-// memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
+// Moves blocks with the native threads, and brings what they tell to the transfer that it is about. It chooses the kind of
+// link to a peer: shared memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
@@ -20,8 +20,12 @@ interface MoverOptions {
   readonly connectTimeoutMs: number;
 }
 
-/** All blocks of a receive have come, or one that is damaged. */
-type ReceiveEvent = 'received' | 'corrupt';
+/** All blocks have left; nothing reads them any more, which comes last. */
+type OnSend = (event: 'sent' | 'sendClosed') => void;
+/** All blocks have come, or one that is damaged; nothing is written any more, which comes last. */
+type OnReceive = (event: 'received' | 'corrupt' | 'receiveClosed') => void;
+/** Whether the blocks are filled with what was sent. */
+type OnLoaded = (isIntact: boolean) => void;
 
 /** What the rest of KV transfer needs of the native threads. */
 export type BlockMover = Pick<NativeMover, keyof NativeMover>;
@@ -40,11 +44,9 @@ export class NativeMover {
   readonly #onLinkDown: (link: number) => void;
   readonly #openings = new Map<number, Opening>();
   readonly #up = new Set<number>();
-  readonly #onSent = new Map<number, () => void>();
-  readonly #onReceive = new Map<bigint, (event: ReceiveEvent) => void>();
-  readonly #closingSends = new Map<number, () => void>();
-  readonly #closingReceives = new Map<bigint, () => void>();
-  readonly #loads = new Map<number, (isIntact: boolean) => void>();
+  readonly #sends = new Map<number, OnSend>();
+  readonly #receives = new Map<bigint, OnReceive>();
+  readonly #loads = new Map<number, OnLoaded>();
   #nextLoad = 1;
   #isClosed = false;
 
@@ -57,7 +59,9 @@ export class NativeMover {
     const shm = listenIp !== null && transport !== 'tcp';
     try {
       const { TransferEngine } = loadNative();
-      this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, () => this.#takeEvents());
+      this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, (events) => {
+        for (const event of events) this.#handle(event);
+      });
     } catch (error) {
       throw new ConfigError(`KV transfer cannot start: ${messageOf(error)}`, {
         param: 'kv-transfer-config',
@@ -94,10 +98,10 @@ export class NativeMover {
     return this.#up.has(link);
   }
 
-  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. `onSent`: all have left. */
-  openSend(transferId: number, numBlocks: number, onSent: () => void): void {
+  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. */
+  openSend(transferId: number, numBlocks: number, onEvent: OnSend): void {
     if (this.#isClosed) return;
-    this.#onSent.set(transferId, onSent);
+    this.#sends.set(transferId, onEvent);
     this.#engine.openSend(transferId, numBlocks);
   }
 
@@ -106,24 +110,15 @@ export class NativeMover {
     if (!this.#isClosed) this.#engine.grant(transferId, link, ticket, firstBlock);
   }
 
-  /** Resolves when nothing reads the blocks any more. */
-  closeSend(transferId: number): Promise<void> {
-    if (this.#isClosed) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#closingSends.set(transferId, resolve);
-      this.#engine.closeSend(transferId);
-    });
+  /** `sendClosed` follows. */
+  closeSend(transferId: number): void {
+    if (!this.#isClosed) this.#engine.closeSend(transferId);
   }
 
   /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory. */
-  openReceive(
-    ticket: bigint,
-    firstBlock: number,
-    offsets: Float64Array,
-    onEvent: (event: ReceiveEvent) => void,
-  ): void {
+  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array, onEvent: OnReceive): void {
     if (this.#isClosed) return;
-    this.#onReceive.set(ticket, onEvent);
+    this.#receives.set(ticket, onEvent);
     this.#engine.openReceive(ticket, firstBlock, offsets);
   }
 
@@ -132,33 +127,32 @@ export class NativeMover {
     return this.#isClosed ? 0 : this.#engine.progress(ticket);
   }
 
-  /** Resolves when nothing is written into the receive memory any more. */
-  closeReceive(ticket: bigint): Promise<void> {
-    if (this.#isClosed) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#closingReceives.set(ticket, resolve);
-      this.#engine.closeReceive(ticket);
-    });
+  /** `receiveClosed` follows. */
+  closeReceive(ticket: bigint): void {
+    if (!this.#isClosed) this.#engine.closeReceive(ticket);
   }
 
-  /** Copies blocks from `firstBlock` on into `blocks`; resolves to whether they are what was sent. */
-  load(ticket: bigint, firstBlock: number, blocks: Int32Array): Promise<boolean> {
-    if (this.#isClosed) return Promise.resolve(false);
-    return new Promise((resolve) => {
-      const load = this.#nextLoad++;
-      this.#loads.set(load, resolve);
-      this.#engine.load(load, ticket, firstBlock, blocks);
-    });
+  /** Copies blocks from `firstBlock` on into `blocks`. */
+  load(ticket: bigint, firstBlock: number, blocks: Int32Array, onLoaded: OnLoaded): void {
+    if (this.#isClosed) {
+      onLoaded(false);
+      return;
+    }
+    const load = this.#nextLoad++;
+    this.#loads.set(load, onLoaded);
+    this.#engine.load(load, ticket, firstBlock, blocks);
   }
 
-  /** Ends all threads; every promise that is open resolves. */
+  /** Ends all threads: everything that is open fails, or is closed. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#engine.close();
     for (const link of [...this.#openings.keys()]) this.#opened(link, null);
-    for (const resolve of [...this.#closingSends.values(), ...this.#closingReceives.values()]) resolve();
-    for (const resolve of this.#loads.values()) resolve(false);
+    // Loads come first: what they read is closed when they are over.
+    for (const load of [...this.#loads.keys()]) this.#handle({ type: 'loaded', load, isIntact: false });
+    for (const send of [...this.#sends.keys()]) this.#handle({ type: 'sendClosed', send });
+    for (const ticket of [...this.#receives.keys()]) this.#handle({ type: 'receiveClosed', ticket });
   }
 
   #connect(kind: 'shm' | 'tcp', address: string): Promise<number | null> {
@@ -179,11 +173,6 @@ export class NativeMover {
     return true;
   }
 
-  #takeEvents(): void {
-    if (this.#isClosed) return;
-    for (const event of this.#engine.takeEvents()) this.#handle(event);
-  }
-
   #handle(event: NativeTransferEvent): void {
     switch (event.type) {
       case 'linkUp':
@@ -195,29 +184,27 @@ export class NativeMover {
         if (!this.#opened(event.link, null)) this.#onLinkDown(event.link);
         break;
       case 'sent':
-        this.#onSent.get(event.send)?.();
+        this.#sends.get(event.send)?.('sent');
         break;
       case 'sendClosed':
-        this.#onSent.delete(event.send);
-        settle(this.#closingSends, event.send, undefined);
+        take(this.#sends, event.send)?.('sendClosed');
         break;
       case 'received':
       case 'corrupt':
-        this.#onReceive.get(event.ticket)?.(event.type);
+        this.#receives.get(event.ticket)?.(event.type);
         break;
       case 'receiveClosed':
-        this.#onReceive.delete(event.ticket);
-        settle(this.#closingReceives, event.ticket, undefined);
+        take(this.#receives, event.ticket)?.('receiveClosed');
         break;
       case 'loaded':
-        settle(this.#loads, event.load, event.isIntact);
+        take(this.#loads, event.load)?.(event.isIntact);
         break;
     }
   }
 }
 
-function settle<K, V>(waiting: Map<K, (value: V) => void>, key: K, value: V): void {
-  const resolve = waiting.get(key);
-  waiting.delete(key);
-  resolve?.(value);
+function take<K, V>(map: Map<K, V>, key: K): V | undefined {
+  const value = map.get(key);
+  map.delete(key);
+  return value;
 }

@@ -3,8 +3,8 @@
 
 import { randomBytes } from 'node:crypto';
 import { formatAddress } from '../../cluster/address.ts';
-import { curveKeys } from '../../cluster/curve.ts';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
+import { curveKeys } from '../../cluster/zmq.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
 import type { ConnectorContext, KvTransferStats, RequestTransfer, TransferRequest } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
@@ -66,8 +66,7 @@ export class P2pConnector {
     const epoch = randomBytes(8).toString('hex');
     const { endpoints } = this.#mover;
     const own = identityOf(compatibility, { epoch, address: this.#address, endpoints });
-    const keys = secret === null ? null : curveKeys(secret);
-    const reach = { ip, port, keys, own, deadlines, mover: this.#mover };
+    const reach = { ip, port, keys: curveKeys(secret), own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, applyTransfer };
     this.producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
@@ -122,8 +121,6 @@ export class P2pConnector {
     this.#isClosed = true;
     this.#mover.close();
     await unbound;
-    // Promises of the native threads have resolved, and their effects run.
-    await new Promise((resolve) => setImmediate(resolve));
   }
 
   /** kv_both does what the addresses in the id say. */

@@ -78,7 +78,7 @@ export class KvProducer {
       return null;
     }
     const entry: Send = { transfer: newSend(about, sendType, Date.now()), peer: null, answers: [] };
-    mover.openSend(transferId, numBlocks, () => this.transfers.push(entry, { kind: 'sent' }));
+    mover.openSend(transferId, numBlocks, (kind) => this.transfers.push(entry, { kind }));
     this.#byId.set(transferId, entry);
     this.transfers.add(entry);
     if (sendType !== 'GET') void this.#reserve(entry);
@@ -146,7 +146,7 @@ export class KvProducer {
         this.#options.mover.grant(transferId, effect.link, effect.grant.ticket, effect.grant.firstBlock);
         break;
       case 'closeSend':
-        void this.#closeSend(entry);
+        this.#options.mover.closeSend(transferId);
         break;
       case 'tellCancel':
         entry.peer?.tell({ type: 'cancel', key });
@@ -178,11 +178,6 @@ export class KvProducer {
   async #connect(entry: Send, ticket: bigint): Promise<void> {
     const link = (await entry.peer?.link()) ?? null;
     this.transfers.push(entry, { kind: 'linked', ticket, link });
-  }
-
-  async #closeSend(entry: Send): Promise<void> {
-    await this.#options.mover.closeSend(entry.transfer.transferId);
-    this.transfers.push(entry, { kind: 'sendClosed' });
   }
 
   /** GET: gives up the oldest transfers that D is not pulling until the new one fits. */

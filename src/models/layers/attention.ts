@@ -3,64 +3,125 @@
 import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
-import type { ModelConfig } from '../model-config.ts';
-import type { WeightReader } from '../weights/weight-reader.ts';
+import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear, RowParallelLinear } from './linear.ts';
 import type { Step } from './step.ts';
 
-export class Attention {
-  readonly #config: ModelConfig;
-  readonly #layer: number;
-  readonly #qkv: ColumnParallelLinear;
-  readonly #output: RowParallelLinear;
-  /** [headDim] each, where queries and keys are normalised head by head. */
-  readonly #queryNorm: Vector | null;
-  readonly #keyNorm: Vector | null;
+/** q or k [tokens, heads * headDim] f32 -> the same, normalised; it may be done in place. */
+export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
-  constructor(weights: WeightReader, prefix: string, config: ModelConfig, layer: number) {
-    const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = config;
-    const headNorm = (name: string) =>
-      config.hasHeadNorms ? weights.vector(`${prefix}.${name}.weight`, headDim) : null;
-    this.#config = config;
+export interface AttentionParts {
+  /** [tokens, (heads + kvHeads + kvHeads) * headDim]: queries, keys, values. */
+  readonly qkv: ColumnParallelLinear;
+  readonly output: RowParallelLinear;
+  readonly queryNorm?: QueryKeyNorm | undefined;
+  readonly keyNorm?: QueryKeyNorm | undefined;
+  /** [heads] f32: a logit more in each row's softmax, of which nothing is taken. */
+  readonly sinks?: Vector | undefined;
+}
+
+/** Under the names that most checkpoints use: q_proj, k_proj, v_proj, o_proj, q_norm, k_norm. */
+export const loadAttention: LoadBlock = (context, layer, prefix) =>
+  new Attention(context, layer, {
+    qkv: separateQkv(context, prefix),
+    ...(context.config.hasHeadNorms ? headNorms(context, prefix) : {}),
+    output: outputProjection(context, `${prefix}.o_proj`),
+  });
+
+export function separateQkv({ config, weights }: LayerContext, prefix: string): ColumnParallelLinear {
+  const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = config;
+  return weights.column(
+    [
+      { name: `${prefix}.q_proj`, n: numHeads * headDim, bias },
+      { name: `${prefix}.k_proj`, n: numKvHeads * headDim, bias },
+      { name: `${prefix}.v_proj`, n: numKvHeads * headDim, bias },
+    ],
+    hiddenSize,
+  );
+}
+
+/** Queries, keys and values published as one tensor, in this order. */
+export function fusedQkv(context: LayerContext, name: string, isTransposed = false): ColumnParallelLinear {
+  const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = context.config;
+  const n = (numHeads + 2 * numKvHeads) * headDim;
+  return context.weights.column([{ name, n, bias, isTransposed }], hiddenSize);
+}
+
+export function outputProjection(
+  { config, weights }: LayerContext,
+  name: string,
+  isTransposed = false,
+): RowParallelLinear {
+  const { numHeads, headDim, hiddenSize, attentionOutputBias: bias } = config;
+  return weights.row({ name, n: hiddenSize, bias, isTransposed }, numHeads * headDim);
+}
+
+/** Each head by itself, with one weight [headDim] for all queries and one for all keys. */
+export function headNorms({ config, weights }: LayerContext, prefix: string, weightOffset = 0) {
+  const { headDim, normEps } = config;
+  const load = (name: string): QueryKeyNorm => {
+    const weight = weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
+    return ({ ops }, x) => {
+      ops.qkNorm(x, weight, normEps);
+      return x;
+    };
+  };
+  return { queryNorm: load('q_norm'), keyNorm: load('k_norm') };
+}
+
+export class Attention implements Block {
+  readonly #context: LayerContext;
+  readonly #layer: number;
+  readonly #parts: AttentionParts;
+  /** Null where the layer knows no positions. */
+  readonly #ropeTable: Vector | null;
+
+  constructor(context: LayerContext, layer: number, parts: AttentionParts) {
+    const rope = context.config.layerRopes[layer] ?? null;
+    this.#context = context;
     this.#layer = layer;
-    this.#qkv = weights.column(
-      [
-        { name: `${prefix}.q_proj`, n: numHeads * headDim, bias },
-        { name: `${prefix}.k_proj`, n: numKvHeads * headDim, bias },
-        { name: `${prefix}.v_proj`, n: numKvHeads * headDim, bias },
-      ],
-      hiddenSize,
-    );
-    this.#queryNorm = headNorm('q_norm');
-    this.#keyNorm = headNorm('k_norm');
-    const output = { name: `${prefix}.o_proj`, n: hiddenSize, bias: config.attentionOutputBias };
-    this.#output = weights.row(output, numHeads * headDim);
+    this.#parts = parts;
+    this.#ropeTable = rope && context.ropeTables.get(rope)!;
   }
 
   get inputDType(): ComputeDType {
-    return this.#qkv.inputDType;
+    return this.#parts.qkv.inputDType;
   }
 
-  /** h [tokens, hidden] in `inputDType`; the result is added to `addTo` [tokens, hidden] f32. */
-  apply(step: Step, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
-    const { ops } = step;
-    const { numHeads, numKvHeads, headDim, rmsNormEps } = this.#config;
+  apply(step: Step, h: Tensor): Tensor {
+    return this.#parts.output.apply(step, this.#heads(step, h));
+  }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    this.#parts.output.addTo(x, step, this.#heads(step, h));
+  }
+
+  /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
+  #heads(step: Step, h: Tensor): Tensor {
+    const { qkv, queryNorm, keyNorm } = this.#parts;
+    const { numHeads, numKvHeads, headDim } = this.#context.config;
     const widths = [numHeads, numKvHeads, numKvHeads].map((heads) => heads * headDim);
-    const [q, k, v] = ops.split(this.#qkv.apply(step, h), widths);
-    if (this.#queryNorm !== null) ops.qkNorm(q!, this.#queryNorm, rmsNormEps);
-    if (this.#keyNorm !== null) ops.qkNorm(k!, this.#keyNorm, rmsNormEps);
-    this.#output.apply(step, this.#attend(step, q!, k!, v!), { addTo });
+    const [q, k, v] = step.ops.split(qkv.apply(step, h), widths);
+    return this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
   }
 
-  /** Rotates q and k, stores k and v, and attends: -> [tokens, heads * headDim] in the cache's dtype. */
-  #attend(step: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    const { ops, inputs, ropeTable } = step;
-    const { headDim, rotaryDim, layerWindows } = this.#config;
+  /** Rotates q and k, stores k and v, and attends. */
+  #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
+    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScale, attentionSoftcap } =
+      this.#context.config;
     const layer = this.#layer;
-    ops.rope(q, inputs, ropeTable, headDim, rotaryDim);
-    ops.rope(k, inputs, ropeTable, headDim, rotaryDim);
+    if (this.#ropeTable !== null) {
+      const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
+      ops.rope(q, inputs, this.#ropeTable, heads);
+      ops.rope(k, inputs, this.#ropeTable, heads);
+    }
     ops.storeKv(k, v, inputs, layer);
-    const window = layerWindows[layer] ?? null;
-    return ops.attention(q, inputs, { layer, scale: 1 / Math.sqrt(headDim), window });
+    return ops.attention(q, inputs, {
+      layer,
+      scale: attentionScale,
+      window: layerWindows[layer] ?? null,
+      softcap: attentionSoftcap,
+      sinks: this.#parts.sinks ?? null,
+    });
   }
 }

@@ -2,7 +2,7 @@
 // takes a part of the input and the ranks' products are summed. Today there is one rank.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { Tensor } from '../../ops/ops.ts';
+import type { Activation, Tensor } from '../../ops/ops.ts';
 import type { GateUpWeight, LinearWeight } from '../../ops/weights.ts';
 import type { Step } from './step.ts';
 
@@ -27,18 +27,20 @@ export class ColumnParallelLinear {
 /** Column-parallel gate and up projections with the activation between them, in one pass. */
 export class GateUpLinear {
   readonly #weight: GateUpWeight;
+  readonly #activation: Activation;
 
-  constructor(weight: GateUpWeight) {
+  constructor(weight: GateUpWeight, activation: Activation) {
     this.#weight = weight;
+    this.#activation = activation;
   }
 
   get inputDType(): ComputeDType {
     return this.#weight.inputDType;
   }
 
-  /** h [tokens, k] in `inputDType` -> silu(gate) * up, [tokens, n] in it too. */
+  /** h [tokens, k] in `inputDType` -> activation(gate) * up, [tokens, n] in it too. */
   apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
-    return ops.siluGateUp(h, this.#weight);
+    return ops.gateUp(h, this.#weight, this.#activation);
   }
 }
 
@@ -50,11 +52,20 @@ export class RowParallelLinear {
     this.#weight = weight;
   }
 
+  get inputDType(): ComputeDType {
+    return this.#weight.inputDType;
+  }
+
+  /** h [tokens, k] in `inputDType` -> the whole product, f32 [tokens, n]. */
+  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
+    return ops.linear(h, this.#weight);
+  }
+
   /**
-   * Adds the whole product of h [tokens, k], in the weight's inputDType, to `addTo` [tokens, n] f32, the residual stream.
-   * With one rank the product is whole at once, and the backend adds it on the way.
+   * Adds the whole product to x [tokens, n] f32, the residual stream. With one rank the product is whole at once, and the
+   * backend adds it on the way.
    */
-  apply({ ops }: Pick<Step, 'ops'>, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
-    ops.addLinear(addTo, h, this.#weight);
+  addTo(x: Tensor, { ops }: Pick<Step, 'ops'>, h: Tensor): void {
+    ops.addLinear(x, h, this.#weight);
   }
 }

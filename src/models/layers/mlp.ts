@@ -1,32 +1,103 @@
-// The MLP with a gate: down(silu(gate(h)) * up(h)).
+// The feed-forward blocks of dense models: with a gate, and without.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { Tensor } from '../../ops/ops.ts';
-import type { ModelConfig } from '../model-config.ts';
-import type { WeightReader } from '../weights/weight-reader.ts';
-import type { GateUpLinear, RowParallelLinear } from './linear.ts';
+import type { Activation, Tensor } from '../../ops/ops.ts';
+import type { Block, LoadBlock } from './layer.ts';
+import type { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from './linear.ts';
 import type { Step } from './step.ts';
 
-export class Mlp {
+/** down(activation(gate(h)) * up(h)) */
+export const gatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) => {
+  const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
+  const gate = { name: `${prefix}.gate_proj`, n: intermediateSize, bias };
+  const up = { name: `${prefix}.up_proj`, n: intermediateSize, bias };
+  return new GatedMlp(
+    weights.gateUp(gate, up, hiddenSize, activation),
+    weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, intermediateSize),
+  );
+};
+
+/** The same where gate and up are published as one tensor, gate first. */
+export const fusedGatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) => {
+  const { hiddenSize, intermediateSize: n, mlpBias: bias, activation } = config;
+  const half = (first: number) => ({
+    name: `${prefix}.gate_up_proj`,
+    n,
+    bias,
+    within: { rows: 2 * n, first },
+  });
+  return new GatedMlp(
+    weights.gateUp(half(0), half(n), hiddenSize, activation),
+    weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, n),
+  );
+};
+
+export class GatedMlp implements Block {
   readonly #gateUp: GateUpLinear;
   readonly #down: RowParallelLinear;
 
-  constructor(weights: WeightReader, prefix: string, config: ModelConfig) {
-    const { hiddenSize, intermediateSize, mlpBias: bias } = config;
-    this.#gateUp = weights.gateUp(
-      { name: `${prefix}.gate_proj`, n: intermediateSize, bias },
-      { name: `${prefix}.up_proj`, n: intermediateSize, bias },
-      hiddenSize,
-    );
-    this.#down = weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, intermediateSize);
+  constructor(gateUp: GateUpLinear, down: RowParallelLinear) {
+    this.#gateUp = gateUp;
+    this.#down = down;
   }
 
   get inputDType(): ComputeDType {
     return this.#gateUp.inputDType;
   }
 
-  /** h [tokens, hidden] in `inputDType`; the result is added to `addTo` [tokens, hidden] f32. */
-  apply(step: Step, h: Tensor, { addTo }: { readonly addTo: Tensor }): void {
-    this.#down.apply(step, this.#gateUp.apply(step, h), { addTo });
+  apply(step: Step, h: Tensor): Tensor {
+    return this.#down.apply(step, this.#gateUp.apply(step, h));
   }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    this.#down.addTo(x, step, this.#gateUp.apply(step, h));
+  }
+}
+
+/** down(activation(up(h))) */
+export class PlainMlp implements Block {
+  readonly #up: ColumnParallelLinear;
+  readonly #activation: Activation;
+  readonly #down: RowParallelLinear;
+
+  constructor(up: ColumnParallelLinear, activation: Activation, down: RowParallelLinear) {
+    this.#up = up;
+    this.#activation = activation;
+    this.#down = down;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#up.inputDType;
+  }
+
+  apply(step: Step, h: Tensor): Tensor {
+    return this.#down.apply(step, this.#activated(step, h));
+  }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    this.#down.addTo(x, step, this.#activated(step, h));
+  }
+
+  #activated(step: Step, h: Tensor): Tensor {
+    return step.ops.activate(this.#up.apply(step, h), this.#activation, this.#down.inputDType);
+  }
+}
+
+/** What a plain feed-forward calls its projections. */
+export interface PlainMlpNames {
+  readonly up: string;
+  readonly down: string;
+  /** Whether they are published as [inputs, outputs]. */
+  readonly isTransposed?: boolean;
+}
+
+export function plainMlp({ up, down, isTransposed = false }: PlainMlpNames): LoadBlock {
+  return ({ config, weights }, _layer, prefix) => {
+    const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
+    return new PlainMlp(
+      weights.column([{ name: `${prefix}.${up}`, n: intermediateSize, bias, isTransposed }], hiddenSize),
+      activation,
+      weights.row({ name: `${prefix}.${down}`, n: hiddenSize, bias, isTransposed }, intermediateSize),
+    );
+  };
 }

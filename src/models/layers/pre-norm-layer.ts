@@ -1,23 +1,39 @@
-// The layer of Llama and its kin: attention, then an MLP, each after a norm of its own and added to the residual stream.
-// What differs between them is in the config: biases, norms of heads, windows.
+// The layer of Llama and its kin: attention, then a feed-forward, each after a norm of its own and added to the residual
+// stream. What differs between them is in the config (biases, norms of heads, windows), or is another part.
 
-import type { ModelConfig } from '../model-config.ts';
-import type { WeightReader } from '../weights/weight-reader.ts';
-import { Attention } from './attention.ts';
-import { Mlp } from './mlp.ts';
-import type { Layer } from './step.ts';
+import { loadAttention } from './attention.ts';
+import type { LoadBlock, LoadLayer } from './layer.ts';
+import { gatedMlp } from './mlp.ts';
+import { type LoadNorm, rmsNorm } from './norm.ts';
+import { inOrder, residual } from './residual.ts';
 
-export function preNormLayer(weights: WeightReader, config: ModelConfig, layer: number): Layer {
-  const { hiddenSize, rmsNormEps: eps } = config;
-  const name = `model.layers.${layer}`;
-  const attentionNorm = weights.vector(`${name}.input_layernorm.weight`, hiddenSize);
-  const attention = new Attention(weights, `${name}.self_attn`, config, layer);
-  const mlpNorm = weights.vector(`${name}.post_attention_layernorm.weight`, hiddenSize);
-  const mlp = new Mlp(weights, `${name}.mlp`, config);
+interface LayerParts {
+  readonly norm?: LoadNorm;
+  readonly attention?: LoadBlock;
+  readonly feedForward?: LoadBlock;
+  /** What the checkpoint calls it; left out, `mlp`. */
+  readonly feedForwardName?: string;
+}
 
-  return (x, step) => {
-    const { ops } = step;
-    attention.apply(step, ops.rmsNorm(x, attentionNorm, eps, attention.inputDType), { addTo: x });
-    mlp.apply(step, ops.rmsNorm(x, mlpNorm, eps, mlp.inputDType), { addTo: x });
+export function preNormLayer({
+  norm = rmsNorm,
+  attention = loadAttention,
+  feedForward = gatedMlp,
+  feedForwardName = 'mlp',
+}: LayerParts = {}): LoadLayer {
+  return (context, layer, prefix) => {
+    const scale = context.config.residualScale;
+    return inOrder(
+      residual({
+        before: norm(context, `${prefix}.input_layernorm`),
+        block: attention(context, layer, `${prefix}.self_attn`),
+        scale,
+      }),
+      residual({
+        before: norm(context, `${prefix}.post_attention_layernorm`),
+        block: feedForward(context, layer, `${prefix}.${feedForwardName}`),
+        scale,
+      }),
+    );
   };
 }

@@ -8,8 +8,10 @@ import { zodMessage } from '../../util/zod-message.ts';
 import { awq } from './awq.ts';
 import { compressedTensors } from './compressed-tensors.ts';
 import { fp8 } from './fp8.ts';
+import { gguf } from './gguf.ts';
 import { gptq } from './gptq.ts';
 import type { FindWeight, QuantizationMethod } from './method.ts';
+import { mxfp4 } from './mxfp4.ts';
 
 export interface PublishedQuantization {
   /** For messages. */
@@ -40,8 +42,12 @@ export function readQuantization(path: string, json: unknown): PublishedQuantiza
       return read(awq);
     case 'fp8':
       return read(fp8);
+    case 'gguf':
+      return read(gguf);
+    case 'mxfp4':
+      return read(mxfp4);
     default:
-      throw unsupported(path, method, 'is not served; compressed-tensors, gptq, awq and fp8 are');
+      throw unsupported(path, method, 'is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are');
   }
 }
 

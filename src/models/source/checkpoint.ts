@@ -2,12 +2,17 @@
 
 import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
-import type { FloatDType, StorageDType } from '../../ops/dtype.ts';
+import { BLOCKS, isBlockDType, type NumberDType, type StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { StoredTensor } from './safetensors.ts';
 
+const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS =>
+  Object.hasOwn(BLOCKS, name),
+);
+
 /** Formats by their names in the files. */
 const DTYPES: Readonly<Record<string, StorageDType>> = {
+  ...Object.fromEntries(BLOCK_DTYPES.map((dtype) => [dtype.toUpperCase(), dtype])),
   F32: 'f32',
   F16: 'f16',
   BF16: 'bf16',
@@ -16,7 +21,7 @@ const DTYPES: Readonly<Record<string, StorageDType>> = {
   I32: 'i32',
   F8_E4M3: 'f8',
 };
-const FLOATS: readonly FloatDType[] = ['f32', 'f16', 'bf16'];
+const NUMBERS: readonly NumberDType[] = ['f32', 'f16', 'bf16', ...BLOCK_DTYPES];
 
 export class Checkpoint {
   /** The model's folder, for messages. */
@@ -55,8 +60,8 @@ export class Checkpoint {
    * Where the tensor is in its file.
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
    */
-  find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: FloatDType } {
-    return this.findAs(name, shape, FLOATS);
+  find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: NumberDType } {
+    return this.findAs(name, shape, NUMBERS);
   }
 
   /**
@@ -71,6 +76,11 @@ export class Checkpoint {
 
   has(name: string): boolean {
     return this.#tensors.has(name);
+  }
+
+  /** What was added to each number of the tensor when it was published: 0 but for what a converter has done. */
+  addedTo(name: string): number {
+    return this.#tensors.get(name)?.added ?? 0;
   }
 
   /** Null where the tensor is not there, or in a format that svc cannot load. */
@@ -108,21 +118,28 @@ export class Checkpoint {
     }
     const dtype = dtypes.find((wanted) => wanted === DTYPES[stored.dtype]);
     if (dtype === undefined) {
-      const names = Object.keys(DTYPES).filter((key) => dtypes.some((wanted) => wanted === DTYPES[key]));
+      // Blocks are a matter of GGUF files, where those that are not served have names of their own.
+      const isOfGguf = stored.path.endsWith('.gguf');
+      const names = Object.keys(DTYPES).filter((key) =>
+        dtypes.some((wanted) => wanted === DTYPES[key] && (isOfGguf || !isBlockDType(wanted))),
+      );
       const wanted = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(names);
       throw new ModelLoadError(
         `${stored.path}: tensor ${name} ${expected} must be ${wanted}, it is ${stored.dtype}`,
       );
     }
     this.#read.add(name);
-    const { path, byteOffset, byteLength } = stored;
-    return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape }), dtype };
+    const { path, byteOffset, byteLength, pairedRows } = stored;
+    return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape, pairedRows }), dtype };
   }
 
   /** Names of the tensors that `find` was not asked for. */
   unread(): string[] {
     return this.names.filter((name) => !this.#read.has(name));
   }
+
+  /** Once all tensors are loaded: what was made for them may go. */
+  close(): void {}
 
   /** @throws ModelLoadError where somebody has written into a file since its header was read. */
   expectUnchanged(): void {

@@ -5,8 +5,8 @@ import { basename, join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import { FolderFiles, readWeightIndex, WEIGHT_INDEX } from '../../util/model-files.ts';
 import { Checkpoint } from './checkpoint.ts';
-import { readSafetensors } from './safetensors.ts';
-import { safetensorsFingerprint } from './safetensors-fingerprint.ts';
+import { headerBytesOf, readSafetensors } from './safetensors.ts';
+import { weightFingerprint } from './weight-fingerprint.ts';
 
 export class FolderSource extends FolderFiles {
   #foundFiles: readonly string[] | null = null;
@@ -16,7 +16,8 @@ export class FolderSource extends FolderFiles {
   }
 
   fingerprint(): string {
-    return safetensorsFingerprint(this.read('config.json')?.text ?? '', this.#weightFiles);
+    const files = this.#weightFiles.map((path) => ({ path, headerBytes: headerBytesOf(path) }));
+    return weightFingerprint(this.read('config.json')?.text ?? '', files);
   }
 
   get #weightFiles(): readonly string[] {
@@ -42,7 +43,13 @@ function onlyWeightFile(folder: string): string {
       `${folder} holds ${files.length} *.safetensors files and no ${WEIGHT_INDEX} that joins them`,
     );
   }
-  const other = names.find((name) => /\.(bin|pth?|gguf)$/.test(name));
+  const gguf = names.find((name) => name.endsWith('.gguf'));
+  if (gguf !== undefined) {
+    throw new ModelLoadError(
+      `${folder} holds no *.safetensors file; to serve the GGUF file in it, name it: ${join(folder, gguf)}`,
+    );
+  }
+  const other = names.find((name) => /\.(bin|pth?)$/.test(name));
   const hint = other ? `; ${basename(other)} is in a format that svc does not read` : '';
   throw new ModelLoadError(`${folder} holds no *.safetensors file${hint}`);
 }

@@ -5,6 +5,7 @@ import { ModelLoadError } from '../../errors.ts';
 import type { ModelFiles } from '../../util/model-files.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import { FolderSource } from './folder-source.ts';
+import { GgufSource } from './gguf/gguf-source.ts';
 
 export interface ModelSource extends ModelFiles {
   /**
@@ -26,8 +27,9 @@ export interface ModelSource extends ModelFiles {
 export function openModelSource(path: string): ModelSource {
   const found = statSync(path, { throwIfNoEntry: false });
   if (found?.isDirectory()) return new FolderSource(path);
+  if (found?.isFile() && path.endsWith('.gguf')) return new GgufSource(path);
   throw new ModelLoadError(
     `${path} is ${found === undefined ? 'no folder' : 'a file'}: expected the folder that holds config.json and ` +
-      '*.safetensors',
+      '*.safetensors, or a *.gguf file',
   );
 }

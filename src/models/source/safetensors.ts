@@ -13,6 +13,10 @@ export interface StoredTensor {
   /** Bytes from the beginning of the file. */
   readonly byteOffset: number;
   readonly byteLength: number;
+  /** See TensorSource. */
+  readonly pairedRows?: number;
+  /** What was added to each number when it was published. */
+  readonly added?: number;
 }
 
 /** The format's own limit. */
@@ -70,6 +74,18 @@ export function readSafetensors(path: string): Map<string, StoredTensor> {
     tensors.set(name, { path, dtype, shape, byteOffset: dataStart + begin, byteLength: end - begin });
   }
   return tensors;
+}
+
+/** Bytes before the first tensor, as the file claims. */
+export function headerBytesOf(path: string): number {
+  const file = openModelFile(path);
+  try {
+    const prefix = Buffer.alloc(8);
+    readSync(file, prefix, 0, 8, 0);
+    return 8 + Number(prefix.readBigUInt64LE());
+  } finally {
+    closeSync(file);
+  }
 }
 
 function checkSize(path: string, name: string, dtype: string, shape: readonly number[], bytes: number): void {

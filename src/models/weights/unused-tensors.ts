@@ -4,11 +4,10 @@
 import { ModelLoadError } from '../../errors.ts';
 import type { ModelConfig } from '../model-config.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import type { TensorNames } from '../tensor-names.ts';
 
-/** Buffers that some releases hold beside their weights and that are computed here. */
-const COMPUTED = /\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$/;
-
-const LAYER = /^model\.layers\.(\d+)\./;
+/** Buffers that some releases hold beside their weights and that are computed here: angles, and masks of attention. */
+const COMPUTED = /\.(rotary_emb\.(inv_freq|cos_cached|sin_cached)|(attn|attention)\.(bias|masked_bias))$/;
 
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;
@@ -17,11 +16,15 @@ const MOST_NAMED = 3;
  * Before a weight is read.
  * @throws ModelLoadError where the checkpoint has more layers than its config.json.
  */
-export function expectNoMoreLayers(checkpoint: Checkpoint, { numLayers }: ModelConfig): void {
-  const layerOf = (name: string): number => Number(LAYER.exec(name)?.[1] ?? -1);
-  const last = checkpoint.names.reduce((most, name) => Math.max(most, layerOf(name)), -1);
-  if (last < numLayers) return;
-  const example = checkpoint.names.find((name) => layerOf(name) === last);
+export function expectNoMoreLayers(
+  checkpoint: Checkpoint,
+  { numLayers, numDraftLayers }: ModelConfig,
+  { layers }: TensorNames,
+): void {
+  const indexOf = (name: string): number => layerOf(name, layers);
+  const last = checkpoint.names.reduce((most, name) => Math.max(most, indexOf(name)), -1);
+  if (last < numLayers + numDraftLayers) return;
+  const example = checkpoint.names.find((name) => indexOf(name) === last);
   throw new ModelLoadError(
     `${checkpoint.path}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
       `${numLayers}: the answers would be nonsense; mend config.json or fetch the model again`,
@@ -33,11 +36,17 @@ export function expectNoMoreLayers(checkpoint: Checkpoint, { numLayers }: ModelC
  * @returns what a person should know of the rest, null where there is nothing.
  * @throws ModelLoadError where a layer has tensors that this architecture does not compute with.
  */
-export function judgeUnused(checkpoint: Checkpoint, config: ModelConfig): string | null {
+export function judgeUnused(
+  checkpoint: Checkpoint,
+  config: ModelConfig,
+  { head, layers }: TensorNames,
+): string | null {
   const isHarmless = (name: string): boolean =>
-    COMPUTED.test(name) || (config.tieWordEmbeddings && name === 'lm_head.weight');
+    COMPUTED.test(name) ||
+    layerOf(name, layers) >= config.numLayers ||
+    (config.tieWordEmbeddings && name === `${head}.weight`);
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
-  const ofLayer = unused.find((name) => LAYER.test(name));
+  const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));
   if (ofLayer !== undefined) {
     throw new ModelLoadError(
       `${checkpoint.path}: tensor ${ofLayer} is in the checkpoint, ${config.architecture} with this config.json ` +
@@ -47,4 +56,10 @@ export function judgeUnused(checkpoint: Checkpoint, config: ModelConfig): string
   if (unused.length === 0) return null;
   const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
   return `${checkpoint.path}: these tensors are not used: ${unused.slice(0, MOST_NAMED).join(', ')}${more}`;
+}
+
+/** -1 for tensors of no layer. */
+function layerOf(name: string, layers: string): number {
+  if (!name.startsWith(`${layers}.`)) return -1;
+  return Number(/^\d+(?=\.)/.exec(name.slice(layers.length + 1))?.[0] ?? -1);
 }

@@ -1,25 +1,53 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
+import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
-import type { Ops } from '../../ops/ops.ts';
+import type { Expert, Experts, Routing } from '../../ops/experts.ts';
+import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
+import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
   type LinearPart,
   type LinearWeight,
   type LinearWeightSource,
+  narrow,
   plainPart,
   type TensorSource,
   type Vector,
+  wholeTensor,
 } from '../../ops/weights.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
+import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
-interface Projection {
+export interface Projection {
   readonly name: string;
   readonly n: number;
   readonly bias?: boolean;
+  /** Where several projections are published as one: its rows, and the first of them that is this one's. */
+  readonly within?: { readonly rows: number; readonly first: number };
+  /** Whether the weight is published as [k, n]. */
+  readonly isTransposed?: boolean;
+}
+
+/** The projections of an expert. */
+export interface ExpertNames {
+  readonly gate: string;
+  readonly up: string;
+  readonly down: string;
+}
+
+/** Shapes of the products of latent attention. */
+interface LatentHeads {
+  readonly numHeads: number;
+  /** Numbers of the latent, and of a key and a value that are made of it. */
+  readonly rank: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
 }
 
 /** What a model computes in, and what plain weights are brought to. */
@@ -40,6 +68,7 @@ export class WeightReader {
   readonly #checkpoint: Checkpoint;
   readonly #ops: Ops;
   readonly #formats = new Set<string>();
+  readonly #widened = new WidenedBlocks();
   #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
@@ -61,6 +90,11 @@ export class WeightReader {
     return this.#packedBytes;
   }
 
+  /** What a person should know of blocks that take more memory than in their file; null where there are none. */
+  get widenedBlocks(): string | null {
+    return this.#widened.note;
+  }
+
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
     return new ColumnParallelLinear(this.#linear(projections, k));
@@ -70,49 +104,152 @@ export class WeightReader {
     return new RowParallelLinear(this.#linear([projection], k));
   }
 
-  gateUp(gate: Projection, up: Projection, k: number): GateUpLinear {
-    const parts = [this.#part(gate, k), this.#part(up, k)] as const;
+  gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
+    const parts = inOneFormat([this.#part(gate, k), this.#part(up, k)]);
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(...parts, format)));
+    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)), activation);
   }
 
-  vector(name: string, length: number): Vector {
-    return this.#ops.loadVector(this.#checkpoint.find(name, [length]));
+  /** The router of a mixture stays in the format to compute in: it decides, and is small. */
+  router(projection: Projection, k: number): ColumnParallelLinear {
+    const parts = [this.#part(projection, k)];
+    return new ColumnParallelLinear(
+      this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype))),
+    );
+  }
+
+  /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
+  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number): Expert {
+    return this.#expert({
+      gate: this.#part({ name: gate, n: inner }, hidden),
+      up: this.#part({ name: up, n: inner }, hidden),
+      down: this.#part({ name: down, n: hidden }, inner),
+    });
+  }
+
+  /** Expert `index` of those that are published as one tensor, under names that begin with `prefix`. */
+  stackedExpert(prefix: string, shape: StackedShape, index: number): Expert {
+    return this.#expert(stackedExpert(this.#checkpoint, prefix, shape, index));
+  }
+
+  mixture(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    return this.#ops.makeExperts(experts, routing, activation);
+  }
+
+  /**
+   * Of each head, the transpose of what makes keys of the latent [rank, keyDim], and what makes values of it [valueDim, rank].
+   * They stay in the format to compute in.
+   */
+  latentHeads(name: string, { numHeads, rank, keyDim, valueDim }: LatentHeads) {
+    const rows = keyDim + valueDim;
+    const all = this.#floats({ name, n: numHeads * rows }, rank);
+    const heads = Array.from({ length: numHeads }, (_, head) => head * rows);
+    const load = (weight: LinearWeightSource): LinearWeight =>
+      this.#count(this.#ops.loadLinear([{ weight, bias: null }], this.dtype));
+    return {
+      keyWeights: heads.map((first) =>
+        load({ kind: 'transposed', shape: [rank, keyDim], tensor: narrow(all, 0, first, keyDim) }),
+      ),
+      valueWeights: heads.map((first) =>
+        load({ kind: 'plain', tensor: narrow(all, 0, first + keyDim, valueDim) }),
+      ),
+    };
+  }
+
+  /** @param offset added to each number: some weights are published as what they differ from 1. */
+  vector(name: string, length: number, offset = 0): Vector {
+    const source = this.#checkpoint.find(name, [length]);
+    const missing = offset - this.#checkpoint.addedTo(name);
+    if (missing === 0) return this.#ops.loadVector(source);
+    return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    return this.#ops.loadLinear([this.#plain(table, hidden)], this.dtype);
+    const parts = [this.#plain(table, hidden)];
+    this.#widened.add(parts);
+    return this.#ops.loadLinear(parts, this.dtype);
   }
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
+    this.#widened.add(parts);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
   }
 
+  #expert({ gate, up, down }: ExpertParts): Expert {
+    const gateUp = inOneFormat([gate, up]);
+    const [gateUpFormat, downFormat] = [gateUp, [down]].map((parts) => {
+      this.#widened.add(parts);
+      return this.#formatOf(parts, this.#products);
+    });
+    this.#formats.add(formatName(gateUpFormat!)).add(formatName(downFormat!));
+    return {
+      gateUp: this.#count(this.#ops.loadGateUp(gateUp[0]!, gateUp[1]!, gateUpFormat!)),
+      down: this.#count(this.#ops.loadLinear([down], downFormat!)),
+    };
+  }
+
   #linear(projections: readonly Projection[], k: number): LinearWeight {
-    const parts = projections.map((projection) => this.#part(projection, k));
+    const parts = inOneFormat(projections.map((projection) => this.#part(projection, k)));
+    this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
     return this.#count(this.#ops.loadLinear(parts, format));
   }
 
   #part(projection: Projection, k: number): LinearPart {
-    const { name, n } = projection;
-    const weight = this.#published?.find(this.#checkpoint, { name, n, k }) ?? null;
-    return weight === null ? this.#plain(projection, k) : { weight, bias: this.#bias(projection) };
+    const { name, n, within, isTransposed } = projection;
+    const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
+    if (weight === null) return this.#plain(projection, k);
+    if (weight.kind === 'blocks' && !isTransposed) {
+      const tensor = within ? narrow(weight.tensor, 0, within.first, n) : weight.tensor;
+      return { weight: { ...weight, tensor }, bias: this.#bias(projection) };
+    }
+    if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
+    throw new ModelLoadError(
+      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
+        `${within ? 'several projections' : 'its projection transposed'}: such models are served from floats only; use ` +
+        'a checkpoint in float32, float16 or bfloat16',
+    );
   }
 
   /** @throws ModelLoadError where the weight is no matrix of floats. */
   #plain(projection: Projection, k: number): LinearPart {
-    const weight = this.#checkpoint.find(`${projection.name}.weight`, [projection.n, k]);
-    return plainPart(weight, this.#bias(projection));
+    const { name, n, within, isTransposed = false } = projection;
+    const rows = within?.rows ?? n;
+    const weight = this.#checkpoint.find(`${name}.weight`, isTransposed ? [k, rows] : [rows, k]);
+    const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
+    const bias = this.#bias(projection);
+    return isTransposed
+      ? { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias }
+      : plainPart(own, bias);
   }
 
-  #bias({ name, n, bias }: Projection): TensorSource | null {
-    return bias ? this.#checkpoint.find(`${name}.bias`, [n]) : null;
+  /** A weight [n, k] as floats: where it is published in codes, the numbers that they encode. */
+  #floats(projection: Projection, k: number): TensorSource {
+    const { weight } = this.#part(projection, k);
+    const { path, name } = weight.tensor;
+    if (weight.kind === 'int8') {
+      throw new ModelLoadError(
+        `tensor ${name} of ${path} is published in int8, which latent attention is not served from; use a release in ` +
+          'bfloat16 or FP8',
+      );
+    }
+    if (weight.kind !== 'codes') return weight.tensor;
+    const numbers = new Float32Array(projection.n * k);
+    decodeCodes(weight, readStoredCodes(weight), numbers);
+    const file = { name, path, byteOffset: 0, byteLength: numbers.byteLength };
+    return { ...wholeTensor({ ...file, dtype: 'f32', shape: [projection.n, k] }), numbers };
+  }
+
+  #bias({ name, n, bias, within }: Projection): TensorSource | null {
+    if (!bias) return null;
+    const whole = this.#checkpoint.find(`${name}.bias`, [within?.rows ?? n]);
+    return within ? narrow(whole, 0, within.first, n) : whole;
   }
 
   /**
@@ -137,8 +274,19 @@ export class WeightReader {
   }
 }
 
+/** Blocks that are multiplied together and are of different formats are read as numbers. */
+function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
+  const formats = parts.map(({ weight }) =>
+    weight.kind === 'blocks' ? formatName(weight.format) : weight.kind,
+  );
+  const isMixed = new Set(formats).size > 1;
+  return parts.map(({ weight, bias }) =>
+    isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },
+  );
+}
+
 /** Null for floats, which may be brought to any format. */
 function publishedFormat(weight: LinearWeightSource): WeightFormat | null {
-  if (weight.kind === 'codes') return weight.format;
+  if (weight.kind === 'codes' || weight.kind === 'blocks') return weight.format;
   return weight.kind === 'int8' ? 'int8' : null;
 }

@@ -4,16 +4,19 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type {
+  Activation,
   AttentionOptions,
+  GatedActivation,
   IdLists,
   KvCache,
   KvCacheShape,
-  KvSaveNotifier,
   LogitEdits,
   Ops,
   Pending,
+  RopeHeads,
   SampledTokens,
   SamplingRows,
   Scope,
@@ -22,13 +25,20 @@ import type {
   Tensor,
   TokenIds,
 } from '../ops.ts';
-import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import {
+  expectHeads,
+  type GateUpWeight,
+  type LinearPart,
+  type LinearWeight,
+  type TensorSource,
+  type Vector,
+} from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
@@ -74,18 +84,22 @@ export class NativeOps implements Ops {
     return new NativeVector(this.#native, this.#native.makeVector(values), values.length);
   }
 
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    const own = experts.map(({ gateUp, down }) => ({
+      gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
+      down: this.#own('makeExperts', down, NativeLinear),
+    }));
+    const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
+    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
+  }
+
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
     return this.#guard(() => new NativeKvCache(this.#native, shape, isShared));
   }
 
-  openKvSaveNotifier(cache: KvCache): KvSaveNotifier {
-    const native = this.#native;
-    const { index } = this.#own('openKvSaveNotifier', cache, NativeKvCache);
-    return {
-      token: this.#guard(() => native.openKvSaveNotifier(index)),
-      onStep: (sends) => native.onKvStep(sends),
-      onLayerSaved: (layer) => native.onKvLayerSaved(layer),
-    };
+  shareKvMemory(cache: KvCache): bigint {
+    const { index } = this.#own('shareKvMemory', cache, NativeKvCache);
+    return this.#guard(() => this.#native.shareKvMemory(index));
   }
 
   get #loader(): { native: NativeBackend; packed: NativePackedWeights } {
@@ -132,6 +146,17 @@ export class NativeOps implements Ops {
     return out;
   }
 
+  layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor {
+    const { index, length } = this.#own('layerNorm', weight, NativeVector);
+    const biasIndex = bias === null ? NO_VECTOR : this.#own('layerNorm', bias, NativeVector).index;
+    const input = expectTensor('layerNorm', 'x', x, { cols: length, dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, x.cols, dtype);
+    this.#guard(() =>
+      this.#native.layerNorm(dtype === 'bf16', index, biasIndex, eps, ...argsOf(input), ...argsOf(out)),
+    );
+    return out;
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     const { index } = this.#own('qkNorm', weight, NativeVector);
     const input = expectTensor('qkNorm', 'x', x, { dtype: 'f32' });
@@ -153,11 +178,64 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
   }
 
-  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
-    const { index, n, k, inputDType: dtype } = this.#own('siluGateUp', weight, NativeGateUp);
-    const input = this.#padded(expectTensor('siluGateUp', 'x', x, { cols: k, dtype }));
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
+    const { index, n, k, inputDType: dtype } = this.#own('gateUp', weight, NativeGateUp);
+    const input = this.#padded(expectTensor('gateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
-    this.#guard(() => this.#native.siluGateUp(index, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() => this.#native.gateUp(activation, index, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
+    const input = expectTensor('activate', 'x', x, { dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, x.cols, dtype);
+    this.#guard(() => this.#native.activate(activation, dtype === 'bf16', ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  cast(x: Tensor, dtype: ComputeDType): Tensor {
+    const input = expectTensor('cast', 'x', x, { dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, x.cols, dtype);
+    this.#guard(() => this.#native.cast(dtype === 'bf16', ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  addScaled(residual: Tensor, x: Tensor, factor: number): void {
+    const input = expectTensor('addScaled', 'x', x, { dtype: 'f32' });
+    const { rows, cols } = x;
+    const sum = expectTensor('addScaled', 'residual', residual, { rows, cols, dtype: 'f32' });
+    this.#guard(() => this.#native.addScaled(factor, ...argsOf(input), ...argsOf(sum)));
+  }
+
+  scale(x: Tensor, factor: number): void {
+    const input = expectTensor('scale', 'x', x, { dtype: 'f32' });
+    this.#guard(() => this.#native.scale(factor, ...argsOf(input)));
+  }
+
+  softcap(x: Tensor, cap: number): void {
+    const input = expectTensor('softcap', 'x', x, { dtype: 'f32' });
+    this.#guard(() => this.#native.softcap(cap, ...argsOf(input)));
+  }
+
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    const own = weights.map((weight) => this.#own('headLinear', weight, NativeLinear));
+    const { n, k, width } = expectHeads(x, weights);
+    const input = expectTensor('headLinear', 'x', x, {});
+    const out = this.#arena.allocate(x.rows, own.length * (n + (keepsRest ? width - k : 0)), 'f32');
+    const indices = Int32Array.from(own, ({ index }) => index);
+    const isBf16 = x.dtype === 'bf16';
+    this.#guard(() =>
+      this.#native.headLinear(indices, width, keepsRest, isBf16, ...argsOf(input), ...argsOf(out)),
+    );
+    return out;
+  }
+
+  experts(x: Tensor, logits: Tensor, experts: Experts): Tensor {
+    const { index, count, n, k, inputDType: dtype } = this.#own('experts', experts, NativeExperts);
+    const input = this.#padded(expectTensor('experts', 'x', x, { cols: k, dtype }));
+    const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, n, 'f32');
+    this.#guard(() => this.#native.experts(index, ...argsOf(scores), ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -172,7 +250,7 @@ export class NativeOps implements Ops {
     });
   }
 
-  beginStep(cache: KvCache, { positions, slotMapping, batch }: StepArrays): StepInputs {
+  beginStep(cache: KvCache, { positions, slotMapping, batch, sends = NO_INTEGERS }: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
@@ -185,16 +263,20 @@ export class NativeOps implements Ops {
         contextLengths,
         blockTables,
         maxBlocks,
+        sends,
       ),
     );
     return new NativeStepInputs(this.#native, id, cache, positions.length);
   }
 
-  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim = headDim): void {
+  rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
+    const { headDim, first = 0, rotaryDim = headDim - first, isInterleaved = false } = heads;
     const { index } = this.#own('rope', table, NativeVector);
     const { id } = this.#own('rope', step, NativeStepInputs);
     const input = expectTensor('rope', 'x', x, { rows: step.numTokens, dtype: 'f32' });
-    this.#guard(() => this.#native.rope(index, headDim, rotaryDim, id, ...argsOf(input)));
+    this.#guard(() =>
+      this.#native.rope(index, headDim, first, rotaryDim, isInterleaved, id, ...argsOf(input)),
+    );
   }
 
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
@@ -206,13 +288,14 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
   }
 
-  attention(q: Tensor, step: StepInputs, { layer, scale, window }: AttentionOptions): Tensor {
+  attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
+    const { layer, scale, window, softcap, sinks } = options;
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
+    const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
+    const numbers = [layer, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
-    this.#guard(() =>
-      this.#native.attention(id, layer, scale, window ?? 0, ...argsOf(input), ...argsOf(out)),
-    );
+    this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -307,7 +390,7 @@ export class NativeOps implements Ops {
 
   /** The array that ops called after `sampled` find filled. */
   #unread(op: string, sampled: SampledTokens | null): Int32Array {
-    return sampled === null ? NO_TOKENS : this.#own(op, sampled, NativeSampledTokens).unread;
+    return sampled === null ? NO_INTEGERS : this.#own(op, sampled, NativeSampledTokens).unread;
   }
 
   /** `value` as what this very backend made. */
@@ -330,7 +413,9 @@ export class NativeOps implements Ops {
   }
 }
 
-const NO_TOKENS = new Int32Array(0);
+/** The index that stands for no vector. */
+const NO_VECTOR = -1;
+const NO_INTEGERS = new Int32Array(0);
 
 function argsOf(x: NativeTensor): TensorArgs {
   return [x.offset, x.rows, x.cols, x.stride];

@@ -2,14 +2,10 @@
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
-import {
-  BYTES_PER_ELEMENT,
-  type ComputeDType,
-  formatName,
-  inputDTypeOf,
-  type WeightFormat,
-} from '../dtype.ts';
-import type { KvCache, KvCacheShape } from '../ops.ts';
+import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
+import { type Experts, expectExperts, type Routing } from '../experts.ts';
+import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
+import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
   expectGateUp,
@@ -62,7 +58,7 @@ export class NativeLinear extends Weight implements LinearWeight {
     const { k, sizes } = expectParts('loadLinear', parts, format);
     const index = packed.load(nameOf('linear', parts, format), () => {
       const codes = readCodesOfParts(parts);
-      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, codes[i]!));
+      const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, format, codes[i]!));
       return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k)));
     });
     const n = sizes.reduce((sum, size) => sum + size, 0);
@@ -83,8 +79,8 @@ export class NativeGateUp extends Weight implements GateUpWeight {
     const index = packed.load(nameOf('gate and up', [gate, up], format), () => {
       const codes = readCodesOfParts([gate, up]);
       const parts = [
-        partOf('loadGateUp', gate, n, codes[0]!),
-        partOf('loadGateUp', up, n, codes[1]!),
+        partOf('loadGateUp', gate, n, format, codes[0]!),
+        partOf('loadGateUp', up, n, format, codes[1]!),
       ] as const;
       return loading([gate, up], () => native.loadGateUp(...parts, k, formatOf(format, k)));
     });
@@ -104,6 +100,42 @@ export class NativeVector extends Handle implements Vector {
     const length = expectVector(source);
     const index = guardFile(source.name, () => native.loadVector(sourceOf('loadVector', source), length));
     return new NativeVector(native, index, length);
+  }
+}
+
+export class NativeExperts extends Handle implements Experts {
+  readonly count: number;
+  readonly k: number;
+  readonly n: number;
+  readonly inputDType: ComputeDType;
+
+  constructor(
+    native: NativeBackend,
+    experts: readonly { readonly gateUp: NativeGateUp; readonly down: NativeLinear }[],
+    bias: NativeVector | null,
+    routing: Routing,
+    activation: GatedActivation,
+  ) {
+    const { count, k, n, inputDType } = expectExperts(experts, routing);
+    const { topK, scores, groups, isNormalized, scale = 1 } = routing;
+    const index = native.makeExperts(
+      Int32Array.from(experts, ({ gateUp }) => gateUp.index),
+      Int32Array.from(experts, ({ down }) => down.index),
+      activation,
+      bias?.index ?? -1,
+      topK,
+      scores === 'sigmoid',
+      groups?.count ?? 1,
+      groups?.kept ?? 1,
+      groups?.best ?? 1,
+      isNormalized,
+      scale,
+    );
+    super(native, index);
+    this.count = count;
+    this.k = k;
+    this.n = n;
+    this.inputDType = inputDType;
   }
 }
 
@@ -135,30 +167,60 @@ function formatOf(format: WeightFormat, k: number): NativeWeightFormat {
   return { ...format, groupSize: format.groupSize ?? Math.ceil(k / 32) * 32 };
 }
 
-function partOf(op: string, part: LinearPart, n: number, codes: StoredCodes | null): NativePart {
+function partOf(
+  op: string,
+  part: LinearPart,
+  n: number,
+  format: WeightFormat,
+  codes: StoredCodes | null,
+): NativePart {
   const { weight } = part;
-  const bias = part.bias && sourceOf(op, part.bias);
+  const bias = part.bias && vectorOf(op, part.bias);
+  if (weight.kind === 'transposed') {
+    const numbers = readTransposed(weight, format === 'bf16' ? 'bf16' : 'f32');
+    return {
+      weight: readSource(weight.tensor, numbers, weight.shape[1]),
+      n,
+      scales: null,
+      codes: null,
+      bias,
+    };
+  }
   if (weight.kind !== 'codes') {
     const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
     return { weight: sourceOf(op, weight.tensor), n, scales, codes: null, bias };
   }
-  const { tensor, order, format } = weight;
+  const { tensor, order } = weight;
   // Whole numbers of 8 bits in words have 128 in the place of 0.
-  const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
+  const offset = weight.format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
   return { weight: bytesOf(op, tensor), n, scales: null, codes: { order, offset, ...codes! }, bias };
+}
+
+/** A vector, which may be a column. */
+function vectorOf(op: string, source: TensorSource): NativeSource {
+  if (source.shape.length === 1) return sourceOf(op, source);
+  const numbers = readTensor(source, 'f32');
+  return readSource(source, numbers, numbers.length);
+}
+
+/** Numbers that were read here, in rows of `rowLength`. */
+function readSource({ name, path }: TensorSource, numbers: Float32Array, rowLength: number): NativeSource {
+  const whole = { byteOffset: 0, firstRow: 0, firstCol: 0, pairedRows: 0 } as const;
+  return { name, path, dtype: 'f32', rowLength, ...whole, numbers };
 }
 
 /** A tensor's rows as bytes. */
 function bytesOf(op: string, tensor: TensorSource): NativeSource {
   const source = sourceOf(op, tensor);
-  return { ...source, dtype: 'u8', rowLength: source.rowLength * BYTES_PER_ELEMENT[tensor.dtype] };
+  return { ...source, dtype: 'u8', rowLength: storedBytes(tensor.dtype, source.rowLength) };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
-  const { name, path, byteOffset } = source;
+  if (source.numbers) return readSource(source, readTensor(source, 'f32'), source.shape.at(-1)!);
+  const { name, path, byteOffset, pairedRows = 0 } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
-  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol };
+  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, numbers: null };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

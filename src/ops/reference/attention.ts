@@ -6,6 +6,7 @@ import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
 import type { RefKvCache } from './kv-cache.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';
+import { expectVector } from './vector.ts';
 
 /** Keys and values of one head of one sequence, [tokens, headDim] each, from position `first` on. */
 interface Past {
@@ -26,6 +27,7 @@ export function attention(
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
+  const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
   const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(dtype));
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
     const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
@@ -39,7 +41,8 @@ export function attention(
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
           const at = head * headDim;
           const query = input.row(row).subarray(at, at + headDim);
-          attend(query, past, position, options, out.row(row).subarray(at, at + headDim));
+          const sink = sinks?.[head] ?? Number.NEGATIVE_INFINITY;
+          attend(query, past, position, { ...options, sink }, out.row(row).subarray(at, at + headDim));
         }
       }
     }
@@ -77,28 +80,28 @@ function gather(
   return { first, keys, values };
 }
 
-/** softmax(scale * query · keys) · values of one row and head, oldest token first. */
+/** softmax(scores of query · keys, and the sink) · values of one row and head, oldest token first. */
 function attend(
   query: Float32Array,
   past: Past,
   position: number,
-  { scale, window }: AttentionOptions,
+  { scale, window, softcap, sink }: AttentionOptions & { readonly sink: number },
   out: Float32Array,
 ): void {
   const headDim = query.length;
   const from = oldest(position, window) - past.first;
   const count = position - past.first - from + 1;
   const weights = new Float64Array(count);
-  let largest = Number.NEGATIVE_INFINITY;
+  let largest = sink;
   for (let i = 0; i < count; i++) {
     const key = (from + i) * headDim;
     let score = 0;
     for (let d = 0; d < headDim; d++) score += query[d]! * past.keys[key + d]!;
-    weights[i] = score * scale;
-    largest = Math.max(largest, score * scale);
+    weights[i] = softcap ? softcap * Math.tanh((score * scale) / softcap) : score * scale;
+    largest = Math.max(largest, weights[i]!);
   }
   const sums = new Float64Array(headDim);
-  let total = 0;
+  let total = Math.exp(sink - largest);
   for (let i = 0; i < count; i++) {
     const weight = Math.exp(weights[i]! - largest);
     const value = (from + i) * headDim;

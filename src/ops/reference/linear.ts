@@ -1,12 +1,14 @@
-// Matrix products of the reference backend: linear, addLinear, siluGateUp and the loading of their weights.
+// Matrix products of the reference backend: linear, addLinear, gateUp and the loading of their weights.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
-import type { Tensor } from '../ops.ts';
-import { readTensor } from '../read-tensor.ts';
+import type { GatedActivation, Tensor } from '../ops.ts';
+import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
   expectGateUp,
+  expectHeads,
   expectParts,
   type GateUpWeight,
   type LinearPart,
@@ -14,7 +16,8 @@ import {
   type LinearWeightSource,
   type TensorSource,
 } from '../weights.ts';
-import { decodeCodes, quantizeToCodes } from './codes.ts';
+import { quantizeToCodes } from './codes.ts';
+import { GATED_ACTIVATIONS } from './elementwise.ts';
 import { quantizeRow } from './quantize.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
@@ -40,7 +43,7 @@ export class RefLinear implements LinearWeight {
     const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, codes[i]!, format, {
+      readWeight(part.weight, k, codes[i]!, format, {
         values: this.values.subarray(start * k, end * k),
         scales: this.scales?.subarray(start, end) ?? null,
       });
@@ -57,6 +60,7 @@ export class RefLinear implements LinearWeight {
 /** Fills values [n, k], and the scales [n] of int8. */
 function readWeight(
   weight: LinearWeightSource,
+  k: number,
   codes: StoredCodes | null,
   format: WeightFormat,
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
@@ -66,9 +70,14 @@ function readWeight(
     decodeCodes(weight, codes!, values);
     return;
   }
-  const { tensor } = weight;
-  readTensor(tensor, format === 'bf16' ? 'bf16' : 'f32', values);
-  if (typeof format !== 'string') quantizeToCodes(format, values, tensor.shape[1]!);
+  if (weight.kind === 'blocks') {
+    readTensor(weight.tensor, 'bf16', values);
+    return;
+  }
+  const dtype = format === 'bf16' ? 'bf16' : 'f32';
+  if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
+  else readTensor(weight.tensor, dtype, values);
+  if (typeof format !== 'string') quantizeToCodes(format, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
@@ -129,6 +138,24 @@ export function linear(x: Tensor, weight: LinearWeight): RefTensor {
   return out;
 }
 
+/** Each head of x [tokens, heads * width] by a weight of its own -> f32 [tokens, heads * (n, and the rest where it is kept)]. */
+export function headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): RefTensor {
+  const { n, k, width } = expectHeads(x, weights);
+  const input = expectTensor('headLinear', 'x', x, {});
+  const outWidth = n + (keepsRest ? width - k : 0);
+  const out = RefTensor.zeros(x.rows, weights.length * outWidth, 'f32');
+  for (const [head, weight] of weights.entries()) {
+    for (let row = 0; row < x.rows; row++) {
+      const numbers = input.row(row).subarray(head * width, (head + 1) * width);
+      const heads = roundToDType(new RefTensor(numbers.slice(0, k), 1, k, weight.inputDType));
+      const into = out.row(row).subarray(head * outWidth, (head + 1) * outWidth);
+      into.set(linear(heads, weight).data);
+      if (keepsRest) into.set(numbers.subarray(k), n);
+    }
+  }
+  return out;
+}
+
 /** residual [tokens, n] f32 += x [tokens, k] · weightᵀ + bias. */
 export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
   const w = expectLinear('addLinear', weight);
@@ -141,18 +168,19 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
   });
 }
 
-/** x [tokens, k] -> silu(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
-export function siluGateUp(x: Tensor, weight: GateUpWeight): RefTensor {
-  if (!(weight instanceof RefGateUp))
-    throw new ShapeError('siluGateUp', 'a weight of this backend', 'another');
-  const input = expectTensor('siluGateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
+/** x [tokens, k] -> activation(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
+export function gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): RefTensor {
+  if (!(weight instanceof RefGateUp)) throw new ShapeError('gateUp', 'a weight of this backend', 'another');
+  const input = expectTensor('gateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
   const out = RefTensor.zeros(x.rows, weight.n, weight.inputDType);
   const data = out.data;
+  const gated = GATED_ACTIVATIONS[activation];
   multiply(input, weight.gate, (row, col, gate) => {
-    data[row * weight.n + col] = gate / (1 + Math.exp(-gate));
+    data[row * weight.n + col] = gate;
   });
   multiply(input, weight.up, (row, col, up) => {
-    data[row * weight.n + col]! *= up;
+    const at = row * weight.n + col;
+    data[at] = gated(data[at]!, up);
   });
   return roundToDType(out);
 }

@@ -1,4 +1,4 @@
-// Root-mean-square norms of the reference backend, over whole rows and over single heads.
+// Norms of the reference backend, over whole rows and over single heads.
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
@@ -13,6 +13,28 @@ export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDT
   const input = expectTensor('rmsNorm', 'x', x, { dtype: 'f32' });
   const out = RefTensor.zeros(x.rows, x.cols, dtype);
   for (let row = 0; row < x.rows; row++) normalise(input.row(row), scale, eps, out.row(row));
+  return roundToDType(out);
+}
+
+/** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. */
+export function layerNorm(
+  x: Tensor,
+  weight: Vector,
+  bias: Vector | null,
+  eps: number,
+  dtype: ComputeDType,
+): RefTensor {
+  const scale = expectVector('layerNorm', 'weight', weight, x.cols);
+  const shift = bias && expectVector('layerNorm', 'bias', bias, x.cols);
+  const input = expectTensor('layerNorm', 'x', x, { dtype: 'f32' });
+  const out = RefTensor.zeros(x.rows, x.cols, dtype);
+  for (let row = 0; row < x.rows; row++) {
+    const values = input.row(row);
+    const mean = values.reduce((sum, value) => sum + value, 0) / x.cols;
+    const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.cols;
+    const factor = 1 / Math.sqrt(variance + eps);
+    out.row(row).set(values.map((value, i) => (value - mean) * factor * scale[i]! + (shift?.[i] ?? 0)));
+  }
   return roundToDType(out);
 }
 

@@ -4,15 +4,19 @@
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type {
+  Activation,
   AttentionOptions,
+  GatedActivation,
   IdLists,
   KvCache,
   KvCacheShape,
   LogitEdits,
   Ops,
   Pending,
+  RopeHeads,
   SampledTokens,
   SamplingRows,
   Scope,
@@ -32,11 +36,13 @@ import {
   type Vector,
 } from '../weights.ts';
 import { attention } from './attention.ts';
+import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
 import { embedding } from './embedding.ts';
+import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
-import { addLinear, linear, RefGateUp, RefLinear, siluGateUp } from './linear.ts';
+import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
-import { qkNorm, rmsNorm } from './norm.ts';
+import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
@@ -71,11 +77,15 @@ export class ReferenceOps implements Ops {
     return new RefVector(values.slice());
   }
 
+  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+    return new RefExperts(experts, routing, activation);
+  }
+
   makeKvCache(shape: KvCacheShape): KvCache {
     return new RefKvCache(shape);
   }
 
-  openKvSaveNotifier(): never {
+  shareKvMemory(): never {
     throw new ConfigError(
       'KV transfer needs the native backend: install make and g++, run `npm run build`, and leave --device auto or cpu',
       { param: 'kv-transfer-config' },
@@ -126,6 +136,10 @@ export class ReferenceOps implements Ops {
     return this.#keep(rmsNorm(x, weight, eps, dtype));
   }
 
+  layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor {
+    return this.#keep(layerNorm(x, weight, bias, eps, dtype));
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     qkNorm(x, weight, eps);
   }
@@ -138,8 +152,36 @@ export class ReferenceOps implements Ops {
     addLinear(residual, x, weight);
   }
 
-  siluGateUp(x: Tensor, weight: GateUpWeight): Tensor {
-    return this.#keep(siluGateUp(x, weight));
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
+    return this.#keep(gateUp(x, weight, activation));
+  }
+
+  activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
+    return this.#keep(activate(x, activation, dtype));
+  }
+
+  cast(x: Tensor, dtype: ComputeDType): Tensor {
+    return this.#keep(cast(x, dtype));
+  }
+
+  addScaled(residual: Tensor, x: Tensor, factor: number): void {
+    addScaled(residual, x, factor);
+  }
+
+  scale(x: Tensor, factor: number): void {
+    scale(x, factor);
+  }
+
+  softcap(x: Tensor, cap: number): void {
+    softcap(x, cap);
+  }
+
+  headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {
+    return this.#keep(headLinear(x, weights, keepsRest));
+  }
+
+  experts(x: Tensor, logits: Tensor, mixture: Experts): Tensor {
+    return this.#keep(experts(x, logits, mixture));
   }
 
   split(x: Tensor, widths: readonly number[]): Tensor[] {
@@ -158,8 +200,8 @@ export class ReferenceOps implements Ops {
     return this.#step;
   }
 
-  rope(x: Tensor, step: StepInputs, table: Vector, headDim: number, rotaryDim = headDim): void {
-    rope(x, this.#current('rope', step).positions, table, headDim, rotaryDim);
+  rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
+    rope(x, this.#current('rope', step).positions, table, heads);
   }
 
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {

@@ -8,6 +8,7 @@ import type { GivenOption, OptionSource } from '../../../src/config/merge.ts';
 import { type OptionKey, SERVE_OPTIONS } from '../../../src/config/options.ts';
 import { writeTinyModel } from '../../fixtures/tiny-model.ts';
 import { runCli } from '../../helpers/cli-process.ts';
+import { SVC_COMMAND } from '../../helpers/svc-command.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 import { noTerminal, TerminalProcess } from '../../helpers/terminal-process.ts';
 
@@ -149,7 +150,7 @@ describe('svc bench latency', () => {
 
   it.skipIf(noTerminal)('shows a bar on a terminal', async () => {
     const args = ['bench', 'latency', model, '--batch-size', '2', '--num-iters', '2', '--output-len', '4'];
-    const terminal = new TerminalProcess(['src/cli/main.ts', ...args]);
+    const terminal = new TerminalProcess([...SVC_COMMAND, ...args]);
     await terminal.says(/Processed prompts 100%.*8\/8/);
     await terminal.says(/p99 .* ms\n/);
     expect(await terminal.exitCode).toBe(0);

@@ -6,7 +6,7 @@ import type { BlockMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
 
 interface Send {
   readonly numBlocks: number;
-  readonly onSent: () => void;
+  readonly onEvent: (event: 'sent' | 'sendClosed') => void;
   readonly blocks: Map<number, string>;
   grant: { readonly link: number; readonly ticket: bigint; next: number } | null;
 }
@@ -14,7 +14,7 @@ interface Send {
 interface Receive {
   readonly firstBlock: number;
   readonly offsets: Float64Array;
-  readonly onEvent: (event: 'received' | 'corrupt') => void;
+  readonly onEvent: (event: 'received' | 'corrupt' | 'receiveClosed') => void;
   progress: number;
 }
 
@@ -75,8 +75,8 @@ export class MemoryMover implements BlockMover {
     this.#flush(transferId);
   }
 
-  openSend(transferId: number, numBlocks: number, onSent: () => void = () => {}): void {
-    this.#sends.set(transferId, { numBlocks, onSent, blocks: new Map(), grant: null });
+  openSend(transferId: number, numBlocks: number, onEvent: Send['onEvent'] = () => {}): void {
+    this.#sends.set(transferId, { numBlocks, onEvent, blocks: new Map(), grant: null });
   }
 
   grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
@@ -85,8 +85,10 @@ export class MemoryMover implements BlockMover {
     this.#flush(transferId);
   }
 
-  async closeSend(transferId: number): Promise<void> {
+  closeSend(transferId: number): void {
+    const send = this.#sends.get(transferId);
     this.#sends.delete(transferId);
+    if (send !== undefined) setImmediate(send.onEvent, 'sendClosed');
   }
 
   openReceive(
@@ -102,18 +104,20 @@ export class MemoryMover implements BlockMover {
     return this.#receives.get(ticket)?.progress ?? 0;
   }
 
-  async closeReceive(ticket: bigint): Promise<void> {
+  closeReceive(ticket: bigint): void {
+    const receive = this.#receives.get(ticket);
     this.#receives.delete(ticket);
+    if (receive !== undefined) setImmediate(receive.onEvent, 'receiveClosed');
   }
 
-  async load(ticket: bigint, firstBlock: number, blocks: Int32Array): Promise<boolean> {
+  load(ticket: bigint, firstBlock: number, blocks: Int32Array, onLoaded: (isIntact: boolean) => void): void {
     const receive = this.#receives.get(ticket);
-    if (receive === undefined) return false;
+    setImmediate(onLoaded, receive !== undefined);
+    if (receive === undefined) return;
     for (const [index, block] of blocks.entries()) {
       const offset = receive.offsets[firstBlock + index - receive.firstBlock];
       this.kv.set(block, this.received.get(offset ?? -1) ?? '');
     }
-    return true;
   }
 
   close(): void {
@@ -132,7 +136,7 @@ export class MemoryMover implements BlockMover {
       this.bytesSent += block.length;
       grant.next += 1;
     }
-    if (grant.next === send.numBlocks) setImmediate(send.onSent);
+    if (grant.next === send.numBlocks) setImmediate(send.onEvent, 'sent');
   }
 
   #receive(ticket: bigint, index: number, block: string): void {

@@ -31,7 +31,7 @@ class Node {
     this.memory = new KvMemory(NUM_LAYERS, 8, LAYER_BLOCK_BYTES);
     this.mover = new NativeMover(
       {
-        memoryToken: this.memory.openKvSaveNotifier(),
+        memoryToken: this.memory.share(),
         receiveBytes: 8 * SLOT_BYTES,
         transport: 'auto',
         listenIp: '127.0.0.1',
@@ -44,11 +44,15 @@ class Node {
   }
 
   openSend(transferId: number, numBlocks: number): void {
-    this.mover.openSend(transferId, numBlocks, () => void this.told.push(['sent', transferId]));
+    this.mover.openSend(transferId, numBlocks, (event) => void this.told.push([event, transferId]));
   }
 
   openReceive(firstBlock: number, offsets: Float64Array): void {
     this.mover.openReceive(TICKET, firstBlock, offsets, (event) => void this.told.push([event, TICKET]));
+  }
+
+  load(firstBlock: number, block: number): Promise<boolean> {
+    return new Promise((resolve) => this.mover.load(TICKET, firstBlock, Int32Array.of(block), resolve));
   }
 
   /** Computes blocks of a send. */
@@ -85,12 +89,18 @@ describe('a mover', needsNative, () => {
       await until(() => d.told.length === 1 && p.told.length === 1);
       expect([d.told, p.told]).toEqual([[['received', TICKET]], [['sent', 5]]]);
       expect(d.mover.progress(TICKET)).toBe(2 * NUM_LAYERS);
-      expect(await d.mover.load(TICKET, 1, Int32Array.of(7))).toBe(true);
+      expect(await d.load(1, 7)).toBe(true);
       expect([d.holds(7, 4), d.holds(6, 3)]).toEqual([true, false]);
       expect(p.mover.bytesSent).toBeGreaterThanOrEqual(2 * SLOT_BYTES);
       expect(d.mover.bytesReceived).toBeGreaterThanOrEqual(2 * SLOT_BYTES);
-      await Promise.all([p.mover.closeSend(5), d.mover.closeReceive(TICKET)]);
-      expect(await d.mover.load(TICKET, 0, Int32Array.of(7))).toBe(false);
+      p.mover.closeSend(5);
+      d.mover.closeReceive(TICKET);
+      await until(() => d.told.length === 2 && p.told.length === 2);
+      expect([d.told[1], p.told[1]]).toEqual([
+        ['receiveClosed', TICKET],
+        ['sendClosed', 5],
+      ]);
+      expect(await d.load(0, 7)).toBe(false);
     },
   );
 
@@ -153,20 +163,20 @@ describe('a mover', needsNative, () => {
 });
 
 describe('a mover that is closed', needsNative, () => {
-  it('resolves everything that waits for it', async () => {
+  it('ends everything that is open', async () => {
     const [p, d] = [new Node(), new Node()];
     await p.mover.connect(d.mover.endpoints);
     p.openSend(1, 1);
     p.openReceive(0, slots(1));
-    const waiting = [
-      p.mover.connect(d.mover.endpoints),
-      p.mover.closeSend(1),
-      p.mover.closeReceive(TICKET),
-      p.mover.load(TICKET, 0, Int32Array.of(0)),
-    ];
+    const waiting = [p.mover.connect(d.mover.endpoints), p.load(0, 0)];
+    p.mover.closeSend(1);
     p.mover.close();
     p.mover.close();
-    expect(await Promise.all(waiting)).toEqual([null, undefined, undefined, false]);
+    expect(await Promise.all(waiting)).toEqual([null, false]);
+    expect(p.told).toEqual([
+      ['sendClosed', 1],
+      ['receiveClosed', TICKET],
+    ]);
   });
 
   it('does nothing more, and says so at once', async () => {
@@ -179,8 +189,10 @@ describe('a mover that is closed', needsNative, () => {
     node.openReceive(0, slots(1));
     mover.disconnect(1);
     expect([mover.progress(TICKET), mover.bytesSent, mover.bytesReceived]).toEqual([0, 0, 0]);
-    const answers = [mover.connect(endpoints), mover.closeSend(1), mover.closeReceive(TICKET)];
-    expect(await Promise.all(answers)).toEqual([null, undefined, undefined]);
-    expect(await mover.load(TICKET, 0, Int32Array.of(0))).toBe(false);
+    mover.closeSend(1);
+    mover.closeReceive(TICKET);
+    expect(await mover.connect(endpoints)).toBeNull();
+    expect(await node.load(0, 0)).toBe(false);
+    expect(node.told).toEqual([]);
   });
 });

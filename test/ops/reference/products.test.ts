@@ -84,16 +84,16 @@ describe('addLinear', () => {
   });
 });
 
-describe('siluGateUp', () => {
+describe('gateUp', () => {
   it('multiplies silu of the gate by the up projection, biases included', () => {
     const weight = ops.loadGateUp(part([1, 1], [1], [1]), part([1, 1], [3], [-1]), 'f32');
     const x = ops.tensor(Float32Array.of(1), 1, 1, 'f32');
-    expect(ops.read(ops.siluGateUp(x, weight))[0]).toBeCloseTo((2 / (1 + Math.exp(-2))) * 2, 6);
+    expect(ops.read(ops.gateUp(x, weight, 'silu'))[0]).toBeCloseTo((2 / (1 + Math.exp(-2))) * 2, 6);
   });
 
   it('gives bf16 for a bf16 weight', () => {
     const weight = ops.loadGateUp(part([1, 1], [1]), part([1, 1], [1]), 'bf16');
-    const out = ops.siluGateUp(ops.tensor(Float32Array.of(1.1), 1, 1, 'bf16'), weight);
+    const out = ops.gateUp(ops.tensor(Float32Array.of(1.1), 1, 1, 'bf16'), weight, 'silu');
     expect(out.dtype).toBe('bf16');
     const value = ops.read(out)[0]!;
     expect(ops.read(ops.tensor(Float32Array.of(value), 1, 1, 'bf16'))[0]).toBe(value);

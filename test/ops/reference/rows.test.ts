@@ -45,13 +45,13 @@ describe('rope', () => {
 
   it('rotates the first half of a head against the second', () => {
     const x = tensor(2, 4, 1, 2, 3, 4, 1, 2, 3, 4);
-    ops.rope(x, beginStepAt(ops, Int32Array.of(1, 0)), table, 2);
+    ops.rope(x, beginStepAt(ops, Int32Array.of(1, 0)), table, { headDim: 2 });
     expect([...ops.read(x)]).toEqual([-2, 1, -4, 3, 1, 2, 3, 4]);
   });
 
   it('refuses a position beyond the table', () => {
     const step = beginStepAt(ops, Int32Array.of(2));
-    expect(() => ops.rope(tensor(1, 2, 1, 2), step, table, 2)).toThrow(/0 to 1, got 2 in row 0/);
+    expect(() => ops.rope(tensor(1, 2, 1, 2), step, table, { headDim: 2 })).toThrow(/0 to 1, got 2 in row 0/);
   });
 });
 

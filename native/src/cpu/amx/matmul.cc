@@ -24,10 +24,10 @@ constexpr int kTileSteps = kTileRows;
 /// Panel bytes fetched ahead of their use where each is used once.
 constexpr int kStreamAhead = 4 * kTileBytes;
 /// Many rows are computed in blocks of so many rows and panels, a block in parts of k: a part of x and the block's sums
-/// (512 and 256 KiB) stay in the second-level cache.
+/// (320 and 256 KiB) stay in the second-level cache, and a part of two panels (40 KiB) in the first-level cache.
 constexpr int kRowsOfBlock = 256;
 constexpr int kPanelsOfBlock = 16;
-constexpr int kStepsOfPart = 512;
+constexpr int kMostStepsOfPart = 320;
 
 /// sums in tile `sum` += rows in tile `x` · panel in tile `panel`. The intrinsics take literal numbers of tiles only.
 #define SVC_MULTIPLY_TILES(sum, x, panel)          \
@@ -83,6 +83,11 @@ void sumOne(const char* x, size_t xStride, const char* panel, int steps, typenam
   _tile_stored(0, sums, kStepBytes);
 }
 
+/// Rows that are computed together: two tiles of them.
+constexpr int kRowsOfPair = 2 * kTileRows;
+/// Lanes of the sums of a panel, [kRowsOfPair, 16].
+constexpr int kLanesOfPair = kRowsOfPair * kLanes;
+
 /// A part of two panels.
 struct PanelPair {
   const char* first;
@@ -103,52 +108,106 @@ struct Upcoming {
   }
 };
 
-/// sums [2, first, 16] and, after them, [2, second, 16] = (or, to resume, +=) x · two panels; the tiles are shaped
-/// for first + second rows, first up to 16.
-template <class Dot>
-void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool resume, int first, int second,
-             const Upcoming& upcoming, typename Dot::Lane* sums) {
-  typename Dot::Lane* const below = sums + 2 * first * kLanes;
-  if (resume) {
-    _tile_loadd(0, sums, kStepBytes);
-    _tile_loadd(1, sums + first * kLanes, kStepBytes);
-  } else {
+/// Rows of the output, up to kRowsOfPair, and one or two panels of sums.
+struct OutputBlock {
+  int row = 0;
+  int rows = 0;
+  int panel = 0;
+  int panels = 0;
+};
+
+/// Makes the output of one block of sums while the tile unit computes the next one, and fetches the memory of that one's
+/// output: vector units and memory would else be idle first, and the tile unit then.
+template <class Lane, class Use>
+class Output {
+ public:
+  explicit Output(const Use& use) : use_(use) {}
+
+  /// Where the sums of `block`, which are computed next, go: [2, kRowsOfPair, 16].
+  Lane* expect(const OutputBlock& block) {
+    expected_ = unfetched_ = block;
+    return sums_[turn_];
+  }
+
+  /// The sums that were expected are complete.
+  void complete() {
+    finish();
+    unmade_ = expected_;
+    next_ = sums_[turn_];
+    turn_ ^= 1;
+  }
+
+  /// One row of the complete sums is made, and the memory of one row of the expected ones fetched.
+  void advance() {
+    make(1);
+    if (unfetched_.rows == 0) return;
+    use_.fetch(unfetched_.row, unfetched_.panel, unfetched_.panels);
+    ++unfetched_.row;
+    --unfetched_.rows;
+  }
+
+  /// Makes what is left of the complete sums.
+  void finish() { make(unmade_.rows); }
+
+ private:
+  alignas(64) Lane sums_[2][2 * kLanesOfPair];
+  const Use& use_;
+  int turn_ = 0;
+  OutputBlock expected_;
+  OutputBlock unfetched_;
+  OutputBlock unmade_;
+  const Lane* next_ = nullptr;
+
+  void make(int rows) {
+    if (unmade_.rows == 0) return;
+    use_(unmade_.row, rows, unmade_.panel, unmade_.panels, next_, kLanesOfPair);
+    unmade_.row += rows;
+    unmade_.rows -= rows;
+    next_ += rows * kLanes;
+  }
+};
+
+/// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels; the tiles are shaped for the rows.
+/// Rows of x are loaded past the first-level cache, where the panels stay for the rows after them.
+template <class Dot, class Lane, class Use>
+void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool hasSecond, const Lane* before, Lane* after,
+             const Upcoming& upcoming, Output<Lane, Use>& output) {
+  constexpr int kSecond = kTileRows * kLanes;
+  if (before == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
-  }
-  if (second == 0) {
-    for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
-      upcoming.fetch(step);
-      _tile_loadd(4, x, xStride);
-      _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
-      _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
-      SVC_MULTIPLY_TILES(0, 4, 6);
-      SVC_MULTIPLY_TILES(1, 4, 7);
-    }
   } else {
-    if (resume) {
-      _tile_loadd(2, below, kStepBytes);
-      _tile_loadd(3, below + second * kLanes, kStepBytes);
-    } else {
-      _tile_zero(2);
-      _tile_zero(3);
-    }
-    for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
-      upcoming.fetch(step);
-      _tile_loadd(4, x, xStride);
-      _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
-      SVC_MULTIPLY_TILES(0, 4, 6);
-      _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
-      SVC_MULTIPLY_TILES(1, 4, 7);
-      _tile_loadd(5, x + kTileRows * xStride, xStride);
-      SVC_MULTIPLY_TILES(2, 5, 6);
-      SVC_MULTIPLY_TILES(3, 5, 7);
-    }
-    _tile_stored(2, below, kStepBytes);
-    _tile_stored(3, below + second * kLanes, kStepBytes);
+    _tile_loadd(0, before, kStepBytes);
+    _tile_loadd(1, before + kLanesOfPair, kStepBytes);
   }
-  _tile_stored(0, sums, kStepBytes);
-  _tile_stored(1, sums + first * kLanes, kStepBytes);
+  if (hasSecond && before == nullptr) {
+    _tile_zero(2);
+    _tile_zero(3);
+  } else if (hasSecond) {
+    _tile_loadd(2, before + kSecond, kStepBytes);
+    _tile_loadd(3, before + kLanesOfPair + kSecond, kStepBytes);
+  }
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+    upcoming.fetch(step);
+    _tile_stream_loadd(4, x, xStride);
+    _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
+    SVC_MULTIPLY_TILES(0, 4, 6);
+    output.advance();
+    _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
+    SVC_MULTIPLY_TILES(1, 4, 7);
+    output.advance();
+    if (!hasSecond) continue;
+    _tile_stream_loadd(5, x + kTileRows * xStride, xStride);
+    SVC_MULTIPLY_TILES(2, 5, 6);
+    output.advance();
+    SVC_MULTIPLY_TILES(3, 5, 7);
+  }
+  _tile_stored(0, after, kStepBytes);
+  _tile_stored(1, after + kLanesOfPair, kStepBytes);
+  if (hasSecond) {
+    _tile_stored(2, after + kSecond, kStepBytes);
+    _tile_stored(3, after + kLanesOfPair + kSecond, kStepBytes);
+  }
 }
 
 /// A product's operands: what linear and gateUp share.
@@ -161,8 +220,8 @@ struct Operands {
   size_t panelBytes() const { return static_cast<size_t>(steps) * kStepBytes; }
 };
 
-/// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums);
-/// `together` panels are never parted.
+/// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums, apart),
+/// `apart` being the lanes from a panel's sums to the next one's; `together` panels are never parted.
 template <class Dot, class Use>
 void productOfFew(const Operands& o, Range rows, Range panels, int together, const Use& use) {
   alignas(64) typename Dot::Lane sums[4 * kTileRows * kLanes];
@@ -173,13 +232,13 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
   int panel = panels.begin;
   for (; panel + 4 <= panels.end; panel += 4) {
     sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
-    use(rows.begin, count, panel, 4, sums);
+    use(rows.begin, count, panel, 4, sums, count * kLanes);
   }
   for (; panel < panels.end; panel += together) {
     for (int p = 0; p < together; ++p) {
       sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes);
     }
-    use(rows.begin, count, panel, together, sums);
+    use(rows.begin, count, panel, together, sums, count * kLanes);
   }
 }
 
@@ -221,7 +280,7 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
     _tile_stored(1, sums + tileLanes, kStepBytes);
     _tile_stored(2, sums + 2 * tileLanes, kStepBytes);
     _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
-    use(rows.begin, count, panel, taken, sums);
+    use(rows.begin, count, panel, taken, sums, count * kLanes);
   }
 }
 
@@ -233,16 +292,23 @@ struct BlockPart {
 
 /// The block's parts in the order in which they are used: all panels for one part of k, then for the next.
 struct BlockParts {
+  BlockParts(const Operands& o, Range blockPanels) : operands(o), panels(blockPanels) {
+    const int parts = (o.steps + kMostStepsOfPart - 1) / kMostStepsOfPart;
+    partSteps = static_cast<int>(roundUp((o.steps + parts - 1) / parts, kTileSteps));
+  }
+
   const Operands& operands;
-  Range panels;
+  const Range panels;
+  int partSteps;
 
   BlockPart first() const { return {0, panels.begin}; }
   bool has(BlockPart part) const { return part.step < operands.steps; }
   BlockPart after(BlockPart part) const {
     if (part.panel + 2 < panels.end) return {part.step, part.panel + 2};
-    return {part.step + kStepsOfPart, panels.begin};
+    return {part.step + partSteps, panels.begin};
   }
-  int stepsOf(BlockPart part) const { return smaller(kStepsOfPart, operands.steps - part.step); }
+  int stepsOf(BlockPart part) const { return smaller(partSteps, operands.steps - part.step); }
+  bool isLast(BlockPart part) const { return part.step + partSteps >= operands.steps; }
   /// A last single panel is taken twice and used once.
   PanelPair panelsOf(BlockPart part) const {
     const char* first = operands.panels + part.panel * operands.panelBytes() + part.step * kStepBytes;
@@ -250,14 +316,14 @@ struct BlockParts {
   }
 };
 
-/// What of the part after `part` is fetched while 32 of `rows` rows use `part`, `row` being the first of them.
+/// What of the part after `part` is fetched while the pair of rows that begins at `row` of `rows` uses `part`.
 inline Upcoming upcomingOf(const BlockParts& parts, BlockPart part, int row, int rows) {
   const BlockPart next = parts.after(part);
   if (!parts.has(next)) return {{nullptr, nullptr}, 0};
-  const int shares = (rows + 2 * kTileRows - 1) / (2 * kTileRows);
+  const int shares = (rows + kRowsOfPair - 1) / kRowsOfPair;
   const int tiles = parts.stepsOf(part) / kTileSteps;
   const int linesPerTile = (parts.stepsOf(next) + shares * tiles - 1) / (shares * tiles);
-  const int begin = row / (2 * kTileRows) * tiles * linesPerTile * kStepBytes;
+  const int begin = row / kRowsOfPair * tiles * linesPerTile * kStepBytes;
   const PanelPair panels = parts.panelsOf(next);
   return {{panels.first + begin, panels.second + begin}, linesPerTile};
 }
@@ -265,25 +331,27 @@ inline Upcoming upcomingOf(const BlockParts& parts, BlockPart part, int row, int
 /// Up to kRowsOfBlock rows against up to kPanelsOfBlock panels.
 template <class Dot, class Use>
 void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, const Use& use) {
-  alignas(64) typename Dot::Lane sums[kPanelsOfBlock * kRowsOfBlock * kLanes];
-  const int count = rows.end - rows.begin;
-  const auto sumsOf = [&](int panel, int row) { return sums + ((panel - panels.begin) * kRowsOfBlock + 2 * row) * kLanes; };
-  const BlockParts parts{o, panels};
+  using Lane = typename Dot::Lane;
+  /// Between two parts of k.
+  alignas(64) Lane kept[kPanelsOfBlock * kRowsOfBlock * kLanes];
+  Output<Lane, Use> output(use);
+  const BlockParts parts(o, panels);
   for (BlockPart part = parts.first(); parts.has(part); part = parts.after(part)) {
-    for (int row = 0; row < count; row += 2 * kTileRows) {
-      const int taken = smaller(2 * kTileRows, count - row);
+    const bool isFirst = part.step == 0, isLast = parts.isLast(part);
+    Lane* sums = kept + (part.panel - panels.begin) * kRowsOfBlock * kLanes;
+    for (int row = rows.begin; row < rows.end; row += kRowsOfPair, sums += 2 * kLanesOfPair) {
+      const int taken = smaller(kRowsOfPair, rows.end - row);
       const int first = smaller(taken, kTileRows);
       tiles.shape(first, taken - first);
-      sumPair<Dot>(o.x + (rows.begin + row) * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part),
-                   parts.stepsOf(part), part.step > 0, first, taken - first, upcomingOf(parts, part, row, count),
-                   sumsOf(part.panel, row));
+      Lane* after = sums;
+      if (isLast) after = output.expect({row, taken, part.panel, smaller(2, panels.end - part.panel)});
+      sumPair<Dot>(o.x + row * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part), parts.stepsOf(part),
+                   taken > first, isFirst ? nullptr : sums, after,
+                   upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin), output);
+      if (isLast) output.complete();
     }
   }
-  for (int panel = panels.begin; panel < panels.end; panel += 2) {
-    for (int row = 0; row < count; row += kTileRows) {
-      use(rows.begin + row, smaller(kTileRows, count - row), panel, smaller(2, panels.end - panel), sumsOf(panel, row));
-    }
-  }
+  output.finish();
 }
 
 template <class Dot, class Use>
@@ -303,19 +371,39 @@ void product(const Operands& o, Range rows, Range panels, int together, const Us
   else productOfMany<Dot>(o, rows, panels, use);
 }
 
-inline auto storesOf(const LinearJob& job) {
-  return [&job](int row, int taken, int panel, int count, const auto* sums) {
-    storeSums(job, row, taken, panel, count, sums);
-  };
-}
+/// Of a prefetch: takes the line from the core that wrote it last.
+constexpr int kWrite = 1;
 
-inline auto storesOf(const GateUpJob& job) {
-  return [&job](int row, int taken, int panel, int count, const auto* sums) {
-    for (int p = 0; p < count; p += 2) {
-      storeGateUp<uint16_t>(job, row, taken, (panel + p) / 2, sums + p * taken * kLanes);
+/// What becomes of sums: see productOfFew and Output.
+struct LinearStores {
+  const LinearJob& job;
+
+  template <class Lane>
+  void operator()(int row, int rows, int panel, int panels, const Lane* sums, int apart) const {
+    storeSums(job, row, rows, panel, panels, sums, apart);
+  }
+  void fetch(int row, int panel, int panels) const {
+    const float* out = job.out + row * job.outStride + panel * kLanes;
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(out + p * kLanes, kWrite);
+  }
+};
+
+struct GateUpStores {
+  const GateUpJob& job;
+
+  template <class Lane>
+  void operator()(int row, int rows, int panel, int panels, const Lane* sums, int apart) const {
+    for (int p = 0; p < panels; p += 2) {
+      storeGateUp<uint16_t>(job, row, rows, (panel + p) / 2, sums + p * apart, apart);
     }
-  };
-}
+  }
+  void fetch(int row, int panel, int /*panels*/) const {
+    __builtin_prefetch(job.out + row * job.outStride + panel / 2 * kLanes * sizeof(uint16_t), kWrite);
+  }
+};
+
+inline LinearStores storesOf(const LinearJob& job) { return {job}; }
+inline GateUpStores storesOf(const GateUpJob& job) { return {job}; }
 
 template <class Job>
 Operands operandsOf(const Job& job) {

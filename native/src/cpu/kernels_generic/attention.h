@@ -107,15 +107,19 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
 inline void storeWeights(float* out, V16 weights) { store(out, weights); }
 inline void storeWeights(uint16_t* out, V16 weights) { storeBf16(out, weights); }
 
+/// Scores are kept in base 2, whose powers are cheaper.
+constexpr float kLog2e = 1.44269504f;
+
 /// Scales one row's scores in place and masks the keys that the row cannot see. Returns the largest.
 inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, float* scores, int scoreStride) {
-  // In base 2, whose powers are cheaper.
-  const V16 scale = splat(job.scale * 1.44269504f);
+  const float cap = job.softcap;
+  const V16 scale = splat(cap == 0.0f ? job.scale * kLog2e : job.scale / cap);
   V16 most = splat(kNothing);
   for (int t = 0; t < tile.count; ++t) {
     const int end = position + 1 - (tile.firstToken + t * kLanes);
     const int begin = end - job.window;
     V16 score = load(scores + t * scoreStride) * scale;
+    if (cap != 0.0f) score = hyperbolicTangent(score) * splat(cap * kLog2e);
     if (begin > 0 || end < kLanes) score = keepLanes(score, begin, end, splat(kNothing));
     store(scores + t * scoreStride, score);
     most = max(most, score);
@@ -273,12 +277,24 @@ inline void mergeStates(int rows, int valueDims, const AttentionState& into, con
   }
 }
 
+/// The factor that makes weights out of the sums of row `row`, the head's sink included.
+inline V16 shareOf(const AttentionJob& job, const AttentionTask& task, const AttentionState& state, int row) {
+  const int group = job.heads / job.kvHeads;
+  const float sum = sumLanes(load(state.sums + row * kLanes));
+  if (job.sinks == nullptr) return splat(1.0f / sum);
+  const V16 sink = splat(job.sinks[task.kvHead * group + row % group] * kLog2e);
+  const V16 largest = splat(state.largest[row]);
+  const V16 most = max(sink, largest);
+  const V16 ours = exponential2(largest - most);
+  return ours / (splat(sum) * ours + exponential2(sink - most));
+}
+
 template <class Out>
 void finish(const AttentionJob& job, const AttentionTask& task, const AttentionState& state) {
   const int group = job.heads / job.kvHeads;
   const int headDim = job.kv.headDim;
   for (int row = 0; row < task.tokens * group; ++row) {
-    const V16 share = splat(1.0f / sumLanes(load(state.sums + row * kLanes)));
+    const V16 share = shareOf(job, task, state, row);
     Out* out = reinterpret_cast<Out*>(job.out + (task.firstRow + row / group) * job.outStride) +
                static_cast<size_t>(task.kvHead * group + row % group) * headDim;
     for (int d = 0; d < headDim; d += kLanes) {

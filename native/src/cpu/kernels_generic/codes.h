@@ -154,14 +154,14 @@ void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, cons
 inline void linearOfCodes(const LinearJob& job, Range rows, Range panels) {
   productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, panels,
                  [&](int row, int taken, int panel, int count, const float* sums) {
-                   storeSums(job, row, taken, panel, count, sums);
+                   storeSums(job, row, taken, panel, count, sums, taken * kLanes);
                  });
 }
 
 inline void gateUpOfCodes(const GateUpJob& job, Range rows, Range outPanels) {
   productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, {2 * outPanels.begin, 2 * outPanels.end},
                  [&](int row, int taken, int panel, int, const float* sums) {
-                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums);
+                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
                  });
 }
 

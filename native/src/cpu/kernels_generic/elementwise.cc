@@ -25,7 +25,15 @@ namespace {
 void addElementwise(KernelSet& set) {
   set.rmsNorm[0] = &rmsNorm<float>;
   set.rmsNorm[1] = &rmsNorm<uint16_t>;
+  set.layerNorm[0] = &layerNorm<float>;
+  set.layerNorm[1] = &layerNorm<uint16_t>;
   set.rope = &rope;
+  set.ropeInterleaved = &ropeInterleaved;
+  set.activate[0] = &activate<float>;
+  set.activate[1] = &activate<uint16_t>;
+  set.addScaled = &addScaled;
+  set.scale = &scale;
+  set.softcap = &softcap;
   set.widen[0] = &widenF32;
   set.widen[1] = &widen16<loadBf16>;
   set.widen[2] = &widen16<loadHalf>;

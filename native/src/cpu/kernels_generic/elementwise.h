@@ -1,5 +1,14 @@
-// Ops that take one row at a time: normalisation, rotation, conversions. Included inside an instruction set's
+// Ops that take one row at a time: normalisation, rotation, activation, conversions. Included inside an instruction set's
 // namespace, after matmul.h.
+
+/// out[i, i + count) = value
+template <class Out>
+void storeFirstOf(Out* out, V16 value, int count) {
+  if (count >= kLanes) return storeActivation(out, value);
+  alignas(64) Out rest[kLanes];
+  storeActivation(rest, value);
+  __builtin_memcpy(out, rest, static_cast<size_t>(count) * sizeof(Out));
+}
 
 template <class Out>
 void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols) {
@@ -18,12 +27,63 @@ void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out
   const V16 factor = splat(1.0f / __builtin_sqrtf(mean + eps));
   Out* to = static_cast<Out*>(out);
   for (i = 0; i + kLanes <= cols; i += kLanes) storeActivation(to + i, load(x + i) * factor * load(weight + i));
-  if (i < cols) {
-    alignas(64) Out rest[kLanes];
-    storeActivation(rest, loadFirst(x + i, cols - i) * factor * loadFirst(weight + i, cols - i));
-    __builtin_memcpy(to + i, rest, static_cast<size_t>(cols - i) * sizeof(Out));
-  }
+  if (i < cols) storeFirstOf(to + i, loadFirst(x + i, cols - i) * factor * loadFirst(weight + i, cols - i), cols - i);
   if (paddedCols > cols) __builtin_memset(to + cols, 0, static_cast<size_t>(paddedCols - cols) * sizeof(Out));
+}
+
+/// The variance is that of the differences to the mean: the mean of squares would cancel.
+template <class Out>
+void layerNorm(const float* x, const float* weight, const float* bias, int cols, float eps, void* out) {
+  V16 sum = splat(0.0f), squares = splat(0.0f);
+  for (int i = 0; i < cols; i += kLanes) sum = sum + loadFirst(x + i, smaller(kLanes, cols - i));
+  const V16 mean = splat(sumLanes(sum) / static_cast<float>(cols));
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    const V16 difference = keepLanes(loadFirst(x + i, count) - mean, 0, count, splat(0.0f));
+    squares = fma(difference, difference, squares);
+  }
+  const V16 factor = splat(1.0f / __builtin_sqrtf(sumLanes(squares) / static_cast<float>(cols) + eps));
+  Out* to = static_cast<Out*>(out);
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    const V16 shift = bias == nullptr ? splat(0.0f) : loadFirst(bias + i, count);
+    storeFirstOf(to + i, (loadFirst(x + i, count) - mean) * factor * loadFirst(weight + i, count) + shift, count);
+  }
+}
+
+template <class Out>
+void activate(Activation activation, const float* x, int cols, void* out) {
+  Out* to = static_cast<Out*>(out);
+  withActivation(activation, [&](auto activated) {
+    for (int i = 0; i < cols; i += kLanes) {
+      const int count = smaller(kLanes, cols - i);
+      storeFirstOf(to + i, activated(loadFirst(x + i, count)), count);
+    }
+  });
+}
+
+/// x[0, cols) = change(x[0, cols)), 16 at a time.
+template <class Change>
+void changeRow(float* x, int cols, const Change& change) {
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    storeFirst(x + i, change(loadFirst(x + i, count), i, count), count);
+  }
+}
+
+inline void addScaled(float* residual, const float* x, float factor, int cols) {
+  const V16 by = splat(factor);
+  changeRow(residual, cols, [&](V16 a, int i, int count) { return a + loadFirst(x + i, count) * by; });
+}
+
+inline void scale(float* x, float factor, int cols) {
+  const V16 by = splat(factor);
+  changeRow(x, cols, [&](V16 a, int, int) { return a * by; });
+}
+
+inline void softcap(float* x, float cap, int cols) {
+  const V16 most = splat(cap), share = splat(1.0f / cap);
+  changeRow(x, cols, [&](V16 a, int, int) { return most * hyperbolicTangent(a * share); });
 }
 
 inline void rope(float* head, const float* table, int dims) {
@@ -34,6 +94,15 @@ inline void rope(float* head, const float* table, int dims) {
     const V16 cosine = loadFirst(table + i, count), sine = loadFirst(table + half + i, count);
     storeFirst(head + i, a * cosine - b * sine, count);
     storeFirst(head + half + i, b * cosine + a * sine, count);
+  }
+}
+
+inline void ropeInterleaved(float* head, const float* table, int dims) {
+  const int half = dims / 2;
+  for (int i = 0; i < half; ++i) {
+    const float a = head[2 * i], b = head[2 * i + 1];
+    head[2 * i] = a * table[i] - b * table[half + i];
+    head[2 * i + 1] = b * table[i] + a * table[half + i];
   }
 }
 

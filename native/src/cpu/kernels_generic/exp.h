@@ -1,4 +1,4 @@
-// exp and silu on sixteen floats. Included inside an instruction set's namespace, after its simd header.
+// exp, tanh and the activations on sixteen floats. Included inside an instruction set's namespace, after its simd header.
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -36,4 +36,71 @@ inline V16 exponential2(V16 x) {
   return selectLess(x, lowest, splat(0.0f), timesPowerOf2(p, n));
 }
 
+/// Relative error below 3e-7; NaN stays NaN.
+inline V16 hyperbolicTangent(V16 x) {
+  const V16 zero = splat(0.0f), one = splat(1.0f);
+  const V16 size = max(zero - x, x);
+  // Near 0 the quotient would cancel.
+  const V16 square = x * x;
+  V16 p = splat(-5.9058685e-3f);
+  p = fma(p, square, splat(2.0805385e-2f));
+  p = fma(p, square, splat(-5.3786684e-2f));
+  p = fma(p, square, splat(1.3331959e-1f));
+  p = fma(p, square, splat(-3.3333300e-1f));
+  const V16 near = fma(x * square, p, x);
+  const V16 far = one - splat(2.0f) / (exponential(size + size) + one);
+  return selectLess(size, splat(0.6f), near, selectLess(x, zero, zero - far, far));
+}
+
 inline V16 silu(V16 x) { return x / (splat(1.0f) + exponential(splat(0.0f) - x)); }
+
+/// x times the share of a normal distribution below x: absolute error below 3e-7. The share beyond |x| is exp(-x²/2) times
+/// a function that is nearly a polynomial of 1 / (1 + 0.35 |x|).
+inline V16 gelu(V16 x) {
+  const V16 zero = splat(0.0f);
+  const V16 size = max(zero - x, x);
+  const V16 t = splat(1.0f) / fma(size, splat(0.35f), splat(1.0f));
+  V16 p = splat(-2.91459280e-02f);
+  p = fma(p, t, splat(1.43971680e-01f));
+  p = fma(p, t, splat(-2.55714240e-01f));
+  p = fma(p, t, splat(1.59174130e-01f));
+  p = fma(p, t, splat(-2.31098140e-02f));
+  p = fma(p, t, splat(1.05507990e-01f));
+  p = fma(p, t, splat(1.19832870e-01f));
+  p = fma(p, t, splat(1.39861870e-01f));
+  p = fma(p, t, splat(1.39621400e-01f));
+  const V16 beyond = exponential(size * size * splat(-0.5f)) * t * p;
+  return max(zero, x) - size * beyond;
+}
+
+/// x * (1 + tanh(u)) / 2 of u = sqrt(2 / pi) * (x + 0.044715 x³), which is x * sigmoid(2u).
+inline V16 geluTanh(V16 x) {
+  const V16 cubic = fma(x * x * splat(0.044715f), x, x);
+  return x / (splat(1.0f) + exponential(cubic * splat(-1.5957691f)));
+}
+
+/// Calls use(function) with the activation as a function of sixteen floats.
+template <class Use>
+void withActivation(Activation activation, const Use& use) {
+  switch (activation) {
+    case Activation::Silu: return use([](V16 x) { return silu(x); });
+    case Activation::Gelu: return use([](V16 x) { return gelu(x); });
+    case Activation::GeluTanh: return use([](V16 x) { return geluTanh(x); });
+  }
+}
+
+/// The swish of gpt-oss, x * sigmoid(1.702 x), of a gate of at most 7, times 1 more than `up` between -7 and 7; NaN stays NaN.
+inline V16 clampedSwiglu(V16 gate, V16 up) {
+  const V16 one = splat(1.0f), most = splat(7.0f), least = splat(-7.0f);
+  gate = selectLess(most, gate, most, gate);
+  up = selectLess(most, up, most, selectLess(up, least, least, up));
+  return (up + one) * (gate / (one + exponential(gate * splat(-1.702f))));
+}
+
+/// Calls use(function) with the activation as a function of a gate and what it lets through.
+template <class Use>
+void withGatedActivation(GatedActivation gated, const Use& use) {
+  if (gated == GatedActivation::ClampedSwiglu) return use([](V16 gate, V16 up) { return clampedSwiglu(gate, up); });
+  withActivation(static_cast<Activation>(gated),
+                 [&](auto activated) { use([&](V16 gate, V16 up) { return activated(gate) * up; }); });
+}

@@ -1,26 +1,53 @@
 // linear and gateUp products over a range of rows and panels. Included inside an instruction set's namespace, after
 // tile.h.
 
-inline V16 numbers(const Dequantization&, int /*row*/, int /*column*/, const float* sums) { return load(sums); }
-inline V16 numbers(const Dequantization& scales, int row, int column, const int32_t* sums) {
-  const V16 whole = toFloat(load(sums) - load(scales.offsets + column));
-  return whole * splat(scales.rowScales[row]) * load(scales.columnScales + column);
-}
-
-/// Sums [panels, rows, 16] of a tile -> the job's output, with bias.
+/// What makes numbers of the sums of one panel. Kept in registers: the compiler would else load it again for each row,
+/// since for all it knows the output may be the same memory.
 template <class Lane>
-void storeSums(const LinearJob& job, int row, int rows, int panel, int panels, const Lane* sums) {
-  for (int p = 0; p < panels; ++p) {
+struct PanelNumbers;
+
+template <>
+struct PanelNumbers<float> {
+  V16 bias;
+
+  PanelNumbers(const Dequantization&, const float* biases, int column)
+      : bias(biases == nullptr ? splat(0.0f) : load(biases + column)) {}
+  V16 of(const float* sums, int /*row*/) const { return load(sums) + bias; }
+};
+
+template <>
+struct PanelNumbers<int32_t> {
+  const float* rowScales;
+  I16 offsets;
+  V16 scales;
+  V16 bias;
+
+  PanelNumbers(const Dequantization& d, const float* biases, int column)
+      : rowScales(d.rowScales),
+        offsets(load(d.offsets + column)),
+        scales(load(d.columnScales + column)),
+        bias(biases == nullptr ? splat(0.0f) : load(biases + column)) {}
+  V16 of(const int32_t* sums, int row) const {
+    return toFloat(load(sums) - offsets) * splat(rowScales[row]) * scales + bias;
+  }
+};
+
+/// Sums [rows, 16] of each panel, those of two panels `apart` lanes from each other -> the job's output, with bias.
+template <class Lane>
+void storeSums(const LinearJob& job, int row, int rows, int panel, int panels, const Lane* sums, int apart) {
+  const size_t stride = job.outStride;
+  const bool add = job.add;
+  for (int p = 0; p < panels; ++p, sums += apart) {
     const int column = (panel + p) * kLanes;
     const int columns = smaller(kLanes, job.n - column);
-    const V16 bias = job.bias == nullptr ? splat(0.0f) : load(job.bias + column);
-    for (int r = 0; r < rows; ++r) {
-      float* out = job.out + (row + r) * job.outStride + column;
-      V16 value = numbers(job.scales, row + r, column, sums + (p * rows + r) * kLanes) + bias;
+    const PanelNumbers<Lane> numbers(job.scales, job.bias, column);
+    float* out = job.out + row * stride + column;
+    for (int r = 0; r < rows; ++r, out += stride) {
+      const V16 value = numbers.of(sums + r * kLanes, row + r);
       if (columns == kLanes) {
-        store(out, job.add ? load(out) + value : value);
+        store(out, add ? load(out) + value : value);
       } else {
-        storeFirst(out, job.add ? loadFirst(out, columns) + value : value, columns);
+        storeFirst(out, add ? loadFirst(out, columns) + value : value, columns);
       }
     }
   }
@@ -50,26 +77,27 @@ void linear(const LinearJob& job, Range rows, Range panels) {
   for (int panel = panels.begin; panel < panels.end; panel += cut.panels) {
     const int count = smaller(cut.panels, panels.end - panel);
     forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + panel * panelBytes, count,
-                  [&](int row, int taken, const typename Dot::Lane* sums) { storeSums(job, row, taken, panel, count, sums); });
+                  [&](int row, int taken, const typename Dot::Lane* sums) { storeSums(job, row, taken, panel, count, sums, taken * kLanes); });
   }
 }
 
 inline void storeActivation(float* out, V16 value) { store(out, value); }
 inline void storeActivation(uint16_t* out, V16 value) { storeBf16(out, value); }
 
-/// Sums [2, rows, 16] of gate and up -> one panel of the job's output, whole vectors.
+/// Sums [rows, 16] of gate and, `apart` lanes after them, of up -> one panel of the job's output, whole vectors.
 template <class Out, class Lane>
-void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const Lane* sums) {
+void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const Lane* sums, int apart) {
   const int column = 2 * outPanel * kLanes;
-  const float* bias = job.bias == nullptr ? nullptr : job.bias + column;
-  const V16 gateBias = bias == nullptr ? splat(0.0f) : load(bias);
-  const V16 upBias = bias == nullptr ? splat(0.0f) : load(bias + kLanes);
-  for (int r = 0; r < rows; ++r) {
-    const V16 gate = numbers(job.scales, row + r, column, sums + r * kLanes) + gateBias;
-    const V16 up = numbers(job.scales, row + r, column + kLanes, sums + (rows + r) * kLanes) + upBias;
-    Out* out = reinterpret_cast<Out*>(job.out + (row + r) * job.outStride) + outPanel * kLanes;
-    storeActivation(out, silu(gate) * up);
-  }
+  const PanelNumbers<Lane> gates(job.scales, job.bias, column);
+  const PanelNumbers<Lane> ups(job.scales, job.bias, column + kLanes);
+  const size_t stride = job.outStride;
+  char* const out = job.out + row * stride + outPanel * kLanes * sizeof(Out);
+  withGatedActivation(job.activation, [&](auto gated) {
+    for (int r = 0; r < rows; ++r) {
+      const V16 gate = gates.of(sums + r * kLanes, row + r), up = ups.of(sums + apart + r * kLanes, row + r);
+      storeActivation(reinterpret_cast<Out*>(out + r * stride), gated(gate, up));
+    }
+  });
 }
 
 template <class Dot, class Out>
@@ -79,7 +107,7 @@ void gateUp(const GateUpJob& job, Range rows, Range outPanels) {
   for (int panel = outPanels.begin; panel < outPanels.end; ++panel) {
     forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2,
                   [&](int row, int taken, const typename Dot::Lane* sums) {
-                    storeGateUp<Out>(job, row, taken, panel, sums);
+                    storeGateUp<Out>(job, row, taken, panel, sums, taken * kLanes);
                   });
   }
 }

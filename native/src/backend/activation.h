@@ -1,0 +1,11 @@
+// The functions between the products of a feed-forward; `src/ops/ops.ts` defines each. Plain integers, as in dtype.h.
+#pragma once
+
+namespace svc {
+
+enum class Activation : int { Silu = 0, Gelu = 1, GeluTanh = 2 };
+
+/// What becomes of a gate and what it lets through: an activation of the gate times the other, or a function of both.
+enum class GatedActivation : int { Silu = 0, Gelu = 1, GeluTanh = 2, ClampedSwiglu = 3 };
+
+}  // namespace svc

@@ -1,0 +1,76 @@
+// Mixtures of experts: which weights are the experts of a layer, and the op over them.
+
+#include "binding/backend_object.h"
+
+namespace svc {
+namespace {
+
+/// Throws if a weight differs from the first one in shape or input format.
+void expectAlike(const Args& args, const std::vector<const Weight*>& weights, const char* what) {
+  const Weight& first = *weights.front();
+  for (const Weight* weight : weights) {
+    if (weight->n == first.n && weight->k == first.k && inputDType(weight->format) == inputDType(first.format)) continue;
+    args.fail(std::string(what) + " of one shape and input format", "others");
+  }
+}
+
+/// topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized, scale
+Routing routingFrom(Args& args, int64_t experts) {
+  Routing routing{};
+  routing.topK = static_cast<int>(args.integerIn(1, experts, "topK"));
+  routing.isSigmoid = args.boolean();
+  routing.groups = static_cast<int>(args.integerIn(1, experts, "groups"));
+  if (experts % routing.groups != 0) args.fail("groups of one size", std::to_string(routing.groups));
+  const int64_t size = experts / routing.groups;
+  routing.keptGroups = static_cast<int>(args.integerIn((routing.topK + size - 1) / size, routing.groups, "keptGroups"));
+  routing.bestOfGroup = static_cast<int>(args.integerIn(1, size, "bestOfGroup"));
+  routing.isNormalized = args.boolean();
+  routing.scale = static_cast<float>(args.real());
+  return routing;
+}
+
+}  // namespace
+
+/// makeExperts(gateUps, downs, activation, bias or -1, routing[7])
+Napi::Value BackendObject::makeExperts(const Info& info) {
+  Args a = args("makeExperts", info);
+  const Span<const int32_t> gateUps = a.int32s(1), downs = a.int32s(gateUps.length);
+  a.expectEqual("down projections", gateUps.length, downs.length);
+  a.expectBelow("gateUps", gateUps, static_cast<int64_t>(weights_.size()));
+  a.expectBelow("downs", downs, static_cast<int64_t>(weights_.size()));
+  Experts experts{};
+  for (int64_t i = 0; i < gateUps.length; ++i) {
+    experts.gateUps.push_back(weights_[gateUps.data[i]]);
+    experts.downs.push_back(weights_[downs.data[i]]);
+    if (!experts.gateUps.back()->isGateUp || experts.downs.back()->isGateUp) {
+      a.fail("gate-and-up weights and linear ones", "the other kind");
+    }
+  }
+  expectAlike(a, experts.gateUps, "gate-and-up weights");
+  expectAlike(a, experts.downs, "down projections");
+  const Weight &gateUp = *experts.gateUps.front(), &down = *experts.downs.front();
+  if (down.k != gateUp.n || inputDType(down.format) != inputDType(gateUp.format)) {
+    a.fail("down projections of k " + std::to_string(gateUp.n), std::to_string(down.k));
+  }
+  experts.activation = a.gatedActivation();
+  experts.bias = vectorOrNullAt(a);
+  if (experts.bias != nullptr) a.expectEqual("numbers of the bias", gateUps.length, experts.bias->length);
+  experts.routing = routingFrom(a, gateUps.length);
+  return addTo(experts_, backend().makeExperts(std::move(experts)), info.Env());
+}
+
+/// experts(experts, logits[4], x[4], out[4])
+Napi::Value BackendObject::experts(const Info& info) {
+  Args a = args("experts", info);
+  const Experts& experts = expertsAt(a);
+  const Weight &gateUp = *experts.gateUps.front(), &down = *experts.downs.front();
+  const DType dtype = inputDType(gateUp.format);
+  const Rows logits = a.rows(DType::F32, experts.count());
+  const Rows x = a.rows(dtype, gateUp.k, paddedCols(dtype, gateUp.k));
+  const Rows out = a.rows(DType::F32, down.n);
+  a.expectEqual("rows of x", logits.rows, x.rows);
+  a.expectEqual("rows of the output", logits.rows, out.rows);
+  return recorded(info, a, backend().experts(experts, logits, x, out));
+}
+
+}  // namespace svc

@@ -1,0 +1,33 @@
+// Mixtures of experts: routes tokens, and computes each expert's tokens together, with the products of all weights.
+#pragma once
+
+#include <vector>
+
+#include "cpu/elementwise.h"
+#include "cpu/matmul.h"
+
+namespace svc::cpu {
+
+/// A token and how much an expert of it counts.
+struct RoutedRow {
+  int32_t row;
+  float weight;
+};
+
+/// Memory that mixtures use again; each piece grows to the largest one seen.
+struct ExpertsMemory {
+  /// [tokens, topK]
+  std::vector<int32_t> ids;
+  std::vector<float> weights;
+  /// Those of expert e are routed[starts[e]] up to routed[starts[e + 1]], in the order of the tokens.
+  std::vector<int> starts;
+  std::vector<RoutedRow> routed;
+  /// Of one expert: its rows of x, between its products, and after them.
+  Pages inputs, hidden, outputs;
+};
+
+/// out [tokens, n] f32 = the weighted outputs of the token's experts, summed in the order of their ids, so that a token's sum
+/// does not depend on its company. x [tokens, k] has the weights' input format.
+void runExperts(ThreadPool&, const KernelSet&, ProductMemory&, ExpertsMemory&, const Experts&, Rows logits, Rows x, Rows out);
+
+}  // namespace svc::cpu

@@ -1,0 +1,154 @@
+// svc models inspect: what a model is, whether it runs here, and what memory it takes.
+
+import { engineConfig, mergeOptions } from '../../config/merge.ts';
+import { ModelLoadError } from '../../errors.ts';
+import { type InspectableModel, inspectableModel } from '../../hub/inspectable-model.ts';
+import type { HubOptions } from '../../hub/model-hub.ts';
+import { estimateLoads, type LoadEstimate, numbersIn } from '../../models/memory-estimate.ts';
+import type { ModelConfig } from '../../models/model-config.ts';
+import { readModelConfig } from '../../models/registry.ts';
+import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
+import { openModelSource } from '../../models/source/model-source.ts';
+import { freeHostMemory } from '../../ops/host-memory.ts';
+import { bytes } from '../bytes.ts';
+import { table } from '../table.ts';
+
+interface InspectOptions extends HubOptions {
+  readonly isJson: boolean;
+}
+
+export async function inspectModel(name: string, { isJson, ...options }: InspectOptions): Promise<void> {
+  const model = await inspectableModel(name, options);
+  const report = reportOf(name, model);
+  process.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
+}
+
+interface Report {
+  readonly model: string;
+  readonly path: string;
+  readonly isDownloaded: boolean;
+  readonly publishedBytes: number;
+  readonly freeMemoryBytes: number;
+  /** Null where svc does not know this architecture; `reason` tells more. */
+  readonly shape: ReturnType<typeof shapeOf> | null;
+  readonly runsHere: boolean;
+  readonly reason: string;
+  readonly loads: readonly LoadEstimate[];
+}
+
+function reportOf(name: string, { path, weightBytes, isDownloaded }: InspectableModel): Report {
+  const freeMemoryBytes = freeHostMemory();
+  const about = { model: name, path, isDownloaded, publishedBytes: weightBytes, freeMemoryBytes };
+  const config = readConfig(path);
+  if (typeof config === 'string') {
+    return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
+  }
+  const isQuantized = config.quantization !== null || path.endsWith('.gguf');
+  const { gpuMemoryUtilization: share } = engineConfig('', mergeOptions());
+  const loadedBytes = path.endsWith('.gguf') ? new GgufSource(path).loadedBytes() : weightBytes;
+  const loads = estimateLoads(config, loadedBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
+  const reason = verdict(loads, config);
+  return {
+    ...about,
+    shape: shapeOf(config, weightBytes, isQuantized),
+    runsHere: loads.some(hasRoom),
+    reason,
+    loads,
+  };
+}
+
+/** The reason why it cannot be read, where it cannot. */
+function readConfig(path: string): ModelConfig | string {
+  try {
+    return readModelConfig(openModelSource(path));
+  } catch (error) {
+    if (error instanceof ModelLoadError) return error.message;
+    throw error;
+  }
+}
+
+function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean) {
+  const { architecture, numLayers, hiddenSize, numHeads, numKvHeads, headDim } = config;
+  return {
+    architecture,
+    parameters: isQuantized ? null : numbersIn(config, weightBytes),
+    format: config.quantization?.method ?? (isQuantized ? 'gguf' : (config.checkpointDType ?? 'bf16')),
+    numLayers,
+    hiddenSize,
+    numHeads,
+    numKvHeads,
+    headDim,
+    vocabSize: config.vocabSize,
+    contextLength: config.maxPositionEmbeddings,
+    slidingWindow: config.slidingWindow,
+  };
+}
+
+function tokensOf({ cacheTokens }: LoadEstimate): number {
+  return Math.max(0, ...Object.values(cacheTokens));
+}
+
+function hasRoom(load: LoadEstimate): boolean {
+  return tokensOf(load) > 0;
+}
+
+function verdict(loads: readonly LoadEstimate[], { maxPositionEmbeddings: limit }: ModelConfig): string {
+  const whole = loads.find((load) => Object.values(load.cacheTokens)[0]! >= limit);
+  if (whole !== undefined) return whole.quantization === null ? 'yes' : `with ${flagOf(whole)}`;
+  const some = loads.find(hasRoom);
+  if (some === undefined) return 'the weights take more memory than is free, however they are loaded';
+  const length = '--max-model-len auto, since a request of the whole context has no room';
+  return `with ${some.quantization === null ? length : `${flagOf(some)} and ${length}`}`;
+}
+
+function flagOf({ quantization }: LoadEstimate): string {
+  return `--quantization ${quantization}`;
+}
+
+function textOf(report: Report): string {
+  const { model, path, isDownloaded, publishedBytes, shape, runsHere, reason, loads, freeMemoryBytes } =
+    report;
+  const state = isDownloaded ? path : `not downloaded; svc download ${model} fetches it`;
+  const rows = [
+    ['model', model],
+    ['weights', `${bytes(publishedBytes)}${shape === null ? '' : ` in ${shape.format}`}, ${state}`],
+    ...(shape === null ? [] : shapeRows(shape)),
+    ['runs here', runsHere ? reason : `no: ${reason}`],
+    ['free memory', bytes(freeMemoryBytes)],
+  ];
+  const text = rows.map(([name = '', value]) => `${name.padEnd(13)} ${value}\n`).join('');
+  return loads.length === 0 ? text : `${text}\n${loadTable(loads)}`;
+}
+
+function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
+  const { architecture, parameters, numLayers, hiddenSize, numHeads, numKvHeads, vocabSize } = shape;
+  const size = parameters === null ? '' : `${parametersText(parameters)} parameters, `;
+  return [
+    ['architecture', `${architecture}, ${size}${numLayers} layers of width ${hiddenSize}`],
+    ['attention', `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}`],
+    ['context', `${count(shape.contextLength)} tokens of a vocabulary of ${count(vocabSize)}`],
+  ];
+}
+
+function loadTable(loads: readonly LoadEstimate[]): string {
+  const formats = [...new Set(loads.flatMap(({ cacheTokens }) => Object.keys(cacheTokens)))];
+  const headings = [
+    'QUANTIZATION',
+    'MEMORY',
+    ...formats.map((format) => `TOKENS OF CACHE IN ${format.toUpperCase()}`),
+  ];
+  const rows = loads.map(({ quantization, weightBytes, cacheTokens }) => {
+    const tokens = new Map(Object.entries(cacheTokens));
+    const cells = formats.map((format) => (tokens.has(format) ? count(tokens.get(format) ?? 0) : '-'));
+    return [quantization ?? 'none', bytes(weightBytes), ...cells];
+  });
+  return table([headings, ...rows]);
+}
+
+function count(number: number): string {
+  return number.toLocaleString('en-US');
+}
+
+function parametersText(number: number): string {
+  return number < 1e9 ? `${(number / 1e6).toFixed(1)}M` : `${(number / 1e9).toFixed(1)}B`;
+}

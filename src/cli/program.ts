@@ -1,0 +1,128 @@
+// Picks the command, prints errors, sets the exit code. What a command needs is loaded by it alone.
+
+import { Command, CommanderError, Option } from 'commander';
+import type { ForeignFlag } from '../config/foreign-options.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
+import { PROXY_OPTIONS } from '../config/proxy-options.ts';
+import type { EngineThread } from '../engine/spawn-engine.ts';
+import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
+import { addBenchCommands } from './bench-commands.ts';
+import { addClientCommands } from './client-commands.ts';
+import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
+import { takeForeignFlags } from './foreign-flags.ts';
+import { addModelCommands } from './model-commands.ts';
+import { version } from './version.ts';
+
+/** The user's words were wrong: nothing was started. */
+const USAGE_ERROR = 2;
+
+let hasStarted = false;
+
+/**
+ * Runs `svc ...argv`; prints what went wrong and sets the exit code.
+ * @param engineThread for `svc serve`, which starts one where it is left out.
+ */
+export async function runProgram(argv: readonly string[], engineThread?: EngineThread): Promise<void> {
+  // Whoever reads our output may leave: a server that has lost its log goes on, a help page has nothing left to do.
+  process.stderr.on('error', () => {});
+  process.stdout.on('error', () => process.exit(0));
+  try {
+    // A short flag of one command means something else to another.
+    const hasEngine = takesEngineOptions(argv);
+    const { argv: own, foreign } = hasEngine ? takeForeignFlags(argv) : { argv: [], foreign: [] };
+    const serving = splitArguments(SERVE_OPTIONS, own);
+    const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : argv;
+    const args = hasEngine ? serving.args : others;
+    const svc = program(serving, foreign, engineThread);
+    if (args.length === 0) svc.outputHelp();
+    else await svc.parseAsync(args, { from: 'user' });
+  } catch (error) {
+    process.exitCode = report(error);
+  }
+}
+
+function program(
+  serving: SplitArguments<OptionKey>,
+  foreign: readonly ForeignFlag[],
+  engineThread: EngineThread | undefined,
+): Command {
+  const svc = new Command('svc')
+    .description('Serves language models over the protocol of the OpenAI API')
+    .version(version(), '-v, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help')
+    .configureOutput({ outputError: (text, write) => write(text) })
+    .exitOverride();
+  const serve = svc
+    .command('serve')
+    .description('serve one model over HTTP')
+    .argument(
+      '[model]',
+      'folder of a model, or its name on the hub; without it, the small chat model that svc brings along',
+    )
+    .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
+    .addHelpText('after', SERVE_NOTES)
+    .action(async (model: string | undefined, opts: Record<string, unknown>) => {
+      const flags = withModel(flagOptions(SERVE_OPTIONS, opts, serving.dotted), model);
+      const { readConfig, serve: start } = await import('./serve.ts');
+      const config = await readConfig(flags, foreign);
+      hasStarted = true;
+      await start(config, engineThread);
+    });
+  addOptions(SERVE_OPTIONS, serve);
+  addProxy(svc);
+  addClientCommands(svc);
+  addModelCommands(svc);
+  addBenchCommands(svc, serving, foreign);
+  return svc;
+}
+
+function addProxy(svc: Command): void {
+  const proxy = svc
+    .command('proxy')
+    .description('join prefill and decode instances behind one address')
+    .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
+    .addHelpText('after', PROXY_NOTES)
+    .action(async (opts: Record<string, unknown>) => {
+      const { readProxyConfig, runProxy } = await import('./proxy.ts');
+      const config = await readProxyConfig(flagOptions(PROXY_OPTIONS, opts));
+      hasStarted = true;
+      await runProxy(config);
+    });
+  addOptions(PROXY_OPTIONS, proxy);
+}
+
+const SERVE_NOTES = `
+Numbers may be written short: 1k is 1000, 1K is 1024. Dashes and underscores in
+names are the same. Flags win over environment variables, these over the config
+file, this over the defaults.
+
+Examples:
+  svc serve ./Qwen2.5-0.5B-Instruct
+  svc serve Qwen/Qwen2.5-0.5B-Instruct --port 9000 --api-key one-key another
+  svc serve --config svc.yaml`;
+
+const PROXY_NOTES = `
+Instances are started with svc serve --kv-transfer-config and register
+themselves. Behind an API key of their own, the proxy calls them with
+OPENAI_API_KEY.
+
+Examples:
+  svc proxy
+  svc proxy --host 0.0.0.0 --policy prefix_aware --api-key one-key another`;
+
+function takesEngineOptions([command, measurement]: readonly string[]): boolean {
+  return command === 'serve' || (command === 'bench' && measurement !== 'quality');
+}
+
+/** Prints an error that the user can fix as one line, any other with its stack. */
+function report(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE_ERROR;
+  if (error instanceof SvcError) {
+    process.stderr.write(`error: ${error.message}\n`);
+    const isUsage = error instanceof ConfigError || error instanceof NotAvailableError;
+    return isUsage && !hasStarted ? USAGE_ERROR : 1;
+  }
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  process.stderr.write(`error: ${text}\n`);
+  return 1;
+}

@@ -1,0 +1,37 @@
+// What is on this machine's disk at a path.
+
+import { readFileSync } from 'node:fs';
+import { access, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Bytes of a file, null where there is none. */
+export async function sizeOf(path: string): Promise<number | null> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => null,
+  );
+}
+
+/** Bytes of all files in a folder and its folders, links not counted. */
+export async function bytesIn(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  const files = entries.filter((entry) => entry.isFile());
+  const sizes = await Promise.all(files.map(({ parentPath, name }) => sizeOf(join(parentPath, name))));
+  return sizes.reduce<number>((sum, size) => sum + (size ?? 0), 0);
+}
+
+/** The token that a login of the hub's own tools has left, null where nobody has logged in. */
+export function savedToken(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8').trim() || null;
+  } catch {
+    return null;
+  }
+}

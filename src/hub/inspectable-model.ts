@@ -1,0 +1,86 @@
+// What is to be told of a model without downloading its weights: where its texts are, and how large the weights.
+
+import { readdir } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { ModelLoadError } from '../errors.ts';
+import type { DownloadOptions } from './download.ts';
+import { exists, sizeOf } from './file-states.ts';
+import { selectGguf } from './gguf-files.ts';
+import { type HubModelName, parseModelName } from './model-name.ts';
+import { neededFiles } from './needed-files.ts';
+import { resolveModel, selectHub } from './resolve-model.ts';
+
+export interface InspectableModel {
+  /** Folder with its config.json, or a GGUF file. */
+  readonly path: string;
+  /** Of all files that hold weights. */
+  readonly weightBytes: number;
+  /** Whether the weights are on this machine. */
+  readonly isDownloaded: boolean;
+}
+
+const WEIGHTS = /\.(safetensors|gguf)$/i;
+
+/**
+ * Downloads config.json where the model is not on this machine.
+ * @throws ModelLoadError where there is no such model, or its configuration is in the weights that are not there.
+ */
+export async function inspectableModel(
+  nameOrPath: string,
+  options: DownloadOptions = {},
+): Promise<InspectableModel> {
+  const name = parseModelName(nameOrPath);
+  const path = (await exists(nameOrPath)) || name === null ? null : await localCopy(nameOrPath, options);
+  if (path === null && name !== null && !(await exists(nameOrPath))) {
+    return remoteModel(nameOrPath, name, options);
+  }
+  const local = path ?? (await resolveModel(nameOrPath, options));
+  return { path: local, weightBytes: await localWeightBytes(local), isDownloaded: true };
+}
+
+/** Null where the weights are not all on this machine. */
+async function localCopy(name: string, options: DownloadOptions): Promise<string | null> {
+  const env = { ...(options.env ?? process.env), HF_HUB_OFFLINE: '1' };
+  return resolveModel(name, { ...options, env }).catch((error: unknown) => {
+    if (error instanceof ModelLoadError) return null;
+    throw error;
+  });
+}
+
+async function remoteModel(
+  text: string,
+  { repository, revision, gguf }: HubModelName,
+  options: DownloadOptions,
+): Promise<InspectableModel> {
+  const hub = await selectHub(options.env ?? process.env, {
+    ...options,
+    revision: options.revision ?? revision,
+  });
+  const { files } = await hub.list(repository);
+  const needed = neededFiles(
+    files.map(({ path }) => path),
+    { repository, part: 'model', gguf },
+  );
+  if (needed.some((path) => /\.gguf$/i.test(path))) {
+    throw new ModelLoadError(
+      `${text} tells of itself in its weights alone: svc download ${text} fetches them`,
+    );
+  }
+  const weights = files.filter(({ path }) => needed.includes(path) && WEIGHTS.test(path));
+  return {
+    path: await resolveModel(text, { ...options, part: 'config' }),
+    weightBytes: weights.reduce((sum, { size }) => sum + size, 0),
+    isDownloaded: false,
+  };
+}
+
+async function localWeightBytes(path: string): Promise<number> {
+  const isGguf = /\.gguf$/i.test(path);
+  const folder = isGguf ? dirname(path) : path;
+  const names = await readdir(folder);
+  const needed = isGguf
+    ? selectGguf(folder, names, { file: basename(path) })
+    : neededFiles(names, { repository: path, part: 'model', gguf: null });
+  const sizes = needed.filter((name) => WEIGHTS.test(name)).map((name) => sizeOf(join(folder, name)));
+  return (await Promise.all(sizes)).reduce<number>((sum, size) => sum + (size ?? 0), 0);
+}

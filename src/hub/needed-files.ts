@@ -1,0 +1,113 @@
+// Which files of all that a model's page holds svc reads, and whether a folder on this machine has them.
+
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ModelLoadError } from '../errors.ts';
+import {
+  CONFIG_FILES,
+  hasTokenizer,
+  OLDER_TOKENIZER_FILES,
+  readWeightIndex,
+  TOKENIZER_FILES,
+  WEIGHT_INDEX,
+} from '../util/model-files.ts';
+import { exists } from './file-states.ts';
+import { selectGguf } from './gguf-files.ts';
+import type { GgufChoice } from './model-name.ts';
+
+/**
+ * What svc wants of a model's page: all that serves it, the same without weights, only what makes text of tokens, or only what
+ * tells its shape.
+ */
+export type ModelPart = 'model' | 'texts' | 'tokenizer' | 'config';
+
+export interface WantedFiles {
+  readonly repository: string;
+  readonly part: ModelPart;
+  readonly gguf: GgufChoice | null;
+}
+
+const SHARD = /-\d{5}-of-\d{5}\.safetensors$/;
+
+/**
+ * The paths that svc reads.
+ * @throws ModelLoadError where the page holds nothing that can be served.
+ */
+export function neededFiles(paths: readonly string[], { repository, part, gguf }: WantedFiles): string[] {
+  const has = (name: string) => paths.includes(name);
+  const tokenizer = [...TOKENIZER_FILES, ...(has('tokenizer.json') ? [] : OLDER_TOKENIZER_FILES)].filter(has);
+  if (part === 'tokenizer') {
+    if (hasTokenizer(has)) return tokenizer;
+    throw new ModelLoadError(
+      `${repository} has no tokenizer: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt`,
+    );
+  }
+  if (gguf !== null || isGgufOnly(paths)) return [...selectGguf(repository, paths, gguf)];
+  if (!has('config.json')) {
+    throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
+  }
+  const config = CONFIG_FILES.filter(has);
+  if (part === 'config') return config;
+  if (part === 'texts') return [...config, ...tokenizer];
+  return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...neededWeights(paths, repository)];
+}
+
+/** Without a choice it is the weights in safetensors that are wanted. */
+function isGgufOnly(paths: readonly string[]): boolean {
+  const has = (end: string) => paths.some((path) => path.endsWith(end));
+  return has('.gguf') && !has('.safetensors');
+}
+
+function neededWeights(paths: readonly string[], repository: string): string[] {
+  const weights = paths.filter((path) => /^[^/]+\.safetensors$/.test(path));
+  if (weights.length === 0) {
+    const others = paths.filter((path) => /\.(bin|pt|pth|onnx)$/.test(path));
+    const seen = others.length > 0 ? ` (only ${others.slice(0, 3).join(', ')})` : '';
+    throw new ModelLoadError(
+      `${repository} has no *.safetensors${seen}: choose a model that is published as safetensors`,
+    );
+  }
+  // Some publish the same weights a second time in the layout of their own program, or others beside them.
+  const usual = weights.filter((path) => !path.startsWith('consolidated'));
+  const named = paths.includes(WEIGHT_INDEX)
+    ? usual.filter((path) => SHARD.test(path))
+    : usual.filter((path) => path === 'model.safetensors');
+  return [named, usual, weights].find((some) => some.length > 0) ?? [];
+}
+
+/** What of `folder` is to be opened, null where it does not hold all of it: another program may have fetched a part. */
+export async function completeModel(folder: string, wanted: WantedFiles): Promise<string | null> {
+  const paths = await filesIn(folder);
+  const has = (name: string) => paths.includes(name);
+  if (wanted.part === 'tokenizer') return hasTokenizer(has) ? folder : null;
+  if (wanted.gguf !== null || isGgufOnly(paths)) return completeGguf(folder, paths, wanted);
+  if (!has('config.json')) return null;
+  if (wanted.part === 'config' || wanted.part === 'texts') return folder;
+  const shards = has(WEIGHT_INDEX) ? readWeightIndex(folder) : null;
+  const isWeights = (path: string) => /^[^/]+\.safetensors$/.test(path) && !SHARD.test(path);
+  const isWhole = shards === null ? paths.some(isWeights) : shards.every(has);
+  return isWhole ? folder : null;
+}
+
+function completeGguf(
+  folder: string,
+  paths: readonly string[],
+  { repository, gguf }: WantedFiles,
+): string | null {
+  try {
+    return join(folder, selectGguf(repository, paths, gguf)[0]!);
+  } catch (error) {
+    if (error instanceof ModelLoadError) return null;
+    throw error;
+  }
+}
+
+/** Paths inside `folder` of all files that can be opened: a link that leads nowhere is none. */
+async function filesIn(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  const files = entries
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => join(entry.parentPath, entry.name));
+  const found = await Promise.all(files.map(exists));
+  return files.filter((_, index) => found[index]).map((path) => path.slice(folder.length + 1));
+}

@@ -1,0 +1,12 @@
+// A file as a hub lists it: where it is, and how one knows that it came whole.
+
+/** One file of a model on a hub. */
+export interface RemoteFile {
+  /** Name inside the model's folder. */
+  readonly path: string;
+  /** In bytes. */
+  readonly size: number;
+  /** Hex digest of the content: plain SHA-256, or what git calls a blob. */
+  readonly hash: { readonly algorithm: 'sha256' | 'git-blob'; readonly hex: string };
+  readonly url: string;
+}

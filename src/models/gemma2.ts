@@ -1,0 +1,65 @@
+// Gemma 2: norms before and behind each block, windows in every other layer, bounded logits (Gemma Team, 2024).
+
+import { z } from 'zod';
+import { checkModelJson } from '../util/model-file.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { gemmaTraits } from './gemma.ts';
+import { loadAttention } from './layers/attention.ts';
+import type { LoadBlock, LoadLayer } from './layers/layer.ts';
+import { gatedMlp } from './layers/mlp.ts';
+import { rmsNormAround1 } from './layers/norm.ts';
+import { inOrder, residual } from './layers/residual.ts';
+import { type ConfigFields, type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+
+export const gemma2: Architecture = {
+  architectures: ['Gemma2ForCausalLM'],
+  readConfig: (file) =>
+    readDecoderConfig(file, (fields) => ({
+      ...gemmaTraits(file, fields),
+      ...scoreTraits(file, fields, { attention: 50, final: 30 }),
+      slidingWindow: fields.sliding_window === undefined ? 4096 : fields.sliding_window,
+      slides: (layer) => layer % 2 === 0,
+    })),
+  load: (context) => loadDecoder(context, { layer: sandwichLayer(loadAttention), norm: rmsNormAround1 }),
+};
+
+const scoreFields = z.object({
+  query_pre_attn_scalar: z.number().positive().nullish(),
+  attn_logit_softcapping: z.number().positive().nullish(),
+  final_logit_softcapping: z.number().positive().nullish(),
+});
+
+/** @param softcaps those of a config.json that does not speak of them. */
+export function scoreTraits(
+  file: ConfigFile,
+  fields: ConfigFields,
+  softcaps: { readonly attention: number | null; readonly final: number | null },
+): DecoderTraits {
+  const own = checkModelJson(file.path, file.json, scoreFields);
+  const { attn_logit_softcapping: attention, final_logit_softcapping: final } = own;
+  return {
+    attentionScale: 1 / Math.sqrt(own.query_pre_attn_scalar ?? 256),
+    attentionSoftcap: attention === undefined ? softcaps.attention : attention,
+    logitSoftcap: final === undefined ? softcaps.final : final,
+    qkvBias: fields.attention_bias,
+    attentionOutputBias: fields.attention_bias,
+  };
+}
+
+/** Each block between two norms. */
+export function sandwichLayer(attention: LoadBlock): LoadLayer {
+  return (context, layer, prefix) =>
+    inOrder(
+      residual({
+        before: rmsNormAround1(context, `${prefix}.input_layernorm`),
+        block: attention(context, layer, `${prefix}.self_attn`),
+        after: rmsNormAround1(context, `${prefix}.post_attention_layernorm`),
+      }),
+      residual({
+        before: rmsNormAround1(context, `${prefix}.pre_feedforward_layernorm`),
+        block: gatedMlp(context, layer, `${prefix}.mlp`),
+        after: rmsNormAround1(context, `${prefix}.post_feedforward_layernorm`),
+      }),
+    );
+}

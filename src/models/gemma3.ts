@@ -1,0 +1,88 @@
+// Gemma 3: as Gemma 2, with norms of heads in the place of bounds, five layers with windows to one without, and a rotation
+// of its own for each of the two (Gemma Team, 2025). Of a model that also sees images, the part that reads text.
+
+import { z } from 'zod';
+import { checkModelJson } from '../util/model-file.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { gemmaTraits } from './gemma.ts';
+import { sandwichLayer, scoreTraits } from './gemma2.ts';
+import { Attention, headNorms, outputProjection, separateQkv } from './layers/attention.ts';
+import type { LoadBlock } from './layers/layer.ts';
+import { rmsNormAround1 } from './layers/norm.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { resolveRope, ropeFields } from './rope-config.ts';
+import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
+
+export const gemma3: Architecture = {
+  architectures: ['Gemma3ForCausalLM', 'Gemma3ForConditionalGeneration'],
+  readConfig: (file) =>
+    file.architecture === 'Gemma3ForConditionalGeneration' ? readWhole(file) : readText(file, USUAL_NAMES),
+  load: (context) => loadDecoder(context, { layer: sandwichLayer(gemma3Attention), norm: rmsNormAround1 }),
+};
+
+const gemma3Attention: LoadBlock = (context, layer, prefix) =>
+  new Attention(context, layer, {
+    qkv: separateQkv(context, prefix),
+    ...headNorms(context, prefix, 1),
+    output: outputProjection(context, `${prefix}.o_proj`),
+  });
+
+const ownFields = z.looseObject({
+  head_dim: z.int().positive().nullish(),
+  max_position_embeddings: z.number().positive().nullish(),
+  rope_local_base_freq: z.number().positive().nullish(),
+  sliding_window_pattern: z.int().positive().nullish(),
+  /** By the kind of layer. */
+  rope_parameters: z
+    .object({ full_attention: ropeFields.nullish(), sliding_attention: ropeFields.nullish() })
+    .nullish(),
+});
+
+function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
+  const own = checkModelJson(file.path, file.json, ownFields);
+  const { full_attention: far, sliding_attention: near } = own.rope_parameters ?? {};
+  const localRope = resolveRope({
+    path: file.path,
+    fields: near ?? {},
+    theta: near?.rope_theta ?? own.rope_local_base_freq ?? 10000,
+    maxPositionEmbeddings: own.max_position_embeddings ?? 131072,
+    rotaryDim: own.head_dim ?? 256,
+  });
+  const json = far ? { ...own, rope_parameters: far } : file.json;
+  return readDecoderConfig({ ...file, json }, (fields) => ({
+    ...gemmaTraits(file, fields),
+    ...scoreTraits(file, fields, { attention: null, final: null }),
+    headDim: fields.head_dim ?? 256,
+    slidingWindow: fields.sliding_window === undefined ? 4096 : fields.sliding_window,
+    slides: (layer) => (layer + 1) % (own.sliding_window_pattern ?? 6) !== 0,
+    ropeTheta: 1_000_000,
+    ropeOf: ({ isSliding }, rope) => (isSliding ? localRope : rope),
+    tensorNames,
+  }));
+}
+
+const wholeFields = z.object({
+  text_config: z.record(z.string(), z.unknown()),
+  eos_token_id: z.unknown().optional(),
+  quantization_config: z.unknown().optional(),
+  dtype: z.unknown().optional(),
+  torch_dtype: z.unknown().optional(),
+});
+
+/** What published files leave out, since it is usual. */
+const USUAL_TEXT = {
+  vocab_size: 262208,
+  num_attention_heads: 8,
+  num_key_value_heads: 4,
+  head_dim: 256,
+  max_position_embeddings: 131072,
+};
+
+function readWhole(file: ConfigFile): ModelConfig {
+  const { text_config, ...outer } = checkModelJson(file.path, file.json, wholeFields);
+  return readText(
+    { ...file, json: { ...USUAL_TEXT, ...outer, ...text_config } },
+    { ...USUAL_NAMES, roots: ['model.language_model.', 'language_model.model.'] },
+  );
+}

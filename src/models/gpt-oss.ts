@@ -1,0 +1,59 @@
+// GPT-OSS: every other layer sees a window of tokens, each head has a sink, and experts with biases, whose gates and inputs are
+// clamped, take the place of the MLP. Experts are published as one tensor for all, in MXFP4 or in floats.
+// Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025, and the release of gpt-oss.
+
+import { z } from 'zod';
+import { checkModelJson } from '../util/model-file.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { expectExperts } from './experts-config.ts';
+import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
+import type { LoadBlock } from './layers/layer.ts';
+import { Mixture } from './layers/mixture.ts';
+import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { readDecoderConfig } from './model-config.ts';
+
+const schema = z.object({
+  num_local_experts: z.int().positive(),
+  num_experts_per_tok: z.int().positive(),
+  swiglu_limit: z.literal(7).nullish(),
+});
+
+export const gptOss: Architecture = {
+  architectures: ['GptOssForCausalLM'],
+  readConfig: (file) => {
+    const config = readDecoderConfig(file, ({ sliding_window, attention_bias }) => ({
+      slidingWindow: sliding_window ?? 128,
+      slides: (layer) => layer % 2 === 0,
+      qkvBias: attention_bias ?? true,
+      attentionOutputBias: attention_bias ?? true,
+    }));
+    const { num_local_experts, num_experts_per_tok } = checkModelJson(file.path, file.json, schema);
+    const experts = expectExperts(file.path, {
+      count: num_local_experts,
+      intermediateSize: config.intermediateSize,
+      routing: { topK: num_experts_per_tok, scores: 'softmax', isNormalized: true },
+      layers: config.layerWindows.map(() => true),
+    });
+    return { ...config, experts };
+  },
+  load: (context) => loadDecoder(context, { layer: preNormLayer({ attention, feedForward }) }),
+};
+
+const attention: LoadBlock = (context, layer, prefix) =>
+  new Attention(context, layer, {
+    qkv: separateQkv(context, prefix),
+    output: outputProjection(context, `${prefix}.o_proj`),
+    sinks: context.weights.vector(`${prefix}.sinks`, context.config.numHeads),
+  });
+
+const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
+  const { hiddenSize } = config;
+  const { count, intermediateSize, routing } = config.experts!;
+  const shape = { count, hiddenSize, intermediateSize };
+  const experts = Array.from({ length: count }, (_, index) =>
+    weights.stackedExpert(`${prefix}.experts`, shape, index),
+  );
+  const router = weights.router({ name: `${prefix}.router`, n: count, bias: true }, hiddenSize);
+  return new Mixture(router, weights.mixture(experts, routing, 'clamped_swiglu'));
+};

@@ -1,0 +1,105 @@
+// Feed-forwards of experts: a router chooses some of them for each token, and they may be joined by one that computes every token.
+
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Experts } from '../../ops/experts.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { Vector } from '../../ops/weights.ts';
+import type { ExpertNames } from '../weights/weight-reader.ts';
+import type { Block, LayerContext, LoadBlock } from './layer.ts';
+import type { ColumnParallelLinear } from './linear.ts';
+import { gatedMlp } from './mlp.ts';
+import type { Step } from './step.ts';
+
+const USUAL_NAMES: ExpertNames = { gate: 'gate_proj', up: 'up_proj', down: 'down_proj' };
+
+/** Experts in the layers that config.json says have them, one MLP in the others. */
+export function expertsOrMlp(experts: LoadBlock): LoadBlock {
+  return (context, layer, prefix) => {
+    const load = context.config.experts?.layers[layer] ? experts : gatedMlp;
+    return load(context, layer, prefix);
+  };
+}
+
+/**
+ * The router `prefix.gate` and the experts `prefix.experts.0` and so on.
+ * @param bias of the choice, one number for each expert.
+ */
+export function loadMixture(
+  { config, weights }: LayerContext,
+  prefix: string,
+  { names = USUAL_NAMES, bias = null }: { readonly names?: ExpertNames; readonly bias?: Vector | null } = {},
+): Mixture {
+  const { count, intermediateSize, routing } = config.experts!;
+  const { hiddenSize, activation } = config;
+  const experts = Array.from({ length: count }, (_, index) =>
+    weights.expert(expertAt(`${prefix}.experts.${index}`, names), hiddenSize, intermediateSize),
+  );
+  const router = weights.router({ name: `${prefix}.gate`, n: count }, hiddenSize);
+  return new Mixture(router, weights.mixture(experts, { ...routing, bias }, activation));
+}
+
+function expertAt(prefix: string, { gate, up, down }: ExpertNames): ExpertNames {
+  return { gate: `${prefix}.${gate}`, up: `${prefix}.${up}`, down: `${prefix}.${down}` };
+}
+
+/** One expert for every token, which counts as much as the sigmoid of its gate says: a mixture of one. */
+export function loadGatedExpert(
+  { config, weights }: LayerContext,
+  prefix: string,
+  { gateName, intermediateSize }: { readonly gateName: string; readonly intermediateSize: number },
+): Mixture {
+  const { hiddenSize, activation } = config;
+  const expert = weights.expert(expertAt(prefix, USUAL_NAMES), hiddenSize, intermediateSize);
+  const routing = { topK: 1, scores: 'sigmoid', isNormalized: false } as const;
+  const gate = weights.router({ name: gateName, n: 1 }, hiddenSize);
+  return new Mixture(gate, weights.mixture([expert], routing, activation));
+}
+
+/** The sum of weight * expert(h) over the experts that router(h) chooses. */
+export class Mixture implements Block {
+  readonly #router: ColumnParallelLinear;
+  readonly #experts: Experts;
+
+  constructor(router: ColumnParallelLinear, experts: Experts) {
+    this.#router = router;
+    this.#experts = experts;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#experts.inputDType;
+  }
+
+  apply(step: Step, h: Tensor): Tensor {
+    return step.ops.experts(h, this.#router.apply(step, h), this.#experts);
+  }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    step.ops.addScaled(x, this.apply(step, h), 1);
+  }
+}
+
+/** The sum of two blocks: experts that are chosen, and one that is shared by all tokens. */
+export class SharedExpert implements Block {
+  readonly #chosen: Block;
+  readonly #shared: Block;
+
+  constructor(chosen: Block, shared: Block) {
+    this.#chosen = chosen;
+    this.#shared = shared;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#chosen.inputDType;
+  }
+
+  apply(step: Step, h: Tensor): Tensor {
+    const sum = this.#chosen.apply(step, h);
+    this.#shared.addTo(sum, step, h);
+    return sum;
+  }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    this.#chosen.addTo(x, step, h);
+    this.#shared.addTo(x, step, h);
+  }
+}

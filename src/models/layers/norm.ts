@@ -1,0 +1,38 @@
+// The norms that stand before and behind the blocks of a layer, and before the output head.
+
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { Vector } from '../../ops/weights.ts';
+import type { LayerContext } from './layer.ts';
+import type { Step } from './step.ts';
+
+/** x [tokens, hidden] f32 -> a new tensor [tokens, hidden] in `dtype`. */
+export type Norm = (step: Pick<Step, 'ops'>, x: Tensor, dtype: ComputeDType) => Tensor;
+
+/** @param name of the norm: its tensors are `name.weight` and, where it has one, `name.bias`. */
+export type LoadNorm = (context: NormContext, name: string) => Norm;
+
+type NormContext = Pick<LayerContext, 'config' | 'weights'>;
+
+/** x / sqrt(mean(x²) + eps) * weight (Zhang and Sennrich, 2019). */
+export const rmsNorm: LoadNorm = ({ config, weights }, name) => {
+  const weight = weights.vector(`${name}.weight`, config.hiddenSize);
+  return ({ ops }, x, dtype) => ops.rmsNorm(x, weight, config.normEps, dtype);
+};
+
+/** The same where weights are published as what they differ from 1. */
+export const rmsNormAround1: LoadNorm = ({ config, weights }, name) => {
+  const weight = weights.vector(`${name}.weight`, config.hiddenSize, 1);
+  return ({ ops }, x, dtype) => ops.rmsNorm(x, weight, config.normEps, dtype);
+};
+
+/** (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias (Ba, Kiros and Hinton, 2016). */
+export const layerNorm: LoadNorm = (context, name) =>
+  makeLayerNorm(context, name, context.weights.vector(`${name}.bias`, context.config.hiddenSize));
+
+export const layerNormWithoutBias: LoadNorm = (context, name) => makeLayerNorm(context, name, null);
+
+function makeLayerNorm({ config, weights }: NormContext, name: string, bias: Vector | null): Norm {
+  const weight = weights.vector(`${name}.weight`, config.hiddenSize);
+  return ({ ops }, x, dtype) => ops.layerNorm(x, weight, bias, config.normEps, dtype);
+}

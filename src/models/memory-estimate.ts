@@ -1,0 +1,83 @@
+// How much memory a model takes at each quantisation, and how many tokens of cache are left: told from its configuration and the
+// size of its weight files, before anything is loaded.
+
+import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
+import { BYTES_PER_ELEMENT, type KvDType, kvHeadBytes } from '../ops/dtype.ts';
+import { kvCacheShape } from './decoder.ts';
+import type { ModelConfig } from './model-config.ts';
+
+export interface LoadEstimate {
+  /** Null is as published. */
+  readonly quantization: Quantization | null;
+  readonly weightBytes: number;
+  /** Tokens of the KV cache, all sequences together, for each format of keys and values. */
+  readonly cacheTokens: Readonly<Partial<Record<KvDType, number>>>;
+}
+
+interface Memory {
+  readonly freeBytes: number;
+  /** Of what is left beside the weights, for the KV cache. */
+  readonly share: number;
+}
+
+/** Bits a number that a weight takes, its scales included: one of 32 bits for 32 numbers (int4), or for a row of them. */
+const BITS: Readonly<Record<Quantization, number>> = { int8: 8, int4: 5, fp8: 8 };
+
+/** @param publishedBytes of all weight files */
+export function estimateLoads(
+  config: ModelConfig,
+  publishedBytes: number,
+  isQuantized: boolean,
+  memory: Memory,
+): LoadEstimate[] {
+  const published = publishedWeightBytes(config, publishedBytes, isQuantized);
+  const plain = [{ quantization: null, weightBytes: published }];
+  const quantized = isQuantized
+    ? []
+    : QUANTIZATIONS.map((quantization) => ({
+        quantization,
+        weightBytes: quantizedBytes(config, numbersIn(config, publishedBytes), quantization),
+      }));
+  return [...plain, ...quantized].map((load) => ({
+    ...load,
+    cacheTokens: cacheTokens(config, load.weightBytes, memory, load.quantization !== null || isQuantized),
+  }));
+}
+
+/** Float16 is computed in bfloat16; what is quantised already stays as it is. */
+function publishedWeightBytes(config: ModelConfig, publishedBytes: number, isQuantized: boolean): number {
+  if (isQuantized) return publishedBytes;
+  const computed = config.checkpointDType === 'f32' ? 'f32' : 'bf16';
+  return numbersIn(config, publishedBytes) * BYTES_PER_ELEMENT[computed];
+}
+
+/** Parameters of a model that is not quantised. */
+export function numbersIn({ checkpointDType }: ModelConfig, publishedBytes: number): number {
+  return Math.round(publishedBytes / BYTES_PER_ELEMENT[checkpointDType ?? 'bf16']);
+}
+
+/** Embeddings of their own stay in bfloat16; a head, which they may be as well, is int8. */
+function quantizedBytes(config: ModelConfig, numbers: number, quantization: Quantization): number {
+  const table = config.vocabSize * config.hiddenSize;
+  const embeddings = config.tieWordEmbeddings ? 0 : table;
+  const products = Math.max(0, numbers - table - embeddings);
+  return Math.round(embeddings * BYTES_PER_ELEMENT.bf16 + table + (products * BITS[quantization]) / 8);
+}
+
+function cacheTokens(
+  config: ModelConfig,
+  weightBytes: number,
+  { freeBytes, share }: Memory,
+  isQuantized: boolean,
+): LoadEstimate['cacheTokens'] {
+  const bytes = Math.max(0, freeBytes - weightBytes) * share;
+  const computed = config.checkpointDType === 'f32' && !isQuantized ? 'f32' : 'bf16';
+  const formats: readonly KvDType[] = computed === 'f32' ? ['f32'] : ['bf16', 'int8', 'fp8'];
+  return Object.fromEntries(
+    formats.map((format) => {
+      const { layers, kvHeads, headDim } = kvCacheShape(config, format, 1, 1);
+      const perToken = 2 * layers * kvHeads * kvHeadBytes(format, headDim);
+      return [format, Math.floor(bytes / perToken)];
+    }),
+  );
+}

@@ -1,0 +1,41 @@
+// Mixtral: Mistral with experts in the place of the MLP. A token's two weigh as the softmax over them says.
+// Source: Jiang et al., "Mixtral of Experts", 2024.
+
+import { z } from 'zod';
+import { checkModelJson } from '../util/model-file.ts';
+import type { Architecture } from './architecture.ts';
+import { loadDecoder } from './decoder.ts';
+import { expectExperts } from './experts-config.ts';
+import { loadMixture } from './layers/mixture.ts';
+import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { readDecoderConfig } from './model-config.ts';
+
+const schema = z.object({
+  num_local_experts: z.int().positive(),
+  num_experts_per_tok: z.int().positive(),
+});
+
+const names = { gate: 'w1', up: 'w3', down: 'w2' };
+
+export const mixtral: Architecture = {
+  architectures: ['MixtralForCausalLM'],
+  readConfig: (file) => {
+    const config = readDecoderConfig(file, ({ sliding_window }) => ({
+      slidingWindow: sliding_window ?? null,
+    }));
+    const { num_local_experts, num_experts_per_tok } = checkModelJson(file.path, file.json, schema);
+    const experts = expectExperts(file.path, {
+      count: num_local_experts,
+      intermediateSize: config.intermediateSize,
+      routing: { topK: num_experts_per_tok, scores: 'softmax', isNormalized: true },
+      layers: config.layerWindows.map(() => true),
+    });
+    return { ...config, experts };
+  },
+  load: (context) => loadDecoder(context, { layer }),
+};
+
+const layer = preNormLayer({
+  feedForwardName: 'block_sparse_moe',
+  feedForward: (context, _layer, prefix) => loadMixture(context, prefix, { names }),
+});

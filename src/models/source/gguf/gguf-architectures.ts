@@ -1,0 +1,204 @@
+// How GGUF names what svc knows: for each architecture its name and fields in config.json, and its tensors. The original's checkpoints
+// and config.json are the common language; to add an architecture is to add its line here.
+
+import type { GgufKeys } from './gguf-keys.ts';
+
+export interface GgufArchitecture {
+  /** In config.json. */
+  readonly name: (keys: GgufKeys) => string;
+  /** Fields of config.json beside those that all have. */
+  readonly fields?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /**
+   * Modules of a layer that are named in another way than in LAYER_MODULES, or not there: GGUF's name to the original's. `*` stands for
+   * the expert, of whose matrices GGUF makes one tensor.
+   */
+  readonly modules?: Readonly<Record<string, string>>;
+  /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole. */
+  readonly hasNormsFrom0?: boolean;
+  /** Converted so that the two halves of each head of queries and keys take turns. */
+  readonly hasPairedHeads?: boolean;
+}
+
+/** Modules outside the layers. */
+export const MODEL_MODULES: Readonly<Record<string, string>> = {
+  token_embd: 'model.embed_tokens',
+  output_norm: 'model.norm',
+  output: 'lm_head',
+};
+
+export const LAYER_MODULES: Readonly<Record<string, string>> = {
+  attn_norm: 'input_layernorm',
+  attn_q: 'self_attn.q_proj',
+  attn_k: 'self_attn.k_proj',
+  attn_v: 'self_attn.v_proj',
+  attn_output: 'self_attn.o_proj',
+  attn_q_norm: 'self_attn.q_norm',
+  attn_k_norm: 'self_attn.k_norm',
+  ffn_norm: 'post_attention_layernorm',
+  ffn_gate: 'mlp.gate_proj',
+  ffn_up: 'mlp.up_proj',
+  ffn_down: 'mlp.down_proj',
+};
+
+/** What the halves of heads that take turns concerns. */
+export const PAIRED_MODULES: readonly string[] = ['attn_q', 'attn_k'];
+
+/** Numbers that models compute their positions from, and no weights. */
+export const ROPE_TENSORS: readonly string[] = [
+  'rope_freqs.weight',
+  'rope_factors_long.weight',
+  'rope_factors_short.weight',
+];
+
+/** Norms before and behind both blocks. */
+const SANDWICH: Readonly<Record<string, string>> = {
+  post_attention_norm: 'post_attention_layernorm',
+  ffn_norm: 'pre_feedforward_layernorm',
+  post_ffw_norm: 'post_feedforward_layernorm',
+};
+
+const llama: GgufArchitecture = {
+  // Mistral and Mixtral are converted as Llama.
+  name: (keys) => {
+    if (keys.ofModel('expert_count')) return 'MixtralForCausalLM';
+    return keys.slidingWindow === null ? 'LlamaForCausalLM' : 'MistralForCausalLM';
+  },
+  fields: (keys) => ({
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+  }),
+  modules: {
+    ffn_gate_inp: 'block_sparse_moe.gate',
+    ffn_gate_exps: 'block_sparse_moe.experts.*.w1',
+    ffn_up_exps: 'block_sparse_moe.experts.*.w3',
+    ffn_down_exps: 'block_sparse_moe.experts.*.w2',
+  },
+  hasPairedHeads: true,
+};
+
+/** Layers of the largest releases, whose scores are scaled by the width of the model; of the others by that of a head. */
+const LARGEST_GEMMA = { gemma2: 46, gemma3: 62 } as const;
+
+function gemmaScores(keys: GgufKeys, largest: number): Readonly<Record<string, unknown>> {
+  const headDim = keys.ofModel('attention.key_length');
+  const width = keys.need('embedding_length') / keys.need('attention.head_count');
+  return { query_pre_attn_scalar: keys.need('block_count') === largest ? width : headDim };
+}
+
+/** More than any model has. */
+const MOST_LAYERS = 10_000;
+
+const QWEN_EXPERTS: Readonly<Record<string, string>> = {
+  ffn_gate_inp: 'mlp.gate',
+  ffn_gate_exps: 'mlp.experts.*.gate_proj',
+  ffn_up_exps: 'mlp.experts.*.up_proj',
+  ffn_down_exps: 'mlp.experts.*.down_proj',
+};
+
+function qwenExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  const layers = Array.from({ length: Math.min(keys.need('block_count'), MOST_LAYERS) }, (_, layer) => layer);
+  return {
+    mlp_only_layers: layers.filter((layer) => !keys.hasTensor(`blk.${layer}.ffn_gate_exps.weight`)),
+    num_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+  };
+}
+
+const cohere = (name: string): GgufArchitecture => ({
+  name: () => name,
+  fields: (keys) => ({
+    logit_scale: keys.ofModel('logit_scale'),
+    layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+  }),
+});
+
+/** By `general.architecture`. */
+export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
+  llama,
+  qwen2: { name: () => 'Qwen2ForCausalLM' },
+  qwen3: { name: () => 'Qwen3ForCausalLM' },
+  qwen2moe: {
+    name: () => 'Qwen2MoeForCausalLM',
+    fields: (keys) => ({
+      ...qwenExperts(keys),
+      norm_topk_prob: false,
+      shared_expert_intermediate_size: keys.ofModel('expert_shared_feed_forward_length'),
+    }),
+    modules: {
+      ...QWEN_EXPERTS,
+      ffn_gate_inp_shexp: 'mlp.shared_expert_gate',
+      ffn_gate_shexp: 'mlp.shared_expert.gate_proj',
+      ffn_up_shexp: 'mlp.shared_expert.up_proj',
+      ffn_down_shexp: 'mlp.shared_expert.down_proj',
+    },
+  },
+  qwen3moe: {
+    name: () => 'Qwen3MoeForCausalLM',
+    fields: (keys) => ({ ...qwenExperts(keys), norm_topk_prob: true }),
+    modules: QWEN_EXPERTS,
+  },
+  gemma: { name: () => 'GemmaForCausalLM', hasNormsFrom0: true },
+  gemma2: {
+    name: () => 'Gemma2ForCausalLM',
+    fields: (keys) => ({
+      ...gemmaScores(keys, LARGEST_GEMMA.gemma2),
+      attn_logit_softcapping: keys.ofModel('attn_logit_softcapping') ?? undefined,
+      final_logit_softcapping: keys.ofModel('final_logit_softcapping') ?? undefined,
+    }),
+    modules: SANDWICH,
+    hasNormsFrom0: true,
+  },
+  gemma3: {
+    name: () => 'Gemma3ForCausalLM',
+    fields: (keys) => ({
+      ...gemmaScores(keys, LARGEST_GEMMA.gemma3),
+      rope_theta: keys.ofModel('rope.freq_base') ?? 1_000_000,
+      rope_local_base_freq: keys.ofModel('rope.freq_base_swa') ?? 10_000,
+    }),
+    modules: SANDWICH,
+    hasNormsFrom0: true,
+  },
+  phi3: {
+    name: () => 'Phi3ForCausalLM',
+    modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
+  },
+  granite: {
+    name: () => 'GraniteForCausalLM',
+    fields: (keys) => ({
+      embedding_multiplier: keys.ofModel('embedding_scale'),
+      attention_multiplier: keys.ofModel('attention.scale'),
+      residual_multiplier: keys.ofModel('residual_scale'),
+      logits_scaling: keys.ofModel('logit_scale'),
+    }),
+    hasPairedHeads: true,
+  },
+  smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
+  olmo2: {
+    name: () => 'Olmo2ForCausalLM',
+    modules: {
+      post_attention_norm: 'post_attention_layernorm',
+      post_ffw_norm: 'post_feedforward_layernorm',
+    },
+  },
+  'command-r': cohere('CohereForCausalLM'),
+  cohere2: cohere('Cohere2ForCausalLM'),
+  starcoder2: {
+    name: () => 'Starcoder2ForCausalLM',
+    fields: (keys) => ({
+      norm_epsilon: keys.ofModel('attention.layer_norm_epsilon'),
+      use_bias: keys.hasTensor('blk.0.attn_q.bias'),
+      hidden_act: 'gelu_pytorch_tanh',
+    }),
+    modules: { ffn_up: 'mlp.c_fc', ffn_down: 'mlp.c_proj' },
+  },
+  glm4: {
+    name: () => 'Glm4ForCausalLM',
+    modules: {
+      post_attention_norm: 'post_self_attn_layernorm',
+      ffn_norm: 'post_attention_layernorm',
+      post_ffw_norm: 'post_mlp_layernorm',
+      ffn_up: 'mlp.gate_up_proj',
+    },
+  },
+};

@@ -1,0 +1,89 @@
+// From what a GGUF file says of its model to the config.json that the original would have.
+
+import { ModelLoadError } from '../../../errors.ts';
+import { GGUF_ARCHITECTURES, type GgufArchitecture } from './gguf-architectures.ts';
+import type { GgufKeys } from './gguf-keys.ts';
+
+/** @throws ModelLoadError naming an architecture that svc does not read. */
+export function findGgufArchitecture({ path, architecture }: GgufKeys): GgufArchitecture {
+  if (Object.hasOwn(GGUF_ARCHITECTURES, architecture)) return GGUF_ARCHITECTURES[architecture]!;
+  throw new ModelLoadError(
+    `${path}: architecture ${architecture} (general.architecture) is not supported; supported are ` +
+      Object.keys(GGUF_ARCHITECTURES).join(', '),
+  );
+}
+
+/**
+ * The fields of config.json.
+ * @param isQuantized whether any tensor is in blocks
+ * @throws ModelLoadError where a key is missing or of the wrong type.
+ */
+export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Record<string, unknown>> {
+  const { name, fields } = findGgufArchitecture(keys);
+  const headDim = headDimOf(keys);
+  return {
+    architectures: [name(keys)],
+    vocab_size: keys.shapeOf('token_embd.weight')?.[0],
+    hidden_size: keys.need('embedding_length'),
+    intermediate_size: keys.need('feed_forward_length'),
+    num_hidden_layers: keys.need('block_count'),
+    num_attention_heads: keys.need('attention.head_count'),
+    num_key_value_heads: keys.ofModel('attention.head_count_kv'),
+    head_dim: headDim,
+    max_position_embeddings: keys.need('context_length'),
+    rms_norm_eps: keys.ofModel('attention.layer_norm_rms_epsilon'),
+    rope_theta: keys.ofModel('rope.freq_base'),
+    rope_scaling: ropeScaling(keys),
+    partial_rotary_factor: (keys.ofModel('rope.dimension_count') ?? headDim) / headDim,
+    sliding_window: keys.slidingWindow,
+    tie_word_embeddings: !keys.hasTensor('output.weight'),
+    attention_bias: keys.hasTensor('blk.0.attn_q.bias'),
+    mlp_bias: keys.hasTensor('blk.0.ffn_up.bias'),
+    quantization_config: isQuantized ? { quant_method: 'gguf' } : null,
+    ...fields?.(keys),
+  };
+}
+
+/** Of queries and keys, which is that of values in all models that svc serves so. */
+export function headDimOf(keys: GgufKeys): number {
+  const headDim =
+    keys.ofModel('attention.key_length') ?? keys.need('embedding_length') / keys.need('attention.head_count');
+  const valueDim = keys.ofModel('attention.value_length') ?? headDim;
+  if (valueDim === headDim) return headDim;
+  throw new ModelLoadError(
+    `${keys.path}: heads of ${headDim} numbers in keys and ${valueDim} in values are not served`,
+  );
+}
+
+function ropeScaling(keys: GgufKeys): Readonly<Record<string, unknown>> | null {
+  const original = keys.ofModel('rope.scaling.original_context_length');
+  const [long, short] = [keys.vector('rope_factors_long.weight'), keys.vector('rope_factors_short.weight')];
+  if (long !== null && short !== null) {
+    return {
+      rope_type: 'longrope',
+      long_factor: long,
+      short_factor: short,
+      original_max_position_embeddings: original,
+      attention_factor: keys.ofModel('rope.scaling.attn_factor'),
+    };
+  }
+  // What Llama 3 divides its frequencies by is in the file number by number.
+  const divisors = keys.vector('rope_freqs.weight');
+  if (divisors !== null) {
+    return { rope_type: 'longrope', long_factor: divisors, short_factor: divisors, attention_factor: 1 };
+  }
+  return namedScaling(keys, original);
+}
+
+function namedScaling(keys: GgufKeys, original: number | null): Readonly<Record<string, unknown>> | null {
+  const kind = keys.text(`${keys.architecture}.rope.scaling.type`);
+  if (kind === null || kind === 'none') return null;
+  return {
+    rope_type: kind,
+    factor: keys.ofModel('rope.scaling.factor'),
+    original_max_position_embeddings: original,
+    attention_factor: keys.ofModel('rope.scaling.yarn_attn_factor'),
+    beta_fast: keys.ofModel('rope.scaling.yarn_beta_fast'),
+    beta_slow: keys.ofModel('rope.scaling.yarn_beta_slow'),
+  };
+}

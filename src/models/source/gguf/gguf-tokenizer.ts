@@ -1,0 +1,193 @@
+// From the vocabulary in a GGUF file to the files that the original's tokenizer would have: tokenizer.json, tokenizer_config.json, and
+// the tokens that end an answer.
+
+import { ModelLoadError } from '../../../errors.ts';
+import { byteLevelDocument } from '../../../tokenizer/build/byte-level-document.ts';
+import {
+  type AddedTokenDocument,
+  addedToken,
+  PIECE_TYPES,
+  type PieceType,
+  sentencePieceDocument,
+} from '../../../tokenizer/build/sentencepiece-document.ts';
+import { preview } from '../../../util/preview.ts';
+import type { GgufKeys } from './gguf-keys.ts';
+import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
+
+/** The kinds of vocabularies by their names in the files. */
+type Kind = 'gpt2' | 'llama';
+
+interface Vocabulary {
+  readonly kind: Kind;
+  /** [ids] */
+  readonly tokens: readonly string[];
+  readonly types: readonly PieceType[];
+}
+
+const TOKENS = 'tokenizer.ggml.tokens';
+
+/** Texts by which control tokens end a turn, where a file names one end token only. */
+const ENDS_OF_TURNS: readonly string[] = [
+  '<|eot_id|>',
+  '<|eom_id|>',
+  '<|im_end|>',
+  '<end_of_turn>',
+  '<|endoftext|>',
+  '<|return|>',
+  '<|call|>',
+];
+/** One more, but where a turn has several messages. */
+const END_OF_MESSAGE = '<|end|>';
+
+/**
+ * The content of tokenizer.json; null where the file has no vocabulary.
+ * @throws ModelLoadError where it is of a kind that svc does not tokenise with, or its lists do not fit together.
+ */
+export function ggufTokenizer(keys: GgufKeys): object | null {
+  const vocabulary = readVocabulary(keys);
+  if (vocabulary === null) return null;
+  return vocabulary.kind === 'gpt2' ? byteLevel(keys, vocabulary) : sentencePiece(keys, vocabulary);
+}
+
+/** The content of tokenizer_config.json: the special tokens that templates name. */
+export function ggufTokenizerConfig(keys: GgufKeys): object {
+  const textOf = (name: string): string | null => textOfId(keys, `tokenizer.ggml.${name}_token_id`);
+  return {
+    bos_token: textOf('bos'),
+    eos_token: textOf('eos'),
+    unk_token: textOf('unknown'),
+    pad_token: textOf('padding'),
+  };
+}
+
+/** The content of generation_config.json. */
+export function ggufGenerationConfig(keys: GgufKeys): object {
+  const named = ['eos', 'eot', 'eom'].map((name) => keys.number(`tokenizer.ggml.${name}_token_id`));
+  const ids = [...named.filter((id) => id !== null), ...endsOfTurns(keys)];
+  const sampling = (name: string) => keys.number(`general.sampling.${name}`);
+  return {
+    eos_token_id: [...new Set(ids)],
+    temperature: sampling('temp'),
+    top_k: sampling('top_k'),
+    top_p: sampling('top_p'),
+    min_p: sampling('min_p'),
+    repetition_penalty: sampling('penalty_repeat'),
+  };
+}
+
+function endsOfTurns(keys: GgufKeys): number[] {
+  const { tokens = [], types = [] } = readVocabulary(keys) ?? {};
+  const idOf = (text: string): number =>
+    tokens.findIndex((token, id) => token === text && isAdded(types[id]));
+  const texts = idOf('<|return|>') < 0 ? [...ENDS_OF_TURNS, END_OF_MESSAGE] : ENDS_OF_TURNS;
+  return texts.map(idOf).filter((id) => id >= 0);
+}
+
+function isAdded(type: PieceType | undefined): boolean {
+  return type === 'control' || type === 'user-defined' || type === 'unknown';
+}
+
+function readVocabulary(keys: GgufKeys): Vocabulary | null {
+  const kind = keys.text('tokenizer.ggml.model');
+  if (kind === null || kind === 'no_vocab') return null;
+  if (kind !== 'gpt2' && kind !== 'llama') {
+    throw new ModelLoadError(
+      `${keys.path}: tokenizers of the kind ${preview(kind)} (tokenizer.ggml.model) are not read, gpt2 and llama are: give the ` +
+        "original's with --tokenizer <its folder, or its name on the hub>",
+    );
+  }
+  const tokens = keys.strings(TOKENS) ?? [];
+  const typeNumbers = ofSameLength(keys, 'tokenizer.ggml.token_type', tokens.length) ?? tokens.map(() => 1);
+  const types = typeNumbers.map((number) => PIECE_TYPES[number] ?? 'normal');
+  return { kind, tokens, types };
+}
+
+function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | null {
+  const values = keys.numbers(key);
+  if (values === null || values.length === length) return values;
+  throw new ModelLoadError(
+    `${keys.path}: ${key} must have ${length} items as ${TOKENS} has, it has ${values.length}; fetch the file again`,
+  );
+}
+
+function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
+  const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? 'default');
+  const merges = (keys.strings('tokenizer.ggml.merges') ?? []).map((merge) => readMerge(keys.path, merge));
+  return {
+    ...byteLevelDocument({
+      ids: new Map(tokens.map((text, id) => [text, id])),
+      merges,
+      addedTokens: tokens.flatMap((text, id): AddedTokenDocument[] => {
+        const type = types[id];
+        return isAdded(type) ? [addedToken(id, text, type !== 'user-defined')] : [];
+      }),
+      wordPattern: null,
+      composes: words.composes ?? false,
+      addsPrefixSpace: keys.flag('tokenizer.ggml.add_space_prefix') ?? false,
+      ignoresMerges: words.ignoresMerges ?? false,
+      ...aroundTexts(keys, words.addsBos ?? false),
+    }),
+    pre_tokenizer: preTokenizer(words),
+  };
+}
+
+/** Its two tokens with a space between them; the first may begin with one. */
+function readMerge(path: string, merge: string): [string, string] {
+  const space = merge.indexOf(' ', 1);
+  if (space > 0) return [merge.slice(0, space), merge.slice(space + 1)];
+  throw new ModelLoadError(
+    `${path}: ${preview(merge)} in tokenizer.ggml.merges is not two tokens with a space between them; fetch the file again`,
+  );
+}
+
+function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer): object {
+  const steps = cuts.map((Regex) => ({
+    type: 'Split',
+    pattern: { Regex },
+    behavior: 'Isolated',
+    invert: false,
+  }));
+  const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: cutsAsGpt2 };
+  return { type: 'Sequence', pretokenizers: [...steps, bytes] };
+}
+
+function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
+  const scores = ofSameLength(keys, 'tokenizer.ggml.scores', tokens.length);
+  if (scores === null) {
+    throw new ModelLoadError(
+      `${keys.path}: the key tokenizer.ggml.scores is missing; convert the model again`,
+    );
+  }
+  return sentencePieceDocument(
+    {
+      algorithm: 'bpe',
+      pieces: tokens.map((text, id) => ({ text, score: scores[id]!, type: types[id]! })),
+      hasByteFallback: types.includes('byte'),
+      charsMap: null,
+      addsDummyPrefix: keys.flag('tokenizer.ggml.add_space_prefix') ?? true,
+      removesExtraSpaces: keys.flag('tokenizer.ggml.remove_extra_whitespaces') ?? false,
+    },
+    { ...aroundTexts(keys, true), prefixesEachPart: true },
+  );
+}
+
+/** What goes before and behind every text. */
+function aroundTexts(keys: GgufKeys, addsBos: boolean): { prefix: string[]; suffix: string[] } {
+  const textOf = (name: string): string[] => {
+    const text = textOfId(keys, `tokenizer.ggml.${name}_token_id`);
+    return text === null ? [] : [text];
+  };
+  return {
+    prefix: (keys.flag('tokenizer.ggml.add_bos_token') ?? addsBos) ? textOf('bos') : [],
+    suffix: (keys.flag('tokenizer.ggml.add_eos_token') ?? false) ? textOf('eos') : [],
+  };
+}
+
+/** The token whose id the key names; null where there is none. */
+function textOfId(keys: GgufKeys, key: string): string | null {
+  const id = keys.number(key);
+  if (id === null) return null;
+  const text = keys.strings(TOKENS)?.[id];
+  if (text !== undefined) return text;
+  throw new ModelLoadError(`${keys.path}: ${key} is ${id}, which is no token; fetch the file again`);
+}

@@ -1,0 +1,45 @@
+// What a checkpoint calls the parts of a decoder. Some are published under several names: alone, or as a part of a larger
+// model.
+
+import type { Checkpoint } from './source/checkpoint.ts';
+
+export interface TensorNames {
+  readonly embedding: string;
+  /** Layer i is `layers.i`. */
+  readonly layers: string;
+  readonly finalNorm: string;
+  readonly head: string;
+  /** Embeddings of positions, [max positions, hidden], where they are learned. */
+  readonly positions?: string | undefined;
+}
+
+/** The names that an architecture knows itself by. */
+export interface PublishedNames extends Omit<TensorNames, 'head'> {
+  /** Stands before all of them but the head: the first under which the checkpoint has embeddings. */
+  readonly roots: readonly string[];
+  /** The first that the checkpoint has. */
+  readonly heads: readonly string[];
+}
+
+/** Those that most architectures use. */
+export const USUAL_NAMES: PublishedNames = {
+  roots: ['model.'],
+  embedding: 'embed_tokens',
+  layers: 'layers',
+  finalNorm: 'norm',
+  heads: ['lm_head'],
+};
+
+/** Where none fits, the first, so that the missing tensor is named. */
+export function findTensorNames(checkpoint: Checkpoint, names: PublishedNames): TensorNames {
+  const { roots, heads, embedding, layers, finalNorm } = names;
+  const has = (name: string): boolean => checkpoint.has(`${name}.weight`);
+  const root = roots.find((name) => has(name + embedding)) ?? roots[0]!;
+  return {
+    embedding: root + embedding,
+    layers: root + layers,
+    finalNorm: root + finalNorm,
+    head: heads.find(has) ?? heads[0]!,
+    positions: names.positions && root + names.positions,
+  };
+}

@@ -1,0 +1,71 @@
+// The experts of a layer where they are published in one tensor, as GPT-OSS has them: [experts, ...], gate and up taking turns
+// output by output. In floats they are published input by input, in MXFP4 output by output.
+
+import { type LinearPart, narrow, reshape, type TensorSource } from '../../ops/weights.ts';
+import { mxfp4Expert } from '../quantization/mxfp4.ts';
+import type { Checkpoint } from '../source/checkpoint.ts';
+
+export interface StackedShape {
+  readonly count: number;
+  readonly hiddenSize: number;
+  readonly intermediateSize: number;
+}
+
+export interface ExpertParts {
+  readonly gate: LinearPart;
+  readonly up: LinearPart;
+  readonly down: LinearPart;
+}
+
+/**
+ * Expert `expert` of `prefix.gate_up_proj` and `prefix.down_proj`.
+ * @throws ModelLoadError where a tensor is missing or has another shape.
+ */
+export function stackedExpert(
+  checkpoint: Checkpoint,
+  prefix: string,
+  { count, hiddenSize, intermediateSize }: StackedShape,
+  expert: number,
+): ExpertParts {
+  const [gateUp, down] = [`${prefix}.gate_up_proj`, `${prefix}.down_proj`];
+  const part = (stack: Stack, which = 0) => partOf(checkpoint, stack, expert, which);
+  const both = { name: gateUp, count, n: intermediateSize, k: hiddenSize, interleaved: 2 } as const;
+  return {
+    gate: part(both, 0),
+    up: part(both, 1),
+    down: part({ name: down, count, n: hiddenSize, k: intermediateSize, interleaved: 1 }),
+  };
+}
+
+/** Projections [n, k] of `count` experts; those that are interleaved take turns output by output. */
+interface Stack {
+  readonly name: string;
+  readonly count: number;
+  readonly n: number;
+  readonly k: number;
+  readonly interleaved: 1 | 2;
+}
+
+function partOf(checkpoint: Checkpoint, stack: Stack, expert: number, which: number): LinearPart {
+  const { name, count, n, k, interleaved } = stack;
+  const biases = checkpoint.find(`${name}_bias`, [count, n * interleaved]);
+  const bias = everyNth(biases, interleaved, which, expert * n, n);
+  if (checkpoint.has(`${name}_blocks`)) {
+    return { weight: mxfp4Expert(checkpoint, stack, expert, which), bias };
+  }
+  const stored = checkpoint.find(name, [count, k, n * interleaved]);
+  const tensor = everyNth(stored, interleaved, which, expert * k * n, k * n);
+  return { weight: { kind: 'transposed', shape: [n, k], tensor }, bias };
+}
+
+/** `length` numbers of those with index `which` modulo `n`, as a column; before them are `start` such numbers. */
+function everyNth(
+  source: TensorSource,
+  n: number,
+  which: number,
+  start: number,
+  length: number,
+): TensorSource {
+  const numbers = source.shape.reduce((product, size) => product * size, 1);
+  return narrow(narrow(reshape(source, [numbers / n, n]), 0, start, length), 1, which, 1);
+}

@@ -1,0 +1,78 @@
+// Mixtures of experts: which weights are the experts of a layer, and how router logits choose among them.
+// Source: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017; groups and
+// the bias of the choice: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
+
+import { ShapeError } from '../errors.ts';
+import type { ComputeDType } from './dtype.ts';
+import type { GateUpWeight, LinearWeight, Vector } from './weights.ts';
+
+/**
+ * A token's experts are the `topK` of the best score, the lower id among equals. Each counts as much as its score says.
+ */
+export interface Routing {
+  readonly topK: number;
+  /** What a logit becomes: its share of the softmax over all experts, or its sigmoid. */
+  readonly scores: 'softmax' | 'sigmoid';
+  /** [experts] added to the scores for the choice alone. */
+  readonly bias?: Vector | null;
+  /** Only experts of the best groups are chosen; left out, there is one group. */
+  readonly groups?: RoutingGroups | null;
+  /** Whether the scores of the chosen are divided by their sum: with softmax, that is the softmax over the chosen. */
+  readonly isNormalized: boolean;
+  /** Factor on the weights; left out, 1. */
+  readonly scale?: number;
+}
+
+/** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */
+export interface RoutingGroups {
+  readonly count: number;
+  readonly kept: number;
+  /** A group is as good as the sum of so many of its best scores. */
+  readonly best: number;
+}
+
+/** An MLP with a gate: x [tokens, k] -> down(act(gate(x)) * up(x)). */
+export interface Expert {
+  readonly gateUp: GateUpWeight;
+  readonly down: LinearWeight;
+}
+
+/** The experts of one layer, all of one shape. */
+export interface Experts {
+  readonly count: number;
+  /** Of x, and of what an expert gives. */
+  readonly k: number;
+  readonly n: number;
+  readonly inputDType: ComputeDType;
+}
+
+/** @throws ShapeError where experts differ in shape or format, or the routing asks for experts that are not there. */
+export function expectExperts(experts: readonly Expert[], routing: Routing): Experts {
+  const fail = (expected: string, got: string) => new ShapeError('makeExperts', expected, got);
+  const [first] = experts;
+  if (first === undefined) throw fail('at least one expert', 'none');
+  const { k, n: inner, inputDType } = first.gateUp;
+  const { n } = first.down;
+  const wanted = shapeOf(first);
+  for (const expert of experts) {
+    if (shapeOf(expert) !== wanted) throw fail(`experts of ${wanted}`, shapeOf(expert));
+  }
+  if (first.down.k !== inner || first.down.inputDType !== inputDType)
+    throw fail(`down projections of ${inner} numbers in ${inputDType}`, wanted);
+  const { topK, bias, groups } = routing;
+  if (topK < 1 || topK > experts.length) throw fail(`topK from 1 to ${experts.length}`, `${topK}`);
+  if (bias && bias.length !== experts.length) throw fail(`a bias [${experts.length}]`, `[${bias.length}]`);
+  if (groups) expectGroups(experts.length, topK, groups);
+  return { count: experts.length, k, n, inputDType };
+}
+
+function expectGroups(experts: number, topK: number, { count, kept, best }: RoutingGroups): void {
+  const size = experts / count;
+  if (Number.isInteger(size) && kept >= 1 && kept <= count && kept * size >= topK && best <= size) return;
+  const got = `${kept} of ${count} groups, by their best ${best}`;
+  throw new ShapeError('makeExperts', `groups of ${experts} experts, with ${topK} to choose`, got);
+}
+
+function shapeOf({ gateUp, down }: Expert): string {
+  return `gate and up [${gateUp.n}, ${gateUp.k}] ${gateUp.inputDType}, down [${down.n}, ${down.k}] ${down.inputDType}`;
+}

@@ -1,0 +1,87 @@
+// Ops of the reference backend that take each number by itself.
+
+import { ShapeError } from '../../errors.ts';
+import type { ComputeDType } from '../dtype.ts';
+import type { Activation, GatedActivation, Tensor } from '../ops.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
+
+/** Of one number. */
+export const ACTIVATIONS: Readonly<Record<Activation, (x: number) => number>> = {
+  silu: (x) => x / (1 + Math.exp(-x)),
+  gelu: (x) => x * normalShare(x),
+  gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+};
+
+/** Of a gate and what it lets through. */
+export const GATED_ACTIVATIONS: Readonly<Record<GatedActivation, (gate: number, up: number) => number>> = {
+  silu: (gate, up) => ACTIVATIONS.silu(gate) * up,
+  gelu: (gate, up) => ACTIVATIONS.gelu(gate) * up,
+  gelu_tanh: (gate, up) => ACTIVATIONS.gelu_tanh(gate) * up,
+  clamped_swiglu: (gate, up) => {
+    const clamped = Math.min(gate, 7);
+    return (clamped / (1 + Math.exp(-1.702 * clamped))) * (Math.max(-7, Math.min(up, 7)) + 1);
+  },
+};
+
+/** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
+export function activate(x: Tensor, activation: Activation, dtype: ComputeDType): RefTensor {
+  return map('activate', x, dtype, ACTIVATIONS[activation]);
+}
+
+export function cast(x: Tensor, dtype: ComputeDType): RefTensor {
+  return map('cast', x, dtype, (value) => value);
+}
+
+/** residual [tokens, cols] f32 += x [tokens, cols] f32 * factor, rounded after each step. */
+export function addScaled(residual: Tensor, x: Tensor, factor: number): void {
+  const input = expectTensor('addScaled', 'x', x, { dtype: 'f32' });
+  const { rows, cols } = x;
+  const sum = expectTensor('addScaled', 'residual', residual, { rows, cols, dtype: 'f32' });
+  const inF32 = Math.fround(factor);
+  for (let row = 0; row < rows; row++) {
+    const [into, from] = [sum.row(row), input.row(row)];
+    for (let i = 0; i < cols; i++) into[i]! += Math.fround(from[i]! * inF32);
+  }
+}
+
+export function scale(x: Tensor, factor: number): void {
+  const inF32 = Math.fround(factor);
+  change('scale', x, (value) => value * inF32);
+}
+
+export function softcap(x: Tensor, cap: number): void {
+  if (!(cap > 0)) throw new ShapeError('softcap', 'a cap above 0', `${cap}`);
+  change('softcap', x, (value) => cap * Math.tanh(value / cap));
+}
+
+function map(op: string, x: Tensor, dtype: ComputeDType, of: (value: number) => number): RefTensor {
+  const input = expectTensor(op, 'x', x, { dtype: 'f32' });
+  const out = RefTensor.zeros(x.rows, x.cols, dtype);
+  for (let row = 0; row < x.rows; row++) out.row(row).set(input.row(row).map(of));
+  return roundToDType(out);
+}
+
+function change(op: string, x: Tensor, of: (value: number) => number): void {
+  const input = expectTensor(op, 'x', x, { dtype: 'f32' });
+  for (let row = 0; row < x.rows; row++) {
+    const values = input.row(row);
+    values.set(values.map(of));
+  }
+}
+
+/** P(X <= x) of a standard normal X, to 1e-15: its series near 0, else its continued fraction. */
+function normalShare(x: number): number {
+  const size = Math.abs(x);
+  const density = Math.exp(-0.5 * x * x) / Math.sqrt(2 * Math.PI);
+  if (size < 3) {
+    let [term, sum] = [size, size];
+    for (let i = 3; i < 120; i += 2) {
+      term *= (size * size) / i;
+      sum += term;
+    }
+    return x < 0 ? 0.5 - density * sum : 0.5 + density * sum;
+  }
+  let fraction = size;
+  for (let i = 60; i > 0; i--) fraction = size + i / fraction;
+  return x < 0 ? density / fraction : 1 - density / fraction;
+}

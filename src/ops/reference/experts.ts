@@ -1,0 +1,106 @@
+// Mixtures of experts of the reference backend: the definition of routing, and of the sum over a token's experts.
+
+import { ShapeError } from '../../errors.ts';
+import { type Expert, type Experts, expectExperts, type Routing } from '../experts.ts';
+import type { GatedActivation, Tensor } from '../ops.ts';
+import type { Vector } from '../weights.ts';
+import { gateUp, linear } from './linear.ts';
+import { expectTensor, RefTensor } from './ref-tensor.ts';
+import { expectVector } from './vector.ts';
+
+export class RefExperts implements Experts {
+  readonly count: number;
+  readonly k: number;
+  readonly n: number;
+  readonly inputDType: Experts['inputDType'];
+  readonly experts: readonly Expert[];
+  readonly routing: Routing;
+  readonly activation: GatedActivation;
+
+  constructor(experts: readonly Expert[], routing: Routing, activation: GatedActivation) {
+    const { count, k, n, inputDType } = expectExperts(experts, routing);
+    this.count = count;
+    this.k = k;
+    this.n = n;
+    this.inputDType = inputDType;
+    this.experts = experts;
+    this.routing = routing;
+    this.activation = activation;
+  }
+}
+
+/** x [tokens, k] -> f32 [tokens, n]: the weighted outputs of each token's experts, summed in the order of their ids. */
+export function experts(x: Tensor, logits: Tensor, mixture: Experts): RefTensor {
+  if (!(mixture instanceof RefExperts)) throw new ShapeError('experts', 'experts of this backend', 'others');
+  const { count, k, n, inputDType, routing, activation } = mixture;
+  const input = expectTensor('experts', 'x', x, { cols: k, dtype: inputDType });
+  const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+  const out = RefTensor.zeros(x.rows, n, 'f32');
+  for (let token = 0; token < x.rows; token++) {
+    const row = new RefTensor(input.row(token), 1, k, inputDType);
+    const sum = out.row(token);
+    for (const { id, weight } of route(scores.row(token), routing).sort((a, b) => a.id - b.id)) {
+      const expert = mixture.experts[id]!;
+      const output = linear(gateUp(row, expert.gateUp, activation), expert.down);
+      for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + weight * value;
+    }
+  }
+  return out;
+}
+
+interface Routed {
+  readonly id: number;
+  readonly weight: number;
+}
+
+/** The experts of one token, the best first. */
+export function route(logits: Float32Array, routing: Routing): Routed[] {
+  const { topK, bias, groups, isNormalized, scale = 1 } = routing;
+  const scores = scoresOf(logits, routing.scores);
+  const choices = withBias(scores, bias);
+  const ids = Array.from(choices, (_, id) => id);
+  const isOpen = groups ? openGroups(choices, groups) : () => true;
+  const chosen = best(ids.filter(isOpen), choices).slice(0, topK);
+  const sum = chosen.reduce((total, id) => total + scores[id]!, 0);
+  const factor = isNormalized ? scale / sum : scale;
+  return chosen.map((id) => ({ id, weight: Math.fround(scores[id]! * factor) }));
+}
+
+function scoresOf(logits: Float32Array, kind: Routing['scores']): Float64Array {
+  const values = Float64Array.from(logits);
+  if (kind === 'sigmoid') return values.map((logit) => 1 / (1 + Math.exp(-logit)));
+  const largest = values.reduce((most, logit) => Math.max(most, logit), -Infinity);
+  const weights = values.map((logit) => Math.exp(logit - largest));
+  const sum = weights.reduce((total, weight) => total + weight, 0);
+  return weights.map((weight) => weight / sum);
+}
+
+function withBias(scores: Float64Array, bias: Vector | null | undefined): Float64Array {
+  if (!bias) return scores;
+  const values = expectVector('experts', 'bias', bias, scores.length);
+  return scores.map((score, id) => score + values[id]!);
+}
+
+/** Whether an expert is in one of the best groups. */
+function openGroups(
+  choices: Float64Array,
+  { count, kept, best: numBest }: NonNullable<Routing['groups']>,
+): (id: number) => boolean {
+  const size = choices.length / count;
+  const sums = Float64Array.from({ length: count }, (_, group) => {
+    const members = Array.from({ length: size }, (__, i) => group * size + i);
+    return best(members, choices)
+      .slice(0, numBest)
+      .reduce((sum, id) => sum + choices[id]!, 0);
+  });
+  const open = best(
+    Array.from(sums, (_, group) => group),
+    sums,
+  ).slice(0, kept);
+  return (id) => open.includes(Math.floor(id / size));
+}
+
+/** `ids` by falling value; equal ones keep their order. */
+function best(ids: readonly number[], values: Float64Array): number[] {
+  return ids.toSorted((a, b) => values[b]! - values[a]!);
+}

@@ -1,0 +1,196 @@
+// From a vocabulary with scores and types, as SentencePiece and GGUF files have it, to the tokenizer.json that tokenises the same.
+
+/** Types by their numbers in the files. */
+export const PIECE_TYPES: Readonly<Record<number, PieceType>> = {
+  1: 'normal',
+  2: 'unknown',
+  3: 'control',
+  4: 'user-defined',
+  5: 'unused',
+  6: 'byte',
+};
+
+export type PieceType = 'normal' | 'unknown' | 'control' | 'user-defined' | 'unused' | 'byte';
+
+/** A token; its id is its place in the list. */
+export interface Piece {
+  readonly text: string;
+  /** Higher is better: of two merges (BPE) or two ways to cut a text (unigram). */
+  readonly score: number;
+  readonly type: PieceType;
+}
+
+export interface SentencePieceVocabulary {
+  readonly algorithm: 'bpe' | 'unigram';
+  readonly pieces: readonly Piece[];
+  /** What no piece can spell becomes the tokens <0x00> to <0xFF>. */
+  readonly hasByteFallback: boolean;
+  /** SentencePiece's compiled rules of what characters are replaced by; null leaves text as it is. */
+  readonly charsMap: Uint8Array | null;
+  /** A space goes before the first word. */
+  readonly addsDummyPrefix: boolean;
+  /** Spaces at both ends go, and runs of them become one. */
+  readonly removesExtraSpaces: boolean;
+}
+
+export interface AddedTokenDocument {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+  readonly single_word: boolean;
+  readonly lstrip: boolean;
+  readonly rstrip: boolean;
+  readonly normalized: boolean;
+}
+
+interface DocumentOptions {
+  /** Texts of tokens that go before every text, and behind it. */
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
+  /** Whether a space goes before each part of a text behind an added token, too, and not only before its first word. */
+  readonly prefixesEachPart?: boolean;
+  /** Tokens behind those of the vocabulary. */
+  readonly addedTokens?: readonly AddedTokenDocument[];
+}
+
+/** What SentencePiece writes for a space. */
+const SPACE = '▁';
+
+/** The content of a tokenizer.json, as the `tokenizers` package reads it. */
+export function sentencePieceDocument(
+  vocabulary: SentencePieceVocabulary,
+  { prefix = [], suffix = [], prefixesEachPart = false, addedTokens = [] }: DocumentOptions = {},
+): object {
+  const { pieces, addsDummyPrefix } = vocabulary;
+  // Where the beginning of a text may go, nobody knows any more which part is the first.
+  const hasPrefixes = addsDummyPrefix && (prefixesEachPart || vocabulary.removesExtraSpaces);
+  const ids = new Map(pieces.map(({ text }, id) => [text, id]));
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: [...pieces.flatMap((piece, id) => addedPiece(piece, id, hasPrefixes)), ...addedTokens],
+    normalizer: normalizer(vocabulary, hasPrefixes),
+    pre_tokenizer:
+      addsDummyPrefix && !hasPrefixes
+        ? { type: 'Metaspace', replacement: SPACE, prepend_scheme: 'first', split: false }
+        : null,
+    post_processor: templateProcessor(prefix, suffix, ids),
+    decoder: {
+      type: 'Sequence',
+      decoders: [
+        { type: 'Replace', pattern: { String: SPACE }, content: ' ' },
+        { type: 'ByteFallback' },
+        { type: 'Fuse' },
+        ...(addsDummyPrefix ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+      ],
+    },
+    model: vocabulary.algorithm === 'bpe' ? bpeModel(vocabulary) : unigramModel(vocabulary),
+  };
+}
+
+/** Pieces that are never merged: they are found in the text before it is cut. */
+function addedPiece({ text, type }: Piece, id: number, hasPrefixes: boolean): AddedTokenDocument[] {
+  if (type === 'unknown' || type === 'control') return [addedToken(id, text, true)];
+  if (type !== 'user-defined') return [];
+  // One with a space in it is found where spaces are written as in the vocabulary, unless that would put one before it.
+  return [{ ...addedToken(id, text, false), normalized: text.includes(SPACE) && !hasPrefixes }];
+}
+
+export function addedToken(id: number, content: string, special: boolean): AddedTokenDocument {
+  const nothing = { single_word: false, lstrip: false, rstrip: false, normalized: false };
+  return { id, content, special, ...nothing };
+}
+
+function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, hasPrefixes: boolean): object {
+  const isMapped = charsMap !== null && charsMap.length > 0;
+  const steps = [
+    ...(isMapped
+      ? [{ type: 'Precompiled', precompiled_charsmap: Buffer.from(charsMap).toString('base64') }]
+      : []),
+    ...(removesExtraSpaces
+      ? [
+          { type: 'Strip', strip_left: true, strip_right: true },
+          { type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' },
+        ]
+      : []),
+    ...(hasPrefixes ? [{ type: 'Prepend', prepend: SPACE }] : []),
+    { type: 'Replace', pattern: { String: ' ' }, content: SPACE },
+  ];
+  return { type: 'Sequence', normalizers: steps };
+}
+
+/** Puts tokens around every text; null where there are none. */
+export function templateProcessor(
+  prefix: readonly string[],
+  suffix: readonly string[],
+  ids: ReadonlyMap<string, number>,
+): object | null {
+  const around = [...prefix, ...suffix];
+  if (around.length === 0) return null;
+  const special = (id: string, type_id: number) => ({ SpecialToken: { id, type_id } });
+  const text = (id: string, type_id: number) => [
+    ...prefix.map((token) => special(token, type_id)),
+    { Sequence: { id, type_id } },
+    ...suffix.map((token) => special(token, type_id)),
+  ];
+  const tokens = around.map((id) => [id, { id, ids: [ids.get(id) ?? 0], tokens: [id] }]);
+  return {
+    type: 'TemplateProcessing',
+    single: text('A', 0),
+    pair: [...text('A', 0), ...text('B', 1)],
+    special_tokens: Object.fromEntries(tokens),
+  };
+}
+
+function unigramModel({ pieces, hasByteFallback }: SentencePieceVocabulary): object {
+  const unknown = pieces.findIndex(({ type }) => type === 'unknown');
+  return {
+    type: 'Unigram',
+    unk_id: unknown < 0 ? null : unknown,
+    vocab: pieces.map(({ text, score }) => [text, score]),
+    byte_fallback: hasByteFallback,
+  };
+}
+
+function bpeModel({ pieces, hasByteFallback }: SentencePieceVocabulary): object {
+  return {
+    type: 'BPE',
+    dropout: null,
+    unk_token: pieces.find(({ type }) => type === 'unknown')?.text ?? null,
+    continuing_subword_prefix: null,
+    end_of_word_suffix: null,
+    fuse_unk: true,
+    byte_fallback: hasByteFallback,
+    ignore_merges: false,
+    vocab: Object.fromEntries(pieces.map(({ text }, id) => [text, id])),
+    merges: mergesOf(pieces),
+  };
+}
+
+interface Merge {
+  readonly left: string;
+  readonly right: string;
+  readonly score: number;
+}
+
+/** Every way to make a piece of two others; SentencePiece makes the piece with the best score first. */
+function mergesOf(pieces: readonly Piece[]): [string, string][] {
+  const ids = new Map<string, number>();
+  for (const [id, { text, type }] of pieces.entries()) {
+    if (type === 'normal' || type === 'user-defined') ids.set(text, id);
+  }
+  const merges: Merge[] = [];
+  for (const text of ids.keys()) {
+    const { score } = pieces[ids.get(text)!]!;
+    const ways: Merge[] = [];
+    for (let cut = 1; cut < text.length; cut++) {
+      const [left, right] = [text.slice(0, cut), text.slice(cut)];
+      if (ids.has(left) && ids.has(right)) ways.push({ left, right, score });
+    }
+    merges.push(
+      ...ways.sort((a, b) => ids.get(a.left)! - ids.get(b.left)! || ids.get(a.right)! - ids.get(b.right)!),
+    );
+  }
+  return merges.sort((a, b) => b.score - a.score).map(({ left, right }) => [left, right]);
+}

@@ -1,0 +1,156 @@
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { downloadProgress } from '../../src/cli/download-progress.ts';
+import { cachedModels, removeModel } from '../../src/hub/cached-models.ts';
+import { inspectableModel } from '../../src/hub/inspectable-model.ts';
+import { resolveModel } from '../../src/hub/resolve-model.ts';
+import { runCli } from '../helpers/cli-process.ts';
+import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
+import { needs } from '../helpers/needs.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
+import { noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
+
+const FILES = {
+  'config.json': '{}',
+  'model.safetensors': Buffer.alloc(2_000_000),
+  'pytorch_model.bin': 'old',
+};
+
+let hub: FakeHub;
+let home: string;
+let env: NodeJS.ProcessEnv;
+beforeAll(async () => {
+  hub = await FakeHub.start(FILES);
+  home = await mkdtemp(join(tmpdir(), 'svc-models-'));
+  env = { HF_ENDPOINT: hub.url, HF_HOME: home, MODELSCOPE_CACHE: join(home, 'alternative') };
+});
+afterAll(async () => {
+  await hub.close();
+  await rm(home, { recursive: true });
+});
+
+describe('svc download and svc models', () => {
+  const path = () => join(home, 'hub', 'models--org--tiny');
+
+  it('fetch a model, list it and remove it', async () => {
+    const fetched = await runCli(['download', 'org/tiny@refs/pr/1'], env);
+    expect(fetched).toMatchObject({ code: 0, stdout: `${join(path(), 'snapshots', COMMIT)}\n` });
+    expect(fetched.stderr).toMatch(/1\.9 MiB of 1\.9 MiB.*downloading org\/tiny: 100%/);
+
+    const { stdout: list } = await runCli(['models', 'list'], env);
+    const [headings, row] = list.split('\n');
+    expect(headings).toMatch(/^MODEL +REVISIONS +SIZE +HUB +PATH$/);
+    expect(row?.split(/ {2,}/)).toEqual(['org/tiny', 'refs/pr/1', '1.9 MiB', new URL(hub.url).host, path()]);
+
+    const removed = await runCli(['models', 'rm', 'org/tiny'], env);
+    expect(removed).toMatchObject({ code: 0, stdout: `removed ${path()}, 1.9 MiB\n` });
+    expect(existsSync(path())).toBe(false);
+  });
+
+  it('say in one line what is wrong', async () => {
+    expect(await runCli(['models', 'rm', 'org/none'], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^error: org\/none is not in .*svc models list shows what is.*\n$/),
+    });
+  });
+
+  it('show a bar on a terminal', needs(noTerminal === null, noTerminal ?? ''), async () => {
+    const terminal = new TerminalProcess([...SVC_COMMAND, 'download', 'org/tiny'], { env, columns: 120 });
+    await terminal.says(/█+░* \d+% .*downloading org\/tiny/);
+    await terminal.says(new RegExp(COMMIT));
+    expect(await terminal.exitCode).toBe(0);
+  });
+});
+
+describe('svc models inspect', () => {
+  const BUNDLED = 'models/svc-chat';
+
+  it('tells what a model is, that it runs here, and what it takes at each quantisation', async () => {
+    const { code, stdout } = await runCli(['models', 'inspect', BUNDLED]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^architecture +LlamaForCausalLM, 3\.2M parameters, 4 layers of width 256$/m);
+    expect(stdout).toMatch(/^context +1,024 tokens of a vocabulary of 3,072$/m);
+    expect(stdout).toMatch(/^runs here +yes$/m);
+    const rows = stdout.split('\n').filter((line) => /^(none|int8|int4|fp8) /.test(line));
+    expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual(['6.0 MiB', '3.0 MiB', '2.2 MiB', '3.0 MiB']);
+  });
+
+  it('downloads no weights of a model that is not here', async () => {
+    hub.requests.length = 0;
+    await rm(join(home, 'hub'), { recursive: true, force: true });
+    const { weightBytes, isDownloaded } = await inspectableModel('org/tiny', { env });
+    expect({ weightBytes, isDownloaded }).toEqual({ weightBytes: 2_000_000, isDownloaded: false });
+    expect(hub.requests.filter((request) => request.includes('/resolve/'))).toEqual([
+      expect.stringMatching(/config\.json$/),
+    ]);
+  });
+
+  it('takes the copy of this machine where there is one', async () => {
+    const folder = await resolveModel('org/tiny', { env });
+    hub.requests.length = 0;
+    expect(await inspectableModel('org/tiny', { env })).toEqual({
+      path: folder,
+      weightBytes: 2_000_000,
+      isDownloaded: true,
+    });
+    expect(hub.requests).toEqual([]);
+  });
+});
+
+describe('the models of this machine', () => {
+  it('are those of both hubs, each with its revisions and its size', async () => {
+    const alternative = { ...env, SVC_USE_ALT_MODEL_HUB: 'true', MODELSCOPE_ENDPOINT: hub.url };
+    await resolveModel('org/tiny', { env });
+    await resolveModel('org/tiny@v1', { env: alternative });
+    const models = await cachedModels({}, alternative);
+    expect(models.map(({ name, revisions }) => [name, revisions])).toEqual([
+      ['org/tiny', ['main']],
+      ['org/tiny', ['v1']],
+    ]);
+    for (const { bytes } of models) expect(bytes).toBeGreaterThan(2_000_000);
+    expect(await removeModel('org/tiny', {}, alternative)).toHaveLength(2);
+    expect(await cachedModels({}, alternative)).toEqual([]);
+  });
+
+  it('are not removed while another process downloads them', async () => {
+    await resolveModel('org/tiny', { env });
+    const locks = join(home, 'hub', '.locks', 'models--org--tiny');
+    await mkdir(locks, { recursive: true });
+    await writeFile(join(locks, 'svc.lock'), `${hostname()} ${process.ppid}`);
+    await expect(removeModel('org/tiny', {}, env)).rejects.toThrow(/is being downloaded by another process/);
+    expect(await cachedModels({}, env)).toHaveLength(1);
+  });
+});
+
+it('a download tells how much it has, how fast it is and how long it will take', () => {
+  const said: [number, string][] = [];
+  let time = 0;
+  const progress = downloadProgress(
+    (fraction, what) => said.push([fraction, what]),
+    () => time,
+  );
+  const report = (seconds: number, mebibytes: number) => {
+    time = seconds * 1000;
+    progress({ done: mebibytes * 2 ** 20, total: 100 * 2 ** 20, what: 'downloading m' });
+  };
+  report(0, 20);
+  report(1, 30);
+  // The speed of the last seconds, not of those before.
+  for (const seconds of [2, 3, 4, 5, 6]) report(seconds, 30 + seconds);
+  report(7, 100);
+  progress({ done: 0, total: 0, what: 'using the local copy' });
+  expect(said).toEqual([
+    [0.2, '20.0 MiB of 100.0 MiB, downloading m'],
+    [0.3, '30.0 MiB of 100.0 MiB, 10.0 MiB/s, 7 s left, downloading m'],
+    expect.anything(),
+    expect.anything(),
+    expect.anything(),
+    expect.anything(),
+    [0.36, '36.0 MiB of 100.0 MiB, 1.0 MiB/s, 64 s left, downloading m'],
+    [1, '100.0 MiB of 100.0 MiB, downloading m'],
+    [0, 'using the local copy'],
+  ]);
+});

@@ -1,0 +1,153 @@
+import { copyFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { loadModel } from '../../src/models/load-model.ts';
+import { ARCHITECTURE_NAMES, readModelConfig } from '../../src/models/registry.ts';
+import { openConfiguredSource } from '../../src/models/source/configured-source.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { kvBlockBytes } from '../../src/runner/kv-budget.ts';
+import { loadRunner } from '../../src/runner/load-runner.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { ModelSession } from './model-session.ts';
+
+const newFolder = temporaryFolders();
+
+function tinyModel(options: Parameters<typeof writeTinyModel>[1] = {}): string {
+  const folder = newFolder();
+  writeTinyModel(folder, options);
+  return folder;
+}
+
+const sourceOf = (modelPath: string, options: Partial<EngineConfig> = {}) =>
+  openConfiguredSource({ ...ENGINE_DEFAULTS, modelPath, ...options });
+
+describe('--hf-overrides', () => {
+  it('replaces fields of config.json, and merges objects in it', () => {
+    const rope_parameters = { rope_type: 'linear', factor: 2, rope_theta: 5000 };
+    const folder = tinyModel({ config: { rope_parameters } });
+    const hfOverrides = { max_position_embeddings: 99, rope_parameters: { factor: 4 }, new_field: [1] };
+    const text = sourceOf(folder, { hfOverrides }).read('config.json');
+    const fields: unknown = JSON.parse(text?.text ?? '');
+    expect(fields).toMatchObject({
+      max_position_embeddings: 99,
+      rope_parameters: { rope_type: 'linear', factor: 4, rope_theta: 5000 },
+      new_field: [1],
+    });
+    expect(readModelConfig(sourceOf(folder, { hfOverrides })).maxPositionEmbeddings).toBe(99);
+  });
+
+  it('leaves all other texts as they are', () => {
+    const folder = tinyModel();
+    const changed = sourceOf(folder, { hfOverrides: { bos_token_id: 7 } });
+    expect(changed.read('generation_config.json')).toEqual(sourceOf(folder).read('generation_config.json'));
+  });
+
+  it('makes another model of it, which no cache takes for the first', () => {
+    const folder = tinyModel();
+    const prints = [null, { rope_theta: 1 }, { rope_theta: 2 }, { rope_theta: 2 }].map((hfOverrides) =>
+      sourceOf(folder, { hfOverrides }).fingerprint(),
+    );
+    expect(new Set(prints).size).toBe(3);
+    expect(prints[2]).toBe(prints[3]);
+  });
+
+  it('is named where a field of it is wrong', () => {
+    const source = sourceOf(tinyModel(), { hfOverrides: { hidden_size: -1 } });
+    expect(() => readModelConfig(source)).toThrow(/config\.json with --hf-overrides: hidden_size/);
+  });
+});
+
+describe('--load-format dummy', () => {
+  const left = () => readdirSync(tmpdir()).filter((name) => name.startsWith('svc-dummy-')).length;
+
+  it.each(ARCHITECTURE_NAMES)(
+    'computes with random weights and needs config.json alone: %s',
+    async (architecture) => {
+      const whole = tinyModel({ architecture, dtype: 'bf16' });
+      const folder = newFolder();
+      mkdirSync(folder);
+      copyFileSync(join(whole, 'config.json'), join(folder, 'config.json'));
+      const ops = new ReferenceOps();
+      const model = await loadModel(sourceOf(folder, { loadFormat: 'dummy' }), ops, {
+        dtype: 'auto',
+        maxModelLen: 64,
+      });
+      const logits = new ModelSession(ops, model, 16).run([3, 5], 1);
+      expect(logits.every(Number.isFinite)).toBe(true);
+      expect(new Set(logits).size).toBeGreaterThan(logits.length / 2);
+    },
+  );
+
+  it('leaves no file behind, not even where the load fails', async () => {
+    const before = left();
+    const options = { dtype: 'auto', maxModelLen: null } as const;
+    const source = sourceOf(tinyModel(), { loadFormat: 'dummy' });
+    await loadModel(source, new ReferenceOps(), options);
+    const failing = loadModel(source, new ReferenceOps(), {
+      ...options,
+      onProgress: () => {
+        throw new Error('enough');
+      },
+    });
+    await expect(failing).rejects.toThrow('enough');
+    expect(left()).toBe(before);
+  });
+
+  it('is no way to make up weights that are published quantised', async () => {
+    const quantization_config = { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: false };
+    const source = sourceOf(tinyModel({ dtype: 'bf16', config: { quantization_config } }), {
+      loadFormat: 'dummy',
+    });
+    const loading = loadModel(source, new ReferenceOps(), { dtype: 'auto', maxModelLen: null });
+    await expect(loading).rejects.toThrow(ConfigError);
+    await expect(loading).rejects.toThrow(/--load-format dummy: .* is quantised/);
+  });
+});
+
+describe('--load-format', () => {
+  it('gguf takes the only GGUF file of a folder, and says which there are', () => {
+    const folder = newFolder();
+    mkdirSync(folder);
+    for (const name of ['a-Q8_0.gguf', 'b-Q4_0.gguf']) writeFileSync(join(folder, name), '');
+    expect(() => sourceOf(folder, { loadFormat: 'gguf' })).toThrow(
+      /more than one GGUF model: give one of .*a-Q8_0\.gguf/,
+    );
+    expect(() => sourceOf(tinyModel(), { loadFormat: 'gguf' })).toThrow(/holds no GGUF model/);
+  });
+
+  it('safetensors takes no GGUF file', () => {
+    expect(() => sourceOf('/models/m.gguf', { loadFormat: 'safetensors' })).toThrow(/is a GGUF file/);
+  });
+});
+
+describe('--max-model-len auto', () => {
+  const load = async (options: Partial<EngineConfig>) => {
+    const runner = await loadRunner({
+      ...ENGINE_DEFAULTS,
+      device: 'reference',
+      modelPath: tinyModel(),
+      ...options,
+    });
+    const { info } = runner;
+    await runner.close();
+    return info;
+  };
+
+  it('is the limit of the model where the memory has room for it, else what fits', async () => {
+    const { maxModelLen: limit } = await load({});
+    expect((await load({ maxModelLen: 'auto' })).maxModelLen).toBe(limit);
+    const shape = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 16, dtype: 'f32' } as const;
+    const info = await load({ maxModelLen: 'auto', kvCacheMemoryBytes: 3 * kvBlockBytes(shape) });
+    expect(info).toMatchObject({ maxModelLen: info.numBlocks * 16 });
+    expect(info.maxModelLen).toBeLessThan(limit);
+  });
+
+  it('is refused where not even one block fits', async () => {
+    await expect(load({ maxModelLen: 'auto', kvCacheMemoryBytes: 1 })).rejects.toThrow(/room for 0 tokens/);
+  });
+});

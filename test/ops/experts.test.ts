@@ -1,0 +1,196 @@
+// Mixtures of experts of the native backend: against their definition, and the law that a token is alone with its experts.
+
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { WeightFormat } from '../../src/ops/dtype.ts';
+import type { Expert, Routing } from '../../src/ops/experts.ts';
+import type { Activation, Ops } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { describeEachIsa, expectClose, formats, openCpu, Random } from './native-backends.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const NORMALIZED: Routing = { topK: 2, scores: 'softmax', isNormalized: true };
+const ROUTINGS: readonly Routing[] = [
+  NORMALIZED,
+  { topK: 3, scores: 'softmax', isNormalized: false, scale: 1.5 },
+  { topK: 1, scores: 'sigmoid', isNormalized: false },
+  { topK: 3, scores: 'sigmoid', isNormalized: true, groups: { count: 4, kept: 2, best: 2 }, scale: 2.5 },
+  { topK: 8, scores: 'softmax', isNormalized: false, groups: { count: 2, kept: 2, best: 1 } },
+];
+
+interface Parts {
+  readonly gate: LinearPart;
+  readonly up: LinearPart;
+  readonly down: LinearPart;
+}
+
+/** Experts of k inputs and outputs, `inner` numbers between, with biases. */
+function makeParts(random: Random, count: number, k: number, inner: number): Parts[] {
+  const part = (rows: number, cols: number) =>
+    plainPart(
+      folder.write([rows, cols], random.floats(rows * cols)),
+      folder.write([rows], random.floats(rows)),
+    );
+  return Array.from({ length: count }, () => ({
+    gate: part(inner, k),
+    up: part(inner, k),
+    down: part(k, inner),
+  }));
+}
+
+function load(ops: Ops, parts: readonly Parts[], format: WeightFormat): Expert[] {
+  return parts.map(({ gate, up, down }) => ({
+    gateUp: ops.loadGateUp(gate, up, format),
+    down: ops.loadLinear([down], format),
+  }));
+}
+
+interface Input {
+  readonly x: Float32Array;
+  readonly logits: Float32Array;
+}
+
+function makeInput(random: Random, rows: number, k: number, count: number): Input {
+  return {
+    x: random.floats(rows * k, 'bf16'),
+    logits: random.floats(rows * count).map((value) => value * 4),
+  };
+}
+
+/** The mixture over rows of `input`, by their indices. */
+function compute(
+  ops: Ops,
+  experts: Expert[],
+  routing: Routing,
+  input: Input,
+  rows: readonly number[],
+  activation: Activation = 'silu',
+) {
+  const mixture = ops.makeExperts(experts, routing, activation);
+  const { count, k, inputDType } = mixture;
+  const pick = (values: Float32Array, cols: number) =>
+    Float32Array.from(rows.flatMap((row) => [...values.subarray(row * cols, (row + 1) * cols)]));
+  return ops.scope(() => {
+    const x = ops.tensor(pick(input.x, k), rows.length, k, inputDType);
+    return ops.read(
+      ops.experts(x, ops.tensor(pick(input.logits, count), rows.length, count, 'f32'), mixture),
+    );
+  });
+}
+
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index);
+
+describeEachIsa('mixtures of experts', (isa) => {
+  const cpu = openCpu(isa);
+  const alone = openCpu(isa, 1);
+  const reference = new ReferenceOps();
+  afterAll(() => {
+    cpu.close();
+    alone.close();
+  });
+
+  it.each(formats)('of %s are what their definition says, however experts are chosen', (format) => {
+    const random = new Random(1);
+    const [count, k, inner] = [8, 72, 41];
+    const parts = makeParts(random, count, k, inner);
+    const [own, defined] = [load(cpu, parts, format), load(reference, parts, format)];
+    for (const routing of ROUTINGS) {
+      for (const rows of [1, 5, 40]) {
+        const input = makeInput(random, rows, k, count);
+        const actual = compute(cpu, own, routing, input, upTo(rows));
+        // Numbers between the products are rounded to bf16 on the way, or quantised, which may go the other way.
+        const relative = format === 'f32' ? 1e-4 : 2 ** -6;
+        const expected = compute(reference, defined, routing, input, upTo(rows));
+        const size = Math.sqrt(expected.reduce((sum, value) => sum + value * value, 0) / expected.length);
+        expectClose(actual, expected, { absolute: size * relative, relative });
+      }
+    }
+  });
+
+  it.each(formats)('of %s give a token the same bits in any batch and on any number of threads', (format) => {
+    const random = new Random(2);
+    const [count, k, inner, tokens] = [6, 64, 48, 50];
+    const parts = makeParts(random, count, k, inner);
+    const [experts, others] = [load(cpu, parts, format), load(alone, parts, format)];
+    const input = makeInput(random, tokens, k, count);
+    const whole = compute(cpu, experts, NORMALIZED, input, upTo(tokens));
+    expect(compute(alone, others, NORMALIZED, input, upTo(tokens))).toEqual(whole);
+    const subset = fc.uniqueArray(fc.nat(tokens - 1), { minLength: 1, maxLength: tokens });
+    fc.assert(
+      fc.property(subset, (rows) => {
+        const got = compute(cpu, experts, NORMALIZED, input, rows);
+        for (const [i, row] of rows.entries()) {
+          expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
+        }
+      }),
+      { numRuns: 20 },
+    );
+  });
+
+  it('have a bias that takes part in the choice alone', () => {
+    const random = new Random(3);
+    const parts = makeParts(random, 4, 32, 16);
+    const input: Input = { x: random.floats(32), logits: Float32Array.of(2, 1, 0, -1) };
+    const run = (ops: Ops, bias: Float32Array | null, topK: number) => {
+      const routing = {
+        topK,
+        scores: 'sigmoid',
+        isNormalized: false,
+        bias: bias && ops.makeVector(bias),
+      } as const;
+      return compute(ops, load(ops, parts, 'f32'), routing, input, [0]);
+    };
+    const last = Float32Array.of(0, 0, 0, 5);
+    expectClose(run(cpu, last, 1), run(reference, last, 1), { absolute: 1e-4 });
+    expect(run(cpu, last, 1)).not.toEqual(run(cpu, null, 1));
+    expect(run(cpu, last, 4)).toEqual(run(cpu, null, 4));
+  });
+
+  it('keep a token whose logits are no numbers to itself', () => {
+    const random = new Random(4);
+    const experts = load(cpu, makeParts(random, 4, 32, 16), 'bf16');
+    const input = makeInput(random, 3, 32, 4);
+    const whole = compute(cpu, experts, NORMALIZED, input, [0, 1, 2]);
+    input.logits.fill(Number.NaN, 4, 8);
+    const got = compute(cpu, experts, NORMALIZED, input, [0, 1, 2]);
+    expect(got.subarray(32, 64).every(Number.isNaN)).toBe(true);
+    expect([...got.subarray(0, 32), ...got.subarray(64)]).toEqual([
+      ...whole.subarray(0, 32),
+      ...whole.subarray(64),
+    ]);
+  });
+
+  it('compute no token at all', () => {
+    const experts = load(cpu, makeParts(new Random(5), 2, 32, 16), 'bf16');
+    expect(
+      compute(cpu, experts, NORMALIZED, { x: new Float32Array(), logits: new Float32Array() }, []),
+    ).toEqual(new Float32Array());
+  });
+
+  describe.each([
+    ['native', cpu],
+    ['reference', reference],
+  ] as const)('of the %s backend', (_, ops) => {
+    const random = new Random(6);
+    const experts = load(ops, makeParts(random, 4, 32, 16), 'f32');
+    const other = load(ops, makeParts(random, 1, 48, 16), 'f32');
+
+    it.each([
+      ['more experts a token than there are', experts, { ...NORMALIZED, topK: 5 }, /topK from 1 to 4, got 5/],
+      ['no experts', [], NORMALIZED, /at least one expert, got none/],
+      ['experts of several shapes', [...experts, ...other], NORMALIZED, /experts of gate and up \[16, 32\]/],
+      [
+        'groups that hold too few experts',
+        experts,
+        { ...NORMALIZED, topK: 2, groups: { count: 4, kept: 1, best: 1 } },
+        /groups of 4 experts, with 2 to choose, got 1 of 4 groups/,
+      ],
+    ] as const)('refuse %s', (_title, wrong, routing, message) => {
+      expect(() => ops.makeExperts(wrong, routing, 'silu')).toThrow(message);
+    });
+  });
+});

@@ -1,0 +1,294 @@
+"""One tiny configuration of each architecture, with every trait of it at work: windows shorter than the long prompt,
+groups of heads, partial rotations, biases."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import transformers as t
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+COMMON = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+NEOX = {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
+NOISE = (
+    "_name_or_path",
+    "transformers_version",
+    "output_hidden_states",
+    "output_attentions",
+    "return_dict",
+    "chunk_size_feed_forward",
+    "id2label",
+    "label2id",
+    "problem_type",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    config: t.PreTrainedConfig
+    spread: float = 0.2
+    """Standard deviation of the matrices."""
+    publish: Callable[[dict], dict] = lambda config: config
+    """What releases on the hub write in the place of what transformers writes today."""
+    rename: Callable[[str], str] = lambda name: name
+    quantise: Callable[[torch.nn.Module], dict[str, torch.Tensor]] = lambda model: {}
+    """Puts numbers that codes encode in the place of weights; returns the codes under their published names."""
+    reshape: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] = lambda state: state
+
+    def published_config(self, config: dict, architecture: str) -> dict:
+        kept = {key: value for key, value in config.items() if value is not None and key not in NOISE}
+        return self.publish({**kept, "architectures": [architecture], "dtype": "bfloat16"})
+
+
+def old_rope(config: dict, **fields: object) -> dict:
+    """The fields for rotation of releases before transformers 5."""
+    return {key: value for key, value in config.items() if key not in ("rope_parameters", "layer_types")} | fields
+
+
+GEMMA3_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}
+GEMMA3 = t.Gemma3TextConfig(
+    **COMMON,
+    head_dim=8,
+    query_pre_attn_scalar=24,
+    sliding_window=8,
+    layer_types=["full_attention", "sliding_attention"],
+    rope_parameters=GEMMA3_ROPE,
+)
+
+
+def gemma3_whole(config: dict) -> dict:
+    """As the model that also sees images publishes its text part."""
+    inside = {k: v for k, v in config.items() if k not in ("architectures", "dtype", "eos_token_id", "rope_parameters", "layer_types")}
+    inside |= {
+        "rope_theta": 5000.0,
+        "rope_local_base_freq": 100.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+        "sliding_window_pattern": 3,
+    }
+    return {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "model_type": "gemma3",
+        "torch_dtype": "bfloat16",
+        "eos_token_id": [2],
+        "text_config": inside,
+    }
+
+
+def longrope(maximum: int) -> dict:
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
+    rope |= {"short_factor": [1.0, 1.2, 1.5], "long_factor": [1.0, 2.0, 4.0]}
+    return COMMON | {"max_position_embeddings": maximum, "original_max_position_embeddings": 64, "rope_parameters": rope}
+
+
+def one_by_one(names: tuple[str, str, str]) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    """Experts as releases have them: a tensor for each projection (gate, up, down) of each."""
+
+    def reshape(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        published = {}
+        for key, value in state.items():
+            prefix, _, name = key.rpartition(".")
+            if name not in ("gate_up_proj", "down_proj") or value.dim() != 3:
+                published[key] = value
+                continue
+            for index, expert in enumerate(value):
+                parts = expert.chunk(2) if name == "gate_up_proj" else [expert]
+                for part, own in zip(parts, names[:2] if len(parts) == 2 else names[2:]):
+                    published[f"{prefix}.{index}.{own}.weight"] = part.contiguous()
+        return published
+
+    return reshape
+
+
+USUAL_EXPERTS = one_by_one(("gate_proj", "up_proj", "down_proj"))
+
+
+def mxfp4(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Random codes for all experts of GPT-OSS."""
+    codes = {}
+    for index, layer in enumerate(model.model.layers):
+        for name in ("gate_up_proj", "down_proj"):
+            matrix = getattr(layer.mlp.experts, name)
+            count, inputs, outputs = matrix.shape
+            shape = (count, outputs, inputs // 32)
+            blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8)
+            scales = torch.randint(121, 126, shape, dtype=torch.uint8)
+            matrix.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.bfloat16).float())
+            key = f"model.layers.{index}.mlp.experts.{name}"
+            codes |= {f"{key}_blocks": blocks, f"{key}_scales": scales}
+    return codes
+
+
+def without_experts(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in state.items() if not key.endswith(("experts.gate_up_proj", "experts.down_proj"))}
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+GPT_OSS = COMMON | {
+    "intermediate_size": 32,
+    "num_local_experts": 3,
+    "num_experts_per_tok": 2,
+    "head_dim": 8,
+    "sliding_window": 8,
+    "rope_parameters": YARN | {"rope_theta": 150000.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+}
+DEEPSEEK = COMMON | {
+    "moe_intermediate_size": 12,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "n_group": 4,
+    "topk_group": 2,
+    "first_k_dense_replace": 1,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+}
+
+
+MODELS = {
+    "gemma": Recipe(t.GemmaConfig(**COMMON, head_dim=8), publish=lambda c: c | {"hidden_act": "gelu"}),
+    "gemma-256": Recipe(t.GemmaConfig(**COMMON | {"hidden_size": 16, "num_key_value_heads": 1, "num_attention_heads": 2, "num_hidden_layers": 1}, head_dim=256)),
+    "gemma2": Recipe(
+        t.Gemma2Config(
+            **COMMON,
+            head_dim=8,
+            sliding_window=8,
+            query_pre_attn_scalar=24,
+            attn_logit_softcapping=3.0,
+            final_logit_softcapping=5.0,
+        ),
+        publish=lambda c: old_rope(c, rope_theta=10000.0),
+    ),
+    "gemma3": Recipe(GEMMA3),
+    "gemma3-whole": Recipe(
+        t.Gemma3TextConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            head_dim=8,
+            query_pre_attn_scalar=24,
+            sliding_window=8,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+            rope_parameters=GEMMA3_ROPE,
+        ),
+        publish=gemma3_whole,
+        rename=lambda name: f"language_model.{name}",
+    ),
+    "phi3": Recipe(t.Phi3Config(**COMMON, sliding_window=12)),
+    "phi3-longrope-short": Recipe(t.Phi3Config(**longrope(64))),
+    "smollm3": Recipe(t.SmolLM3Config(**COMMON, no_rope_layer_interval=2)),
+    "smollm3-sliding": Recipe(
+        t.SmolLM3Config(**COMMON, no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=8),
+        publish=lambda c: old_rope(c, rope_theta=2000000.0),
+    ),
+    "olmo2": Recipe(t.Olmo2Config(**COMMON)),
+    "granite": Recipe(
+        t.GraniteConfig(
+            **COMMON,
+            embedding_multiplier=6.0,
+            attention_multiplier=0.2,
+            residual_multiplier=0.4,
+            logits_scaling=2.5,
+            attention_bias=True,
+            mlp_bias=True,
+        )
+    ),
+    "cohere": Recipe(t.CohereConfig(**COMMON, logit_scale=0.25)),
+    "cohere2": Recipe(t.Cohere2Config(**COMMON, layer_types=["sliding_attention", "full_attention"], sliding_window=8, logit_scale=0.25)),
+    "starcoder2": Recipe(t.Starcoder2Config(**COMMON, sliding_window=12)),
+    "gpt2": Recipe(
+        t.GPT2Config(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2),
+    ),
+    "gpt2-bare": Recipe(
+        t.GPT2Config(vocab_size=96, n_embd=32, n_layer=1, n_head=2, n_inner=40, n_positions=128, bos_token_id=1, eos_token_id=2),
+        rename=lambda name: name.removeprefix("transformer."),
+    ),
+    "gpt-neox": Recipe(
+        t.GPTNeoXConfig(**NEOX, rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
+        publish=lambda c: old_rope(c, rotary_pct=0.5, rotary_emb_base=500),
+        rename=lambda name: name.replace("lm_head", "embed_out"),
+    ),
+    "gpt-neox-serial": Recipe(t.GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False)),
+    "glm": Recipe(t.GlmConfig(**COMMON, head_dim=8)),
+    "glm4": Recipe(t.Glm4Config(**COMMON, head_dim=8)),
+    "mixtral": Recipe(
+        t.MixtralConfig(**COMMON | {"intermediate_size": 20}, num_local_experts=5, num_experts_per_tok=2, sliding_window=12),
+        publish=lambda c: old_rope(c, rope_theta=1000000.0),
+        rename=lambda name: name.replace(".mlp.", ".block_sparse_moe."),
+        reshape=one_by_one(("w1", "w3", "w2")),
+    ),
+    "qwen2-moe": Recipe(
+        t.Qwen2MoeConfig(
+            **COMMON,
+            moe_intermediate_size=12,
+            shared_expert_intermediate_size=28,
+            num_experts=5,
+            num_experts_per_tok=3,
+            decoder_sparse_step=2,
+        ),
+        publish=lambda c: c | {"sliding_window": 0},
+        reshape=USUAL_EXPERTS,
+    ),
+    "qwen3-moe": Recipe(
+        t.Qwen3MoeConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            moe_intermediate_size=12,
+            num_experts=6,
+            num_experts_per_tok=2,
+            head_dim=8,
+            norm_topk_prob=True,
+            mlp_only_layers=[1],
+        ),
+        publish=lambda c: old_rope({k: v for k, v in c.items() if k != "num_local_experts"}, num_experts=6, rope_theta=10000.0),
+        reshape=USUAL_EXPERTS,
+    ),
+    "gpt-oss": Recipe(t.GptOssConfig(**GPT_OSS), spread=0.3),
+    "gpt-oss-mxfp4": Recipe(
+        t.GptOssConfig(**GPT_OSS),
+        spread=0.3,
+        publish=lambda c: c | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
+        quantise=mxfp4,
+        reshape=without_experts,
+    ),
+    "deepseek-v2": Recipe(
+        t.DeepseekV2Config(
+            **DEEPSEEK,
+            n_shared_experts=2,
+            q_lora_rank=None,
+            topk_method="group_limited_greedy",
+            routed_scaling_factor=1.5,
+            rope_parameters=YARN | {"mscale": 0.707, "mscale_all_dim": 0.707},
+        ),
+        reshape=USUAL_EXPERTS,
+    ),
+    "deepseek-v3": Recipe(
+        t.DeepseekV3Config(
+            **DEEPSEEK,
+            n_shared_experts=1,
+            q_lora_rank=24,
+            routed_scaling_factor=2.5,
+            norm_topk_prob=True,
+            rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0},
+        ),
+        publish=lambda c: old_rope(
+            {k: v for k, v in c.items() if k != "num_local_experts"},
+            n_routed_experts=8,
+            rope_theta=10000.0,
+            rope_scaling={k: v for k, v in YARN.items() if k not in ("rope_type", "rope_theta")} | {"type": "yarn", "mscale": 1.0, "mscale_all_dim": 1.0},
+        ),
+        reshape=USUAL_EXPERTS,
+    ),
+}
