@@ -143,6 +143,31 @@ describeEachIsa('attention', (isa) => {
       expect([...rows].map(Number.isNaN)).toEqual(Array.from(rows, (_, i) => i >= 50 * 48));
     });
 
+    it('finds scores that dwarf all before them, in any chunks of the prompt', () => {
+      const heads: Heads = { headDim: 64, kvHeads: 2, group: 3, blockSize: 16, window: null };
+      const { headDim, kvHeads, blockSize } = heads;
+      const { sequences, numBlocks } = makeSequences(new Random(7), heads, dtype, [
+        { context: 600, queries: 600 },
+      ]);
+      const k = sequences[0]!.k.map((value, i) => (value * Math.floor(i / (headDim * kvHeads))) / 2);
+      const sequence = { ...sequences[0]!, k };
+      const compute = (ops: Ops, chunks: readonly number[]): Float32Array =>
+        ops.scope(() => {
+          const cache = ops.makeKvCache({ layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype });
+          let context = 0;
+          const parts = chunks.map((queries) => {
+            storeTokens(ops, cache, 0, sequence, context, context + queries);
+            context += queries;
+            return [...attend(ops, cache, 0, heads, [{ ...sequence, context, queries }])];
+          });
+          return Float32Array.from(parts.flat());
+        });
+      const whole = compute(cpu, [600]);
+      // Where scores are in the hundreds, the last places of their sums count, too.
+      expectClose(whole, compute(reference, [600]), { absolute: dtype === 'f32' ? 1e-3 : 2 ** -6 });
+      expect(compute(cpu, [1, 299, 250, 49, 1])).toEqual(whole);
+    });
+
     it('tells the bytes of a block', () => {
       const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
       const bytes = { f32: 4 * 64, bf16: 2 * 64, fp8: 64, int8: 64 + 4 }[dtype];

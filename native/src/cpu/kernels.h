@@ -139,6 +139,8 @@ struct AttentionTask {
   const int32_t* blockTable;
   int contextLength;
   int kvHead;
+  /// KV heads that the same thread reads partition by partition in turn, this one among them.
+  Range headsTogether;
   int firstRow;
   int tokens;
   int firstPosition;
@@ -169,6 +171,9 @@ constexpr int kQueryRows = 32, kQueryWords = 16;
 struct AttentionKernels {
   /// Query rows (tokens times heads of the group) that a task should have.
   int taskRows;
+  /// Bytes of keys side by side, of one KV head or several, that a thread should read at once where it reads them for few
+  /// query rows; 0 for those of one head.
+  size_t bytesTogether;
   /// Bytes that `attend` needs in scratch.
   size_t (*scratchBytes)(const KvLayout&);
   /// Rounds the task's queries to the cache's format.

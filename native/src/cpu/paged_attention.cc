@@ -1,5 +1,6 @@
-// A task is one KV head of one sequence for a few query tokens. It reads its context in partitions of fixed position and
-// merges their states in order, whether one thread computes all of them or several share them: the bits are the same.
+// A task is one KV head of one sequence, or for few query tokens several whose keys are side by side: memory is read faster
+// in long pieces. It reads its context in partitions of fixed position and merges their states in order, whether one thread
+// computes all of them or several share them: the bits are the same.
 
 #include "cpu/paged_attention.h"
 
@@ -10,10 +11,17 @@ namespace svc::cpu {
 namespace {
 
 struct PlannedTask {
-  AttentionTask task;
-  Range tokens;  // visible to any of its rows
-  int64_t firstPartial;  // index of its first partition's state, if threads share the partitions
+  AttentionTask task;  // of the first of its heads
+  Range tokens;        // visible to any of its rows
+  int64_t firstPartial;  // index of the state of its first head and partition, if threads share the partitions
 
+  int heads() const { return task.headsTogether.end - task.headsTogether.begin; }
+  AttentionTask taskOf(int head) const {
+    AttentionTask one = task;
+    one.kvHead += head;
+    return one;
+  }
+  int64_t partialOf(int head, int partition) const { return firstPartial + int64_t{head} * partitions() + partition; }
   int firstPartition() const { return tokens.begin / kKvPartition; }
   int partitions() const { return (tokens.end - 1) / kKvPartition - firstPartition() + 1; }
   Range partition(int index) const {
@@ -44,18 +52,21 @@ AttentionState carveState(Carver& memory, int rows, int valueDims) {
           memory.take<float>(static_cast<size_t>(rows) * valueDims)};
 }
 
+/// What a thread needs for one head of a task; queries and `merged` are the head's own.
 struct ThreadMemory {
   AttentionScratch scratch;
   AttentionState partial;
   AttentionState merged;
 };
 
-ThreadMemory carveThread(Carver& memory, const AttentionKernels& kernels, const KvLayout& kv, int rows) {
+ThreadMemory carveThread(Carver& memory, const AttentionKernels& kernels, const KvLayout& kv, int rows, int head) {
   ThreadMemory thread{};
-  thread.scratch.queries = memory.take<uint32_t>(static_cast<size_t>(rows) * roundUp(kv.keySteps, kQueryWords));
   thread.scratch.memory = memory.take<char>(kernels.scratchBytes(kv));
   thread.partial = carveState(memory, rows, kv.valueDims);
-  thread.merged = carveState(memory, rows, kv.valueDims);
+  for (int i = 0; i <= head; ++i) {
+    thread.scratch.queries = memory.take<uint32_t>(static_cast<size_t>(rows) * roundUp(kv.keySteps, kQueryWords));
+    thread.merged = carveState(memory, rows, kv.valueDims);
+  }
   return thread;
 }
 
@@ -63,21 +74,36 @@ void ensure(Pages& pages, size_t bytes) {
   if (pages.size() < bytes) pages = Pages(bytes);
 }
 
-std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, int tokensPerTask, int window) {
+/// How many query tokens and KV heads a task has; tasks of more than `fewTokens` tokens have one head.
+struct TaskSize {
+  int tokens;
+  int fewTokens;
+  int heads;
+};
+
+TaskSize taskSize(const AttentionKernels& kernels, const AttentionJob& job) {
+  const int group = job.heads / job.kvHeads;
+  const size_t heads = (kernels.bytesTogether + job.kv.keyHeadBytes - 1) / job.kv.keyHeadBytes;
+  return {std::max(1, kernels.taskRows / group), kQueryRows / group, std::clamp(static_cast<int>(heads), 1, job.kvHeads)};
+}
+
+std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, TaskSize size, int window) {
   std::vector<PlannedTask> tasks;
   int64_t partials = 0;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
     const int begin = step.queryStarts[sequence], end = step.queryStarts[sequence + 1];
     const int context = step.contextLengths[sequence];
-    for (int row = begin; row < end; row += tokensPerTask) {
-      const int tokens = std::min(tokensPerTask, end - row);
+    for (int row = begin; row < end; row += size.tokens) {
+      const int tokens = std::min(size.tokens, end - row);
       const int position = context - (end - row);
       const int64_t oldest = std::max<int64_t>(0, int64_t{position} - window + 1);
       const Range visible{static_cast<int>(oldest / kLanes * kLanes), position + tokens};
-      for (int head = 0; head < kvHeads; ++head) {
+      const int together = tokens <= size.fewTokens ? size.heads : 1;
+      for (int head = 0; head < kvHeads; head += together) {
         const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
-        PlannedTask planned{{table, context, head, row, tokens, position, visible.end}, visible, partials};
-        partials += planned.partitions();
+        const Range heads{head, std::min(head + together, kvHeads)};
+        PlannedTask planned{{table, context, head, heads, row, tokens, position, visible.end}, visible, partials};
+        partials += int64_t{planned.heads()} * planned.partitions();
         tasks.push_back(planned);
       }
     }
@@ -86,20 +112,20 @@ std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, int tokensPer
 }
 
 int64_t workOf(const PlannedTask& planned) {
-  return int64_t{planned.task.tokens} * (planned.tokens.end - planned.tokens.begin);
+  return int64_t{planned.heads()} * planned.task.tokens * (planned.tokens.end - planned.tokens.begin);
 }
 
 /// One attention call: the state that its tasks share.
 class Attention {
  public:
   Attention(ThreadPool& pool, const KernelSet& set, const AttentionKernels& kernels, AttentionMemory& memory,
-            const AttentionJob& job, int rows)
+            const AttentionJob& job, TaskSize size)
       : pool_(pool), set_(set), kernels_(kernels), memory_(memory), job_(job),
-        rows_(static_cast<int>(roundUp(rows, kQueryRows))) {
-    Carver size(nullptr);
-    carveThread(size, kernels_, job.kv, rows_);
+        rows_(static_cast<int>(roundUp(size.tokens * (job.heads / job.kvHeads), kQueryRows))) {
+    Carver counted(nullptr);
+    carveThread(counted, kernels_, job.kv, rows_, size.heads - 1);
     memory_.scratch.resize(pool.threads());
-    for (Pages& pages : memory_.scratch) ensure(pages, size.used());
+    for (Pages& pages : memory_.scratch) ensure(pages, counted.used());
   }
 
   /// Runs each task on one thread, the longest first.
@@ -108,14 +134,12 @@ class Attention {
                      [](const PlannedTask& a, const PlannedTask& b) { return workOf(a) > workOf(b); });
     pool_.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
       const PlannedTask& planned = tasks[index];
-      const ThreadMemory memory = threadMemory(thread);
-      kernels_.loadQueries(job_, planned.task, memory.scratch.queries);
-      kernels_.attend(job_, planned.task, planned.partition(0), memory.scratch, memory.merged);
-      for (int p = 1; p < planned.partitions(); ++p) {
-        kernels_.attend(job_, planned.task, planned.partition(p), memory.scratch, memory.partial);
-        merge(planned, memory.merged, memory.partial);
+      for (int p = 0; p < planned.partitions(); ++p) {
+        for (int head = 0; head < planned.heads(); ++head) attendPartition(planned, head, p, threadMemory(thread, head));
       }
-      kernels_.finish(job_, planned.task, memory.merged);
+      for (int head = 0; head < planned.heads(); ++head) {
+        kernels_.finish(job_, planned.taskOf(head), threadMemory(thread, head).merged);
+      }
     });
   }
 
@@ -127,31 +151,45 @@ class Attention {
     }
     Carver size(nullptr);
     carveState(size, rows_, job_.kv.valueDims);
-    ensure(memory_.partials, size.used() * shares.size());
+    const int64_t states = tasks.back().partialOf(tasks.back().heads(), 0);
+    ensure(memory_.partials, size.used() * states);
     const auto partial = [&](int64_t index) {
       Carver carver(memory_.partials.data() + size.used() * index);
       return carveState(carver, rows_, job_.kv.valueDims);
     };
     pool_.run(static_cast<int>(shares.size()), [&](int index, int thread) {
-      const auto [task, p] = shares[index];
-      const AttentionScratch scratch = threadMemory(thread).scratch;
-      AttentionTask alone = tasks[task].task;
-      alone.fetchEnd = tasks[task].partition(p).end;
-      kernels_.loadQueries(job_, alone, scratch.queries);
-      kernels_.attend(job_, alone, tasks[task].partition(p), scratch, partial(index));
+      const PlannedTask& planned = tasks[shares[index].first];
+      const int p = shares[index].second;
+      for (int head = 0; head < planned.heads(); ++head) {
+        const AttentionScratch scratch = threadMemory(thread, head).scratch;
+        AttentionTask alone = planned.taskOf(head);
+        alone.fetchEnd = planned.partition(p).end;
+        kernels_.loadQueries(job_, alone, scratch.queries);
+        kernels_.attend(job_, alone, planned.partition(p), scratch, partial(planned.partialOf(head, p)));
+      }
     });
     pool_.run(static_cast<int>(tasks.size()), [&](int index, int) {
       const PlannedTask& planned = tasks[index];
-      const AttentionState merged = partial(planned.firstPartial);
-      for (int p = 1; p < planned.partitions(); ++p) merge(planned, merged, partial(planned.firstPartial + p));
-      kernels_.finish(job_, planned.task, merged);
+      for (int head = 0; head < planned.heads(); ++head) {
+        const AttentionState merged = partial(planned.partialOf(head, 0));
+        for (int p = 1; p < planned.partitions(); ++p) merge(planned, merged, partial(planned.partialOf(head, p)));
+        kernels_.finish(job_, planned.taskOf(head), merged);
+      }
     });
   }
 
  private:
-  ThreadMemory threadMemory(int thread) const {
+  ThreadMemory threadMemory(int thread, int head) const {
     Carver carver(memory_.scratch[thread].data());
-    return carveThread(carver, kernels_, job_.kv, rows_);
+    return carveThread(carver, kernels_, job_.kv, rows_, head);
+  }
+
+  /// Adds partition `p` to the head's merged state.
+  void attendPartition(const PlannedTask& planned, int head, int p, const ThreadMemory& memory) const {
+    const AttentionTask task = planned.taskOf(head);
+    if (p == 0) kernels_.loadQueries(job_, task, memory.scratch.queries);
+    kernels_.attend(job_, task, planned.partition(p), memory.scratch, p == 0 ? memory.merged : memory.partial);
+    if (p > 0) merge(planned, memory.merged, memory.partial);
   }
 
   void merge(const PlannedTask& planned, const AttentionState& into, const AttentionState& from) const {
@@ -202,13 +240,12 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          static_cast<size_t>(out.stride) * elementBytes(dtype)};
   clearPadding(dtype, int64_t{options.heads} * headDim, out);
   const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
-  const int group = options.heads / kvHeads;
-  const int tokensPerTask = std::max(1, kernels.taskRows / group);
-  std::vector<PlannedTask> tasks = plan(step, kvHeads, tokensPerTask, window);
+  const TaskSize size = taskSize(kernels, job);
+  std::vector<PlannedTask> tasks = plan(step, kvHeads, size, window);
   if (tasks.empty()) return;
-  Attention attention(pool, set, kernels, memory, job, tokensPerTask * group);
-  const int64_t partitions = tasks.back().firstPartial + tasks.back().partitions();
-  const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && partitions > int64_t(tasks.size());
+  Attention attention(pool, set, kernels, memory, job, size);
+  const bool canSplit = std::any_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.partitions() > 1; });
+  const bool tooFew = static_cast<int>(tasks.size()) < 2 * pool.threads() && canSplit;
   if (tooFew) attention.runPartitioned(tasks);
   else attention.runWhole(tasks);
 }

@@ -24,8 +24,8 @@ constexpr int kTaskRows = 72;
 }  // namespace
 
 void addAttention(KernelSet& set) {
-  set.attention[0] = {kTaskRows, &tileCopyBytes, &loadQueries<F32Dot>, &attend<F32Dot, float>, &finish<float>};
-  set.attention[1] = {kTaskRows, &tileCopyBytes, &loadQueries<Bf16Dot>, &attend<Bf16Dot, uint16_t>, &finish<uint16_t>};
+  set.attention[0] = {kTaskRows, 0, &tileCopyBytes, &loadQueries<F32Dot>, &attend<F32Dot, float>, &finish<float>};
+  set.attention[1] = {kTaskRows, 0, &tileCopyBytes, &loadQueries<Bf16Dot>, &attend<Bf16Dot, uint16_t>, &finish<uint16_t>};
   set.cappedAttention = set.attention[1];
   set.mergeStates = &mergeStates;
 }
