@@ -77,7 +77,12 @@ async function remoteModel(
 async function localWeightBytes(path: string): Promise<number> {
   const isGguf = /\.gguf$/i.test(path);
   const folder = isGguf ? dirname(path) : path;
-  const names = await readdir(folder);
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    const isFile = error.code === 'ENOTDIR';
+    throw new ModelLoadError(
+      isFile ? `${path} is a file: expected the folder of a model, or a *.gguf file` : error.message,
+    );
+  });
   const needed = isGguf
     ? selectGguf(folder, names, { file: basename(path) })
     : neededFiles(names, { repository: path, part: 'model', gguf: null });

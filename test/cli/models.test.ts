@@ -78,6 +78,13 @@ describe('svc models inspect', () => {
     expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual(['6.0 MiB', '3.0 MiB', '2.2 MiB', '3.0 MiB']);
   });
 
+  it('refuses a file that is no GGUF file in one line', async () => {
+    expect(await runCli(['models', 'inspect', 'README.md'])).toMatchObject({
+      code: 1,
+      stderr: 'error: README.md is a file: expected the folder of a model, or a *.gguf file\n',
+    });
+  });
+
   it('downloads no weights of a model that is not here', async () => {
     hub.requests.length = 0;
     await rm(join(home, 'hub'), { recursive: true, force: true });
