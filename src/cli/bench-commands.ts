@@ -1,7 +1,12 @@
 // The flags of svc bench, whose commands measure a model without serving it.
 
 import { type Command, Option } from 'commander';
-import { type KvCacheDType, QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
+import {
+  type DTypeOption,
+  type KvCacheDType,
+  QUANTIZATIONS,
+  type Quantization,
+} from '../config/engine-config.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { OptionSource } from '../config/merge.ts';
 import type { OptionNames } from '../config/option-table.ts';
@@ -20,6 +25,7 @@ import {
 interface QualityFlags {
   readonly quantization?: Quantization;
   readonly kvCacheDtype?: KvCacheDType;
+  readonly dtype: DTypeOption;
   readonly textFile: string;
   readonly numTokens: number;
   readonly json?: true;
@@ -145,6 +151,11 @@ function addQuality(bench: Command): void {
       ).choices(QUANTIZATIONS),
     )
     .addOption(new Option('--kv-cache-dtype <format>', 'keys and values to judge').choices(['fp8', 'int8']))
+    .addOption(
+      new Option('--dtype <format>', 'weights and activations of both: bfloat16 for one published in float32')
+        .choices(['auto', 'bfloat16'])
+        .default('auto'),
+    )
     .requiredOption(
       '--text-file <path>',
       'text to predict, such as a page of what the model will be used for',

@@ -1,12 +1,12 @@
 // svc bench quality: what fewer bits of weights, or of keys and values, change in a model's predictions of a text.
 
 import { readFile } from 'node:fs/promises';
-import type { EngineConfig } from '../../config/engine-config.ts';
+import type { DTypeOption, EngineConfig } from '../../config/engine-config.ts';
 import { toEngineConfig } from '../../config/llm-options.ts';
 import { ConfigError } from '../../errors.ts';
 import { withFolders } from '../../models/model-folder.ts';
+import { openModelSource } from '../../models/source/model-source.ts';
 import { loadTokenizer } from '../../tokenizer/load-tokenizer.ts';
-import { FolderFiles } from '../../util/model-files.ts';
 import { startLoadProgress } from '../load-progress.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
@@ -18,6 +18,8 @@ interface QualityOptions {
   /** Folder or name on the hub; undefined is the bundled model. */
   readonly model: string | undefined;
   readonly precision: Precision;
+  /** Of weights and activations of both models. */
+  readonly dtype: DTypeOption;
   readonly textFile: string;
   /** Tokens of the text that are looked at. */
   readonly numTokens: number;
@@ -32,8 +34,8 @@ export async function benchQuality(options: QualityOptions): Promise<void> {
   const progress = await startLoadProgress((line) => process.stderr.write(`${line}\n`));
   try {
     const show = progress.update.bind(progress);
-    const plain = await withFolders(toEngineConfig({ model: options.model }));
-    const tokens = await readTokens(plain.tokenizer ?? plain.modelPath, options);
+    const plain = await withFolders(toEngineConfig({ model: options.model, dtype: options.dtype }));
+    const tokens = await readTokens(plain.modelPath, options);
     const quality = await comparePrecision(plain, options.precision, tokens, show);
     progress.stop();
     process.stdout.write(report(options, quality));
@@ -67,11 +69,11 @@ export async function comparePrecision(
   }
 }
 
-async function readTokens(folder: string, { textFile, numTokens }: QualityOptions): Promise<number[]> {
+async function readTokens(path: string, { textFile, numTokens }: QualityOptions): Promise<number[]> {
   const text = await readFile(textFile, 'utf8').catch((error: Error) => {
     throw new ConfigError(`--text-file ${textFile} cannot be read: ${error.message}`, { param: 'text-file' });
   });
-  const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
+  const { tokenizer } = await loadTokenizer(openModelSource(path));
   const tokens = await tokenizer.encode(text, { addSpecialTokens: false });
   await tokenizer.close();
   if (tokens.length < 2) {

@@ -1,6 +1,9 @@
 import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { writeGgufModel } from '../../fixtures/gguf-model.ts';
+import { writeTinyModel } from '../../fixtures/tiny-model.ts';
 import { runCli } from '../../helpers/cli-process.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
@@ -72,6 +75,28 @@ describe('svc bench quality', () => {
     expect(fp8.meanKl).toBeLessThan(0.05);
     expect(both).toMatchObject({ quantization: 'int8', kvCacheDtype: 'int8' });
     expect(both.weightBytes.actual / both.weightBytes.expected).toBeCloseTo(0.5, 1);
+  });
+
+  it('judges a GGUF file in float32, its keys and values once it is computed in bfloat16', async () => {
+    const folder = newPath();
+    writeTinyModel(folder, { dtype: 'f32' });
+    const model = join(folder, 'model.gguf');
+    writeGgufModel(folder, model);
+    const args = [
+      'bench',
+      'quality',
+      model,
+      '--text-file',
+      textFile(STORY),
+      '--kv-cache-dtype',
+      'int8',
+      '--json',
+    ];
+    const refused = await runCli(args);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringMatching(/or give --dtype bfloat16\n$/) });
+    const { code, stdout } = await runCli([...args, '--dtype', 'bfloat16']);
+    expect(code).toBe(0);
+    expect(comparison.parse(JSON.parse(stdout))).toMatchObject({ quantization: null, dtype: 'bf16' });
   });
 
   it('prints a table for people', async () => {
