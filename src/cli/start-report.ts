@@ -5,8 +5,8 @@ import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { bytes } from '../util/bytes.ts';
 import { urlHost } from '../util/url-host.ts';
-import { bytes } from './bytes.ts';
 import { version } from './version.ts';
 
 export function startReport(

@@ -2,6 +2,7 @@
 
 import { mkdir, statfs } from 'node:fs/promises';
 import { ModelLoadError } from '../errors.ts';
+import { bytes } from '../util/bytes.ts';
 import { downloadFile } from './download-file.ts';
 import { sizeOf } from './file-states.ts';
 import { HubUnreachableError } from './http.ts';
@@ -182,12 +183,8 @@ async function checkSpace({ cache, commit, needed }: Download): Promise<void> {
   const { bavail, bsize } = await statfs(cache.folder);
   if (missing > bavail * bsize) {
     throw new ModelLoadError(
-      `${cache.folder} has ${gib(bavail * bsize)} free, the download needs ${gib(missing)}: free some space (svc models list, ` +
+      `${cache.folder} has ${bytes(bavail * bsize)} free, the download needs ${bytes(missing)}: free some space (svc models list, ` +
         'svc models rm) or give --download-dir another disk',
     );
   }
-}
-
-function gib(bytes: number): string {
-  return `${(bytes / 2 ** 30).toFixed(2)} GiB`;
 }

@@ -10,7 +10,7 @@ import { readModelConfig } from '../../models/registry.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
-import { bytes } from '../bytes.ts';
+import { bytes } from '../../util/bytes.ts';
 import { table } from '../table.ts';
 
 interface InspectOptions extends HubOptions {

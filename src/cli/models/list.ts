@@ -1,7 +1,7 @@
 // svc models list: what was downloaded from the hubs.
 
 import { cachedModels } from '../../hub/cached-models.ts';
-import { bytes } from '../bytes.ts';
+import { bytes } from '../../util/bytes.ts';
 import { table } from '../table.ts';
 
 interface ListOptions {

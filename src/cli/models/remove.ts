@@ -1,7 +1,7 @@
 // svc models rm: gives the disk space of downloaded models back.
 
 import { removeModel } from '../../hub/cached-models.ts';
-import { bytes } from '../bytes.ts';
+import { bytes } from '../../util/bytes.ts';
 
 /** @throws ModelLoadError at the first that cannot be removed. */
 export async function removeModels(

@@ -2,9 +2,9 @@
 
 import { isBlockDType, storedBytes } from '../../ops/dtype.ts';
 import type { LinearPart } from '../../ops/weights.ts';
+import { bytes } from '../../util/bytes.ts';
 
 const BF16_BYTES = 2;
-const GIB = 2 ** 30;
 
 export class WidenedBlocks {
   readonly #formats = new Set<string>();
@@ -26,12 +26,11 @@ export class WidenedBlocks {
   /** One line for a person; null where nothing was added. */
   get note(): string | null {
     if (this.#numbers === 0) return null;
-    const [memory, file] = [this.#numbers * BF16_BYTES, this.#storedBytes].map((bytes) =>
-      (bytes / GIB).toFixed(2),
-    );
+    const formats = [...this.#formats].sort().join(', ');
+    const memory = bytes(this.#numbers * BF16_BYTES);
     return (
-      `weights in ${[...this.#formats].sort().join(', ')} are computed with in bfloat16: they take ${memory} GiB of memory, in the file ` +
-      `${file} GiB; Q8_0, Q5_0, Q4_0, Q3_K, IQ4_NL, IQ4_XS and MXFP4 stay as they are where all that is multiplied together is`
+      `weights in ${formats} are computed with in bfloat16: they take ${memory} of memory, in the file ` +
+      `${bytes(this.#storedBytes)}; Q8_0, Q5_0, Q4_0, Q3_K, IQ4_NL, IQ4_XS and MXFP4 stay as they are where all that is multiplied together is`
     );
   }
 }
