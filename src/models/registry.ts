@@ -68,7 +68,8 @@ export function readModelConfig(files: ModelFiles): ModelConfig {
   const text = files.read('config.json');
   if (text === null) {
     throw new ModelLoadError(
-      `${files.path}/config.json is missing: a model folder holds config.json and *.safetensors`,
+      `${files.path}/config.json is missing: a model folder holds config.json and *.safetensors; where it holds *.gguf files, name ` +
+        'one of them',
     );
   }
   const { path } = text;

@@ -7,11 +7,14 @@ import { downloadProgress } from '../../src/cli/download-progress.ts';
 import { cachedModels, removeModel } from '../../src/hub/cached-models.ts';
 import { inspectableModel } from '../../src/hub/inspectable-model.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
+import { blockFolder, writeGgufModel } from '../fixtures/gguf-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { runCli } from '../helpers/cli-process.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
 import { needs } from '../helpers/needs.ts';
 import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
+import { Random } from '../ops/native-backends.ts';
 
 const FILES = {
   'config.json': '{}',
@@ -76,6 +79,31 @@ describe('svc models inspect', () => {
     expect(stdout).toMatch(/^runs here +yes$/m);
     const rows = stdout.split('\n').filter((line) => /^(none|int8|int4|fp8) /.test(line));
     expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual(['6.0 MiB', '3.0 MiB', '2.2 MiB', '3.0 MiB']);
+  });
+
+  it('tells of a GGUF file in floats what each quantisation takes, of one in blocks what it takes as it is', async () => {
+    const folder = join(home, 'files');
+    await mkdir(folder);
+    writeTinyModel(folder, { dtype: 'f16' });
+    const [plain, quantized] = [join(folder, 'plain.gguf'), join(folder, 'quantized.gguf')];
+    writeGgufModel(folder, plain);
+    writeTinyModel(folder, { dtype: 'f32' });
+    const random = new Random(1);
+    const blocks = blockFolder(
+      folder,
+      () => 'q8_0',
+      () => random.next(),
+    );
+    writeGgufModel(folder, quantized, { blocks });
+    const reports = await Promise.all([plain, quantized].map((path) => runCli(['models', 'inspect', path])));
+    const seen = reports.map(({ stdout }) => [
+      /^weights .* in (\w+), /m.exec(stdout)?.[1],
+      stdout.match(/^(none|int8|int4|fp8)(?= )/gm),
+    ]);
+    expect(seen).toEqual([
+      ['f16', ['none', 'int8', 'int4', 'fp8']],
+      ['gguf', ['none']],
+    ]);
   });
 
   it('refuses a file that is no GGUF file in one line', async () => {

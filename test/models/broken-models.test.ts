@@ -40,7 +40,9 @@ describe('loadModel', () => {
   it('refuses a folder without config.json', async () => {
     const folder = tinyModel();
     rmSync(join(folder, 'config.json'));
-    await expect(load(folder)).rejects.toThrow(`${folder}/config.json is missing`);
+    await expect(load(folder)).rejects.toThrow(
+      `${folder}/config.json is missing: a model folder holds config.json and *.safetensors; where it holds *.gguf files, name one of them`,
+    );
   });
 
   it('lists the supported architectures for an unknown one', async () => {
@@ -160,7 +162,8 @@ describe('loadModel', () => {
     const loading = loadModel(openModelSource(folder), failing, { dtype: 'auto', maxModelLen: null });
     await expect(loading).rejects.toThrow(ModelLoadError);
     await expect(loading).rejects.toThrow(
-      'the checkpoint has 3 layers (model.layers.2.input_layernorm.weight), num_hidden_layers in config.json says 1',
+      'the checkpoint has 3 layers (model.layers.2.input_layernorm.weight), num_hidden_layers in config.json says 1: ' +
+        'the answers would be nonsense; mend config.json (or --hf-overrides) or fetch the model again',
     );
   });
 

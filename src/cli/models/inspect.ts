@@ -43,7 +43,7 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
   if (typeof config === 'string') {
     return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
   }
-  const isQuantized = config.quantization !== null || path.endsWith('.gguf');
+  const isQuantized = config.quantization !== null;
   const { gpuMemoryUtilization: share } = engineConfig('', mergeOptions());
   const loadedBytes = path.endsWith('.gguf') ? new GgufSource(path).loadedBytes() : weightBytes;
   const loads = estimateLoads(config, loadedBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
@@ -72,7 +72,7 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
   return {
     architecture,
     parameters: isQuantized ? null : numbersIn(config, weightBytes),
-    format: config.quantization?.method ?? (isQuantized ? 'gguf' : (config.checkpointDType ?? 'bf16')),
+    format: config.quantization?.method ?? config.checkpointDType ?? 'bf16',
     numLayers,
     hiddenSize,
     numHeads,

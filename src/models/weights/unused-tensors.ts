@@ -27,7 +27,7 @@ export function expectNoMoreLayers(
   const example = checkpoint.names.find((name) => indexOf(name) === last);
   throw new ModelLoadError(
     `${checkpoint.path}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
-      `${numLayers}: the answers would be nonsense; mend config.json or fetch the model again`,
+      `${numLayers}: the answers would be nonsense; mend config.json (or --hf-overrides) or fetch the model again`,
   );
 }
 

@@ -13,6 +13,13 @@ export function findGgufArchitecture({ path, architecture }: GgufKeys): GgufArch
   );
 }
 
+/** By their names in GGUF, as config.json names them. */
+const DTYPES: ReadonlyMap<string, string> = new Map([
+  ['F32', 'float32'],
+  ['F16', 'float16'],
+  ['BF16', 'bfloat16'],
+]);
+
 /**
  * The fields of config.json.
  * @param isQuantized whether any tensor is in blocks
@@ -39,6 +46,7 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     tie_word_embeddings: !keys.hasTensor('output.weight'),
     attention_bias: keys.hasTensor('blk.0.attn_q.bias'),
     mlp_bias: keys.hasTensor('blk.0.ffn_up.bias'),
+    torch_dtype: DTYPES.get(keys.formatOf('token_embd.weight') ?? ''),
     quantization_config: isQuantized ? { quant_method: 'gguf' } : null,
     ...fields?.(keys),
   };

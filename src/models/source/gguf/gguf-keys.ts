@@ -92,6 +92,11 @@ export class GgufKeys {
     return this.#tensors.get(name)?.shape ?? null;
   }
 
+  /** The format of a tensor by its name in GGUF, such as `F16`; null where it is not there. */
+  formatOf(name: string): string | null {
+    return this.#tensors.get(name)?.dtype ?? null;
+  }
+
   /** A short vector of f32 among the tensors, null where it is not there. */
   vector(name: string): number[] | null {
     const tensor = this.#tensors.get(name);
