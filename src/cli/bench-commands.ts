@@ -31,7 +31,8 @@ interface QualityFlags {
   readonly json?: true;
 }
 
-const MODEL = 'folder of a model, or its name on the hub; without it, the small chat model of svc';
+const MODEL =
+  'folder or GGUF file of a model, or its name on the hub; without it, the small chat model of svc';
 
 /** The options of svc serve that the engine has without a server and without other instances. */
 const ENGINE_OPTIONS: OptionNames<OptionKey> = {

@@ -32,7 +32,7 @@ function addClient(svc: Command, name: string, description: string): Command {
   return svc
     .command(name)
     .description(description)
-    .argument('[model]', 'run this model here: its folder, or its name on the hub')
+    .argument('[model]', 'run this model here: its folder, its GGUF file, or its name on the hub')
     .option('--url <url>', 'ask the server at this address, with /v1', httpUrl)
     .option('--model-name <name>', 'model of the server (default: the first that it has)')
     .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY').default('EMPTY'))

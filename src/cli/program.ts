@@ -57,7 +57,7 @@ function program(
     .description('serve one model over HTTP')
     .argument(
       '[model]',
-      'folder of a model, or its name on the hub; without it, the small chat model that svc brings along',
+      'folder or GGUF file of a model, or its name on the hub; without it, the small chat model that svc brings along',
     )
     .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
     .addHelpText('after', SERVE_NOTES)

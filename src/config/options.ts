@@ -22,7 +22,7 @@ import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
     model: optional(text('<model>'), {
-      help: 'folder of a model, or its name on the hub; the same as the argument of svc serve',
+      help: 'folder or GGUF file of a model, or its name on the hub; the same as the argument of svc serve',
       defaultText: 'the small chat model that svc brings along',
     }),
     config: optional(text('<file>'), {
@@ -107,7 +107,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Model', {
     tokenizer: optional(text('<model>'), {
-      help: 'folder, or name on the hub, that holds the tokenizer and the chat template',
+      help: 'folder, GGUF file, or name on the hub, that holds the tokenizer and the chat template',
       defaultText: 'that of the model',
     }),
     revision: optional(text('<name>'), {
