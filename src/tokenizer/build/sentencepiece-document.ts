@@ -10,6 +10,12 @@ export const PIECE_TYPES: Readonly<Record<number, PieceType>> = {
   6: 'byte',
 };
 
+/**
+ * Characters of a piece. All ways to make it of two others are tried, which takes time by the square of its length; SentencePiece
+ * itself makes none of more than 16 unless told to.
+ */
+export const MOST_PIECE_LENGTH = 512;
+
 export type PieceType = 'normal' | 'unknown' | 'control' | 'user-defined' | 'unused' | 'byte';
 
 /** A token; its id is its place in the list. */
