@@ -6,6 +6,7 @@ import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
 import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
@@ -248,7 +249,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 function resolveActivation(path: string, name: string): Activation {
   if (Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!;
   throw new ModelLoadError(
-    `${path}: hidden_act must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${JSON.stringify(name)}`,
+    `${path}: hidden_act must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${preview(name)}`,
   );
 }
 
@@ -303,9 +304,7 @@ function resolveDType(path: string, name: string | null | undefined): FloatDType
   if (!name) return null;
   const dtype = DTYPES[name.replace('torch.', '')];
   if (dtype !== undefined) return dtype;
-  throw new ModelLoadError(
-    `${path}: dtype must be float32, float16 or bfloat16, got ${JSON.stringify(name)}`,
-  );
+  throw new ModelLoadError(`${path}: dtype must be float32, float16 or bfloat16, got ${preview(name)}`);
 }
 
 /** [layers] whether each has a window. */
@@ -321,7 +320,7 @@ function resolveSliding(
   const unknown = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
   if (unknown !== undefined) {
     throw new ModelLoadError(
-      `${path}: layer_types must be full_attention or sliding_attention, got ${JSON.stringify(unknown)}`,
+      `${path}: layer_types must be full_attention or sliding_attention, got ${preview(unknown)}`,
     );
   }
   return Array.from({ length: count }, (_, layer) =>
