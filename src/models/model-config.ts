@@ -89,8 +89,9 @@ export interface LatentConfig {
 }
 
 const size = z.int().positive();
-/** More than any model has: a number beyond it is a mistake, and would keep the loader busy for hours. */
+/** More than any model has: a number beyond is a mistake, and would keep the loader busy for hours. */
 const MAX_LAYERS = 10_000;
+const MAX_HEADS = 10_000;
 const flag = z.boolean().nullish();
 
 const schema = z.object({
@@ -98,7 +99,7 @@ const schema = z.object({
   hidden_size: size,
   intermediate_size: size,
   num_hidden_layers: size.max(MAX_LAYERS),
-  num_attention_heads: size,
+  num_attention_heads: size.max(MAX_HEADS),
   num_key_value_heads: size.nullish(),
   head_dim: size.nullish(),
   hidden_act: z.string().nullish(),
