@@ -11,7 +11,7 @@ const API_DEADLINE_MS = 20_000;
 const API_TRIES = 3;
 const FIRST_DELAY_MS = 300;
 const LONGEST_DELAY_MS = 10_000;
-/** Who is asked to wait longer is told so, and decides. */
+/** A hub may ask for a longer wait: then a person is told of it, and decides. */
 const LONGEST_ASKED_DELAY_MS = 60_000;
 
 export interface HubContext {

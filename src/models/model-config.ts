@@ -167,7 +167,7 @@ export interface DecoderTraits {
 }
 
 /** What decides how a layer rotates. */
-export interface LayerKind {
+interface LayerKind {
   readonly index: number;
   /** Whether it is of the layers with a window; a config.json may give them one that is null. */
   readonly isSliding: boolean;

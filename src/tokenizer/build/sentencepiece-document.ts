@@ -68,7 +68,7 @@ export function sentencePieceDocument(
   { prefix = [], suffix = [], prefixesEachPart = false, addedTokens = [] }: DocumentOptions = {},
 ): object {
   const { pieces, addsDummyPrefix } = vocabulary;
-  // Where the beginning of a text may go, nobody knows any more which part is the first.
+  // Where spaces at the beginning of a text are removed, it can no longer be told which part is the first.
   const hasPrefixes = addsDummyPrefix && (prefixesEachPart || vocabulary.removesExtraSpaces);
   const ids = new Map(pieces.map(({ text }, id) => [text, id]));
   return {

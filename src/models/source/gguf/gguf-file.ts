@@ -1,5 +1,5 @@
-// Reads and checks the header of a GGUF file: what it says of the model, and where each tensor is. Lists are left in the file until
-// somebody wants them. Source: ggml-org/ggml, docs/gguf.md.
+// Reads and checks the header of a GGUF file: what it says of the model, and where each tensor is. Lists stay in the file until
+// they are asked for. Source: ggml-org/ggml, docs/gguf.md.
 
 import { closeSync } from 'node:fs';
 import { ModelLoadError } from '../../../errors.ts';
