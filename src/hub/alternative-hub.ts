@@ -8,7 +8,7 @@ import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
 import { PlainCache, plainCaches } from './plain-cache.ts';
-import type { RemoteFile } from './remote-file.ts';
+import { type RemoteFile, remotePath } from './remote-file.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
 
@@ -16,7 +16,7 @@ const filesAnswer = z.object({
   Data: z.object({
     Files: z.array(
       z.object({
-        Path: z.string(),
+        Path: remotePath,
         Type: z.string(),
         Size: z.int().nonnegative(),
         /** Becomes a file name; empty for folders. */

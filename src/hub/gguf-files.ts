@@ -4,7 +4,7 @@ import { ModelLoadError } from '../errors.ts';
 import type { GgufChoice } from './model-name.ts';
 
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/i;
-/** Projectors of images stand beside models and are none. */
+/** Projectors of images are published beside models, and are no models. */
 const NO_MODEL = /(^|\/)mmproj/i;
 
 /**

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { zodMessage } from '../util/zod-message.ts';
 import type { ModelHub } from './model-hub.ts';
 
 /** Answers of the hub's API are small: later than this they are lost. */
@@ -10,7 +11,7 @@ const API_DEADLINE_MS = 20_000;
 const API_TRIES = 3;
 const FIRST_DELAY_MS = 300;
 const LONGEST_DELAY_MS = 10_000;
-/** Who is asked to wait longer is told so, and decides. */
+/** A hub may ask for a longer wait: then a person is told of it, and decides. */
 const LONGEST_ASKED_DELAY_MS = 60_000;
 
 export interface HubContext {
@@ -49,8 +50,14 @@ export async function getJson<T>(
       const response = await fetch(url, { headers: context.hub.headers, signal });
       refuseForGood(response, context);
       if (!response.ok) throw new HubBusyError(response);
-      const parsed = schema.safeParse(await response.json());
-      if (!parsed.success) throw new ModelLoadError(`${url}: an answer of another form than expected`);
+      const value: unknown = await response.json();
+      const parsed = schema.safeParse(value);
+      if (!parsed.success) {
+        const why = zodMessage(parsed.error, value, 'it');
+        throw new ModelLoadError(
+          `${url}: the answer is not that of a hub: ${why}; check the address of the hub`,
+        );
+      }
       return { value: parsed.data, next: nextPage(url, response.headers.get('link')) };
     } catch (error) {
       if (error instanceof ModelLoadError) throw error;

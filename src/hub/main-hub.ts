@@ -8,7 +8,7 @@ import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
-import type { RemoteFile } from './remote-file.ts';
+import { type RemoteFile, remotePath } from './remote-file.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
@@ -21,7 +21,7 @@ const revisionAnswer = z.object({ sha: hex });
 const treeAnswer = z.array(
   z.object({
     type: z.string(),
-    path: z.string(),
+    path: remotePath,
     size: z.int().nonnegative().default(0),
     oid: hex,
     lfs: z.object({ oid: hex, size: z.int().nonnegative() }).nullish(),

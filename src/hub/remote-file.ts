@@ -1,5 +1,14 @@
 // A file as a hub lists it: where it is, and how one knows that it came whole.
 
+import { z } from 'zod';
+
+/** What a hub calls a file decides where it is written here: no name leads out of the model's folder. */
+export const remotePath = z
+  .string()
+  .refine((path) => path.split('/').every((step) => !['', '.', '..'].includes(step)), {
+    error: 'must be a path inside the folder of the model',
+  });
+
 /** One file of a model on a hub. */
 export interface RemoteFile {
   /** Name inside the model's folder. */

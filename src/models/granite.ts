@@ -27,7 +27,7 @@ const ownFields = z.object({
   logits_scaling: factor,
 });
 
-export function graniteFactors({ path, json }: ConfigFile): DecoderTraits {
+function graniteFactors({ path, json }: ConfigFile): DecoderTraits {
   const own = checkModelJson(path, json, ownFields);
   return {
     embeddingScale: own.embedding_multiplier ?? 1,

@@ -6,6 +6,7 @@ import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
 import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
@@ -88,8 +89,9 @@ export interface LatentConfig {
 }
 
 const size = z.int().positive();
-/** More than any model has: a number beyond it is a mistake, and would keep the loader busy for hours. */
+/** More than any model has: a number beyond is a mistake, and would keep the loader busy for hours. */
 const MAX_LAYERS = 10_000;
+const MAX_HEADS = 10_000;
 const flag = z.boolean().nullish();
 
 const schema = z.object({
@@ -97,7 +99,7 @@ const schema = z.object({
   hidden_size: size,
   intermediate_size: size,
   num_hidden_layers: size.max(MAX_LAYERS),
-  num_attention_heads: size,
+  num_attention_heads: size.max(MAX_HEADS),
   num_key_value_heads: size.nullish(),
   head_dim: size.nullish(),
   hidden_act: z.string().nullish(),
@@ -165,7 +167,7 @@ export interface DecoderTraits {
 }
 
 /** What decides how a layer rotates. */
-export interface LayerKind {
+interface LayerKind {
   readonly index: number;
   /** Whether it is of the layers with a window; a config.json may give them one that is null. */
   readonly isSliding: boolean;
@@ -248,7 +250,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 function resolveActivation(path: string, name: string): Activation {
   if (Object.hasOwn(ACTIVATIONS, name)) return ACTIVATIONS[name]!;
   throw new ModelLoadError(
-    `${path}: hidden_act must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${JSON.stringify(name)}`,
+    `${path}: hidden_act must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${preview(name)}`,
   );
 }
 
@@ -303,9 +305,7 @@ function resolveDType(path: string, name: string | null | undefined): FloatDType
   if (!name) return null;
   const dtype = DTYPES[name.replace('torch.', '')];
   if (dtype !== undefined) return dtype;
-  throw new ModelLoadError(
-    `${path}: dtype must be float32, float16 or bfloat16, got ${JSON.stringify(name)}`,
-  );
+  throw new ModelLoadError(`${path}: dtype must be float32, float16 or bfloat16, got ${preview(name)}`);
 }
 
 /** [layers] whether each has a window. */
@@ -321,7 +321,7 @@ function resolveSliding(
   const unknown = types?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
   if (unknown !== undefined) {
     throw new ModelLoadError(
-      `${path}: layer_types must be full_attention or sliding_attention, got ${JSON.stringify(unknown)}`,
+      `${path}: layer_types must be full_attention or sliding_attention, got ${preview(unknown)}`,
     );
   }
   return Array.from({ length: count }, (_, layer) =>

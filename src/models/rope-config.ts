@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import { preview } from '../util/preview.ts';
 
 /** Lengths are in tokens; `original` is the context length that the model was first trained on. */
 export type RopeConfig =
@@ -107,7 +108,7 @@ export function resolveRope(source: RopeSource): RopeConfig {
       return resolveLongRope(source, original);
     default:
       throw new ModelLoadError(
-        `${path}: rope type ${JSON.stringify(kind)} is not supported; ` +
+        `${path}: rope type ${preview(kind)} is not supported; ` +
           'these are: default, linear, dynamic, llama3, yarn, longrope',
       );
   }

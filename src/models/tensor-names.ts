@@ -15,7 +15,7 @@ export interface TensorNames {
 
 /** The names that an architecture knows itself by. */
 export interface PublishedNames extends Omit<TensorNames, 'head'> {
-  /** Stands before all of them but the head: the first under which the checkpoint has embeddings. */
+  /** All names but the head's begin with one of these: the first under which the checkpoint has embeddings. */
   readonly roots: readonly string[];
   /** The first that the checkpoint has. */
   readonly heads: readonly string[];

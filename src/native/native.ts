@@ -73,7 +73,7 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
-export type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
 type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
 
 /**

@@ -24,7 +24,7 @@ export interface Routing {
 }
 
 /** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */
-export interface RoutingGroups {
+interface RoutingGroups {
   readonly count: number;
   readonly kept: number;
   /** A group is as good as the sum of so many of its best scores. */

@@ -263,8 +263,8 @@ export interface Ops {
 
   /**
    * Each head of x [tokens, heads * width], f32 or bf16, by a weight [n, k] of its own -> f32 [tokens, heads * n]: the product
-   * of the head's first k numbers, rounded to the weight's inputDType. Where the rest is kept, the head's other numbers stand
-   * behind it. Weights are floats, without biases.
+   * of the head's first k numbers, rounded to the weight's inputDType. Where the rest is kept, the head's other numbers
+   * are after it. Weights are floats, without biases.
    */
   headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor;
 

@@ -91,7 +91,7 @@ export interface CodesWeightSource {
 }
 
 /** A tensor of blocks whose numbers `codesOfBlocks` holds; it is packed as these codes. */
-export interface BlocksWeightSource {
+interface BlocksWeightSource {
   readonly kind: 'blocks';
   readonly format: CodeFormat;
   /** [n, k] */

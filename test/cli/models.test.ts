@@ -48,6 +48,9 @@ describe('svc download and svc models', () => {
     expect(headings).toMatch(/^MODEL +REVISIONS +SIZE +HUB +PATH$/);
     expect(row?.split(/ {2,}/)).toEqual(['org/tiny', 'refs/pr/1', '1.9 MiB', new URL(hub.url).host, path()]);
 
+    const elsewhere = await runCli(['models', 'list'], { ...env, HF_ENDPOINT: 'hub.example/mirror' });
+    expect(elsewhere.stdout.split('\n')[1]?.split(/ {2,}/)).toContain('hub.example/mirror');
+
     const removed = await runCli(['models', 'rm', 'org/tiny'], env);
     expect(removed).toMatchObject({ code: 0, stdout: `removed ${path()}, 1.9 MiB\n` });
     expect(existsSync(path())).toBe(false);

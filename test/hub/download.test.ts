@@ -401,6 +401,18 @@ describe('a model that cannot be had', () => {
     expect(hub.requests).toHaveLength(1);
   });
 
+  it.each(['../../outside.gguf', '/outside.gguf', 'folder/../../../outside.gguf'])(
+    'is one with a file that would be written outside of its folder: %s',
+    async (path) => {
+      for (const kind of [{}, { SVC_USE_ALT_MODEL_HUB: 'true', MODELSCOPE_CACHE: home }]) {
+        const hostile = await FakeHub.start({ [path]: 'GGUF' });
+        const there = { ...env, HF_ENDPOINT: hostile.url, ...kind, MODELSCOPE_ENDPOINT: hostile.url };
+        const reason = await refusal(resolveModel('org/tiny', { env: there })).finally(() => hostile.close());
+        expect(reason).toMatch(/ath must be a path inside the folder of the model, got ".*outside\.gguf"/);
+      }
+    },
+  );
+
   it('is one of which the hub sends more than it lists', async () => {
     hub.behaviour = { numSurplus: 5 };
     expect(await refusal(fetchTiny())).toMatch(/more than the \d+ bytes that it lists/);

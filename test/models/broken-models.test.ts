@@ -62,13 +62,16 @@ describe('loadModel', () => {
     );
   });
 
-  it('refuses more layers than any model has, at once', async () => {
-    const folder = tinyModel();
-    setConfig(folder, { num_hidden_layers: 1e9 });
-    await expect(load(folder)).rejects.toThrow(
-      /config\.json: num_hidden_layers must be at most 10000, got 1000000000/,
-    );
-  });
+  it.each(['num_hidden_layers', 'num_attention_heads'])(
+    'refuses more than any model has, at once: %s',
+    async (field) => {
+      const folder = tinyModel();
+      setConfig(folder, { [field]: 1e9 });
+      await expect(load(folder)).rejects.toThrow(
+        new RegExp(`config\\.json: ${field} must be at most 10000, got 1000000000`),
+      );
+    },
+  );
 
   it('asks for a shorter context where the one of the model is too long to hold', async () => {
     const folder = tinyModel();

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openConfiguredSource } from '../../src/models/source/configured-source.ts';
@@ -132,6 +132,14 @@ describe('--load-format', () => {
       /more than one GGUF model: give one of .*a-Q8_0\.gguf/,
     );
     expect(() => sourceOf(tinyModel(), { loadFormat: 'gguf' })).toThrow(/holds no GGUF model/);
+  });
+
+  it('gguf says of a file that is none what was expected', () => {
+    const path = join(tinyModel(), 'config.json');
+    expect(() => sourceOf(path, { loadFormat: 'gguf' })).toThrow(ModelLoadError);
+    expect(() => sourceOf(path, { loadFormat: 'gguf' })).toThrow(
+      /config\.json is a file: expected .* or a \*\.gguf file/,
+    );
   });
 
   it('safetensors takes no GGUF file', () => {

@@ -129,7 +129,39 @@ describe('a GGUF file', () => {
     [
       'with a strange alignment',
       () => file([], { 'general.alignment': { u32: 48 } }),
-      /general\.alignment must be a power of 2, got 48/,
+      /general\.alignment must be a power of 2 from 1 to 1048576, got 48; fetch the file again/,
+    ],
+    [
+      'with an alignment of half a byte',
+      () => file([], { 'general.alignment': { f32: 0.5 } }),
+      /general\.alignment must be a power of 2 from 1 .*, got 0\.5/,
+    ],
+    [
+      'with a list of 2^23 numbers',
+      () => {
+        const name = 'llama.attention.key_length';
+        const path = edit(file([], { [name]: { i32s: [] } }), (bytes) => {
+          const at = bytes.indexOf(name) + name.length + 4;
+          bytes.writeUInt32LE(0, at);
+          bytes.writeBigUInt64LE(2n ** 23n, at + 4);
+        });
+        truncateSync(path, 2 ** 24);
+        return path;
+      },
+      /llama\.attention\.key_length has 8388608 items, expected at most 4194304/,
+    ],
+    [
+      'of pieces with one that is far too long',
+      () =>
+        tinyGguf({
+          metadata: {
+            'tokenizer.ggml.model': { string: 'llama' },
+            'tokenizer.ggml.tokens': { strings: ['a', 'a'.repeat(513)] },
+            'tokenizer.ggml.token_type': undefined,
+            'tokenizer.ggml.scores': { f32s: [0, 0] },
+          },
+        }),
+      /tokenizer\.ggml\.tokens has a token of 513 characters, expected at most 512: "a+…"/,
     ],
     [
       'with a tensor of no numbers',

@@ -39,6 +39,21 @@ describe('a model source', () => {
     });
   });
 
+  it('takes no blocks of GGUF from safetensors, where nobody has checked their sizes', () => {
+    const folder = tinyModel();
+    const header = JSON.stringify({ w: { dtype: 'Q8_0', shape: [1, 32], data_offsets: [0, 3] } });
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(header.length));
+    const path = join(folder, 'model.safetensors');
+    writeFileSync(path, Buffer.concat([length, Buffer.from(header), Buffer.alloc(3)]));
+    const checkpoint = openModelSource(folder).openCheckpoint();
+    expect(checkpoint.dtypeOf('w')).toBeNull();
+    expect(() => checkpoint.find('w', [1, 32])).toThrow(ModelLoadError);
+    expect(() => checkpoint.find('w', [1, 32])).toThrow(
+      /tensor w \[1, 32\] must be F32, F16 or BF16, it is Q8_0/,
+    );
+  });
+
   it('has the fingerprint of what it computes: the same for a copy, another for other weights or another config', () => {
     const folder = tinyModel();
     const print = openModelSource(folder).fingerprint();

@@ -112,6 +112,26 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), ended, 0)).toThrow(ShapeError);
   });
 
+  it('with fewer columns than none are refused', () => {
+    const backend = new (loadNative().CpuBackend)(isa, 1);
+    expect(() => backend.scale(2, 0, 2, -4, -4)).toThrow(/a tensor inside the arena of/);
+    expect(() => backend.read(false, 0, 2, -4, 0, new Float32Array(8))).toThrow(
+      /a tensor inside the arena of/,
+    );
+    backend.close();
+  });
+
+  it('of beginStep with sends of memory that is not shared leave the step before as it was', () => {
+    const cache = cpu.makeKvCache(cacheShape);
+    const step = beginStep(cpu, cache, 1);
+    const sends = ints(0, 0, 1, 0);
+    expect(() => beginStep(cpu, cache, 1, { sends })).toThrow(
+      /KV memory that is shared, got sends of one that is not/,
+    );
+    cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 0);
+    expect([...cpu.read(zeros(1, 8))]).toEqual(Array(8).fill(0));
+  });
+
   it('of makeKvCache with odd sizes are refused', () => {
     expect(() => cpu.makeKvCache({ ...cacheShape, blockSize: 24 })).toThrow(/multiple of 16, got 24/);
     expect(() => cpu.makeKvCache({ ...cacheShape, headDim: 7 })).toThrow(/even headDim, got 7/);

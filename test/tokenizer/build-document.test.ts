@@ -90,6 +90,11 @@ describe('a tokenizer published as tokenizer.model only', () => {
     ['empty', Buffer.alloc(0), /it holds no pieces/],
     ['of words', Buffer.from([10, 3, 10, 1, 97, 18, 2, 24, 3]), /of type 3, neither unigram nor BPE/],
     ['a number without end', Buffer.alloc(64, 0xff), /does not end/],
+    [
+      'with a piece that is far too long',
+      Buffer.concat([Buffer.from([10, 0x84, 4, 10, 0x81, 4]), Buffer.alloc(513, 'a')]),
+      /a piece of 513 characters, at most 512 are read/,
+    ],
     ['a length of 2^63', Buffer.from([10, ...new Array(9).fill(0xff), 1]), /it ends inside the field/],
   ])('is refused in one line that names the file where it is %s', async (_, bytes, reason) => {
     const loading = load({ 'tokenizer.model': bytes });

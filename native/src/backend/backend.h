@@ -75,7 +75,7 @@ struct Experts {
 };
 
 /// A weight for each head of a row, all floats of one shape and format; a head has `width` numbers, of which a weight takes
-/// the first k. Where the rest is kept, it stands behind the head's product.
+/// the first k. Where the rest is kept, it is after the head's product.
 struct HeadWeights {
   std::vector<const Weight*> weights;
   int width;

@@ -16,7 +16,7 @@ Rows Args::rows(DType dtype, int64_t cols, int64_t paddedCols) {
   expectEqual("columns", cols, gotCols);
   const int64_t element = static_cast<int64_t>(elementBytes(dtype));
   const int64_t capacity = static_cast<int64_t>(arena_.capacity);
-  const bool isSane = offset >= 0 && offset <= capacity && offset % element == 0 && rows >= 0 && rows <= kMostRows &&
+  const bool isSane = cols >= 0 && offset >= 0 && offset <= capacity && offset % element == 0 && rows >= 0 && rows <= kMostRows &&
                       stride >= paddedCols && stride <= kMostCols;
   const int64_t extent = rows == 0 ? 0 : ((rows - 1) * stride + paddedCols) * element;
   if (!isSane || extent > capacity - offset) {

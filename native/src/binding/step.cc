@@ -58,9 +58,10 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
-  isSending_ = sends.length > 0;
-  if (isSending_ && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
+  const bool isSending = sends.length > 0;
+  if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));
+  isSending_ = isSending;
   // In the order of the ops: steps before may still be storing.
   if (isSending_) backend().callback([table = sendTable_, sends = sends.copy()] { table->onStep(sends); });
   return Napi::Number::New(info.Env(), static_cast<double>(++stepId_));

@@ -12,7 +12,7 @@ import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
 
 /** What is judged; the rest is as published. */
-export type Precision = Pick<EngineConfig, 'quantization' | 'kvCacheDtype'>;
+type Precision = Pick<EngineConfig, 'quantization' | 'kvCacheDtype'>;
 
 interface QualityOptions {
   /** Folder or name on the hub; undefined is the bundled model. */

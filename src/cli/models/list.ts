@@ -24,7 +24,8 @@ export async function listModels({ downloadDir, isJson }: ListOptions): Promise<
     name,
     revisions.join(', '),
     bytes(size),
-    new URL(hub).host,
+    // An address that a person gave may lack its scheme.
+    hub.replace(/^https?:\/\//, ''),
     path,
   ]);
   process.stdout.write(table([['MODEL', 'REVISIONS', 'SIZE', 'HUB', 'PATH'], ...rows]));

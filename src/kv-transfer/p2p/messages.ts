@@ -9,7 +9,7 @@ import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.
 import type { KvCompatibility } from '../connector.ts';
 
 /** Instances with another number do not understand each other. */
-const PROTOCOL = 2;
+const PROTOCOL = 3;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
@@ -94,8 +94,18 @@ export function encodeMessage(message: Message): Uint8Array {
   return encode(message);
 }
 
+/** What a hello has in every protocol. */
+const greeting = z.object({ type: z.enum(['hello', 'welcome']), protocol: count });
+
 export function decodeMessage(bytes: Uint8Array): Read<Message> {
-  return readMessage(bytes, MAX_MESSAGE_BYTES, schema);
+  const read = readMessage(bytes, MAX_MESSAGE_BYTES, schema);
+  if (read.isValid) return read;
+  const greeted = readMessage(bytes, MAX_MESSAGE_BYTES, greeting);
+  // A hello of another version may have other fields: to name one of them would hide the reason.
+  if (!greeted.isValid || greeted.message.protocol === PROTOCOL) return read;
+  const { type, protocol } = greeted.message;
+  const why = `a ${type} in protocol ${protocol}, this instance has ${PROTOCOL}: run one version of svc on both`;
+  return { isValid: false, why };
 }
 
 const numbered = z.object({ seq });

@@ -10,7 +10,7 @@ import type { Step } from './step.ts';
 /** q or k [tokens, heads * headDim] f32 -> the same, normalised; it may be done in place. */
 export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
-export interface AttentionParts {
+interface AttentionParts {
   /** [tokens, (heads + kvHeads + kvHeads) * headDim]: queries, keys, values. */
   readonly qkv: ColumnParallelLinear;
   readonly output: RowParallelLinear;

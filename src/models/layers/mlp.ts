@@ -32,7 +32,7 @@ export const fusedGatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) =>
   );
 };
 
-export class GatedMlp implements Block {
+class GatedMlp implements Block {
   readonly #gateUp: GateUpLinear;
   readonly #down: RowParallelLinear;
 
@@ -55,7 +55,7 @@ export class GatedMlp implements Block {
 }
 
 /** down(activation(up(h))) */
-export class PlainMlp implements Block {
+class PlainMlp implements Block {
   readonly #up: ColumnParallelLinear;
   readonly #activation: Activation;
   readonly #down: RowParallelLinear;
@@ -84,7 +84,7 @@ export class PlainMlp implements Block {
 }
 
 /** What a plain feed-forward calls its projections. */
-export interface PlainMlpNames {
+interface PlainMlpNames {
   readonly up: string;
   readonly down: string;
   /** Whether they are published as [inputs, outputs]. */

@@ -1,4 +1,4 @@
-// The norms that stand before and behind the blocks of a layer, and before the output head.
+// The norms before and after the blocks of a layer, and before the output head.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Tensor } from '../../ops/ops.ts';

@@ -85,7 +85,8 @@ export class Checkpoint {
 
   /** Null where the tensor is not there, or in a format that svc cannot load. */
   dtypeOf(name: string): StorageDType | null {
-    return DTYPES[this.#tensors.get(name)?.dtype ?? ''] ?? null;
+    const stored = this.#tensors.get(name);
+    return stored === undefined ? null : dtypeOf(stored);
   }
 
   /** Says that a tensor, if there is one, is known and not needed. */
@@ -116,12 +117,11 @@ export class Checkpoint {
         `${stored.path}: tensor ${name} must be ${expected} by config.json, it is ${got}`,
       );
     }
-    const dtype = dtypes.find((wanted) => wanted === DTYPES[stored.dtype]);
+    const found = dtypeOf(stored);
+    const dtype = dtypes.find((wanted) => wanted === found);
     if (dtype === undefined) {
-      // Blocks are a matter of GGUF files, where those that are not served have names of their own.
-      const isOfGguf = stored.path.endsWith('.gguf');
       const names = Object.keys(DTYPES).filter((key) =>
-        dtypes.some((wanted) => wanted === DTYPES[key] && (isOfGguf || !isBlockDType(wanted))),
+        dtypes.some((wanted) => wanted === dtypeOf({ ...stored, dtype: key })),
       );
       const wanted = new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(names);
       throw new ModelLoadError(
@@ -138,7 +138,7 @@ export class Checkpoint {
     return this.names.filter((name) => !this.#read.has(name));
   }
 
-  /** Once all tensors are loaded: what was made for them may go. */
+  /** Removes what was made for the tensors; no more of them are read. */
   close(): void {}
 
   /** @throws ModelLoadError where somebody has written into a file since its header was read. */
@@ -170,4 +170,11 @@ function stateOf(path: string): string {
   return status === undefined
     ? 'missing'
     : `${status.dev} ${status.ino} ${status.size} ${status.mtimeNs} ${status.ctimeNs}`;
+}
+
+/** Null for formats that svc cannot load. Blocks are a matter of GGUF files: in others nobody has checked their sizes. */
+function dtypeOf({ dtype, path }: StoredTensor): StorageDType | null {
+  if (!Object.hasOwn(DTYPES, dtype)) return null;
+  const found = DTYPES[dtype]!;
+  return isBlockDType(found) && !path.endsWith('.gguf') ? null : found;
 }

@@ -1,6 +1,6 @@
 // The model source that the options ask for: what is at the path, with other weights or other fields of config.json.
 
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { EngineConfig } from '../../config/engine-config.ts';
 import { ConfigError } from '../../errors.ts';
@@ -21,18 +21,23 @@ export function openConfiguredSource({ modelPath, loadFormat, hfOverrides }: Sou
 }
 
 function openFormat(path: string, format: EngineConfig['loadFormat']): ModelSource {
-  const isGguf = path.endsWith('.gguf');
   switch (format) {
     case 'auto':
       return openModelSource(path);
     case 'dummy':
       return new DummySource(openModelSource(path));
     case 'gguf':
-      return openModelSource(isGguf ? path : join(path, selectGguf(path, readdirSync(path), null)[0]!));
+      return openModelSource(
+        isFolder(path) ? join(path, selectGguf(path, readdirSync(path), null)[0]!) : path,
+      );
     case 'safetensors':
-      if (!isGguf) return openModelSource(path);
+      if (!path.endsWith('.gguf')) return openModelSource(path);
       throw new ConfigError(`--load-format safetensors: ${path} is a GGUF file: leave the option out`, {
         param: 'load-format',
       });
   }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }

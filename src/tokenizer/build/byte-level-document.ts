@@ -2,7 +2,7 @@
 
 import { type AddedTokenDocument, templateProcessor } from './sentencepiece-document.ts';
 
-export interface ByteLevelVocabulary {
+interface ByteLevelVocabulary {
   readonly ids: ReadonlyMap<string, number>;
   /** The best first. */
   readonly merges: readonly (readonly [string, string])[];

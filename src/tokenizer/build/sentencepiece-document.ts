@@ -10,6 +10,12 @@ export const PIECE_TYPES: Readonly<Record<number, PieceType>> = {
   6: 'byte',
 };
 
+/**
+ * Characters of a piece. All ways to make it of two others are tried, which takes time by the square of its length; SentencePiece
+ * itself makes none of more than 16 unless told to.
+ */
+export const MOST_PIECE_LENGTH = 512;
+
 export type PieceType = 'normal' | 'unknown' | 'control' | 'user-defined' | 'unused' | 'byte';
 
 /** A token; its id is its place in the list. */
@@ -62,7 +68,7 @@ export function sentencePieceDocument(
   { prefix = [], suffix = [], prefixesEachPart = false, addedTokens = [] }: DocumentOptions = {},
 ): object {
   const { pieces, addsDummyPrefix } = vocabulary;
-  // Where the beginning of a text may go, nobody knows any more which part is the first.
+  // Where spaces at the beginning of a text are removed, it can no longer be told which part is the first.
   const hasPrefixes = addsDummyPrefix && (prefixesEachPart || vocabulary.removesExtraSpaces);
   const ids = new Map(pieces.map(({ text }, id) => [text, id]));
   return {

@@ -4,6 +4,7 @@
 import { ModelLoadError, messageOf } from '../../errors.ts';
 import { type ProtobufField, protobufFields } from './protobuf-reader.ts';
 import {
+  MOST_PIECE_LENGTH,
   PIECE_TYPES,
   type Piece,
   type PieceType,
@@ -80,6 +81,8 @@ function readPiece(bytes: Uint8Array): Piece {
       type = known;
     }
   }
+  if (text.length > MOST_PIECE_LENGTH)
+    throw new RangeError(`a piece of ${text.length} characters, at most ${MOST_PIECE_LENGTH} are read`);
   return { text, score, type };
 }
 

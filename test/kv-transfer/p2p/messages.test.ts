@@ -56,6 +56,27 @@ describe('a message', () => {
     expect(answers).toEqual(['welcome', 'granted', 'full', 'pulled', 'pong', 'refused']);
   });
 
+  it.each([1, 2])(
+    'of greeting in protocol %s, with the fields of that version, is refused by its protocol',
+    (protocol) => {
+      const { kv_cache_dtype, weight_format, ...older } = OWN;
+      for (const type of ['hello', 'welcome']) {
+        expect(readFields({ type, seq: 1, ...older, protocol })).toEqual({
+          isValid: false,
+          why: `a ${type} in protocol ${protocol}, this instance has 3: run one version of svc on both`,
+        });
+      }
+    },
+  );
+
+  it('of greeting in the protocol of this version is refused by the field that is missing', () => {
+    const { kv_cache_dtype, ...rest } = OWN;
+    expect(readFields({ type: 'hello', seq: 1, ...rest })).toMatchObject({
+      isValid: false,
+      why: expect.stringContaining('kv_cache_dtype'),
+    });
+  });
+
   it.each([
     ['has an unknown type', { type: 'launch', seq: 1 }],
     ['lacks a field', { type: 'reserve', seq: 1, key: 'k', ...SIZE }],

@@ -45,7 +45,7 @@ constexpr float kLog2E = 1.44269504f;
 constexpr float kMostSum = 0x1p32f;
 /// Tokens between the ones that are gathered and those that are fetched.
 constexpr int kTokensAhead = 128;
-/// Memory is read at full speed in pieces of so many bytes: two thirds of it in pieces of half the size.
+/// Several KV heads are read in turn so that pieces have so many bytes: memory is slower in shorter ones.
 constexpr size_t kBytesTogether = 4096;
 /// Query rows that a task should have: as many as use the gathered keys and values while the second-level cache has them.
 constexpr int kTaskRows = 256;

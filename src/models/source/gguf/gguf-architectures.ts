@@ -40,7 +40,7 @@ export const LAYER_MODULES: Readonly<Record<string, string>> = {
   ffn_down: 'mlp.down_proj',
 };
 
-/** What the halves of heads that take turns concerns. */
+/** Modules whose heads have halves that take turns. */
 export const PAIRED_MODULES: readonly string[] = ['attn_q', 'attn_k'];
 
 /** Numbers that models compute their positions from, and no weights. */

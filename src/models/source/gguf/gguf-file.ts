@@ -1,5 +1,5 @@
-// Reads and checks the header of a GGUF file: what it says of the model, and where each tensor is. Lists are left in the file until
-// somebody wants them. Source: ggml-org/ggml, docs/gguf.md.
+// Reads and checks the header of a GGUF file: what it says of the model, and where each tensor is. Lists stay in the file until
+// they are asked for. Source: ggml-org/ggml, docs/gguf.md.
 
 import { closeSync } from 'node:fs';
 import { ModelLoadError } from '../../../errors.ts';
@@ -33,7 +33,10 @@ export interface GgufFile {
 const MAGIC = 'GGUF';
 const VERSIONS: readonly number[] = [2, 3];
 const DEFAULT_ALIGNMENT = 32;
+const MOST_ALIGNMENT_POWER = 20;
 const MOST_DIMENSIONS = 4;
+/** Of a list that is read: the largest published vocabularies have half a million merges. */
+const MOST_ITEMS = 2 ** 22;
 
 /** Reads one value of each type, by the number of the type. */
 const SCALARS: ReadonlyMap<number, (reader: HeaderReader) => number> = new Map([
@@ -73,20 +76,30 @@ export function readGguf(path: string): GgufFile {
 
 /**
  * The items of a list of strings, or of numbers.
- * @throws ModelLoadError where its items are of another type.
+ * @throws ModelLoadError where its items are of another type, or too many.
  */
 export function readStrings(path: string, key: string, list: GgufList): string[] {
   if (list.itemType !== STRING) throw wrongItems(path, key, 'strings');
-  return readList(path, list, (reader) => reader.string(key));
+  return readList(path, key, list, (reader) => reader.string(key));
 }
 
 export function readNumbers(path: string, key: string, list: GgufList): number[] {
   const read = SCALARS.get(list.itemType);
   if (read === undefined) throw wrongItems(path, key, 'numbers');
-  return readList(path, list, read);
+  return readList(path, key, list, read);
 }
 
-function readList<T>(path: string, { count, position }: GgufList, read: (reader: HeaderReader) => T): T[] {
+function readList<T>(
+  path: string,
+  key: string,
+  { count, position }: GgufList,
+  read: (reader: HeaderReader) => T,
+): T[] {
+  if (count > MOST_ITEMS) {
+    throw new ModelLoadError(
+      `${path}: ${key} has ${count} items, expected at most ${MOST_ITEMS}; the file is damaged, fetch it again`,
+    );
+  }
   const file = openModelFile(path);
   try {
     const reader = new HeaderReader(path, file, position);
@@ -163,10 +176,12 @@ function unknownType(path: string, key: string, type: number): ModelLoadError {
 
 function alignmentOf(path: string, metadata: ReadonlyMap<string, GgufValue>): number {
   const alignment = metadata.get('general.alignment') ?? DEFAULT_ALIGNMENT;
-  if (typeof alignment === 'number' && Number.isInteger(Math.log2(alignment)) && alignment < 2 ** 20) {
-    return alignment;
-  }
-  throw new ModelLoadError(`${path}: general.alignment must be a power of 2, got ${preview(alignment)}`);
+  const power = typeof alignment === 'number' ? Math.log2(alignment) : -1;
+  if (Number.isInteger(power) && power >= 0 && power <= MOST_ALIGNMENT_POWER) return 2 ** power;
+  throw new ModelLoadError(
+    `${path}: general.alignment must be a power of 2 from 1 to ${2 ** MOST_ALIGNMENT_POWER}, got ${preview(alignment)}; fetch ` +
+      'the file again',
+  );
 }
 
 function readTensors(

@@ -6,6 +6,7 @@ import { byteLevelDocument } from '../../../tokenizer/build/byte-level-document.
 import {
   type AddedTokenDocument,
   addedToken,
+  MOST_PIECE_LENGTH,
   PIECE_TYPES,
   type PieceType,
   sentencePieceDocument,
@@ -156,6 +157,13 @@ function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
   if (scores === null) {
     throw new ModelLoadError(
       `${keys.path}: the key tokenizer.ggml.scores is missing; convert the model again`,
+    );
+  }
+  const long = tokens.find((text) => text.length > MOST_PIECE_LENGTH);
+  if (long !== undefined) {
+    throw new ModelLoadError(
+      `${keys.path}: ${TOKENS} has a token of ${long.length} characters, expected at most ${MOST_PIECE_LENGTH}: ${preview(long)}; ` +
+        'fetch the file again',
     );
   }
   return sentencePieceDocument(
