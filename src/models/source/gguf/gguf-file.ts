@@ -163,8 +163,8 @@ function readListPlace(path: string, key: string, reader: HeaderReader): GgufLis
   if (bytes === 0) throw unknownType(path, key, itemType);
   const count = reader.count(key, bytes);
   const { position } = reader;
-  if (!isString) reader.skip(count * bytes);
-  else for (let i = 0; i < count; i += 1) reader.skip(reader.count(key, 1));
+  if (!isString) reader.advance(count * bytes);
+  else for (let i = 0; i < count; i += 1) reader.advance(reader.count(key, 1));
   return { count, itemType, position };
 }
 

@@ -92,7 +92,7 @@ export class HeaderReader {
     return this.#take(length);
   }
 
-  skip(bytes: number): void {
+  advance(bytes: number): void {
     this.#expect(bytes);
     if (this.#at + bytes <= this.#piece.length) {
       this.#at += bytes;
