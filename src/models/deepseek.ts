@@ -41,8 +41,6 @@ const schema = z.object({
 });
 type Fields = z.output<typeof schema>;
 
-const attention = loadLatentAttention;
-
 const withShared =
   (chosen: LoadBlock): LoadBlock =>
   (context, layer, prefix) => {
@@ -53,9 +51,9 @@ const withShared =
     return new SharedExpert(experts, gatedMlp({ ...context, config }, layer, `${prefix}.shared_experts`));
   };
 
-/** Layers of `attention` and of experts that `mixture` loads. */
+/** Layers of latent attention and of experts that `mixture` loads. */
 const layers = (mixture: LoadBlock) =>
-  preNormLayer({ attention, feedForward: expertsOrMlp(withShared(mixture)) });
+  preNormLayer({ attention: loadLatentAttention, feedForward: expertsOrMlp(withShared(mixture)) });
 
 export const deepseekV2: Architecture = {
   architectures: ['DeepseekV2ForCausalLM'],

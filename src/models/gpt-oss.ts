@@ -6,18 +6,15 @@ import { z } from 'zod';
 import { checkModelJson } from '../util/model-file.ts';
 import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
-import { expectExperts } from './experts-config.ts';
 import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
 import type { LoadBlock } from './layers/layer.ts';
 import { Mixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { withExpertsInEachLayer } from './mixtral.ts';
 import { readDecoderConfig } from './model-config.ts';
 
-const schema = z.object({
-  num_local_experts: z.int().positive(),
-  num_experts_per_tok: z.int().positive(),
-  swiglu_limit: z.literal(7).nullish(),
-});
+/** What the activation of its experts is clamped to. */
+const schema = z.object({ swiglu_limit: z.literal(7).nullish() });
 
 export const gptOss: Architecture = {
   architectures: ['GptOssForCausalLM'],
@@ -28,14 +25,8 @@ export const gptOss: Architecture = {
       qkvBias: attention_bias ?? true,
       attentionOutputBias: attention_bias ?? true,
     }));
-    const { num_local_experts, num_experts_per_tok } = checkModelJson(file.path, file.json, schema);
-    const experts = expectExperts(file.path, {
-      count: num_local_experts,
-      intermediateSize: config.intermediateSize,
-      routing: { topK: num_experts_per_tok, scores: 'softmax', isNormalized: true },
-      layers: config.layerWindows.map(() => true),
-    });
-    return { ...config, experts };
+    checkModelJson(file.path, file.json, schema);
+    return withExpertsInEachLayer(file, config);
   },
   load: (context) => loadDecoder(context, { layer: preNormLayer({ attention, feedForward }) }),
 };

@@ -8,7 +8,7 @@ import { loadDecoder } from './decoder.ts';
 import { expectExperts } from './experts-config.ts';
 import { loadMixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { readDecoderConfig } from './model-config.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
 
 const schema = z.object({
   num_local_experts: z.int().positive(),
@@ -19,19 +19,11 @@ const names = { gate: 'w1', up: 'w3', down: 'w2' };
 
 export const mixtral: Architecture = {
   architectures: ['MixtralForCausalLM'],
-  readConfig: (file) => {
-    const config = readDecoderConfig(file, ({ sliding_window }) => ({
-      slidingWindow: sliding_window ?? null,
-    }));
-    const { num_local_experts, num_experts_per_tok } = checkModelJson(file.path, file.json, schema);
-    const experts = expectExperts(file.path, {
-      count: num_local_experts,
-      intermediateSize: config.intermediateSize,
-      routing: { topK: num_experts_per_tok, scores: 'softmax', isNormalized: true },
-      layers: config.layerWindows.map(() => true),
-    });
-    return { ...config, experts };
-  },
+  readConfig: (file) =>
+    withExpertsInEachLayer(
+      file,
+      readDecoderConfig(file, ({ sliding_window }) => ({ slidingWindow: sliding_window ?? null })),
+    ),
   load: (context) => loadDecoder(context, { layer }),
 };
 
@@ -39,3 +31,15 @@ const layer = preNormLayer({
   feedForwardName: 'block_sparse_moe',
   feedForward: (context, _layer, prefix) => loadMixture(context, prefix, { names }),
 });
+
+/** `config` with experts as wide as its MLP in each layer; those of a token weigh as the softmax over them says. */
+export function withExpertsInEachLayer({ path, json }: ConfigFile, config: ModelConfig): ModelConfig {
+  const { num_local_experts, num_experts_per_tok } = checkModelJson(path, json, schema);
+  const experts = expectExperts(path, {
+    count: num_local_experts,
+    intermediateSize: config.intermediateSize,
+    routing: { topK: num_experts_per_tok, scores: 'softmax', isNormalized: true },
+    layers: config.layerWindows.map(() => true),
+  });
+  return { ...config, experts };
+}
