@@ -8,6 +8,7 @@ import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
 import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
+  type GateUpWeight,
   type LinearPart,
   type LinearWeight,
   type LinearWeightSource,
@@ -97,19 +98,15 @@ export class WeightReader {
 
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
-    return new ColumnParallelLinear(this.#linear(projections, k));
+    return new ColumnParallelLinear(this.#linear(projections.map((projection) => this.#part(projection, k))));
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#linear([projection], k));
+    return new RowParallelLinear(this.#linear([this.#part(projection, k)]));
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
-    const parts = inOneFormat([this.#part(gate, k), this.#part(up, k)]);
-    this.#widened.add(parts);
-    const format = this.#formatOf(parts, this.#products);
-    this.#formats.add(formatName(format));
-    return new GateUpLinear(this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format)), activation);
+    return new GateUpLinear(this.#gateUp(this.#part(gate, k), this.#part(up, k)), activation);
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -181,24 +178,26 @@ export class WeightReader {
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {
-    const gateUp = inOneFormat([gate, up]);
-    const [gateUpFormat, downFormat] = [gateUp, [down]].map((parts) => {
-      this.#widened.add(parts);
-      return this.#formatOf(parts, this.#products);
-    });
-    this.#formats.add(formatName(gateUpFormat!)).add(formatName(downFormat!));
-    return {
-      gateUp: this.#count(this.#ops.loadGateUp(gateUp[0]!, gateUp[1]!, gateUpFormat!)),
-      down: this.#count(this.#ops.loadLinear([down], downFormat!)),
-    };
+    return { gateUp: this.#gateUp(gate, up), down: this.#linear([down]) };
   }
 
-  #linear(projections: readonly Projection[], k: number): LinearWeight {
-    const parts = inOneFormat(projections.map((projection) => this.#part(projection, k)));
+  #gateUp(gate: LinearPart, up: LinearPart): GateUpWeight {
+    const { parts, format } = this.#ofLayer([gate, up]);
+    return this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format));
+  }
+
+  #linear(published: readonly LinearPart[]): LinearWeight {
+    const { parts, format } = this.#ofLayer(published);
+    return this.#count(this.#ops.loadLinear(parts, format));
+  }
+
+  /** Parts of one product of a layer, and the format that they are kept in. */
+  #ofLayer(published: readonly LinearPart[]): { parts: readonly LinearPart[]; format: WeightFormat } {
+    const parts = inOneFormat(published);
     this.#widened.add(parts);
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return this.#count(this.#ops.loadLinear(parts, format));
+    return { parts, format };
   }
 
   #part(projection: Projection, k: number): LinearPart {
