@@ -29,8 +29,6 @@ struct Lora {
   bool isGateUp;
   int firstColumn;
   int n;  // columns of the product that it adds to; of gate and up, columns of each
-
-  virtual ~Lora() = default;
 };
 
 /// What an adapter adds to a product.
