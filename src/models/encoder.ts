@@ -72,6 +72,7 @@ class Encoder implements Model {
   readonly kvDType: KvDType;
   readonly weightFormat: string;
   readonly weightBytes: number;
+  readonly loraTargets = [];
   readonly #ops: Ops;
   readonly #parts: EncoderParts;
 

@@ -3,8 +3,9 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
+import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { loadModel } from '../models/load-model.ts';
-import type { ModelShape } from '../models/model.ts';
+import type { Model, ModelShape } from '../models/model.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -63,6 +64,7 @@ export async function loadRunner(
     draftSource &&
     (await loadDraftModel(draftSource, ops, config, lengthOf(model), { onProgress, onWarning }));
   draftKvBytes = draft?.kvBytes ?? 0;
+  const adapters = loadAdapters(config, model, ops, onProgress);
   const maxModelLen = lengthOf(model);
   const numBlocks = blocksFor(model, maxModelLen);
   const isShared = config.kvTransfer !== null;
@@ -107,13 +109,30 @@ export async function loadRunner(
   void packedCache?.keep();
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
-  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
 }
 
-/** @throws ConfigError where a model that generates nothing is to guess tokens ahead, or to hand its cache over. */
-function expectPossible({ speculative, kvTransfer }: EngineConfig, { pooling }: ModelConfig): void {
-  const option = speculative !== null ? 'speculative-config' : 'kv-transfer-config';
-  if (pooling === null || (speculative === null && kvTransfer === null)) return;
+/** Those of the configuration, known by their places. */
+function loadAdapters(
+  { lora }: EngineConfig,
+  model: Model,
+  ops: Ops,
+  onProgress: NonNullable<LoadListeners['onProgress']>,
+): LoadedAdapter[] {
+  return (lora?.modules ?? []).map(({ name, path }, id) => {
+    onProgress(1, `adapter ${name}`);
+    const loading = loadAdapter({ id, path, maxRank: lora!.maxLoraRank }, model, ops);
+    let part = loading.next();
+    while (part.done !== true) part = loading.next();
+    return part.value;
+  });
+}
+
+/** @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters. */
+function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooling }: ModelConfig): void {
+  const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
+  const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
+  if (pooling === null || option === undefined) return;
   throw new ConfigError(
     `--${option} is for models that generate text, and this one gives embeddings or scores: leave it out`,
     {

@@ -1,6 +1,7 @@
 // The executor of a model that gives numbers for a sequence in the place of tokens: forward pass, then what is made of the
 // rows that stand for the sequences which the step completes.
 
+import { ModelLoadError } from '../errors.ts';
 import type { Model } from '../models/model.ts';
 import { type PoolingConfig, pooledSize } from '../models/pooling/pooling-config.ts';
 import type { Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
@@ -32,6 +33,7 @@ export class PoolingRunner implements Executor {
   readonly info: EngineInfo;
   readonly memoryToken = null;
   readonly draftModel = null;
+  readonly adapters = [];
   readonly #ops: Ops;
   readonly #model: Model;
   readonly #kv: KvMemory;
@@ -101,6 +103,17 @@ export class PoolingRunner implements Executor {
     const none = sequences.map(() => []);
     return { outputs, promptLogprobs: none, resumedLogprobs: none };
   }
+
+  /** @throws ModelLoadError at the second turn. */
+  *loadAdapter(): Generator<void, never, void> {
+    yield;
+    throw new ModelLoadError(
+      'adapters are for models that generate text, and this one gives embeddings or scores',
+    );
+  }
+
+  /** There are none. */
+  unloadAdapter(): void {}
 
   close(): void {
     this.#ops.close();

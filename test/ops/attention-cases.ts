@@ -118,6 +118,13 @@ export function attend(
   const step = beginStepOver(ops, cache, batch);
   const { window, softcap = null, isBidirectional = false, hasSinks } = heads;
   const sinks = Float32Array.from({ length: heads.kvHeads * heads.group }, (_, head) => 3 - 2 * head);
-  const options = { layer, isBidirectional, scale, window, softcap, sinks: hasSinks ? ops.makeVector(sinks) : null };
+  const options = {
+    layer,
+    isBidirectional,
+    scale,
+    window,
+    softcap,
+    sinks: hasSinks ? ops.makeVector(sinks) : null,
+  };
   return ops.read(ops.attention(q, step, options));
 }

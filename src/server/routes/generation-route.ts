@@ -38,10 +38,17 @@ async function generate(
     engine.expectGenerating();
     const parsed = await endpoint.parse(context, engine, request);
     if (logRequests) logRequest(request, parsed);
-    const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
-    if (!parsed.isStream) return replyJson(reply, await respondWhole(engine, parsed, run), writeTimeoutMs);
-    const sse = new SseStream(reply, writeTimeoutMs);
-    return stream(engine, parsed, run, sse, request, controller);
+    const adapter = parsed.prompts[0]?.adapter ?? null;
+    const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);
+    try {
+      const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
+      if (!parsed.isStream)
+        return await replyJson(reply, await respondWhole(engine, parsed, run), writeTimeoutMs);
+      const sse = new SseStream(reply, writeTimeoutMs);
+      return await stream(engine, parsed, run, sse, request, controller);
+    } finally {
+      releaseAdapter();
+    }
   });
 }
 

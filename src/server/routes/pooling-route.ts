@@ -74,7 +74,7 @@ function checkFields(
   schema: z.ZodObject,
   body: PoolingFields,
 ): void {
-  context.checkModel(body.model, engine);
+  context.adapterOf(body.model, engine);
   checkPriority(body, engine);
   context.reportUnknownFields(unknownFields(schema, body));
 }
