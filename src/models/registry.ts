@@ -60,6 +60,9 @@ export const ARCHITECTURES: readonly Architecture[] = [
   roberta,
 ];
 
+/** Those whose name says what they are for: all others generate. */
+const ENCODERS: readonly Architecture[] = [bert, roberta];
+
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 
 /** The name is looked at first: the fields of an unknown architecture may be anything. */
@@ -103,7 +106,11 @@ const CONVERTED: readonly (readonly [end: string, task: NamedTask])[] = [
 function recognise(name: string): { readonly architecture: string; readonly namedTask: NamedTask } | null {
   const isKnown = (one: string): boolean => ARCHITECTURE_NAMES.includes(one);
   const [end, namedTask] = CONVERTED.find(([one]) => name.endsWith(one)) ?? ['', 'generate'];
-  if (isKnown(name)) return { architecture: name, namedTask };
+  if (isKnown(name))
+    return {
+      architecture: name,
+      namedTask: ENCODERS.includes(findArchitecture(name)) ? namedTask : 'generate',
+    };
   const base = `${name.slice(0, name.length - end.length)}ForCausalLM`;
   return end !== '' && isKnown(base) ? { architecture: base, namedTask } : null;
 }

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 const ROOT = fileURLToPath(new URL('../fixtures/pooling', import.meta.url));
 
@@ -47,12 +49,48 @@ export function conversionOf(name: string): Pick<EngineConfig, 'convert'> {
   return { convert: name === 'qwen3-reranker' ? 'classify' : 'auto' };
 }
 
-export function startPooling(name: string, options: Partial<EngineConfig> = {}): Promise<InferenceEngine> {
-  return InferenceEngine.start({
+function poolingConfig(name: string, options: Partial<EngineConfig>): EngineConfig {
+  return {
     ...ENGINE_DEFAULTS,
     modelPath: poolingFolder(name),
     kvCacheMemoryBytes: 8 * 2 ** 20,
     ...conversionOf(name),
     ...options,
+  };
+}
+
+export function startPooling(name: string, options: Partial<EngineConfig> = {}): Promise<InferenceEngine> {
+  return InferenceEngine.start(poolingConfig(name, options));
+}
+
+/** The engine without its thread. */
+export function startPoolingCore(name: string, options: Partial<EngineConfig> = {}): Promise<EngineCore> {
+  return EngineCore.start(poolingConfig(name, options));
+}
+
+/** What the engine reads of a text. */
+export interface PooledPrompt {
+  readonly promptTokenIds: readonly number[];
+  readonly secondTextStart: number | null;
+}
+
+let lastId = 0;
+
+/** The numbers of each prompt; all are in the engine at once. */
+export function poolOn(core: EngineCore, prompts: readonly PooledPrompt[]): Float32Array[] {
+  const ids = prompts.map(({ promptTokenIds, secondTextStart }) => {
+    lastId += 1;
+    core.scheduler.add({
+      ...newRequest({ id: lastId, promptTokenIds, stop: { maxTokens: 1 } }),
+      pooling: { secondTextStart },
+    });
+    return lastId;
   });
+  const pooled = new Map<number, Float32Array>();
+  while (core.hasUnfinished) {
+    for (const { outputs } of core.step() ?? []) {
+      for (const output of outputs) pooled.set(output.requestId, output.pooled!);
+    }
+  }
+  return ids.map((id) => pooled.get(id)!);
 }

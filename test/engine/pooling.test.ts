@@ -3,55 +3,98 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import type { EngineCore } from '../../src/engine/engine-core.ts';
 import type { InferenceEngine, PreparedPooling } from '../../src/engine/inference-engine.ts';
-import { planScores } from '../../src/engine/pooling/score-plan.ts';
-import { toEmbedding } from '../../src/engine/pooling/vectors.ts';
+import { preparePooling } from '../../src/engine/pooling/pooling-input.ts';
+import { toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
+import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
+import { sharedAbortController } from '../../src/util/abortable.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { embeddingCases, POOLING_MODELS, pairCases, poolingCases, startPooling } from './pooling-models.ts';
+import {
+  embeddingCases,
+  POOLING_MODELS,
+  pairCases,
+  poolingCases,
+  poolingFolder,
+  poolOn,
+  startPooling,
+  startPoolingCore,
+} from './pooling-models.ts';
 
 const TOLERANCE = 1e-4;
 
-async function withEngine<T>(
+it.each(POOLING_MODELS)(
+  'texts and pairs of %s become the tokens of the original implementation',
+  async (name) => {
+    const { tokenizer } = await loadTokenizer(new FolderFiles(poolingFolder(name)));
+    const limits = {
+      maxModelLen: 512,
+      vocabSize: tokenizer.vocabSize,
+      eosTokenIds: [],
+      maxOutputTokens: null,
+      maxLogprobs: 0,
+    };
+    const pairPrompt = name.startsWith('qwen3') ? 'qwen3' : 'pair';
+    const model = { tokenizer, limits, pairPrompt } as const;
+    const cases = poolingCases(name);
+    for (const one of cases) {
+      const prompt = 'text' in one ? { text: one.text } : { pair: one.pair };
+      const prepared = await preparePooling(prompt, { param: 'input' }, model);
+      expect(prepared.promptTokenIds).toEqual(one.ids);
+      const types = 'types' in one ? one.types : null;
+      expect(prepared.secondTextStart).toBe(types === null ? null : types.indexOf(1));
+    }
+    expect(cases.length).toBeGreaterThan(3);
+    await tokenizer.close();
+  },
+);
+
+async function withCore<T>(
   name: string,
   options: Partial<EngineConfig>,
-  body: (engine: InferenceEngine) => Promise<T>,
+  body: (core: EngineCore) => T,
 ): Promise<T> {
-  const engine = await startPooling(name, options);
+  const core = await startPoolingCore(name, options);
   try {
-    return await body(engine);
+    return body(core);
   } finally {
-    await engine.close();
+    core.close();
   }
 }
-
-const pairOf = (engine: InferenceEngine, [first, second]: readonly [string, string]) =>
-  planScores(engine, { first: [first], second: [second], params: ['first', 'second'] }, {});
 
 describe.each(availableBackends)('on the %s backend', (device) => {
   it.each(POOLING_MODELS)(
     '%s gives the numbers of the original implementation, all texts at once',
     async (name) => {
-      await withEngine(name, { device }, async (engine) => {
-        const config = engine.expectPooling();
-        const embedded = embeddingCases(name).map(async ({ text, ids, values }) => {
-          const prepared = await engine.preparePooling({ text }, { param: 'input' });
-          expect(prepared.promptTokenIds).toEqual(ids);
+      await withCore(name, { device }, (core) => {
+        const config = core.executor.info.pooling!;
+        const promptsOf = (types: readonly number[] | null, promptTokenIds: readonly number[]) => ({
+          promptTokenIds,
+          secondTextStart: types === null ? null : types.indexOf(1),
+        });
+        const [texts, pairs] = [embeddingCases(name), pairCases(name)];
+        const vectors = poolOn(
+          core,
+          texts.map(({ ids }) => promptsOf(null, ids)),
+        );
+        for (const [index, { values }] of texts.entries()) {
           if (config.task !== 'embed') throw new Error(`${name} does not embed`);
-          const vector = toEmbedding(await engine.pool(prepared), config, null);
+          const vector = toEmbedding(vectors[index]!, config, null);
           expect(vector).toHaveLength(values.length);
           for (const [i, value] of values.entries())
             expect(Math.abs(vector[i]! - value)).toBeLessThan(TOLERANCE);
-        });
-        const scored = pairCases(name).map(async ({ pair, ids, types, score }) => {
-          const { prompts, scoresOf } = await pairOf(engine, pair);
-          expect(prompts[0]!.promptTokenIds).toEqual(ids);
-          if (types !== null) expect(prompts[0]!.secondTextStart).toBe(types.indexOf(1));
-          const [actual] = scoresOf([await engine.pool(prompts[0]!)]);
-          expect(Math.abs(actual! - score)).toBeLessThan(TOLERANCE);
-        });
-        await Promise.all([...embedded, ...scored]);
-        expect(embedded.length + scored.length).toBe(poolingCases(name).length);
+        }
+        const numbers = poolOn(
+          core,
+          pairs.map(({ ids, types }) => promptsOf(types, ids)),
+        );
+        for (const [index, { score }] of pairs.entries()) {
+          if (config.task !== 'score') throw new Error(`${name} does not score`);
+          expect(Math.abs(toScore(numbers[index]!, config) - score)).toBeLessThan(TOLERANCE);
+        }
+        expect(texts.length + pairs.length).toBeGreaterThan(3);
       });
     },
   );
@@ -70,44 +113,50 @@ const FORMATS = [
   { quantization: 'int4' },
 ] as const;
 
+async function withEngine(
+  name: string,
+  options: Partial<EngineConfig>,
+  body: (engine: InferenceEngine) => Promise<void>,
+): Promise<void> {
+  const engine = await startPooling(name, options);
+  try {
+    await body(engine);
+  } finally {
+    await engine.close();
+  }
+}
+
 describe('a text', needsNative, () => {
-  describe.each(['bert-cls', 'bert-mean', 'xlm-roberta-mean', 'qwen3-embedding', 'bert-reranker'])(
-    'of %s',
-    (name) => {
-      it.each(FORMATS)(
-        'gives the same bytes alone, in any batch and on any number of threads: %o',
-        async (format) => {
-          const arbitrary = fc.array(
-            fc.array(fc.integer({ min: 5, max: 90 }), { minLength: 1, maxLength: 70 }),
-            { minLength: 1, maxLength: 12 },
-          );
-          const [batch] = fc.sample(arbitrary, { numRuns: 1, seed: 7 });
-          // One that others begin like, and one that all must wait for.
-          const prompts = [
-            ...batch!,
-            batch![0]!.slice(0, 40),
-            Array.from({ length: 96 }, (_, i) => 5 + (i % 60)),
-          ];
-          const results: Float32Array[][] = [];
-          for (const way of WAYS) {
-            results.push(
-              await withEngine(name, { ...format, ...way }, async (engine) => {
-                const prepared = await Promise.all(
-                  prompts.map((tokenIds) => engine.preparePooling({ tokenIds }, { param: 'input' })),
-                );
-                const alone: Float32Array[] = [];
-                for (const one of prepared) alone.push(await engine.pool(one));
-                expect(await Promise.all(prepared.map((one) => engine.pool(one)))).toEqual(alone);
-                return alone;
-              }),
-            );
-          }
-          for (const result of results) expect(result).toEqual(results[0]);
-          expect(results[0]![0]).not.toEqual(results[0]![1]);
-        },
-      );
-    },
-  );
+  const ids = fc.array(fc.integer({ min: 5, max: 90 }), { minLength: 1, maxLength: 70 });
+
+  describe.each(['bert-mean', 'bert-reranker', 'xlm-roberta-mean', 'qwen3-embedding'])('of %s', (name) => {
+    it.each(FORMATS)(
+      'gives the same bytes alone, in any batch and on any number of threads: %o',
+      async (format) => {
+        const cores = await Promise.all(WAYS.map((way) => startPoolingCore(name, { ...format, ...way })));
+        const prompts = fc.array(ids, { minLength: 2, maxLength: 12 });
+        fc.assert(
+          fc.property(prompts, ids, (lists, beginning) => {
+            // Two begin alike, and one is longer than a step of the last way.
+            const all = [
+              ...lists,
+              beginning,
+              [...beginning, 7],
+              Array.from({ length: 96 }, (_, i) => 5 + (i % 60)),
+            ];
+            const batch = all.map((promptTokenIds, index) => ({
+              promptTokenIds,
+              secondTextStart: index % 2 === 0 ? null : Math.floor(promptTokenIds.length / 2),
+            }));
+            const alone = batch.map((one) => poolOn(cores[0]!, [one])[0]!);
+            for (const core of cores) expect(poolOn(core, batch)).toEqual(alone);
+          }),
+          { numRuns: 8 },
+        );
+        for (const core of cores) core.close();
+      },
+    );
+  });
 
   it('of an embedding model that sees what came before takes the beginning from the prefix cache', async () => {
     await withEngine('qwen3-embedding', {}, async (engine) => {
@@ -156,7 +205,7 @@ describe('a text', needsNative, () => {
     await withEngine('bert-cls', { maxNumSeqs: 2 }, async (engine) => {
       const prepare = (length: number): Promise<PreparedPooling> =>
         engine.preparePooling({ tokenIds: Array.from({ length }, () => 9) }, { param: 'input' });
-      const controller = new AbortController();
+      const controller = sharedAbortController();
       const doomed = await Promise.all(Array.from({ length: 60 }, async () => prepare(120)));
       const running = doomed.map((one) => engine.pool(one, controller.signal));
       const settled = Promise.allSettled(running);
