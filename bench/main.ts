@@ -3,6 +3,7 @@
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
+import { embeddingSection } from './embeddings.ts';
 import { engineSection, int4EngineSection, int8EngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
@@ -32,6 +33,7 @@ const SECTIONS = {
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
+  embeddings: embeddingSection,
   speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,

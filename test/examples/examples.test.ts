@@ -7,6 +7,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { poolingFolder } from '../engine/pooling-models.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
@@ -31,6 +32,7 @@ describe('examples', () => {
   it('are all run here', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
       'disaggregated',
+      'embeddings.ts',
       'offline-chat.ts',
       'offline-streaming.ts',
       'offline.ts',
@@ -48,6 +50,14 @@ describe('examples', () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();
     expect(lines.match(/→/g)).toHaveLength(4);
     expect(lines).toMatch(/^Once upon a time →/);
+  });
+
+  it('embeddings.ts embeds texts, and finds one with a reranker', async () => {
+    const models = ['bert-cls', 'bert-reranker'].map(poolingFolder);
+    const lines = (await runExample('embeddings.ts', ...models)).trimEnd().split('\n');
+    expect(lines).toHaveLength(4);
+    expect(lines[0]).toMatch(/ → 32 numbers, -?\d/);
+    expect(lines[3]).toMatch(/^what is a cat\? → ./);
   });
 
   it('offline-chat.ts answers its questions', async () => {
