@@ -82,6 +82,19 @@ export class Adapters {
   }
 
   /**
+   * The adapter of that name, loaded where it is not.
+   * @throws AdapterError where the name is that of another folder, and as `load`.
+   */
+  ensure(module: LoraModule): Promise<ServedAdapter> {
+    const loading = this.#changes.then(() => {
+      const known = this.find(module.name);
+      return known?.path === module.path ? known : this.#load(module, false);
+    });
+    this.#changes = loading.catch(() => {});
+    return loading;
+  }
+
+  /**
    * Requests that run go on, new ones do not find it.
    * @throws NotFoundError where there is none of that name.
    */
