@@ -37,7 +37,8 @@ describe('--lora-modules', () => {
     },
   );
 
-  it('refuses two adapters of one name, and more than --max-loras', () => {
+  it('refuses two adapters of one name, or with that of the model, and more than --max-loras', () => {
+    expect(() => loraOf({ loraModules: ['a=b'], servedModelName: 'a' })).toThrow(/a is a name of the model itself/);
     expect(() => loraOf({ loraModules: ['a=b', 'a=c'] })).toThrow(/two adapters are called a/);
     expect(() => loraOf({ loraModules: ['a=b', 'c=d'], maxLoras: 1 })).toThrow(/raise it to 2/);
   });

@@ -40,7 +40,7 @@ ADAPTERS = {
     "gpt2-transposed": ("gpt2", {"r": 4, "lora_alpha": 4, "target_modules": ["c_attn", "c_proj", "c_fc"], "fan_in_fan_out": True}),
     "gpt-neox-heads": ("gpt-neox", {"r": 3, "lora_alpha": 6, "target_modules": ["query_key_value", "dense", "dense_h_to_4h"]}),
     "gemma2-tied": ("gemma2", {"r": 4, "lora_alpha": 8, "target_modules": ALL}),
-    "deepseek-attention": ("deepseek-v2", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "kv_a_proj_with_mqa", "o_proj"]}),
+    "deepseek-attention": ("deepseek-v3", {"r": 4, "lora_alpha": 8, "target_modules": ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj"]}),
     "qwen3-moe-attention": ("qwen3-moe", {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"]}),
 }
 
