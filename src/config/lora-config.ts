@@ -45,7 +45,8 @@ const one = z.union([asObject, asText]);
 export function loraModules(): Kind<LoraModule[]> {
   return {
     placeholder: '<name=path...>',
-    expected: 'one or more adapters, each as name=path or {"name": "...", "path": "...", "base_model_name": "..."}',
+    expected:
+      'one or more adapters, each as name=path or {"name": "...", "path": "...", "base_model_name": "..."}',
     takesSeveral: true,
     schema: z.union([z.array(one).min(1), one.transform((module) => [module])]),
   };

@@ -71,7 +71,9 @@ describe('options of other servers', () => {
   });
 
   it('are explained where they ask for nothing', () => {
-    expect(notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--no-enable-auto-tool-choice')).toEqual([
+    expect(
+      notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--no-enable-auto-tool-choice'),
+    ).toEqual([
       expect.stringMatching(/^--swap_space 4 has no effect: .*nothing is swapped$/),
       expect.stringMatching(
         /^--no-enable-chunked-prefill has no effect: prompts are always computed in chunks/,

@@ -33,12 +33,16 @@ describe('--lora-modules', () => {
   it.each(['a', '=b', 'a=', '{"name": "a"}', '{"name": "a", "path": "b", "rank": 4}', '{'])(
     'refuses %s, saying what is expected',
     (written) => {
-      expect(() => loraOf({ loraModules: [written] })).toThrow(/expected one or more adapters, each as name=path/);
+      expect(() => loraOf({ loraModules: [written] })).toThrow(
+        /expected one or more adapters, each as name=path/,
+      );
     },
   );
 
   it('refuses two adapters of one name, or with that of the model, and more than --max-loras', () => {
-    expect(() => loraOf({ loraModules: ['a=b'], servedModelName: 'a' })).toThrow(/a is a name of the model itself/);
+    expect(() => loraOf({ loraModules: ['a=b'], servedModelName: 'a' })).toThrow(
+      /a is a name of the model itself/,
+    );
     expect(() => loraOf({ loraModules: ['a=b', 'a=c'] })).toThrow(/two adapters are called a/);
     expect(() => loraOf({ loraModules: ['a=b', 'c=d'], maxLoras: 1 })).toThrow(/raise it to 2/);
   });

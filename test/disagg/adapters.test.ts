@@ -11,10 +11,20 @@ import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
 const newFolder = temporaryFolders();
 const PROMPT = Array.from({ length: 50 }, (_, index) => 10 + 3 * index);
-const Completion = z.object({ model: z.string(), choices: z.array(z.object({ token_ids: z.array(z.number()) })) });
+const Completion = z.object({
+  model: z.string(),
+  choices: z.array(z.object({ token_ids: z.array(z.number()) })),
+});
 
 function ask(url: string, model: string): Promise<Response> {
-  const body = { model, prompt: PROMPT, max_tokens: 10, temperature: 0, ignore_eos: true, return_token_ids: true };
+  const body = {
+    model,
+    prompt: PROMPT,
+    max_tokens: 10,
+    temperature: 0,
+    ignore_eos: true,
+    return_token_ids: true,
+  };
   return fetch(`${url}/v1/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -69,7 +69,11 @@ const requestParts = fc.record({
   temperature: fc.constantFrom(0, 1),
 });
 
-function requestOf(core: EngineCore, id: number, { adapter, text, promptLength, temperature }: Parts): NewRequest {
+function requestOf(
+  core: EngineCore,
+  id: number,
+  { adapter, text, promptLength, temperature }: Parts,
+): NewRequest {
   return newRequest({
     id,
     promptTokenIds: Array.from({ length: promptLength }, (_, index) => (text * 131 + index * 17) % VOCAB),
@@ -102,11 +106,15 @@ describe.each(PATHS)('an answer with an adapter, on %s', (path) => {
       return answer;
     };
     fc.assert(
-      fc.property(fc.array(requestParts, { minLength: 2, maxLength: 9 }), fc.array(fc.nat(6)), (all, arrivals) => {
-        const requests = all.map((parts, id) => requestOf(crowded, id, parts));
-        const answers = generate(crowded, requests, arrivals.slice(0, all.length));
-        for (const [id, parts] of all.entries()) expect(answers.get(id)).toEqual(expected(parts));
-      }),
+      fc.property(
+        fc.array(requestParts, { minLength: 2, maxLength: 9 }),
+        fc.array(fc.nat(6)),
+        (all, arrivals) => {
+          const requests = all.map((parts, id) => requestOf(crowded, id, parts));
+          const answers = generate(crowded, requests, arrivals.slice(0, all.length));
+          for (const [id, parts] of all.entries()) expect(answers.get(id)).toEqual(expected(parts));
+        },
+      ),
       { numRuns: path === 'reference' ? 2 : 8 },
     );
     for (const core of [crowded, alone]) core.close();

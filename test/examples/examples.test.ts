@@ -55,7 +55,9 @@ describe('examples', () => {
   it('offline-adapter.ts completes a prompt with and without an adapter', async () => {
     const adapter = join(folder, 'adapter');
     writeTinyAdapter(adapter);
-    const [first, second] = (await runExample('offline-adapter.ts', folder, adapter)).split(/^(?=adapter: )/m);
+    const [first, second] = (await runExample('offline-adapter.ts', folder, adapter)).split(
+      /^(?=adapter: )/m,
+    );
     expect(first).toMatch(/^model: ./);
     expect(second!.slice('adapter'.length)).not.toBe(first!.slice('model'.length));
   });

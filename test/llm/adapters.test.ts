@@ -67,7 +67,9 @@ describe('the option adapter', () => {
 
   it('is refused where nobody has that adapter, or there are as many adapters as nothing else', async () => {
     await expect(llm.generate(PROMPT, GREEDY, { adapter: 'blue' })).rejects.toThrow(InvalidRequestError);
-    await expect(llm.generate(PROMPT, GREEDY, { adapter: 'blue' })).rejects.toThrow(/no adapter is called blue/);
+    await expect(llm.generate(PROMPT, GREEDY, { adapter: 'blue' })).rejects.toThrow(
+      /no adapter is called blue/,
+    );
     await expect(llm.generate([PROMPT], GREEDY, { adapter: ['red', 'red'] })).rejects.toThrow(
       /there are 1 prompts and 2 adapters/,
     );

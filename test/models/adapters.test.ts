@@ -66,10 +66,13 @@ describe.each(availableBackends)('adapters that PEFT has computed, on %s', (back
       expect(largestDifference(session.run(ids, shape[0]!), values)).toBeLessThan(1e-4);
     });
 
-    it.each(cases)('continues case $id greedily as PEFT does', ({ input_ids: ids, greedy_ids: greedyIds }) => {
-      const session = new ModelSession(ops, model, ids.length + greedyIds.length, ID);
-      expect(session.greedy(ids, greedyIds.length)).toEqual(greedyIds);
-    });
+    it.each(cases)(
+      'continues case $id greedily as PEFT does',
+      ({ input_ids: ids, greedy_ids: greedyIds }) => {
+        const session = new ModelSession(ops, model, ids.length + greedyIds.length, ID);
+        expect(session.greedy(ids, greedyIds.length)).toEqual(greedyIds);
+      },
+    );
 
     it('leaves the model as it was to sequences without it, and to all once it is unloaded', async () => {
       const plain = openModel(fixture(`goldens/${base}`), backend);
@@ -130,11 +133,23 @@ describe('an adapter that is refused', () => {
     ['biases of its matrices', { lora_bias: true }, /lora_bias: biases of LoRA/],
     ['trained embeddings', { trainable_token_indices: [1] }, /trainable_token_indices: trained embeddings/],
     ['adapted parameters', { target_parameters: ['mlp.experts.up'] }, /target_parameters: .*experts/],
-    ['a start that changes the model', { init_lora_weights: 'pissa_niter_4' }, /changes the weights of the model/],
+    [
+      'a start that changes the model',
+      { init_lora_weights: 'pissa_niter_4' },
+      /changes the weights of the model/,
+    ],
     ['a rank that its weights do not have', { r: 2 }, /lora_A of .* is \[4, 64\], .* says rank 2/],
     ['a rank beyond the limit', { rank_pattern: { q_proj: 33 } }, /rank 33 .* --max-lora-rank 32/],
-    ['targets that its weights do not have', { target_modules: ['q_proj', 'o_proj'] }, /names layers\.0\.self_attn\.o_proj/],
-    ['weights that are no targets', { target_modules: ['k_proj'] }, /do not name model\.layers\.0\.self_attn\.q_proj/],
+    [
+      'targets that its weights do not have',
+      { target_modules: ['q_proj', 'o_proj'] },
+      /names layers\.0\.self_attn\.o_proj/,
+    ],
+    [
+      'weights that are no targets',
+      { target_modules: ['k_proj'] },
+      /do not name model\.layers\.0\.self_attn\.q_proj/,
+    ],
     ['weights of layers that are none', { layers_to_transform: [1] }, /do not name model\.layers\.0/],
     ['a pattern that is none', { target_modules: '(q_proj' }, /target_modules is no regular expression/],
     ['a pattern that never ends', { target_modules: '(.+)+!' }, /target_modules takes longer than 1 s/],
@@ -145,11 +160,27 @@ describe('an adapter that is refused', () => {
   });
 
   it.each<[string, TinyAdapterOptions, RegExp]>([
-    ['another model', { projections: { 'self_attn.q_proj': [64, 48] } }, /adapts a weight \[64, 48\].*\[64, 64\].*another model/],
+    [
+      'another model',
+      { projections: { 'self_attn.q_proj': [64, 48] } },
+      /adapts a weight \[64, 48\].*\[64, 64\].*another model/,
+    ],
     ['more layers', { layers: 4 }, /model\.layers\.3\.self_attn\.q_proj: the model has no such projection/],
-    ['projections that are none', { projections: { 'self_attn.x_proj': [64, 64] } }, /x_proj: .* those of this model are q_proj, /],
-    ['experts', { projections: { 'mlp.experts.0.up_proj': [64, 64] } }, /adapters of experts are not supported/],
-    ['half of a module', { tensors: (all) => all.slice(1) }, /lora_A of model\.layers\.0\.self_attn\.q_proj is missing/],
+    [
+      'projections that are none',
+      { projections: { 'self_attn.x_proj': [64, 64] } },
+      /x_proj: .* those of this model are q_proj, /,
+    ],
+    [
+      'experts',
+      { projections: { 'mlp.experts.0.up_proj': [64, 64] } },
+      /adapters of experts are not supported/,
+    ],
+    [
+      'half of a module',
+      { tensors: (all) => all.slice(1) },
+      /lora_A of model\.layers\.0\.self_attn\.q_proj is missing/,
+    ],
     ['nothing', { tensors: () => [] }, /holds no tensor/],
     [
       'embeddings',

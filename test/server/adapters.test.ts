@@ -15,7 +15,11 @@ for (const [seed, name] of ['red', 'green', 'blue'].entries()) writeTinyAdapter(
 writeTinyAdapter(pathOf('wide'), { rank: 17 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const module = (name: string, baseModelName: string | null = null) => ({ name, path: pathOf(name), baseModelName });
+const module = (name: string, baseModelName: string | null = null) => ({
+  name,
+  path: pathOf(name),
+  baseModelName,
+});
 const lora = { modules: [module('red'), module('green', 'the-base')], maxLoras: 4, maxLoraRank: 16 };
 
 let svc: TestServer;
@@ -70,7 +74,12 @@ describe('a request that names an adapter', () => {
   });
 
   it('is streamed, and chats are answered', async () => {
-    const stream = await svc.client.completions.create({ ...REQUEST, model: 'red', stream: true, ...ignore_eos });
+    const stream = await svc.client.completions.create({
+      ...REQUEST,
+      model: 'red',
+      stream: true,
+      ...ignore_eos,
+    });
     let text = '';
     for await (const chunk of stream) {
       expect(chunk.model).toBe('red');
@@ -89,7 +98,9 @@ describe('a request that names an adapter', () => {
   it('finds its beams with the adapter', async () => {
     const search = { ...REQUEST, max_tokens: 4, n: 2, use_beam_search: true };
     const [model, red] = await Promise.all(
-      [MODEL, 'red'].map(async (name) => bodyOf(await svc.post('/v1/completions', { ...search, model: name }))),
+      [MODEL, 'red'].map(async (name) =>
+        bodyOf(await svc.post('/v1/completions', { ...search, model: name })),
+      ),
     );
     expect(red.choices).toHaveLength(2);
     expect(red.choices).not.toEqual(model.choices);
@@ -106,7 +117,9 @@ describe('a request that names an adapter', () => {
   it('gets 404 where no adapter has the name', async () => {
     const asked = svc.client.completions.create({ ...REQUEST, model: 'purple' });
     await expect(asked).rejects.toThrow(OpenAI.NotFoundError);
-    await expect(asked).rejects.toThrow(/`purple` does not exist; this server has tiny, org\/alias, red, green/);
+    await expect(asked).rejects.toThrow(
+      /`purple` does not exist; this server has tiny, org\/alias, red, green/,
+    );
   });
 });
 
@@ -165,9 +178,9 @@ describe('adapters that come and go', () => {
     }
     expect(text).toBe(expected);
     // The contents count, not the name.
-    expect((await svc.client.completions.create({ ...REQUEST, model: 'blue', ...ignore_eos })).choices[0]!.text).toBe(
-      await textOf('red'),
-    );
+    expect(
+      (await svc.client.completions.create({ ...REQUEST, model: 'blue', ...ignore_eos })).choices[0]!.text,
+    ).toBe(await textOf('red'));
     await unload('blue');
   });
 
@@ -251,7 +264,9 @@ describe('a server', () => {
 
   it('does not start with an adapter that cannot be loaded', async () => {
     const modules = [{ name: 'x', path: pathOf('nowhere'), baseModelName: null }];
-    await expect(startTestServer({ engine: { lora: { ...lora, modules } } })).rejects.toThrow(/nowhere is no folder/);
+    await expect(startTestServer({ engine: { lora: { ...lora, modules } } })).rejects.toThrow(
+      /nowhere is no folder/,
+    );
   });
 
   it('tells in its metrics which adapters are at work', async () => {
