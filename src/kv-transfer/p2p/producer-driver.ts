@@ -3,12 +3,11 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
-import type { KvTransferCommand, KvTransferStats, RequestTransfer, SendOutcome } from '../connector.ts';
+import type { KvTransferStats, RequestTransfer, SendOutcome, TransferringEngine } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
-import type { Peer } from './peer.ts';
-import type { Peers } from './peers.ts';
+import type { Peer, Peers } from './peers.ts';
 import {
   answerToPull,
   newSend,
@@ -24,7 +23,7 @@ interface KvProducerOptions {
   readonly mover: BlockMover;
   readonly peers: Peers;
   readonly deadlines: Deadlines;
-  readonly applyTransfer: (command: KvTransferCommand) => void;
+  readonly engine: TransferringEngine;
   readonly sendType: SendType;
   /** Bytes that are held at most for pulls (GET). */
   readonly holdBytes: number;
@@ -162,7 +161,7 @@ export class KvProducer {
         break;
       case 'release':
         this.#byId.delete(transferId);
-        this.#options.applyTransfer({ kind: 'release', transferId });
+        this.#options.engine.applyTransfer({ kind: 'release', transferId });
         if (this.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
         break;
     }

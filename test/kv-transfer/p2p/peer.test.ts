@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { ControlChannel, type Route } from '../../../src/kv-transfer/p2p/control-channel.ts';
 import { type Identity, identityOf } from '../../../src/kv-transfer/p2p/messages.ts';
-import { Peer, PeerError } from '../../../src/kv-transfer/p2p/peer.ts';
+import { Peer, PeerError } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
 import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback, type LoopbackOptions } from './loopback.ts';

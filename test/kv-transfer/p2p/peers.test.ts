@@ -4,7 +4,7 @@ import { encode } from '@msgpack/msgpack';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
 import type { Identity } from '../../../src/kv-transfer/p2p/messages.ts';
-import { PeerError } from '../../../src/kv-transfer/p2p/peer.ts';
+import { PeerError } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
 import { closeLoopbacksAfterEach, Loopback } from './loopback.ts';
