@@ -25,12 +25,12 @@ export interface ReceiveBuffer {
   readonly isClosing: boolean;
 }
 
-/** One sequence that is to have the blocks; it asks at most once, and its blocks are its own again when it is answered. */
+/** One sequence that is to have the blocks. It asks at most once, and gets its own blocks back with the answer. */
 export interface SampleLoad {
   readonly transferId: number;
   /**
-   * idle: it has not asked. wanted: it waits for a buffer. loading: its blocks belong to the native threads, which fill
-   * them with what comes into the buffer. ending: so they do, and it needs them no more. done: answered, or gone.
+   * idle: it has not asked. wanted: it waits for a buffer. loading: native threads fill its blocks with what comes into
+   * the buffer; the blocks are theirs until `copied`. ending: the same, but the sequence is over. done: answered, or gone.
    */
   readonly state: 'idle' | 'wanted' | 'loading' | 'ending' | 'done';
   readonly firstBlock: number;
