@@ -7,14 +7,14 @@ import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync } from
 import { join } from 'node:path';
 import type { PackedWeights } from '../../ops/packed-weights.ts';
 
-export interface PackedCacheOptions {
+interface PackedCacheOptions {
   readonly folder: string;
   /** Of all entries together. */
   readonly maxBytes: number;
 }
 
 /** What the packed weights of one load follow from. */
-export interface PackedModel {
+interface PackedModel {
   readonly fingerprint: string;
   /** What each file of weights is now, as `Checkpoint.fileStates` has it. */
   readonly fileStates: readonly string[];
