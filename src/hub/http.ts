@@ -132,7 +132,7 @@ function whatToDo(error: unknown, { name, token }: HubContext['hub']): string {
 }
 
 /** The innermost reason: fetch itself only says "fetch failed". */
-export function reasonOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
   if (cause instanceof Error) return 'code' in cause ? `${String(cause.code)}` : cause.message;
