@@ -12,6 +12,7 @@ import { loadRunner } from '../../src/runner/load-runner.ts';
 import type { RowEdits } from '../../src/sampling/logit-rules.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import type { AdapterSpec, LoadedAdapter } from '../../src/models/adapters/load-adapter.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
@@ -23,6 +24,7 @@ class CloningExecutor implements Executor {
   readonly info: EngineInfo;
   readonly memoryToken: bigint | null;
   readonly draftModel = null;
+  readonly adapters = [];
   readonly steps: ScheduledStep[] = [];
   readonly #inner: Executor;
 
@@ -51,6 +53,14 @@ class CloningExecutor implements Executor {
 
   read(): StepResult {
     return structuredClone(this.#inner.read());
+  }
+
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
+    return this.#inner.loadAdapter(structuredClone(spec));
+  }
+
+  unloadAdapter(adapterId: number): void {
+    this.#inner.unloadAdapter(adapterId);
   }
 
   close(): void {
