@@ -64,9 +64,8 @@ export class PackedCache {
 
   /** After the last weight of a model that can be served. */
   close(): void {
-    if (!this.#hasAllWeights) return;
     const defect = this.#weights.close();
-    this.#hasAllWeights = defect === null;
+    this.#hasAllWeights &&= defect === null;
     if (defect !== null) this.#warnOfDefect(defect);
   }
 
