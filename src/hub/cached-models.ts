@@ -1,4 +1,4 @@
-// The models that were downloaded from either hub: which there are, and how one is removed.
+// Lists the models that were downloaded from either hub, and removes them.
 
 import { rm } from 'node:fs/promises';
 import { ModelLoadError, messageOf } from '../errors.ts';

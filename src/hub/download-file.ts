@@ -125,7 +125,7 @@ async function tryOnce(
   }
 }
 
-/** What `promise` gives, or the signal's reason: fetch on Node 20 does not always hear an abort while a body comes. */
+/** The result of `promise`, or the signal's reason: fetch on Node 20 misses some aborts while it reads a body. */
 async function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   // Nobody may be left to hear of it.
   promise.catch(() => {});

@@ -1,4 +1,4 @@
-// What is on this machine's disk at a path, and what to say where nothing can be put there.
+// The state of paths on this machine's disk, and the error for a path that cannot be written.
 
 import { readFileSync } from 'node:fs';
 import { access, readdir, stat } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-// Requests to a hub with deadlines and retries; what goes wrong comes out as one line that says what to do.
+// Requests to a hub, with deadlines and retries; each fault becomes one line that tells a person what to do.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { z } from 'zod';

@@ -1,4 +1,4 @@
-// What is to be told of a model without downloading its weights: where its texts are, and how large the weights.
+// The texts of a model and the size of its weights, found without downloading the weights.
 
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';

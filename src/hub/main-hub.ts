@@ -14,7 +14,7 @@ import { type RemoteFile, remotePath } from './remote-file.ts';
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 
-/** No model has as many; a hub that never comes to an end is not followed further. */
+/** More files than any model has: a longer listing is given up. */
 const MOST_FILES = 100_000;
 
 /** Hashes become file names: nothing else may come in. */

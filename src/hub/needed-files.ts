@@ -1,4 +1,4 @@
-// Which files of all that a model's page holds svc reads, and whether a folder on this machine has them.
+// The files of a model's page that svc reads, and whether a folder on this machine has them.
 
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
