@@ -91,7 +91,7 @@ export interface NativeBackend {
   loadPacked(name: string): number;
   closePackedEntry(): void;
   /**
-   * Writes all weights so far as an entry, while ops run; `names` are theirs, in order. False where another process is
+   * Writes the first weights as an entry, while ops run; `names` are theirs, in order. False where another process is
    * writing the same entry. `close` gives it a few seconds to end.
    */
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
