@@ -9,12 +9,15 @@ export type {
   BeamSearchOptions,
   CallOptions,
   ChatOptions,
+  EmbedOptions,
   GenerateOptions,
+  ScoreOptions,
   StreamChatOptions,
   StreamOptions,
 } from './llm/call-options.ts';
 export type { ChatMessageInput, ContentPart, ConversationsInput } from './llm/conversations.ts';
 export { LLM } from './llm/llm.ts';
+export type { EmbeddingRequestOutput, ScoringRequestOutput } from './llm/pooling-output.ts';
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
 export type {
   CompletionDelta,

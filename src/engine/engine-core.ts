@@ -3,7 +3,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
-import type { Executor } from '../runner/executor.ts';
+import type { EngineInfo, Executor } from '../runner/executor.ts';
 import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
 import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -45,7 +45,8 @@ export class EngineCore {
     this.executor = executor;
     const { info, draftModel } = executor;
     const { numBlocks, window } = info;
-    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
+    const limits = { ...config, ...limitsOf(info, config), numBlocks, window };
+    this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 
@@ -123,4 +124,21 @@ export class EngineCore {
     const at = performance.now();
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
+}
+
+/** A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with. */
+function limitsOf(
+  { computesWholePrompts, maxModelLen }: EngineInfo,
+  {
+    maxNumBatchedTokens,
+    enablePrefixCaching,
+  }: Pick<SchedulerConfig, 'maxNumBatchedTokens' | 'enablePrefixCaching'>,
+) {
+  return {
+    computesWholePrompts,
+    maxNumBatchedTokens: computesWholePrompts
+      ? Math.max(maxNumBatchedTokens, maxModelLen)
+      : maxNumBatchedTokens,
+    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,
+  };
 }

@@ -27,7 +27,7 @@ export interface StepOutputs {
   readonly at: number;
   /** Tokens that it computed. */
   readonly numTokens: number;
-  /** The new tokens of each request that got some. */
+  /** What each request got that got something. */
   readonly outputs: readonly TokenOutput[];
 }
 
