@@ -50,7 +50,7 @@ describe('adapters of one producer and one consumer', needsNative, () => {
       producers: 1,
       consumers: 1,
       proxyArgs: ['--prefill-threshold', '0'],
-      producerArgs: ['--lora-modules', named('same', 1), named('other', 2)],
+      producerArgs: ['--lora-modules', named('same', 1), named('other', 2), named('away', 2)],
       consumerArgs: ['--lora-modules', named('same', 1), named('other', 3), named('lone', 3)],
     });
   }, 60_000);
@@ -75,10 +75,14 @@ describe('adapters of one producer and one consumer', needsNative, () => {
     expect(tokens).not.toEqual(await tokensOf(producer.url, 'other'));
   });
 
-  it('that an instance lacks are a clear error, and are listed as the consumer lists them', async () => {
-    const refused = await ask(cluster.url, 'lone');
+  it('that the producer lacks are computed by the consumer alone', async () => {
+    expect(await tokensOf(cluster.url, 'lone')).toEqual(await tokensOf(cluster.consumers[0]!.url, 'lone'));
+  });
+
+  it('that the consumer lacks are a clear error, and are listed as the consumer lists them', async () => {
+    const refused = await ask(cluster.url, 'away');
     expect(refused.status).toBe(404);
-    expect(await refused.text()).toContain('The model `lone` does not exist');
+    expect(await refused.text()).toContain('The model `away` does not exist');
     const models = z.object({ data: z.array(z.object({ id: z.string() })) });
     const { data } = models.parse(await (await fetch(`${cluster.url}/v1/models`)).json());
     expect(data.map(({ id }) => id).slice(1)).toEqual(['same', 'other', 'lone']);
