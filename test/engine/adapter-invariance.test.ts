@@ -158,7 +158,7 @@ describe('adapters of an engine', () => {
     core.scheduler.add(requestOf(core, 1, { ...ONE, adapter: 1, promptLength: 50 }));
     const numbers: number[] = [];
     for (let turn = 0; core.hasUnfinished || loaded.length === 0; turn += 1) {
-      const isLoading = core.loadAdapters();
+      const isLoading = core.tendAdapters();
       if (isLoading && turn === 0) expect(loaded).toEqual([]);
       const outputs = core.hasUnfinished ? (core.step() ?? []).flatMap((step) => step.outputs) : [];
       numbers.push(...outputs.flatMap(({ tokenIds }) => tokenIds));
@@ -168,6 +168,28 @@ describe('adapters of an engine', () => {
     const again = { ...requestOf(core, 2, { ...ONE, adapter: 2 }), adapterId: 7 };
     expect(generate(core, [again]).get(2)).toEqual(answerOf(core, { ...ONE, adapter: 2 }));
     core.executor.unloadAdapter(7);
+    core.close();
+  });
+
+  it('stay until the last sequence that names them has ended', async () => {
+    const core = await start(path, FORMATS[0]);
+    const request = requestOf(core, 1, { ...ONE, adapter: 1 });
+    const expected = generate(core, [request]).get(1);
+    core.scheduler.resetPrefixCache();
+    core.scheduler.add({ ...request, id: 2 });
+    core.step();
+    core.retireAdapter(1);
+    const tokens: number[] = [];
+    while (core.hasUnfinished) {
+      core.tendAdapters();
+      for (const { outputs } of core.step() ?? [])
+        tokens.push(...outputs.flatMap(({ tokenIds }) => tokenIds));
+    }
+    expect(tokens).toEqual(expected!.tokenIds);
+    core.tendAdapters();
+    const gone = generate(core, [{ ...request, id: 3, extraKeys: [] }]).get(3);
+    const plain = generate(core, [{ ...request, id: 4, adapterId: null, extraKeys: [] }]).get(4);
+    expect(gone).toEqual(plain);
     core.close();
   });
 
@@ -183,7 +205,7 @@ describe('adapters of an engine', () => {
         { onLoaded: () => told.push(`${id} loaded`), onRefused: (error) => told.push(String(error)) },
       );
     }
-    while (core.loadAdapters());
+    while (core.tendAdapters());
     expect(told).toEqual([expect.stringMatching(/ModelLoadError: .*nowhere is no folder/), '9 loaded']);
     core.close();
   });
