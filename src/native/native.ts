@@ -91,7 +91,7 @@ export interface NativeBackend {
   loadPacked(name: string): number;
   closePackedEntry(): void;
   /**
-   * Writes all weights so far as an entry, while ops run; `names` are theirs, in order. False where another process is
+   * Writes the first weights as an entry, while ops run; `names` are theirs, in order. False where another process is
    * writing the same entry. `close` gives it a few seconds to end.
    */
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
@@ -332,11 +332,11 @@ export type NativeTransferEvent =
   | { readonly type: 'sendClosed'; readonly send: number }
   /** All layer blocks have come and are what was sent. */
   | { readonly type: 'received'; readonly ticket: bigint }
-  /** A layer block is not what was sent; the rest goes on. */
+  /** A layer block is not what was sent, as it came (the rest goes on) or as it was copied. */
   | { readonly type: 'corrupt'; readonly ticket: bigint }
-  /** Nothing writes into the area any more. */
+  /** Nothing writes into its places or reads them any more. */
   | { readonly type: 'receiveClosed'; readonly ticket: bigint }
-  /** The blocks are filled, and were what was sent, or not. */
+  /** Nothing writes into the blocks any more; whether they are filled with what was sent. */
   | { readonly type: 'loaded'; readonly load: number; readonly isIntact: boolean };
 
 interface NativeTransferOptions {
@@ -371,9 +371,13 @@ export interface NativeTransferEngine {
   openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void;
   /** Layer blocks that have come so far. */
   progress(ticket: bigint): number;
-  /** `receiveClosed` follows. */
+  /** Ends its loads; `receiveClosed` follows: nothing writes into its places or reads them any more. */
   closeReceive(ticket: bigint): void;
-  /** Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory; `loaded` follows. */
+  /**
+   * Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory, as they come. `loaded` follows
+   * when all of the transfer has come and is copied, when a layer block was damaged since it came (after `corrupt`), or when
+   * the receive is closed; nothing writes into `blocks` from then on.
+   */
   load(load: number, ticket: bigint, firstBlock: number, blocks: Int32Array): void;
 
   readonly bytesSent: number;

@@ -137,6 +137,13 @@ export class Scheduler {
     };
   }
 
+  /** Whether a sequence that is not over names the adapter. */
+  usesAdapter(adapterId: number): boolean {
+    return [...this.#requests.values()].some(
+      (request) => request.adapterId === adapterId && request.state !== 'finished',
+    );
+  }
+
   #adaptersOf(states: readonly RequestState[]): number[] {
     const requests = [...this.#requests.values()].filter(({ state }) => states.includes(state));
     return [...new Set(requests.flatMap(({ adapterId }) => adapterId ?? []))];
@@ -157,8 +164,13 @@ export class Scheduler {
 
   /** What the connector has decided; a transfer that is not known any more is ignored. */
   applyTransfer(command: KvTransferCommand): void {
-    if (command.kind === 'release') this.#transfers.release(command.transferId);
-    else this.#endLoad(command.transferId, command.numTokens);
+    if (command.kind === 'release') {
+      this.#transfers.release(command.transferId);
+      return;
+    }
+    const request = this.#transfers.endLoad(command.transferId);
+    if (request?.state === 'finished') this.#slots.freeBlocks(request);
+    else if (request !== null) this.#slots.endLoad(request, command.numTokens);
   }
 
   /**
@@ -436,12 +448,6 @@ export class Scheduler {
     if (running + loading > 0) return false;
     this.#kvCache.reset();
     return true;
-  }
-
-  #endLoad(transferId: number, numTokens: number): void {
-    const request = this.#transfers.endLoad(transferId);
-    if (request?.state === 'finished') this.#slots.freeBlocks(request);
-    else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
 
   #finish(request: Request): void {

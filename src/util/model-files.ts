@@ -23,7 +23,7 @@ export interface ModelFiles {
   readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null;
 }
 
-/** What makes text of tokens, and prompts of conversations. */
+/** The files of a tokenizer and of its chat template. */
 export const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { poolingFolder } from '../engine/pooling-models.ts';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
@@ -33,6 +34,7 @@ describe('examples', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
       'disaggregated',
       'embeddings.ts',
+      'offline-adapter.ts',
       'offline-chat.ts',
       'offline-streaming.ts',
       'offline.ts',
@@ -58,6 +60,16 @@ describe('examples', () => {
     expect(lines).toHaveLength(4);
     expect(lines[0]).toMatch(/ → 32 numbers, -?\d/);
     expect(lines[3]).toMatch(/^what is a cat\? → ./);
+  });
+
+  it('offline-adapter.ts completes a prompt with and without an adapter', async () => {
+    const adapter = join(folder, 'adapter');
+    writeTinyAdapter(adapter);
+    const [first, second] = (await runExample('offline-adapter.ts', folder, adapter)).split(
+      /^(?=adapter: )/m,
+    );
+    expect(first).toMatch(/^model: ./);
+    expect(second!.slice('adapter'.length)).not.toBe(first!.slice('model'.length));
   });
 
   it('offline-chat.ts answers its questions', async () => {
