@@ -61,11 +61,17 @@ function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean):
   return [
     'Try it from another terminal:',
     `  ${curl}`,
-    ...(engine.chatTemplate === null ? [] : [`  ${chat}`]),
+    ...(engine.chatTemplate === null || engine.info.pooling !== null ? [] : [`  ${chat}`]),
   ];
 }
 
-function firstRequest({ tokenizer, chatTemplate }: InferenceEngine): { path: string; body: object } {
+function firstRequest({ tokenizer, chatTemplate, info }: InferenceEngine): { path: string; body: object } {
+  if (info.pooling?.task === 'embed') {
+    return { path: '/v1/embeddings', body: { input: tokenizer === null ? [1, 2, 3] : 'Once upon a time' } };
+  }
+  if (info.pooling !== null) {
+    return { path: '/v1/rerank', body: { query: 'What is a cat?', documents: ['an animal', 'a star'] } };
+  }
   if (chatTemplate !== null) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: 'Hello!' }] } };
   }
