@@ -26,7 +26,7 @@ const VOCAB = 30_522;
 /** Tokens a text: a question, and a paragraph. */
 const LENGTHS = [32, 256];
 /** Of all texts of a run together. */
-const TOKENS = 16_384;
+const TOKENS = 8192;
 const RUNS = 3;
 
 export async function embeddingSection(): Promise<Section> {
