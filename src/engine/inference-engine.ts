@@ -1,13 +1,15 @@
 // The engine as the main thread sees it: text in, text out.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { EngineDeadError } from '../errors.ts';
+import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
+import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
 import { engineSample } from './engine-sample.ts';
@@ -23,19 +25,39 @@ import type { EngineStats } from './messages.ts';
 import type { ModelText } from './model-text.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
+import { runPooled } from './pooling/pooled-request.ts';
+import {
+  type PoolingOptions,
+  type PoolingPrompt,
+  type PreparedPooling,
+  preparePooling,
+} from './pooling/pooling-input.ts';
 import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export type { EngineInfo } from '../runner/executor.ts';
+export type { ServedAdapter } from './adapters.ts';
 export type { Ticket } from './admission.ts';
 export type { ModelLimits, PreparedRequest, Prompt, RequestOptions } from './input-processor.ts';
 export type { EngineStats } from './messages.ts';
 export type { OutputDelta } from './output-processor.ts';
+export type { PoolingOptions, PoolingPrompt, PreparedPooling } from './pooling/pooling-input.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** A request without a ticket has the engine to itself: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
+/** What is the same of all sequences that are pooled: nothing is sampled, and the prompt is the end. */
+const POOLED = {
+  extraKeys: [],
+  sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, numLogprobs: null, seed: 0, sample: 0 },
+  rules: null,
+  numPromptLogprobs: null,
+  stop: { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens: 1 },
+  resumedTokenIds: [],
+  transfer: null,
+  adapterId: null,
+} as const;
 
 interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets errors between instances; no request fails because of them. */
@@ -52,6 +74,7 @@ export class InferenceEngine {
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
+  readonly adapters: Adapters;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
@@ -75,6 +98,7 @@ export class InferenceEngine {
     this.limits = limits;
     this.#config = config;
     this.admission = new Admission(config);
+    this.adapters = new Adapters(client, config.lora, client.adapters);
   }
 
   /**
@@ -159,7 +183,12 @@ export class InferenceEngine {
    * Tokenises and checks a request.
    * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
    */
-  prepare(prompt: Prompt, params: SamplingParams, options: RequestOptions = {}): Promise<PreparedRequest> {
+  async prepare(
+    prompt: Prompt,
+    params: SamplingParams,
+    options: RequestOptions = {},
+  ): Promise<PreparedRequest> {
+    this.expectGenerating();
     return prepareRequest(prompt, params, options, this);
   }
 
@@ -198,6 +227,65 @@ export class InferenceEngine {
       samples.withdraw();
       this.transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
+  }
+
+  /** @throws InvalidRequestError where the model gives numbers, not tokens. */
+  expectGenerating(): void {
+    const { pooling, model } = this.info;
+    if (pooling === null) return;
+    const [gives, routes] =
+      pooling.task === 'embed'
+        ? ['embeddings', '/v1/embeddings']
+        : ['scores of texts', '/v1/rerank or /score'];
+    throw new InvalidRequestError(`The model ${model} gives ${gives} and generates no text: use ${routes}`, {
+      param: 'model',
+    });
+  }
+
+  /** @throws InvalidRequestError where the model generates text. */
+  expectPooling(): PoolingConfig {
+    const { pooling, model } = this.info;
+    if (pooling !== null) return pooling;
+    throw new InvalidRequestError(
+      `The model ${model} generates text: embeddings and scores are served where it is started with --runner pooling, or a ` +
+        'model is that was made for them',
+      { param: 'model' },
+    );
+  }
+
+  /** @throws InvalidRequestError where the model does not give embeddings. */
+  expectEmbedding(): EmbeddingConfig {
+    const pooling = this.expectPooling();
+    if (pooling.task === 'embed') return pooling;
+    throw new InvalidRequestError(
+      `The model ${this.info.model} scores how well two texts fit, and gives no embeddings: use /v1/rerank or /score`,
+      { param: 'model' },
+    );
+  }
+
+  /**
+   * Tokenises and checks what a pooling model is to read.
+   * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
+   */
+  async preparePooling(prompt: PoolingPrompt, options: PoolingOptions): Promise<PreparedPooling> {
+    const pooling = this.expectPooling();
+    const pairPrompt = pooling.task === 'score' ? pooling.prompt : 'pair';
+    return preparePooling(prompt, options, { tokenizer: this.tokenizer, limits: this.limits, pairPrompt });
+  }
+
+  /**
+   * The model's numbers for one sequence: the hidden state that stands for it, or what its head makes of that.
+   * @throws EngineDeadError when the engine ends before; the reason of `signal` when it is aborted, which frees the KV blocks.
+   */
+  pool(prepared: PreparedPooling, signal?: AbortSignal, ticket: Ticket | null = null): Promise<Float32Array> {
+    const { promptTokenIds, secondTextStart, priority, arrivedAt } = prepared;
+    const { caller, group } = ticket ?? NO_TICKET;
+    const ids = { id: this.#nextId++, caller, group, priority };
+    const request = { ...POOLED, ...ids, promptTokenIds, pooling: { secondTextStart } };
+    this.#observer?.prompt(1);
+    const times = new SampleTimes(this.#observer, { arrivedAt, promptTokenIds, stop: POOLED.stop });
+    const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
+    return runPooled(this.#client, { request, times, window, signal });
   }
 
   /** Whether requests may ask to be served earlier or later than others. */
@@ -263,7 +351,7 @@ export class InferenceEngine {
     transfer: RequestTransfer | null,
     { caller, group }: Pick<Ticket, 'caller' | 'group'>,
   ): NewRequest[] {
-    const { params, arrivedAt: _, transferKey: __, resume, ...shared } = request;
+    const { params, arrivedAt: _, transferKey: __, adapter: ___, resume, ...shared } = request;
     const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
     return Array.from({ length: params.n }, (_, sample) => ({
       ...shared,

@@ -32,7 +32,7 @@ export async function readModelText(
 ): Promise<ModelText> {
   const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
   const source = openConfiguredSource(config);
-  const modelConfig = readModelConfig(source);
+  const modelConfig = readModelConfig(source, config);
   const { sampling, maxOutputTokens, eosTokenIds } = readGenerationConfig(source, {
     source: config.generationConfig,
     override: config.overrideGenerationConfig,
