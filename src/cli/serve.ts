@@ -10,10 +10,11 @@ import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
-import type { InferenceEngine } from '../engine/inference-engine.ts';
+import { InferenceEngine } from '../engine/inference-engine.ts';
 import { type EngineThread, spawnEngineThread } from '../engine/spawn-engine.ts';
 import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
+import { BUNDLED_MODEL_NAME, withFolders } from '../models/model-folder.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { downloadProgress } from './download-progress.ts';
@@ -114,7 +115,6 @@ async function loadOf(engine: InferenceEngine): Promise<InstanceLoad> {
 export async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {
   const [first, ...others] = http.servedModelNames;
   if (first !== undefined) return [first, ...others];
-  const { BUNDLED_MODEL_NAME } = await import('../models/model-folder.ts');
   return [model ?? BUNDLED_MODEL_NAME];
 }
 
@@ -125,14 +125,10 @@ export async function startEngine(
 ): Promise<InferenceEngine> {
   const progress = await startLoadProgress((line) => logger.info(line));
   try {
-    const [{ withFolders }, { InferenceEngine: Engine }] = await Promise.all([
-      import('../models/model-folder.ts'),
-      import('../engine/inference-engine.ts'),
-    ]);
     const local = await withFolders(config.engine, {
       onProgress: downloadProgress(progress.update),
     });
-    return await Engine.start(local, {
+    return await InferenceEngine.start(local, {
       thread,
       onProgress: (fraction, what) => progress.update(fraction, what),
       onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),

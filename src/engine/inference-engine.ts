@@ -3,17 +3,11 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
-import { readGenerationConfig } from '../models/generation-config.ts';
 import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
-import { readModelConfig } from '../models/registry.ts';
-import { openConfiguredSource } from '../models/source/configured-source.ts';
-import { openModelSource } from '../models/source/model-source.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest } from '../scheduler/request.ts';
-import { readGivenTemplate } from '../tokenizer/given-template.ts';
-import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
@@ -28,6 +22,7 @@ import {
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineStats } from './messages.ts';
+import type { ModelText } from './model-text.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
 import { runPooled } from './pooling/pooled-request.ts';
@@ -63,7 +58,6 @@ const POOLED = {
   transfer: null,
   adapterId: null,
 } as const;
-const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets errors between instances; no request fails because of them. */
@@ -92,15 +86,14 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    loaded: { readonly tokenizer: Tokenizer | null; readonly chatTemplate: ChatTemplate | null },
-    samplingDefaults: SamplingDefaults,
+    { tokenizer, chatTemplate, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
     this.#client = client;
     this.transfers = transfers;
-    this.tokenizer = loaded.tokenizer;
-    this.chatTemplate = loaded.chatTemplate;
+    this.tokenizer = tokenizer;
+    this.chatTemplate = chatTemplate;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
@@ -113,41 +106,30 @@ export class InferenceEngine {
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
-    // Read first: their errors are reported before a weight is read.
-    const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
-    const source = openConfiguredSource(config);
-    const modelConfig = readModelConfig(source, config);
-    const generation = readGenerationConfig(source, {
-      source: config.generationConfig,
-      override: config.overrideGenerationConfig,
-    });
     const failure = new AbortController();
     const starting = EngineClient.start(config, options, failure.signal);
+    // Ignore: awaited below, behind the errors of options and small files.
+    starting.catch(() => {});
     try {
+      const { readModelText } = await import('./model-text.ts');
       const { onWarning } = options;
-      const loading = config.skipTokenizerInit
-        ? NO_TOKENIZER
-        : loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
-            template,
-            onWarning,
-          });
-      const [client, loaded] = await Promise.all([starting, loading]);
-      const primary = loaded.tokenizer?.eosTokenId ?? [];
-      const eosTokenIds = [primary, modelConfig.eosTokenIds, generation.eosTokenIds].flat();
+      const text = await readModelText(config, onWarning);
+      const client = await starting;
       const { maxModelLen, vocabSize } = client.info;
-      warnOfForeignIds(loaded.tokenizer, vocabSize, onWarning);
+      warnOfForeignIds(text.tokenizer, vocabSize, onWarning);
+      const { eosTokenIds, maxOutputTokens } = text;
       const limits = {
         maxModelLen,
         vocabSize,
-        eosTokenIds: [...new Set(eosTokenIds)],
-        maxOutputTokens: generation.maxOutputTokens,
+        eosTokenIds,
+        maxOutputTokens,
         maxLogprobs: config.maxLogprobs,
       };
       const transfers = await KvTransfers.start(config.kvTransfer, client, {
         onError: options.onTransferError,
-        onWarning: options.onWarning,
+        onWarning,
       });
-      return new InferenceEngine(client, transfers, loaded, generation.sampling, limits, config);
+      return new InferenceEngine(client, transfers, text, limits, config);
     } catch (error) {
       failure.abort();
       await starting.then(

@@ -58,7 +58,7 @@ describe.each(availableBackends)('an engine that starts on %s', (device) => {
     await expect(starting).rejects.toThrow(/lower --max-model-len to at most \d+$/);
   });
 
-  it('says before it reads a weight that a field of generation_config.json is unknown', async () => {
+  it('says that a field of generation_config.json is unknown before it says what weights are broken', async () => {
     const starting = start(modelOfBrokenWeights(), { device, overrideGenerationConfig: { topk: 3 } });
     await expect(starting).rejects.toThrow(ConfigError);
     await expect(starting).rejects.toThrow('unknown field topk; did you mean top_k?');

@@ -209,8 +209,8 @@ struct KernelSet {
   /// `count` numbers of 16 columns, [count, 16] -> codes of Int4 and one scale for each column.
   void (*quantizeInt4)(const float* numbers, int count, uint8_t* codes, float* scales);
   /// By DType of x, F32 and Bf16: out[i] = kInt8Zero + x[i] / scale, rounded to the nearest whole number, ties to even,
-  /// and zero after them up to `paddedCols`. Returns the scale, a 127th of the largest |x[i]|: 0 where that is no normal
-  /// number and all count as zero, NaN where a number is not finite.
+  /// and zero after them up to `paddedCols`, a multiple of kInt8Depth. Returns the scale, a 127th of the largest |x[i]|: 0
+  /// where that is no normal number and all count as zero, NaN where a number is not finite.
   float (*quantize[2])(const void* x, int cols, int paddedCols, uint8_t* out);
   /// By the DType that attention computes with, F32 and Bf16.
   AttentionKernels attention[2];

@@ -111,6 +111,27 @@ inline void storeBytes(uint8_t* p, I16 a) {
   const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
+/// 64 numbers from -128 to 127, with 128 added to each.
+inline void storeShifted(uint8_t* p, I16 a, I16 b, I16 c, I16 d) {
+  const I16 shift = splat(int32_t{128});
+  storeBytes(p, a + shift);
+  storeBytes(p + 16, b + shift);
+  storeBytes(p + 32, c + shift);
+  storeBytes(p + 48, d + shift);
+}
+/// The bits of |x| of 32 numbers of bf16, two in each lane.
+inline I16 bf16Magnitudes(const uint16_t* p) {
+  const __m256i withoutSign = _mm256_set1_epi16(0x7fff);
+  return {_mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), withoutSign),
+          _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16)), withoutSign)};
+}
+inline I16 maxOfHalves(I16 a, I16 b) { return {_mm256_max_epu16(a.low, b.low), _mm256_max_epu16(a.high, b.high)}; }
+inline int32_t largestHalf(I16 a) {
+  const __m256i lower = _mm256_set1_epi32(0xffff);
+  const I16 uppers{_mm256_srli_epi32(a.low, 16), _mm256_srli_epi32(a.high, 16)};
+  const I16 lowers{_mm256_and_si256(a.low, lower), _mm256_and_si256(a.high, lower)};
+  return largestLane(max(uppers, lowers));
+}
 
 /// Round to nearest even in the upper 16 bits of each lane, NaN stays NaN; the lower bits come out as zero.
 inline __m256i roundedBf16(__m256 a) {

@@ -78,6 +78,22 @@ inline I16 magnitudeBits(V16 a) {
 inline void storeBytes(uint8_t* p, I16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.lanes));
 }
+/// 64 numbers from -128 to 127, with 128 added to each.
+inline void storeShifted(uint8_t* p, I16 a, I16 b, I16 c, I16 d) {
+  const __m512i words = _mm512_packs_epi32(a.lanes, b.lanes), moreWords = _mm512_packs_epi32(c.lanes, d.lanes);
+  const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i bytes = _mm512_permutexvar_epi32(places, _mm512_packs_epi16(words, moreWords));
+  _mm512_storeu_si512(p, _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)));
+}
+/// The bits of |x| of 32 numbers of bf16, two in each lane.
+inline I16 bf16Magnitudes(const uint16_t* p) {
+  return {_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi16(0x7fff))};
+}
+inline I16 maxOfHalves(I16 a, I16 b) { return {_mm512_max_epu16(a.lanes, b.lanes)}; }
+inline int32_t largestHalf(I16 a) {
+  const I16 uppers{_mm512_srli_epi32(a.lanes, 16)}, lowers{_mm512_and_si512(a.lanes, _mm512_set1_epi32(0xffff))};
+  return largestLane(max(uppers, lowers));
+}
 
 inline void storeBf16(uint16_t* p, V16 a) {
   const __m256bh rounded = _mm512_cvtneps_pbh(a.lanes);

@@ -153,6 +153,37 @@ inline I16 magnitudeBits(V16 a) {
 inline void storeBytes(uint8_t* p, I16 a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(a.lane[i]);
 }
+/// 64 numbers from -128 to 127, with 128 added to each.
+inline void storeShifted(uint8_t* p, I16 a, I16 b, I16 c, I16 d) {
+  const I16 shift = splat(int32_t{128});
+  storeBytes(p, a + shift);
+  storeBytes(p + 16, b + shift);
+  storeBytes(p + 32, c + shift);
+  storeBytes(p + 48, d + shift);
+}
+/// The bits of |x| of 32 numbers of bf16, two in each lane.
+inline I16 bf16Magnitudes(const uint16_t* p) {
+  I16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  for (int i = 0; i < 16; ++i) r.lane[i] &= 0x7fff7fff;
+  return r;
+}
+inline I16 maxOfHalves(I16 a, I16 b) {
+  for (int i = 0; i < 16; ++i) {
+    const int32_t upper = (a.lane[i] >> 16) > (b.lane[i] >> 16) ? a.lane[i] >> 16 : b.lane[i] >> 16;
+    const int32_t lower = (a.lane[i] & 0xffff) > (b.lane[i] & 0xffff) ? a.lane[i] & 0xffff : b.lane[i] & 0xffff;
+    a.lane[i] = upper << 16 | lower;
+  }
+  return a;
+}
+inline int32_t largestHalf(I16 a) {
+  I16 lowers;
+  for (int i = 0; i < 16; ++i) {
+    lowers.lane[i] = a.lane[i] & 0xffff;
+    a.lane[i] >>= 16;
+  }
+  return largestLane(max(a, lowers));
+}
 
 inline float bf16ToFloat(uint32_t bits) {
   const uint32_t wide = bits << 16;

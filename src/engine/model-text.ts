@@ -1,0 +1,54 @@
+// What the main thread reads of a model: tokenizer, chat template and settings of generation. These are a hundred modules,
+// which are imported while the engine thread reads the weights.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { readGenerationConfig } from '../models/generation-config.ts';
+import { readModelConfig } from '../models/registry.ts';
+import { openConfiguredSource } from '../models/source/configured-source.ts';
+import { openModelSource } from '../models/source/model-source.ts';
+import type { SamplingDefaults } from '../sampling/sampling-params.ts';
+import { readGivenTemplate } from '../tokenizer/given-template.ts';
+import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
+import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+
+export interface ModelText {
+  /** Null with --skip-tokenizer-init: token ids in, token ids out. */
+  readonly tokenizer: Tokenizer | null;
+  /** Null where the model has none. */
+  readonly chatTemplate: ChatTemplate | null;
+  /** From generation_config.json: the values of fields that a request leaves out. */
+  readonly samplingDefaults: SamplingDefaults;
+  readonly maxOutputTokens: number | null;
+  /** Of tokenizer, model and generation settings. */
+  readonly eosTokenIds: readonly number[];
+}
+
+const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
+
+/** @throws ModelLoadError or ConfigError naming what to mend. */
+export async function readModelText(
+  config: EngineConfig,
+  onWarning?: (message: string) => void,
+): Promise<ModelText> {
+  const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
+  const source = openConfiguredSource(config);
+  const modelConfig = readModelConfig(source, config);
+  const { sampling, maxOutputTokens, eosTokenIds } = readGenerationConfig(source, {
+    source: config.generationConfig,
+    override: config.overrideGenerationConfig,
+  });
+  const { tokenizer, chatTemplate } = config.skipTokenizerInit
+    ? NO_TOKENIZER
+    : await loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
+        template,
+        onWarning,
+      });
+  const primary = tokenizer?.eosTokenId ?? [];
+  return {
+    tokenizer,
+    chatTemplate,
+    samplingDefaults: sampling,
+    maxOutputTokens,
+    eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],
+  };
+}
