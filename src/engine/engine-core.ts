@@ -28,14 +28,18 @@ export class EngineCore {
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks' | 'window'>,
+    config: Omit<SchedulerConfig, 'numBlocks' | 'window' | 'shortContext'>,
     onTransferEvent?: OnTransferEvent,
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    const { numBlocks, window } = info;
-    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
+    const { numBlocks, window, shortContext } = info;
+    this.scheduler = new Scheduler(
+      { ...config, numBlocks, window, shortContext },
+      draftModel,
+      onTransferEvent,
+    );
     this.#maxInFlight = maxInFlight;
   }
 

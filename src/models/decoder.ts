@@ -7,7 +7,7 @@ import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
-import { ropeTable } from './layers/rope.ts';
+import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -47,8 +47,10 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
 /** Layers that rotate alike share a table. */
 function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
   const tables = new Map<RopeConfig, Vector>();
-  for (const rope of new Set(config.layerRopes)) {
-    if (rope !== null) tables.set(rope, ops.makeVector(ropeTable(rope, config.rotaryDim, maxModelLen)));
+  const { layerRopes, rotaryDim } = config;
+  const short = shortContext(layerRopes, maxModelLen);
+  for (const rope of new Set(layerRopes)) {
+    if (rope !== null) tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, maxModelLen, short)));
   }
   return tables;
 }
@@ -79,11 +81,12 @@ class Decoder implements Model {
   readonly kvDType: KvDType;
   readonly weightFormat: string;
   readonly weightBytes: number;
+  readonly shortContext: number | null;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #embeddingScale: number;
 
-  constructor({ config, ops, weights, kvDType }: LoadContext, parts: DecoderParts) {
+  constructor({ config, ops, weights, kvDType, maxModelLen }: LoadContext, parts: DecoderParts) {
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
@@ -95,6 +98,7 @@ class Decoder implements Model {
     this.kvDType = kvDType;
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
+    this.shortContext = shortContext(config.layerRopes, maxModelLen);
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {

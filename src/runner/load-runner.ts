@@ -91,6 +91,7 @@ export async function loadRunner(
     numBlocks,
     // The draft model reads the same blocks of its own memory.
     window: draft === null ? widestWindow(model.config) : null,
+    shortContext: model.shortContext,
     maxModelLen,
     vocabSize: model.config.vocabSize,
     maxConcurrency: (numBlocks * blockSize) / maxModelLen,
