@@ -42,7 +42,7 @@ import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
-import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
+import { headLayerNorm, layerNorm, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
@@ -142,6 +142,10 @@ export class ReferenceOps implements Ops {
 
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     qkNorm(x, weight, eps);
+  }
+
+  headLayerNorm(x: Tensor, weight: Vector, headDim: number, eps: number): void {
+    headLayerNorm(x, weight, headDim, eps);
   }
 
   linear(x: Tensor, weight: LinearWeight): Tensor {
