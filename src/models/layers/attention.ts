@@ -107,7 +107,7 @@ export class Attention implements Block {
 
   /** Rotates q and k, stores k and v, and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScale, attentionSoftcap } =
+    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScales, attentionSoftcap } =
       this.#context.config;
     const layer = this.#layer;
     if (this.#ropeTable !== null) {
@@ -118,7 +118,7 @@ export class Attention implements Block {
     ops.storeKv(k, v, inputs, layer);
     return ops.attention(q, inputs, {
       layer,
-      scale: attentionScale,
+      scale: attentionScales[layer]!,
       window: layerWindows[layer] ?? null,
       softcap: attentionSoftcap,
       sinks: this.#parts.sinks ?? null,
