@@ -4,6 +4,7 @@ import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundToBf16 } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
+import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
@@ -82,6 +83,7 @@ class Decoder implements Model {
   readonly weightFormat: string;
   readonly weightBytes: number;
   readonly shortContext: number | null;
+  readonly loraTargets: readonly LoraTarget[];
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #embeddingScale: number;
@@ -99,6 +101,7 @@ class Decoder implements Model {
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
     this.shortContext = shortContext(config.layerRopes, maxModelLen);
+    this.loraTargets = weights.loraTargets;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {

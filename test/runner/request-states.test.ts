@@ -15,6 +15,7 @@ function sequence(requestId: number, parts: Partial<ScheduledSequence> = {}): Sc
     tokenIds: [1],
     firstPosition: 0,
     isLong: false,
+    adapterId: null,
     numDraftTokens: 0,
     newBlocks: [],
     sampling: GREEDY,
