@@ -2,16 +2,21 @@
 
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import type { Dispatcher } from 'undici';
 import { z } from 'zod';
+import { ModelLoadError } from '../errors.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
 import { type RemoteFile, remotePath } from './remote-file.ts';
+import { connectionsOf } from './web-proxy.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
+/** Of a thousand files each: more than any model has. */
+const MAX_PAGES = 100;
 
 /** Hashes become file names: nothing else may come in. */
 const hex = z.string().regex(/^[0-9a-f]{40,64}$/);
@@ -34,6 +39,7 @@ export class MainHub implements ModelHub {
   readonly revision: string;
   readonly token: TokenAdvice;
   readonly headers: Readonly<Record<string, string>>;
+  readonly connections: Dispatcher;
 
   /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_TOKEN_PATH as the Python tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
@@ -44,6 +50,7 @@ export class MainHub implements ModelHub {
     this.revision = revision || MAIN;
     this.token = { variable: 'HF_TOKEN', isGiven: token !== null };
     this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
+    this.connections = connectionsOf(env);
   }
 
   cacheOf(model: string): ModelCache {
@@ -63,7 +70,8 @@ export class MainHub implements ModelHub {
     ).value;
     const files: RemoteFile[] = [];
     let url: string | null = `${api}/tree/${sha}?recursive=true`;
-    while (url !== null) {
+    for (let pages = 0; url !== null; pages += 1) {
+      if (pages === MAX_PAGES) throw tooManyPages(model, this.name);
       const page: { value: z.output<typeof treeAnswer>; next: string | null } = await getJson(
         url,
         treeAnswer,
@@ -87,4 +95,10 @@ export class MainHub implements ModelHub {
       url: `${this.name}/${model}/resolve/${commit}/${entry.path.split('/').map(encodeURIComponent).join('/')}`,
     };
   }
+}
+
+function tooManyPages(model: string, hub: string): ModelLoadError {
+  return new ModelLoadError(
+    `${hub} lists more than ${MAX_PAGES} pages of files for ${model}, which no model has: check the address of the hub`,
+  );
 }

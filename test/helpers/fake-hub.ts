@@ -22,6 +22,8 @@ export interface FakeHubBehaviour {
   /** Bytes after which each of the first `numStalls` file answers brings nothing more, and does not end. */
   stallAfter?: number;
   numStalls?: number;
+  /** Each page of the listing names one more. */
+  hasEndlessPages?: boolean;
   /** Send so many bytes more than the listing says. */
   numSurplus?: number;
 }
@@ -96,7 +98,7 @@ export class FakeHub {
       oid: gitHash(content),
       ...(path.endsWith('.safetensors') && { lfs: { oid: sha256(content), size: content.length } }),
     }));
-    if (entries.length > 2 * (page + 1)) {
+    if (this.behaviour.hasEndlessPages || entries.length > 2 * (page + 1)) {
       const next = `${this.url}/api/models/org/tiny/tree/${COMMIT}?recursive=true&page=${page + 1}`;
       response.setHeader('link', `<${next}>; rel="next"`);
     }
