@@ -67,7 +67,8 @@ export async function loadRunner(
   const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
-    model: fingerprint,
+    // Positions of long contexts are stretched by the longest one that is served.
+    model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,
     isa: ops.isa,
     dtype: model.dtype,
     kvDType: model.kvDType,

@@ -25,10 +25,14 @@ class Instance {
     this.#connector = connector;
   }
 
-  static async start(modelPath: string, role: 'kv_producer' | 'kv_consumer'): Promise<Instance> {
+  static async start(
+    modelPath: string,
+    role: 'kv_producer' | 'kv_consumer',
+    maxModelLen: number | null = null,
+  ): Promise<Instance> {
     const kvTransfer = kvTransferConfig({ role, port: await freePort() });
     const options = { modelPath, device: 'cpu', dtype: 'float32', kvCacheMemoryBytes: 2 ** 20 } as const;
-    const chunks = { maxNumBatchedTokens: 7 };
+    const chunks = { maxNumBatchedTokens: 7, maxModelLen };
     let tell = (_: KvTransferEvent): void => {};
     const core = await EngineCore.start(
       { ...ENGINE_DEFAULTS, ...options, ...chunks, kvTransfer },
@@ -93,4 +97,19 @@ describe('from one engine to another', needsNative, () => {
       }
     },
   );
+
+  it('nothing goes where long contexts are stretched by another length', async () => {
+    const { folder, cases } = architectureGoldens().find(({ name }) => name === 'phi3-longrope')!;
+    const { ids, greedyIds } = cases.find(({ name }) => name === 'long')!;
+    const p = await Instance.start(folder, 'kv_producer', 58);
+    const d = await Instance.start(folder, 'kv_consumer', 64);
+    try {
+      const id = makeRequestId(p.address, d.address);
+      await p.answer(id, ids, 1);
+      expect(await d.answer(id, ids, greedyIds.length)).toEqual(greedyIds);
+      expect(d.stats.receive.loadedTokens).toBe(0);
+    } finally {
+      await Promise.all([p.close(), d.close()]);
+    }
+  });
 });
