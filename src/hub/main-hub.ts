@@ -15,8 +15,9 @@ import { connectionsOf } from './web-proxy.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
-/** Of a thousand files each: more than any model has. */
-const MAX_PAGES = 100;
+
+/** More files than any model has: a longer listing is given up. */
+const MOST_FILES = 100_000;
 
 /** Hashes become file names: nothing else may come in. */
 const hex = z.string().regex(/^[0-9a-f]{40,64}$/);
@@ -70,8 +71,7 @@ export class MainHub implements ModelHub {
     ).value;
     const files: RemoteFile[] = [];
     let url: string | null = `${api}/tree/${sha}?recursive=true`;
-    for (let pages = 0; url !== null; pages += 1) {
-      if (pages === MAX_PAGES) throw tooManyPages(model, this.name);
+    for (let numEntries = 0; url !== null; ) {
       const page: { value: z.output<typeof treeAnswer>; next: string | null } = await getJson(
         url,
         treeAnswer,
@@ -80,6 +80,9 @@ export class MainHub implements ModelHub {
       for (const entry of page.value) {
         if (entry.type === 'file') files.push(this.#remoteFile(model, sha, entry));
       }
+      numEntries += Math.max(1, page.value.length);
+      if (numEntries > MOST_FILES)
+        throw new ModelLoadError(`${this.name} lists more than ${MOST_FILES} files of ${model}: no model`);
       url = page.next;
     }
     return { commit: sha, files };
@@ -95,10 +98,4 @@ export class MainHub implements ModelHub {
       url: `${this.name}/${model}/resolve/${commit}/${entry.path.split('/').map(encodeURIComponent).join('/')}`,
     };
   }
-}
-
-function tooManyPages(model: string, hub: string): ModelLoadError {
-  return new ModelLoadError(
-    `${hub} lists more than ${MAX_PAGES} pages of files for ${model}, which no model has: check the address of the hub`,
-  );
 }

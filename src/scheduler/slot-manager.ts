@@ -12,6 +12,7 @@ interface SlotLimits extends Pick<KvCacheConfig, 'blockSize' | 'enablePrefixCach
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly shortContext?: number | null;
+  readonly computesWholePrompts?: boolean;
 }
 
 export class SlotManager {
@@ -67,6 +68,7 @@ export class SlotManager {
     const request = this.#waiting.first;
     if (request === null || this.#numFreeSlots === 0) return null;
     if (maxNewTokens === 0 && !wantsLoad(request)) return null;
+    if (this.#limits.computesWholePrompts && request.tokens.length > maxNewTokens) return null;
     return this.#admit(request, maxNewTokens) ? request : null;
   }
 

@@ -42,7 +42,7 @@ class Instance {
     const connector = await P2pConnector.start(kvTransfer, {
       compatibility: info.kvCompatibility!,
       memoryToken: memoryToken!,
-      applyTransfer: (command) => core.scheduler.applyTransfer(command),
+      engine: { applyTransfer: (command) => core.scheduler.applyTransfer(command) },
     });
     tell = (event) => connector.consumer.onTransferEvent(event);
     return new Instance(`${kvTransfer.ip}:${kvTransfer.port}`, core, connector);

@@ -13,8 +13,10 @@ export class ModelSession {
   private readonly blocks: Int32Array;
   private readonly tokens: number[] = [];
   private isLong = false;
+  private readonly adapters: Int32Array | undefined;
 
-  constructor(ops: Ops, model: Model, maxTokens: number) {
+  constructor(ops: Ops, model: Model, maxTokens: number, adapter?: number) {
+    this.adapters = adapter === undefined ? undefined : Int32Array.of(adapter);
     const count = Math.ceil(maxTokens / BLOCK_SIZE);
     this.ops = ops;
     this.model = model;
@@ -54,6 +56,7 @@ export class ModelSession {
             blockTables: blocks,
             maxBlocks: blocks.length,
           },
+          adapters: this.adapters,
         },
         this.cache,
       );
