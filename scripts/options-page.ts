@@ -46,6 +46,9 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
     name: 'HF_HUB_DOWNLOAD_TIMEOUT',
     help: 'seconds without a byte after which a download goes on by another connection; default 30',
   },
+  { name: 'HTTPS_PROXY', help: 'web proxy for downloads, such as http://proxy:3128; default $HTTP_PROXY' },
+  { name: 'HTTP_PROXY', help: 'the same for addresses that begin with http://' },
+  { name: 'NO_PROXY', help: 'hosts that are reached without it, separated by commas' },
   { name: 'XDG_CACHE_HOME', help: 'folder of caches where HF_HOME is not set; default ~/.cache' },
 ];
 

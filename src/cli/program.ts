@@ -6,12 +6,12 @@ import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import type { EngineThread } from '../engine/spawn-engine.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
+import { version } from '../util/version.ts';
 import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
 import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
 import { takeForeignFlags } from './foreign-flags.ts';
 import { addModelCommands } from './model-commands.ts';
-import { version } from './version.ts';
 
 /** The user's words were wrong: nothing was started. */
 const USAGE_ERROR = 2;

@@ -4,8 +4,8 @@ import { readConfigFile } from '../config/config-file.ts';
 import { environmentOptions, type OptionSource } from '../config/merge.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
+import { version } from '../util/version.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
-import { version } from './version.ts';
 
 /** @throws ConfigError naming the option and the fix. */
 export async function readProxyConfig(flags: OptionSource<string>): Promise<ProxyConfig> {

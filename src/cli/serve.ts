@@ -17,11 +17,11 @@ import { readTls } from '../http/tls.ts';
 import { BUNDLED_MODEL_NAME, withFolders } from '../models/model-folder.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
+import { version } from '../util/version.ts';
 import { downloadProgress } from './download-progress.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
-import { version } from './version.ts';
 
 type Logger = ReturnType<typeof createLogger>;
 

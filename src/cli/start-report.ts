@@ -7,7 +7,7 @@ import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { bytes } from '../util/bytes.ts';
 import { urlHost } from '../util/url-host.ts';
-import { version } from './version.ts';
+import { version } from '../util/version.ts';
 
 export function startReport(
   config: ServeConfig,

@@ -2,6 +2,7 @@
 
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import type { Dispatcher } from 'undici';
 import { z } from 'zod';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
@@ -9,6 +10,7 @@ import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
 import { PlainCache, plainCaches } from './plain-cache.ts';
 import { type RemoteFile, remotePath } from './remote-file.ts';
+import { connectionsOf } from './web-proxy.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
 
@@ -35,6 +37,7 @@ export class AlternativeHub implements ModelHub {
   readonly revision: string;
   readonly token: TokenAdvice;
   readonly headers: Readonly<Record<string, string>>;
+  readonly connections: Dispatcher;
 
   /** Reads MODELSCOPE_ENDPOINT or _DOMAIN, MODELSCOPE_CACHE, MODELSCOPE_API_TOKEN and MODELSCOPE_HOME as the hub's own tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
@@ -47,6 +50,7 @@ export class AlternativeHub implements ModelHub {
     // Some of its routes look for the one, some for the other.
     this.headers =
       token === null ? {} : { authorization: `Bearer ${token}`, cookie: `m_session_id=${token}` };
+    this.connections = connectionsOf(env);
   }
 
   cacheOf(model: string): ModelCache {

@@ -5,6 +5,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fetch } from 'undici';
 import { ModelLoadError } from '../errors.ts';
 import { cannotWrite } from './file-states.ts';
 import { HubBusyError, type HubContext, refuseForGood, retryDelay, unreachable } from './http.ts';
@@ -94,10 +95,11 @@ async function tryOnce(
   const stalled = new Error(`no data for ${download.stallMs / 1000} s`);
   const watchdog = setTimeout(() => attempt.abort(stalled), download.stallMs);
   try {
+    const { connections: dispatcher } = download.hub;
     // A place in the file is none in a compressed answer.
     const own = { ...download.hub.headers, 'accept-encoding': 'identity' };
     const headers = have > 0 ? { ...own, range: `bytes=${have}-` } : own;
-    const response = await orAborted(fetch(file.url, { headers, signal }), signal);
+    const response = await orAborted(fetch(file.url, { headers, dispatcher, signal }), signal);
     refuseForGood(response, download);
     if (have > 0 && (response.status === 200 || response.status === 416)) {
       // The server sends the whole file again, or has no such place in it.

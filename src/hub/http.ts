@@ -1,6 +1,7 @@
 // Requests to a hub, with deadlines and retries; each fault becomes one line that tells a person what to do.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fetch, type Response } from 'undici';
 import type { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
@@ -15,7 +16,7 @@ const LONGEST_DELAY_MS = 10_000;
 const LONGEST_ASKED_DELAY_MS = 60_000;
 
 export interface HubContext {
-  readonly hub: Pick<ModelHub, 'name' | 'token' | 'headers'>;
+  readonly hub: Pick<ModelHub, 'name' | 'token' | 'headers' | 'connections'>;
   readonly model: string;
   /** For messages, where the request depends on it. */
   readonly revision?: string;
@@ -47,7 +48,8 @@ export async function getJson<T>(
   for (let attempt = 1; ; attempt++) {
     try {
       const signal = AbortSignal.timeout(API_DEADLINE_MS);
-      const response = await fetch(url, { headers: context.hub.headers, signal });
+      const { headers, connections: dispatcher } = context.hub;
+      const response = await fetch(url, { headers, dispatcher, signal });
       refuseForGood(response, context);
       if (!response.ok) throw new HubBusyError(response);
       const value: unknown = await response.json();

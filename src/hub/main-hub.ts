@@ -2,6 +2,7 @@
 
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import type { Dispatcher } from 'undici';
 import { z } from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
@@ -10,6 +11,7 @@ import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
 import { type RemoteFile, remotePath } from './remote-file.ts';
+import { connectionsOf } from './web-proxy.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
@@ -38,6 +40,7 @@ export class MainHub implements ModelHub {
   readonly revision: string;
   readonly token: TokenAdvice;
   readonly headers: Readonly<Record<string, string>>;
+  readonly connections: Dispatcher;
 
   /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_TOKEN_PATH as the Python tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
@@ -48,6 +51,7 @@ export class MainHub implements ModelHub {
     this.revision = revision || MAIN;
     this.token = { variable: 'HF_TOKEN', isGiven: token !== null };
     this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
+    this.connections = connectionsOf(env);
   }
 
   cacheOf(model: string): ModelCache {

@@ -1,5 +1,6 @@
 // The interface of a place to download models from; two hubs implement it.
 
+import type { Dispatcher } from 'undici';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { RemoteFile } from './remote-file.ts';
 
@@ -33,6 +34,8 @@ export interface ModelHub {
   readonly token: TokenAdvice;
   /** Headers of every request, credentials included. */
   readonly headers: Readonly<Record<string, string>>;
+  /** What carries its requests. */
+  readonly connections: Dispatcher;
   /** @throws ModelLoadError when the hub has no such model or does not show it. */
   list(model: string): Promise<Listing>;
   /** Where the copies of `model` are. */

@@ -1,20 +1,21 @@
 // Command R (Cohere 1) and Command R7B and A (Cohere 2): attention and feed-forward side by side after one norm, neighbours
-// rotated against each other. In Cohere 2, three layers of four have a window; the others know no positions.
+// rotated against each other. Command R+ normalises each head of queries and keys. In Cohere 2, three layers of four have a
+// window; the others know no positions.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
-import { loadAttention } from './layers/attention.ts';
-import type { LoadLayer } from './layers/layer.ts';
+import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from './layers/attention.ts';
+import type { LayerContext, LoadBlock, LoadLayer } from './layers/layer.ts';
 import { gatedMlp } from './layers/mlp.ts';
 import { layerNormWithoutBias } from './layers/norm.ts';
 import { type ConfigFields, type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
 
 export const cohere: Architecture = {
   architectures: ['CohereForCausalLM'],
-  readConfig: (file) => readDecoderConfig(file, (fields) => cohereTraits(file, fields)),
+  readConfig: (file) =>
+    readDecoderConfig(file, (fields) => ({ ...cohereTraits(file, fields), ropeTheta: 500_000 })),
   load: (context) => loadDecoder(context, { layer: parallelLayer, norm: layerNormWithoutBias }),
 };
 
@@ -42,13 +43,9 @@ const ownFields = z.object({
 
 function cohereTraits({ path, json }: ConfigFile, { attention_bias }: ConfigFields): DecoderTraits {
   const own = checkModelJson(path, json, ownFields);
-  if (own.use_qk_norm) {
-    throw new ModelLoadError(
-      `${path}: use_qk_norm must be false: norms of each head's own are not supported`,
-    );
-  }
   return {
     normEps: own.layer_norm_eps ?? 1e-5,
+    hasHeadNorms: own.use_qk_norm ?? false,
     ropeIsInterleaved: true,
     qkvBias: attention_bias,
     attentionOutputBias: attention_bias,
@@ -59,7 +56,7 @@ function cohereTraits({ path, json }: ConfigFile, { attention_bias }: ConfigFiel
 
 const parallelLayer: LoadLayer = (context, layer, prefix) => {
   const norm = layerNormWithoutBias(context, `${prefix}.input_layernorm`);
-  const attention = loadAttention(context, layer, `${prefix}.self_attn`);
+  const attention = cohereAttention(context, layer, `${prefix}.self_attn`);
   const mlp = gatedMlp(context, layer, `${prefix}.mlp`);
   return (x, step) => {
     const h = norm(step, x, attention.inputDType);
@@ -67,3 +64,23 @@ const parallelLayer: LoadLayer = (context, layer, prefix) => {
     mlp.addTo(x, step, h);
   };
 };
+
+const cohereAttention: LoadBlock = (context, layer, prefix) =>
+  new Attention(context, layer, {
+    qkv: separateQkv(context, prefix),
+    ...(context.config.hasHeadNorms ? ownHeadNorms(context, prefix) : {}),
+    output: outputProjection(context, `${prefix}.o_proj`),
+  });
+
+/** Layer norms without bias, each head with a weight of its own. */
+function ownHeadNorms({ config, weights }: LayerContext, prefix: string) {
+  const { numHeads, numKvHeads, headDim, normEps } = config;
+  const load = (name: string, heads: number): QueryKeyNorm => {
+    const weight = weights.headVectors(`${prefix}.${name}.weight`, heads, headDim);
+    return ({ ops }, x) => {
+      ops.headLayerNorm(x, weight, headDim, normEps);
+      return x;
+    };
+  };
+  return { queryNorm: load('q_norm', numHeads), keyNorm: load('k_norm', numKvHeads) };
+}

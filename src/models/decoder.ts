@@ -9,7 +9,7 @@ import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
-import { ropeTable } from './layers/rope.ts';
+import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -55,8 +55,10 @@ function loadHead({ config, weights, names }: LoadContext): LinearWeight {
 /** Layers that rotate alike share a table. */
 function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
   const tables = new Map<RopeConfig, Vector>();
-  for (const rope of new Set(config.layerRopes)) {
-    if (rope !== null) tables.set(rope, ops.makeVector(ropeTable(rope, config.rotaryDim, maxModelLen)));
+  const { layerRopes, rotaryDim } = config;
+  const short = shortContext(layerRopes, maxModelLen);
+  for (const rope of new Set(layerRopes)) {
+    if (rope !== null) tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, maxModelLen, short)));
   }
   return tables;
 }
@@ -89,12 +91,13 @@ class Decoder implements Model {
   readonly kvDType: KvDType;
   readonly weightFormat: string;
   readonly weightBytes: number;
+  readonly shortContext: number | null;
   readonly loraTargets: readonly LoraTarget[];
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #embeddingScale: number;
 
-  constructor({ config, ops, weights, kvDType }: LoadContext, parts: DecoderParts) {
+  constructor({ config, ops, weights, kvDType, maxModelLen }: LoadContext, parts: DecoderParts) {
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
@@ -106,6 +109,7 @@ class Decoder implements Model {
     this.kvDType = kvDType;
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
+    this.shortContext = shortContext(config.layerRopes, maxModelLen);
     this.loraTargets = weights.loraTargets;
   }
 

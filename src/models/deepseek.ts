@@ -32,8 +32,9 @@ const schema = z.object({
   first_k_dense_replace: z.int().nonnegative().nullish(),
   moe_layer_freq: size.nullish(),
   topk_method: z.enum(['greedy', 'group_limited_greedy', 'noaux_tc']).nullish(),
-  n_group: size.default(1),
-  topk_group: size.default(1),
+  /** Some write null where experts have no groups. */
+  n_group: size.nullish(),
+  topk_group: size.nullish(),
   norm_topk_prob: z.boolean().nullish(),
   routed_scaling_factor: z.number().positive().nullish(),
   num_nextn_predict_layers: z.int().nonnegative().nullish(),
@@ -85,19 +86,21 @@ function readConfig(file: ConfigFile, scores: 'softmax' | 'sigmoid'): ModelConfi
     ropeDim: fields.qk_rope_head_dim,
     valueDim: fields.v_head_dim,
   };
-  const config = readDecoderConfig(file, ({ attention_bias }) => ({
+  const config = readDecoderConfig(file, ({ attention_bias, mlp_bias }) => ({
     headDim: latent.ropeDim,
     attentionOutputBias: attention_bias,
+    mlpBias: mlp_bias,
     ropeIsInterleaved: fields.rope_interleave ?? true,
   }));
   const [rope] = config.layerRopes;
   const mscale = rope?.kind === 'yarn' ? rope.mscale : 1;
+  const scale = mscale ** 2 / Math.sqrt(latent.nopeDim + latent.ropeDim);
   return {
     ...config,
     latent,
     numKvHeads: 1,
     headDim: latent.rank + latent.ropeDim,
-    attentionScale: mscale ** 2 / Math.sqrt(latent.nopeDim + latent.ropeDim),
+    attentionScales: config.attentionScales.map(() => scale),
     numDraftLayers: fields.num_nextn_predict_layers ?? 0,
     experts: readExperts(file, config, fields, scores),
   };
@@ -111,7 +114,8 @@ function readExperts(
 ): ExpertsConfig | null {
   const count = fields.n_routed_experts ?? fields.num_local_experts ?? null;
   if (count === null) return null;
-  const { n_group, topk_group, topk_method, moe_intermediate_size: intermediateSize } = fields;
+  const { topk_method, moe_intermediate_size: intermediateSize } = fields;
+  const [n_group, topk_group] = [fields.n_group ?? 1, fields.topk_group ?? 1];
   const hasGroups = n_group > 1 && topk_method !== 'greedy';
   const best = scores === 'softmax' ? 1 : 2;
   const isSparse = (layer: number) =>

@@ -73,6 +73,7 @@ class Encoder implements Model {
   readonly weightFormat: string;
   readonly weightBytes: number;
   readonly loraTargets = [];
+  readonly shortContext = null;
   readonly #ops: Ops;
   readonly #parts: EncoderParts;
 

@@ -10,14 +10,14 @@ import type { LoadBlock, LoadLayer } from './layers/layer.ts';
 import { gatedMlp } from './layers/mlp.ts';
 import { rmsNormAround1 } from './layers/norm.ts';
 import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFields, type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import { type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
 
 export const gemma2: Architecture = {
   architectures: ['Gemma2ForCausalLM'],
   readConfig: (file) =>
     readDecoderConfig(file, (fields) => ({
       ...gemmaTraits(file, fields),
-      ...scoreTraits(file, fields, { attention: 50, final: 30 }),
+      ...scoreTraits(file, { attention: 50, final: 30 }),
       slidingWindow: fields.sliding_window === undefined ? 4096 : fields.sliding_window,
       slides: (layer) => layer % 2 === 0,
     })),
@@ -33,7 +33,6 @@ const scoreFields = z.object({
 /** @param softcaps those of a config.json that does not speak of them. */
 export function scoreTraits(
   file: ConfigFile,
-  fields: ConfigFields,
   softcaps: { readonly attention: number | null; readonly final: number | null },
 ): DecoderTraits {
   const own = checkModelJson(file.path, file.json, scoreFields);
@@ -42,8 +41,6 @@ export function scoreTraits(
     attentionScale: 1 / Math.sqrt(own.query_pre_attn_scalar ?? 256),
     attentionSoftcap: attention === undefined ? softcaps.attention : attention,
     logitSoftcap: final === undefined ? softcaps.final : final,
-    qkvBias: fields.attention_bias,
-    attentionOutputBias: fields.attention_bias,
   };
 }
 

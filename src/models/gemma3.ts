@@ -52,7 +52,9 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
   const json = far ? { ...own, rope_parameters: far } : file.json;
   return readDecoderConfig({ ...file, json }, (fields) => ({
     ...gemmaTraits(file, fields),
-    ...scoreTraits(file, fields, { attention: null, final: null }),
+    ...scoreTraits(file, { attention: null, final: null }),
+    // Its attention has none, whatever config.json says.
+    attentionSoftcap: null,
     headDim: fields.head_dim ?? 256,
     slidingWindow: fields.sliding_window === undefined ? 4096 : fields.sliding_window,
     slides: (layer) => (layer + 1) % (own.sliding_window_pattern ?? 6) !== 0,
@@ -65,6 +67,7 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
 const wholeFields = z.object({
   text_config: z.record(z.string(), z.unknown()),
   eos_token_id: z.unknown().optional(),
+  tie_word_embeddings: z.unknown().optional(),
   quantization_config: z.unknown().optional(),
   dtype: z.unknown().optional(),
   torch_dtype: z.unknown().optional(),
@@ -80,9 +83,14 @@ const USUAL_TEXT = {
 };
 
 function readWhole(file: ConfigFile): ModelConfig {
-  const { text_config, ...outer } = checkModelJson(file.path, file.json, wholeFields);
+  const { text_config, tie_word_embeddings, ...outer } = checkModelJson(file.path, file.json, wholeFields);
   return readText(
-    { ...file, json: { ...USUAL_TEXT, ...outer, ...text_config } },
-    { ...USUAL_NAMES, roots: ['model.language_model.', 'language_model.model.'] },
+    // Whether the head is tied is a matter of the whole model.
+    { ...file, json: { ...USUAL_TEXT, ...outer, ...text_config, tie_word_embeddings } },
+    {
+      ...USUAL_NAMES,
+      roots: ['model.language_model.', 'language_model.model.'],
+      heads: ['lm_head', 'language_model.lm_head'],
+    },
   );
 }

@@ -13,13 +13,25 @@ import { preNormLayer } from './layers/pre-norm-layer.ts';
 import { withExpertsInEachLayer } from './mixtral.ts';
 import { readDecoderConfig } from './model-config.ts';
 
+/** Of both releases. */
+const USUAL_ROPE = {
+  rope_type: 'yarn',
+  factor: 32,
+  original_max_position_embeddings: 4096,
+  truncate: false,
+};
+
 /** What the activation of its experts is clamped to. */
 const schema = z.object({ swiglu_limit: z.literal(7).nullish() });
 
 export const gptOss: Architecture = {
   architectures: ['GptOssForCausalLM'],
   readConfig: (file) => {
-    const config = readDecoderConfig(file, ({ sliding_window, attention_bias }) => ({
+    const config = readDecoderConfig(file, ({ sliding_window, attention_bias, ...fields }) => ({
+      headDim: fields.head_dim ?? 64,
+      normEps: fields.rms_norm_eps ?? 1e-5,
+      rope: USUAL_ROPE,
+      ropeTheta: 150_000,
       slidingWindow: sliding_window ?? 128,
       slides: (layer) => layer % 2 === 0,
       qkvBias: attention_bias ?? true,

@@ -2,7 +2,6 @@
 // as [inputs, outputs].
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
@@ -54,11 +53,6 @@ const ownFields = z.looseObject({
 
 function readConfig(file: ConfigFile): ModelConfig {
   const own = checkModelJson(file.path, file.json, ownFields);
-  if (own.scale_attn_by_inverse_layer_idx || own.scale_attn_weights === false) {
-    throw new ModelLoadError(
-      `${file.path}: scale_attn_by_inverse_layer_idx must be false and scale_attn_weights true: other scales of attention are not supported`,
-    );
-  }
   const json = {
     ...own,
     hidden_size: own.n_embd,
@@ -70,6 +64,8 @@ function readConfig(file: ConfigFile): ModelConfig {
   };
   return readDecoderConfig({ ...file, json }, () => ({
     normEps: own.layer_norm_epsilon ?? 1e-5,
+    ...(own.scale_attn_weights === false ? { attentionScale: 1 } : {}),
+    dividesScaleByLayer: own.scale_attn_by_inverse_layer_idx ?? false,
     qkvBias: true,
     attentionOutputBias: true,
     mlpBias: true,

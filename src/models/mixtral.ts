@@ -22,7 +22,10 @@ export const mixtral: Architecture = {
   readConfig: (file) =>
     withExpertsInEachLayer(
       file,
-      readDecoderConfig(file, ({ sliding_window }) => ({ slidingWindow: sliding_window ?? null })),
+      readDecoderConfig(file, ({ sliding_window, rms_norm_eps }) => ({
+        slidingWindow: sliding_window ?? null,
+        normEps: rms_norm_eps ?? 1e-5,
+      })),
     ),
   load: (context) => loadDecoder(context, { layer }),
 };

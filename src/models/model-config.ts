@@ -10,7 +10,7 @@ import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
-import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
+import { longestContext, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
 
 /** config.json, in which an architecture was recognised. */
@@ -40,8 +40,8 @@ export interface ModelConfig {
   readonly layerRopes: readonly (RopeConfig | null)[];
   /** Whether neighbours are rotated against each other (2i, 2i + 1), rather than the halves of a head (i, i + rotaryDim / 2). */
   readonly ropeIsInterleaved: boolean;
-  /** Factor on q·k. */
-  readonly attentionScale: number;
+  /** [numLayers] factor on q·k. */
+  readonly attentionScales: readonly number[];
   /** Bound of the logits of attention, see `ops.attention`; null is none. */
   readonly attentionSoftcap: number | null;
   /** Factors on embeddings, on what a block adds to the residual stream, and on logits. */
@@ -161,6 +161,8 @@ export interface DecoderTraits {
   readonly mlpBias?: Flag;
   readonly hasHeadNorms?: boolean;
   readonly hasParallelBlocks?: boolean;
+  /** How positions rotate where config.json does not say; left out: without stretching. */
+  readonly rope?: RopeFields;
   /** Where config.json has no `rope_theta`; left out: 10000. */
   readonly ropeTheta?: number;
   /** Share of a head that positions rotate, where config.json has no `partial_rotary_factor`; left out: all. */
@@ -170,6 +172,8 @@ export interface DecoderTraits {
   readonly ropeOf?: (layer: LayerKind, rope: RopeConfig) => RopeConfig | null;
   /** Left out: 1 / sqrt(headDim). */
   readonly attentionScale?: number;
+  /** Whether the scale of attention is divided by the layer's number, from 1 on. */
+  readonly dividesScaleByLayer?: boolean;
   readonly attentionSoftcap?: number | null;
   readonly embeddingScale?: number;
   readonly residualScale?: number;
@@ -210,7 +214,7 @@ export function readDecoderConfig(
   const rope = resolveRopeOf(path, fields, traits, rotaryDim);
   const slides = resolveSliding(path, fields, traits);
   const layerWindows = slides.map((isSliding) => (isSliding ? (traits.slidingWindow ?? null) : null));
-  const { ropeOf = () => rope } = traits;
+  const { ropeOf = () => rope, attentionScale = 1 / Math.sqrt(headDim) } = traits;
   return {
     architecture,
     vocabSize: fields.vocab_size,
@@ -226,7 +230,7 @@ export function readDecoderConfig(
     activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
     layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),
     ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
-    attentionScale: traits.attentionScale ?? 1 / Math.sqrt(headDim),
+    attentionScales: slides.map((_, layer) => attentionScale / (traits.dividesScaleByLayer ? layer + 1 : 1)),
     attentionSoftcap: traits.attentionSoftcap ?? null,
     embeddingScale: traits.embeddingScale ?? 1,
     residualScale: traits.residualScale ?? 1,
@@ -257,9 +261,11 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   silu: 'silu',
   swish: 'silu',
   gelu: 'gelu',
+  gelu_python: 'gelu',
   gelu_new: 'gelu_tanh',
   gelu_fast: 'gelu_tanh',
   gelu_pytorch_tanh: 'gelu_tanh',
+  relu: 'relu',
 };
 
 function resolveActivation(path: string, name: string): Activation {
@@ -305,7 +311,8 @@ function resolveRopeOf(
   traits: DecoderTraits,
   rotaryDim: number,
 ): RopeConfig {
-  const merged = { ...fields.rope_scaling, ...fields.rope_parameters };
+  const given = { ...fields.rope_scaling, ...fields.rope_parameters };
+  const merged = Object.keys(given).length > 0 ? given : { ...traits.rope };
   merged.original_max_position_embeddings ??= fields.original_max_position_embeddings;
   return resolveRope({
     path,

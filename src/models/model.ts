@@ -29,6 +29,11 @@ export interface Model extends ModelShape {
   readonly weightFormat: string;
   /** Packed bytes that a decode step streams through the processor, of experts those that are not chosen too. */
   readonly weightBytes: number;
+  /**
+   * Contexts of up to so many tokens are rotated otherwise than longer ones; null where all are alike. In `positions` of the
+   * inputs, the tokens of a longer context begin at this number.
+   */
+  readonly shortContext: number | null;
   /** The products that adapters may add to. */
   readonly loraTargets: readonly LoraTarget[];
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */

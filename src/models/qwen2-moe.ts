@@ -24,13 +24,18 @@ const schema = z.object({
   decoder_sparse_step: size.nullish(),
   mlp_only_layers: z.array(z.int()).nullish(),
 });
-const shared = z.object({ shared_expert_intermediate_size: size });
+const shared = z.object({ shared_expert_intermediate_size: size, qkv_bias: z.boolean().nullish() });
 
 export const qwen2Moe: Architecture = {
   architectures: ['Qwen2MoeForCausalLM'],
   readConfig: (file) => {
-    const { shared_expert_intermediate_size } = checkModelJson(file.path, file.json, shared);
-    const dense = readDecoderConfig(file, (fields) => ({ ...qwenWindows(fields), qkvBias: true }));
+    const { shared_expert_intermediate_size, qkv_bias } = checkModelJson(file.path, file.json, shared);
+    const dense = readDecoderConfig(file, (fields) => ({
+      ...qwenWindows(fields),
+      // Unlike in Qwen 2: every other layer of the first ones.
+      slides: (layer) => layer % 2 === 0 && layer < (fields.max_window_layers ?? 28),
+      qkvBias: qkv_bias ?? true,
+    }));
     const experts = readQwenExperts(file, dense);
     return { ...dense, experts: { ...experts, sharedIntermediateSize: shared_expert_intermediate_size } };
   },

@@ -5,13 +5,15 @@ import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
 import { expertsOrMlp, loadMixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { readDecoderConfig } from './model-config.ts';
 import { readQwenExperts } from './qwen2-moe.ts';
-import { qwen3 } from './qwen3.ts';
+import { qwen3Traits } from './qwen3.ts';
 
 export const qwen3Moe: Architecture = {
   architectures: ['Qwen3MoeForCausalLM'],
   readConfig: (file) => {
-    const config = qwen3.readConfig(file);
+    // Unlike in Qwen 3: a window that is used is every layer's.
+    const config = readDecoderConfig(file, (fields) => ({ ...qwen3Traits(fields), slides: () => true }));
     return { ...config, experts: readQwenExperts(file, config) };
   },
   load: (context) => loadDecoder(context, { layer }),

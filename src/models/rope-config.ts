@@ -69,7 +69,7 @@ export const ropeFields = z.object({
   partial_rotary_factor: positive.max(1).nullish(),
 });
 
-type RopeFields = z.infer<typeof ropeFields>;
+export type RopeFields = z.infer<typeof ropeFields>;
 
 interface RopeSource {
   readonly path: string;
@@ -99,7 +99,7 @@ export function resolveRope(source: RopeSource): RopeConfig {
         factor: need(source, 'factor'),
         lowFreqFactor: need(source, 'low_freq_factor'),
         highFreqFactor: need(source, 'high_freq_factor'),
-        original: need(source, 'original_max_position_embeddings'),
+        original,
       };
     case 'yarn':
       return resolveYarn(source, original);
@@ -163,7 +163,7 @@ function resolveLongRope(source: RopeSource, original: number): LongRope {
 
 function need(
   { fields, path }: RopeSource,
-  field: 'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings',
+  field: 'factor' | 'low_freq_factor' | 'high_freq_factor',
 ): number {
   const value = fields[field];
   if (value !== null && value !== undefined) return value;

@@ -18,7 +18,9 @@ export const smollm3: Architecture = {
         attentionOutputBias: fields.attention_bias,
         mlpBias: fields.mlp_bias,
         tieWordEmbeddings: true,
-        slidingWindow: fields.use_sliding_window ? (fields.sliding_window ?? null) : null,
+        // Where layers are listed, the list alone decides.
+        slidingWindow:
+          fields.use_sliding_window || fields.layer_types ? (fields.sliding_window ?? null) : null,
         slides: (layer) => !rotates(layer),
         ropeTheta: 2_000_000,
         ropeOf: ({ index }, rope) => (rotates(index) ? rope : null),

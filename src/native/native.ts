@@ -73,7 +73,7 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
-type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh';
+type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
 type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
 
 /**
@@ -209,6 +209,7 @@ export interface NativeBackend {
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   qkNorm(weight: number, eps: number, ...x: TensorArgs): StreamPosition;
+  headLayerNorm(weight: number, headDim: number, eps: number, ...x: TensorArgs): StreamPosition;
   /** Copies the arrays of a step; returns its number, with which ops name it until the next call. */
   beginStep(
     cache: number,

@@ -58,7 +58,7 @@ export interface AttentionBatch {
 
 /** The arrays of one step over the flattened batch, the tokens of all sequences in a row. */
 export interface StepArrays {
-  /** [tokens] position of each token in its sequence, from 0. */
+  /** [tokens] the row of the tables of `rope` that turns each token: its position, from 0, unless the model has several tables. */
   readonly positions: Int32Array;
   /** [tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
@@ -116,8 +116,8 @@ export interface RopeHeads {
   readonly isInterleaved?: boolean;
 }
 
-/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. */
-export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
+/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0). */
+export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
 
 /**
  * What becomes of a gate and what it lets through: activation(gate) * up. clamped_swiglu, of gpt-oss: g * sigmoid(1.702 g) *
@@ -255,6 +255,12 @@ export interface Ops {
 
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
+
+  /**
+   * layerNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; each head has a row of its
+   * own in weight [heads * headDim].
+   */
+  headLayerNorm(x: Tensor, weight: Vector, headDim: number, eps: number): void;
 
   /**
    * x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias, and what the adapters of its rows add to

@@ -173,6 +173,52 @@ export function narrow(source: TensorSource, dimension: 0 | 1, start: number, le
 }
 
 /**
+ * `length` outputs of a weight in whole numbers, codes or blocks, from `start` on, with their scales and zeros.
+ * @returns null where a word of codes, or a block that has one scale, is partly of other outputs.
+ */
+export function narrowOutputs<Source extends Int8WeightSource | CodesWeightSource | BlocksWeightSource>(
+  source: Source,
+  start: number,
+  length: number,
+): LinearWeightSource | null {
+  if (source.kind === 'blocks') return { ...source, tensor: narrow(source.tensor, 0, start, length) };
+  if (source.kind === 'int8') {
+    const [tensor, scales] = [source.tensor, source.scales].map((one) => narrow(one, 0, start, length));
+    return { kind: 'int8', tensor: tensor!, scales: scales! };
+  }
+  return narrowCodes(source, start, length);
+}
+
+function narrowCodes(source: CodesWeightSource, start: number, length: number): CodesWeightSource | null {
+  const { tensor, order, format, shape, scales, zeros } = source;
+  const [n, k] = shape;
+  const perWord = 32 / bitsOf(format.kind);
+  const isAligned = (outputs: number): boolean =>
+    start % outputs === 0 && (length % outputs === 0 || start + length === n);
+  const cut = (from: TensorSource, [dimension, outputs]: readonly [0 | 1, number]): TensorSource =>
+    narrow(from, dimension, start / outputs, Math.ceil(length / outputs));
+  const isOneScale = scales.outputs >= n;
+  const hasWords = order === 'awq' || (zeros !== null && zeros.order !== 'plain');
+  if ((hasWords && !isAligned(perWord)) || !(isOneScale || isAligned(scales.outputs))) return null;
+  const codes = { rows: [0, 1], columns: [1, 1], awq: [1, perWord] } as const;
+  const zeroCodes = {
+    plain: [0, 1],
+    outputs: [0, perWord],
+    columns: [1, perWord],
+    awq: [1, perWord],
+  } as const;
+  return {
+    ...source,
+    shape: [length, k],
+    tensor: cut(tensor, codes[order]),
+    scales: isOneScale
+      ? scales
+      : { ...scales, tensor: cut(scales.tensor, [scales.isTransposed ? 1 : 0, scales.outputs]) },
+    zeros: zeros && { ...zeros, tensor: cut(zeros.tensor, zeroCodes[zeros.order]) },
+  };
+}
+
+/**
  * The same numbers, in their order, as a tensor of another shape.
  * @throws ShapeError where the source is no whole tensor, or has another count of numbers.
  */

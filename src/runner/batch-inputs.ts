@@ -8,10 +8,15 @@ import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import type { RequestStates } from './request-states.ts';
 
+interface ForwardLimits {
+  readonly blockSize: number;
+  readonly shortContext: number | null;
+}
+
 /** `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
 export function buildForwardInputs(
   { sequences, numTokens }: ScheduledStep,
-  blockSize: number,
+  { blockSize, shortContext }: ForwardLimits,
   requests: RequestStates,
 ): ForwardInputs {
   const tables = sequences.map(({ requestId }) => requests.blocksOf(requestId));
@@ -23,14 +28,14 @@ export function buildForwardInputs(
   const contextLengths = new Int32Array(sequences.length);
   const blockTables = new Int32Array(sequences.length * maxBlocks);
   let row = 0;
-  for (const [index, { requestId, tokenIds, firstPosition }] of sequences.entries()) {
+  for (const [index, { requestId, tokenIds, firstPosition, isLong }] of sequences.entries()) {
     const blocks = tables[index]!;
     blockTables.set(blocks, index * maxBlocks);
     contextLengths[index] = firstPosition + tokenIds.length;
     for (const [offset, id] of tokenIds.entries()) {
       const position = firstPosition + offset;
       ids[row] = id === PENDING_TOKEN ? requests.pendingToken(requestId) : id;
-      positions[row] = position;
+      positions[row] = isLong ? shortContext! + position : position;
       slotMapping[row] = blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
       row += 1;
     }

@@ -93,10 +93,13 @@ export class DraftModel implements Proposer {
   /** Hidden states of `ids` from position `start` on; a negative id is a token of `sampled`. */
   #forward({ blocks }: DraftState, start: number, ids: Int32Array, sampled: SampledTokens | null) {
     const { blockSize } = this.#cache.shape;
-    const positions = ids.map((_, index) => start + index);
-    const slotMapping = positions.map(
-      (position) => blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize),
-    );
+    const slotMapping = ids.map((_, index) => {
+      const position = start + index;
+      return blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
+    });
+    // A draft need not be right: all contexts are computed as long ones.
+    const first = start + (this.#model.shortContext ?? 0);
+    const positions = ids.map((_, index) => first + index);
     const batch = {
       numSequences: 1,
       queryStarts: Int32Array.of(0, ids.length),

@@ -33,6 +33,8 @@ export interface EngineInfo {
   readonly blockSize: number;
   /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
   readonly window: number | null;
+  /** Contexts of up to so many tokens are computed otherwise than longer ones; null where all are alike. */
+  readonly shortContext: number | null;
   readonly maxModelLen: number;
   /** Null where it generates. */
   readonly pooling: PoolingConfig | null;

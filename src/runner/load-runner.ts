@@ -72,7 +72,8 @@ export async function loadRunner(
   const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
-    model: fingerprint,
+    // Positions of long contexts are stretched by the longest one that is served.
+    model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,
     isa: ops.isa,
     dtype: model.dtype,
     kvDType: model.kvDType,
@@ -98,6 +99,7 @@ export async function loadRunner(
     numBlocks,
     // The draft model reads the same blocks of its own memory.
     window: draft === null ? widestWindow(model.config) : null,
+    shortContext: model.shortContext,
     maxModelLen,
     pooling: model.config.pooling,
     computesWholePrompts: model.config.encoder !== null,

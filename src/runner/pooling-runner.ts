@@ -57,7 +57,7 @@ export class PoolingRunner implements Executor {
 
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
-    const inputs = buildForwardInputs(step, this.info.blockSize, this.#requests);
+    const inputs = buildForwardInputs(step, this.info, this.#requests);
     const { queryStarts } = inputs.batch;
     const tokenTypes = this.#model.config.encoder === null ? undefined : typesOf(step, queryStarts);
     const scope = this.#ops.openScope();

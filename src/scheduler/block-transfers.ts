@@ -36,13 +36,14 @@ export class BlockTransfers {
 
   /**
    * Asks for the prompt's blocks after the `numCachedTokens` cached tokens.
-   * @returns false where at most one block is missing: it is computed here.
+   * @returns false where at most one block is missing, or a resumed answer is computed otherwise than its prompt was: it is
+   *   computed here.
    */
   requestLoad(request: Request, numCachedTokens: number): boolean {
     const { transfer, promptLength, blocks } = request;
     if (transfer?.kind !== 'load') return false;
     const { transferId } = transfer;
-    if (promptLength - numCachedTokens <= this.#blockSize) {
+    if (promptLength - numCachedTokens <= this.#blockSize || request.hasOutgrownPrompt) {
       this.#onEvent({ kind: 'loadEnded', transferId });
       return false;
     }

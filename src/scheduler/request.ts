@@ -91,6 +91,9 @@ export interface AdmissionTimes {
   readonly scheduledAt: number;
 }
 
+/** Keys and values of a long context are not those of a short one with the same tokens. */
+const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
+
 const NO_DRAFT: readonly number[] = [];
 
 export class Request implements BlockTable {
@@ -137,7 +140,9 @@ export class Request implements BlockTable {
   numScheduledBlocks = 0;
   readonly blockHashes: BlockHash[] = [];
   numUnseenBlocks = 0;
-  readonly extraKeys: readonly ExtraKey[];
+  #extraKeys: readonly ExtraKey[];
+  /** Set where it is longer than this. */
+  #outgrown: number | null = null;
   readonly #queuedAt = performance.now();
   #scheduledAt = 0;
   #numCachedTokens: number | null = null;
@@ -160,7 +165,7 @@ export class Request implements BlockTable {
     this.adapterId = request.adapterId;
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
-    this.extraKeys = request.extraKeys;
+    this.#extraKeys = request.extraKeys;
   }
 
   get state(): RequestState {
@@ -169,6 +174,27 @@ export class Request implements BlockTable {
 
   get admissionTimes(): AdmissionTimes {
     return { queuedAt: this.#queuedAt, scheduledAt: this.#scheduledAt };
+  }
+
+  get extraKeys(): readonly ExtraKey[] {
+    return this.#extraKeys;
+  }
+
+  /** Whether it is computed as a context that is longer than the short ones of the model. */
+  get isLong(): boolean {
+    return this.#outgrown !== null;
+  }
+
+  /** Whether it is, and its prompt alone would not be. */
+  get hasOutgrownPrompt(): boolean {
+    return this.#outgrown !== null && this.promptLength <= this.#outgrown;
+  }
+
+  /** From now on it is, with more than `shortContext` tokens; nothing of it has been computed, or all of it is given up. */
+  becomeLong(shortContext: number): void {
+    this.#outgrown = shortContext;
+    this.#extraKeys = [LONG_KEY, ...this.#extraKeys];
+    this.blockHashes.length = 0;
   }
 
   get mayReadCache(): boolean {

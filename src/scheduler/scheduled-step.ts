@@ -15,6 +15,8 @@ export interface ScheduledSequence {
   /** Tokens to compute, in order; the first one is at `firstPosition` of the request. */
   readonly tokenIds: readonly number[];
   readonly firstPosition: number;
+  /** Whether the request is longer than the short contexts of the model. */
+  readonly isLong: boolean;
   /** So many of `tokenIds`, at their end, are a draft: right as far as the row before each of them samples it. */
   readonly numDraftTokens: number;
   /** Blocks that the request has got since the step that had it last: they extend its block table. */

@@ -34,6 +34,8 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** Contexts of up to so many tokens are computed otherwise than longer ones; null or absent: all alike. */
+  readonly shortContext?: number | null;
   /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
   readonly computesWholePrompts?: boolean;
   /** Null guesses no tokens ahead. */
@@ -204,7 +206,9 @@ export class Scheduler {
     if (maxTokens === 0) return false;
     return running.some(
       (request) =>
-        request.numPendingTokens > 0 && request.maxDraftTokens > 0 && speculator.expectsDraft(request),
+        request.numPendingTokens > 0 &&
+        this.#maxDraftTokensOf(request) > 0 &&
+        speculator.expectsDraft(request),
     );
   }
 
@@ -214,6 +218,13 @@ export class Scheduler {
     const numRows = counts.reduce((sum, count) => sum + count, 0);
     const budget = Math.floor((this.#config.maxNumBatchedTokens - numRows) / counts.length);
     return Math.max(0, Math.min(budget, this.#speculator.maxDraftTokens(numRows, counts.length)));
+  }
+
+  /** A draft ends where the request outgrows the short contexts. */
+  #maxDraftTokensOf({ tokens, isLong, maxDraftTokens }: Request): number {
+    const { shortContext = null } = this.#config;
+    if (shortContext === null || isLong) return maxDraftTokens;
+    return Math.min(maxDraftTokens, Math.max(0, shortContext - tokens.length));
   }
 
   /** What each request computes; null where that must wait for a step in flight. */
@@ -239,7 +250,7 @@ export class Scheduler {
     const { tokens, blocks, numComputedTokens, numPendingTokens } = request;
     if (this.#speculator === null || numPendingTokens > 0) return NO_DRAFT;
     if (numComputedTokens + numTokens < tokens.length) return NO_DRAFT;
-    const draft = this.#speculator.propose(request, Math.min(maxTokens, request.maxDraftTokens));
+    const draft = this.#speculator.propose(request, Math.min(maxTokens, this.#maxDraftTokensOf(request)));
     if (this.#kvCache.grow(request, tokens.length + draft.length)) return draft;
     return draft.slice(0, blocks.length * this.#config.blockSize - tokens.length);
   }
@@ -256,6 +267,12 @@ export class Scheduler {
       const numTokens = this.#numTokensWithin(left, request);
       // It may have given up its blocks to one before it.
       if (request.state !== 'running' || numTokens === 0) continue;
+      if (this.#outgrows(request, request.numComputedTokens + numTokens)) {
+        // Its tokens are all known when it is computed again.
+        if (this.#numInFlightSteps > 0) return null;
+        this.#slots.restartLong(request);
+        continue;
+      }
       const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
       if (!hasBlocks && this.#numInFlightSteps > 0) return null;
       if (!hasBlocks) left += this.#makeRoom(request, numTokens, scheduled);
@@ -264,6 +281,12 @@ export class Scheduler {
       left -= numTokens;
     }
     return left;
+  }
+
+  /** Whether `numTokens` tokens are too many for a request that has been computed as a short context. */
+  #outgrows({ isLong }: Request, numTokens: number): boolean {
+    const { shortContext = null } = this.#config;
+    return shortContext !== null && !isLong && numTokens > shortContext;
   }
 
   /** How many tokens of a request a step computes that has room for `left`. */
@@ -316,6 +339,7 @@ export class Scheduler {
       adapterId: request.adapterId,
       tokenIds: isPending ? [PENDING_TOKEN] : [...tokens.slice(firstPosition, end), ...draft],
       firstPosition,
+      isLong: request.isLong,
       numDraftTokens: draft.length,
       newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,

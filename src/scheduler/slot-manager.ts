@@ -11,6 +11,7 @@ import { chooseVictim, chooseVictimsFor } from './victim.ts';
 interface SlotLimits extends Pick<KvCacheConfig, 'blockSize' | 'enablePrefixCaching'> {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  readonly shortContext?: number | null;
   readonly computesWholePrompts?: boolean;
 }
 
@@ -42,7 +43,7 @@ export class SlotManager {
   }
 
   add(request: Request): void {
-    this.#waiting.add(request);
+    this.#queue(request);
   }
 
   /**
@@ -76,6 +77,11 @@ export class SlotManager {
     const victim = chooseVictim(this.#running, this.#slots);
     this.#preempt(victim);
     return victim;
+  }
+
+  /** A running request, all of whose tokens are known, has outgrown the short contexts: it is computed again as a long one. */
+  restartLong(request: Request): void {
+    this.#preempt(request);
   }
 
   /** The first `numTokens` tokens have come; what a load does not bring is computed here. */
@@ -171,6 +177,14 @@ export class SlotManager {
     request.startFrom(numCachedTokens, ofPrompt);
   }
 
+  /** What waits has no blocks, so that it may be computed from now on as long as it has become. */
+  #queue(request: Request): void {
+    const { shortContext = null } = this.#limits;
+    if (shortContext !== null && !request.isLong && request.tokens.length > shortContext)
+      request.becomeLong(shortContext);
+    this.#waiting.add(request);
+  }
+
   /** Recompute later: all blocks go back, the tokens stay. */
   #preempt(request: Request): void {
     this.leave(request);
@@ -178,7 +192,7 @@ export class SlotManager {
     request.numComputedTokens = 0;
     request.numPreemptions += 1;
     request.moveTo('preempted');
-    this.#waiting.add(request);
+    this.#queue(request);
     this.#totals.preemptions += 1;
   }
 }

@@ -12,6 +12,7 @@ import { architectureGoldens } from '../models/golden-cases.ts';
 
 const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
 const MAX_TOKENS = 8;
+const GREEDY = { temperature: 0, numLogprobs: null };
 
 function requestOf(id: number, promptTokenIds: readonly number[]): NewRequest {
   return newRequest({
@@ -21,6 +22,20 @@ function requestOf(id: number, promptTokenIds: readonly number[]): NewRequest {
     stop: { maxTokens: MAX_TOKENS },
   });
 }
+
+describe('greedy answers are those of the original implementation, in one batch in chunks of 7', () => {
+  it.each(architectureGoldens())('with $name', async ({ folder, cases }) => {
+    const options = { device: DEVICE, dtype: 'float32', kvCacheMemoryBytes: 2 ** 20 } as const;
+    const limits = { maxNumBatchedTokens: 7, maxNumSeqs: 3 };
+    const core = await EngineCore.start({ ...ENGINE_DEFAULTS, modelPath: folder, ...options, ...limits });
+    const requests = cases.map(({ ids, greedyIds }, id) =>
+      newRequest({ id, promptTokenIds: ids, sampling: GREEDY, stop: { maxTokens: greedyIds.length } }),
+    );
+    const answers = generate(core, requests);
+    for (const [id, { greedyIds }] of cases.entries()) expect(answers.get(id)!.tokenIds).toEqual(greedyIds);
+    core.close();
+  });
+});
 
 describe('a request gets the same alone, among others in chunks of 7, and from the cache', () => {
   it.each(architectureGoldens())('with $name', async ({ folder, cases }) => {

@@ -1,11 +1,20 @@
 // Damaged models for everything that reads one: safetensors, GGUF, SentencePiece and JSON. Whatever is in a file, a loader takes it
 // or refuses it with an error that is meant for people, soon.
 
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SvcError } from '../../src/errors.ts';
+import { ADAPTER_CONFIG, readAdapterConfig } from '../../src/models/adapters/adapter-config.ts';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { FolderSource } from '../../src/models/source/folder-source.ts';
@@ -28,6 +37,17 @@ interface Target {
 
 /** In memory where the machine has such a folder: on a disk, writing takes most of the time. */
 const SCRATCH = existsSync('/dev/shm') ? '/dev/shm' : os.tmpdir();
+
+/** Goldens whose config.json has fields of its own. */
+const OWN_CONFIGS = [
+  'deepseek-v3',
+  'gemma3-whole',
+  'gpt2',
+  'gpt-oss',
+  'phi3-longrope',
+  'qwen2-moe',
+  'smollm3-sliding',
+];
 
 /** A loader that computes for longer, or takes that much memory, is at fault. */
 const SLOW_MS = 2000;
@@ -123,6 +143,25 @@ function makeTargets(root: string): Target[] {
   writeFileSync(join(merges, 'vocab.json'), '{"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}');
   writeFileSync(join(merges, 'merges.txt'), '#version: 0.2\na b\nab c\n');
   const ofFolder = () => new FolderSource(folder).openCheckpoint();
+  const adapter = join(root, 'adapter');
+  mkdirSync(adapter);
+  const fields = {
+    peft_type: 'LORA',
+    r: 8,
+    lora_alpha: 16,
+    target_modules: ['q_proj', 'v_proj'],
+    rank_pattern: { k_proj: 4 },
+  };
+  writeFileSync(join(adapter, ADAPTER_CONFIG), JSON.stringify(fields));
+  const configs = OWN_CONFIGS.map((name) => {
+    const copy = join(root, name);
+    mkdirSync(copy);
+    copyFileSync(
+      fileURLToPath(new URL(`../fixtures/goldens/${name}/config.json`, import.meta.url)),
+      join(copy, 'config.json'),
+    );
+    return jsonTarget(join(copy, 'config.json'), () => readModelConfig(new FolderFiles(copy)));
+  });
   return [
     bytesTarget(join(single, 'model.safetensors'), () => readSafetensors(join(single, 'model.safetensors'))),
     bytesTarget(gguf, () => loadGguf(gguf)),
@@ -135,6 +174,8 @@ function makeTargets(root: string): Target[] {
     jsonTarget(join(pieces, 'tokenizer_config.json'), () => buildTokenizerJson(new FolderFiles(pieces))),
     jsonTarget(join(merges, 'vocab.json'), () => buildTokenizerJson(new FolderFiles(merges))),
     bytesTarget(join(merges, 'merges.txt'), () => buildTokenizerJson(new FolderFiles(merges))),
+    ...configs,
+    jsonTarget(join(adapter, ADAPTER_CONFIG), () => readAdapterConfig(adapter)),
     safetensorsHeaderTarget(join(folder, 'model-00001-of-00002.safetensors'), ofFolder),
   ];
 }

@@ -18,6 +18,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
 import type { DownloadProgress } from '../../src/hub/download.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
+import { ConnectProxy } from '../helpers/connect-proxy.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
 
 const WEIGHTS = randomBytes(300_000);
@@ -57,6 +58,35 @@ async function refusal(promise: Promise<unknown>): Promise<string> {
   expect(error).toBeInstanceOf(ModelLoadError);
   return error instanceof Error ? error.message : '';
 }
+
+describe('the way to the hub', () => {
+  let proxy: ConnectProxy;
+  beforeEach(async () => {
+    proxy = await ConnectProxy.start();
+  });
+  afterEach(() => proxy.close());
+
+  it.each(['HTTP_PROXY', 'http_proxy'])('is the web proxy that %s names', async (name) => {
+    const folder = await resolveModel('org/tiny', { env: { ...env, [name]: proxy.url } });
+    expect((await weightsOf(folder)).equals(WEIGHTS)).toBe(true);
+    expect(new Set(proxy.tunnels)).toEqual(new Set([new URL(hub.url).host]));
+  });
+
+  it('is no proxy for the hosts of NO_PROXY', async () => {
+    await resolveModel('org/tiny', {
+      env: { ...env, HTTP_PROXY: proxy.url, NO_PROXY: 'example.org,127.0.0.1' },
+    });
+    expect(proxy.tunnels).toEqual([]);
+    expect(hub.requests.length).toBeGreaterThan(0);
+  });
+
+  it('is refused by name where it is no address', async () => {
+    const broken = resolveModel('org/tiny', { env: { ...env, HTTPS_PROXY: 'proxy:3128' } });
+    expect(await refusal(broken)).toMatch(
+      /^HTTPS_PROXY must be the address of a web proxy, .* it is proxy:3128$/,
+    );
+  });
+});
 
 describe('what to download and where', () => {
   it('is the branch, tag or commit of --revision, which keeps its own name in the cache', async () => {

@@ -5,17 +5,22 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
 import { cohere, cohere2 } from '../../src/models/cohere.ts';
+import { deepseekV2 } from '../../src/models/deepseek.ts';
 import { gemma } from '../../src/models/gemma.ts';
 import { gemma2 } from '../../src/models/gemma2.ts';
 import { gemma3 } from '../../src/models/gemma3.ts';
 import { gptNeox } from '../../src/models/gpt-neox.ts';
+import { gptOss } from '../../src/models/gpt-oss.ts';
 import { gpt2 } from '../../src/models/gpt2.ts';
 import { granite } from '../../src/models/granite.ts';
 import { llama } from '../../src/models/llama.ts';
 import { mistral } from '../../src/models/mistral.ts';
+import { mixtral } from '../../src/models/mixtral.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
 import { qwen2 } from '../../src/models/qwen2.ts';
+import { qwen2Moe } from '../../src/models/qwen2-moe.ts';
 import { qwen3 } from '../../src/models/qwen3.ts';
+import { qwen3Moe } from '../../src/models/qwen3-moe.ts';
 import {
   ARCHITECTURE_NAMES,
   ARCHITECTURES,
@@ -147,13 +152,15 @@ describe('readConfig', () => {
       tieWordEmbeddings: true,
     });
     expect(read({ hidden_activation: 'gelu' }).activation).toBe('gelu');
+    expect(read({ hidden_act: 'silu' }).activation).toBe('silu');
+    expect(read({ attention_bias: true })).toMatchObject({ qkvBias: true, attentionOutputBias: true });
   });
 
   it('of Gemma 2 slides in every other layer, and bounds logits unless it is told not to', () => {
     const read = reader(gemma2);
     expect(read({ sliding_window: 8 })).toMatchObject({
       layerWindows: [8, null, 8, null],
-      attentionScale: 1 / 16,
+      attentionScales: [1 / 16, 1 / 16, 1 / 16, 1 / 16],
       attentionSoftcap: 50,
       logitSoftcap: 30,
     });
@@ -175,6 +182,8 @@ describe('readConfig', () => {
       sliding_attention: { rope_type: 'default', rope_theta: 10000 },
     };
     expect(read({ num_hidden_layers: 7, rope_parameters }).layerRopes).toEqual(old.layerRopes);
+    const softcaps = { attn_logit_softcapping: 3, final_logit_softcapping: 2 };
+    expect(read(softcaps)).toMatchObject({ attentionSoftcap: null, logitSoftcap: 2 });
   });
 
   it('of Gemma 3 that sees images fills in what its releases leave out', () => {
@@ -198,6 +207,57 @@ describe('readConfig', () => {
     });
   });
 
+  it('of Gemma 3 that sees images ties its head as the whole model says', () => {
+    const read = (outer: object, inner: object) => {
+      const json = { text_config: { ...FIELDS, ...inner }, ...outer };
+      return gemma3.readConfig({ path: 'config.json', architecture: 'Gemma3ForConditionalGeneration', json });
+    };
+    expect(read({ tie_word_embeddings: false }, {}).tieWordEmbeddings).toBe(false);
+    expect(read({}, { tie_word_embeddings: false }).tieWordEmbeddings).toBe(true);
+  });
+
+  it('of Qwen with experts slides in other layers than Qwen without', () => {
+    const experts = { num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 32 };
+    const window = { ...experts, use_sliding_window: true, sliding_window: 8, max_window_layers: 3 };
+    const shared = { ...window, shared_expert_intermediate_size: 32 };
+    expect(reader(qwen2Moe)(shared)).toMatchObject({ layerWindows: [8, null, 8, null], qkvBias: true });
+    expect(reader(qwen2Moe)({ ...shared, qkv_bias: false }).qkvBias).toBe(false);
+    expect(reader(qwen3Moe)(window).layerWindows).toEqual([8, 8, 8, 8]);
+  });
+
+  it('of GPT-OSS, Mixtral and Cohere fills in what its releases have where config.json is silent', () => {
+    const experts = { num_local_experts: 4, num_experts_per_tok: 2 };
+    expect(reader(gptOss)(experts)).toMatchObject({
+      headDim: 64,
+      normEps: 1e-5,
+      layerRopes: Array(4).fill({
+        kind: 'yarn',
+        theta: 150_000,
+        factor: 32,
+        original: 4096,
+        truncate: false,
+      }),
+    });
+    const rope_scaling = { rope_type: 'linear', factor: 2 };
+    expect(reader(gptOss)({ ...experts, rope_scaling }).layerRopes[0]).toMatchObject({ kind: 'linear' });
+    expect(reader(mixtral)(experts).normEps).toBe(1e-5);
+    expect(reader(cohere)({}).layerRopes[0]).toMatchObject({ theta: 500_000 });
+    expect(reader(cohere2)({}).layerRopes[0]).toMatchObject({ theta: 10_000 });
+  });
+
+  it('of GPT-2 scales attention as it is told to', () => {
+    const own = { n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 };
+    const read = (fields: object) => reader(gpt2)({ ...own, ...fields }).attentionScales;
+    expect(read({})).toEqual([1 / 4, 1 / 4, 1 / 4, 1 / 4]);
+    expect(read({ scale_attn_by_inverse_layer_idx: true })).toEqual([1 / 4, 1 / 8, 1 / 12, 1 / 16]);
+    expect(read({ scale_attn_weights: false })).toEqual([1, 1, 1, 1]);
+  });
+
+  it('of DeepSeek takes null for no groups of experts', () => {
+    const config = reader(deepseekV2)({ ...EXPERT_FIELDS, n_group: null, topk_group: null, mlp_bias: true });
+    expect(config).toMatchObject({ mlpBias: true, experts: { routing: { groups: null } } });
+  });
+
   it('of SmolLM3 knows no positions in every fourth layer, or in those that it lists', () => {
     const read = reader(smollm3);
     const rotates = ({ layerRopes }: ModelConfig) => layerRopes.map((rope) => rope !== null);
@@ -214,7 +274,12 @@ describe('readConfig', () => {
   });
 
   it.each([
-    ['Cohere with norms of queries', cohere, { use_qk_norm: true }, /use_qk_norm must be false/],
+    [
+      'Gemma that embeds texts',
+      gemma,
+      { use_bidirectional_attention: true },
+      /use_bidirectional_attention must be false/,
+    ],
     ['Granite with a factor of 0', granite, { residual_multiplier: 0 }, /residual_multiplier must be/],
     [
       'Gemma 2 with a bound below 0',

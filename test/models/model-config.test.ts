@@ -39,7 +39,7 @@ describe('readModelConfig', () => {
       normEps: 1e-6,
       activation: 'silu',
       layerRopes: Array(4).fill({ kind: 'default', theta: 10000 }),
-      attentionScale: 0.25,
+      attentionScales: [0.25, 0.25, 0.25, 0.25],
       tieWordEmbeddings: false,
       qkvBias: false,
       attentionOutputBias: false,
@@ -92,6 +92,11 @@ describe('readModelConfig', () => {
     });
   });
 
+  it('takes the longest context for the original one of llama3 where config.json is silent', () => {
+    const rope_scaling = { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 };
+    expect(read({ rope_scaling }).layerRopes[0]).toMatchObject({ kind: 'llama3', original: 1000 });
+  });
+
   it.each([
     ['dynamic', { rope_type: 'dynamic', factor: 2.5 }, 2500],
     ['yarn', { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 500 }, 2000],
@@ -136,11 +141,7 @@ describe('readModelConfig', () => {
       { num_hidden_layers: 1.5 },
       /num_hidden_layers must be an integer, got 1.5/,
     ],
-    [
-      'an unknown activation',
-      { hidden_act: 'relu6' },
-      /hidden_act must be one of silu.*gelu_pytorch_tanh, got "relu6"/,
-    ],
+    ['an unknown activation', { hidden_act: 'relu6' }, /hidden_act must be one of silu.*relu, got "relu6"/],
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },

@@ -1,4 +1,5 @@
-// Drives one sequence through a loaded model, as the runner does: its blocks lie scattered over the cache.
+// Drives one sequence through a loaded model, as scheduler and runner do: its blocks lie scattered over the cache, and where it
+// outgrows the short contexts of the model it is computed again.
 
 import type { Model } from '../../src/models/model.ts';
 import type { KvCache, Ops } from '../../src/ops/ops.ts';
@@ -10,8 +11,9 @@ export class ModelSession {
   private readonly model: Model;
   private readonly cache: KvCache;
   private readonly blocks: Int32Array;
+  private readonly tokens: number[] = [];
+  private isLong = false;
   private readonly adapters: Int32Array | undefined;
-  private context = 0;
 
   constructor(ops: Ops, model: Model, maxTokens: number, adapter?: number) {
     this.adapters = adapter === undefined ? undefined : Int32Array.of(adapter);
@@ -25,21 +27,32 @@ export class ModelSession {
 
   /** Adds `ids` to the sequence; logits of its last `wanted` tokens, [wanted, vocab]. */
   run(ids: readonly number[], wanted: number): Float32Array {
+    const { shortContext } = this.model;
+    const start = this.tokens.length;
+    this.tokens.push(...ids);
+    const outgrows = shortContext !== null && !this.isLong && this.tokens.length > shortContext;
+    if (outgrows) this.isLong = true;
+    return this.forward(outgrows ? 0 : start, wanted);
+  }
+
+  /** Computes the tokens from `start` on. */
+  private forward(start: number, wanted: number): Float32Array {
     const { ops, blocks } = this;
-    const positions = Int32Array.from(ids, (_, row) => this.context + row);
-    this.context += ids.length;
+    const ids = this.tokens.slice(start);
+    const positions = Int32Array.from(ids, (_, row) => start + row);
+    const first = this.isLong ? this.model.shortContext! : 0;
     return ops.scope(() => {
       const hidden = this.model.forward(
         {
           tokens: { ids: Int32Array.from(ids), sampled: null },
-          positions,
+          positions: positions.map((position) => first + position),
           slotMapping: positions.map(
             (position) => blocks[Math.floor(position / BLOCK_SIZE)]! * BLOCK_SIZE + (position % BLOCK_SIZE),
           ),
           batch: {
             numSequences: 1,
             queryStarts: Int32Array.of(0, ids.length),
-            contextLengths: Int32Array.of(this.context),
+            contextLengths: Int32Array.of(start + ids.length),
             blockTables: blocks,
             maxBlocks: blocks.length,
           },

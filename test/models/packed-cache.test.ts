@@ -8,6 +8,7 @@ import { ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { PackedCache } from '../../src/models/weights/packed-cache.ts';
+import { version } from '../../src/util/version.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -83,6 +84,13 @@ describe('packed cache', needsNative, () => {
       onlyEntry(folder);
     },
   );
+
+  it('names the version of svc in an entry, so that no other version takes it for its own', async () => {
+    const folder = newFolder();
+    await load(newModel(), folder);
+    const entry = readFileSync(onlyEntry(folder)).toString('latin1');
+    expect(entry).toContain(`\nsvc ${version()}\nlayout `);
+  });
 
   it('keeps the weights of its own model only, whatever is loaded behind it', async () => {
     const [model, alone, beside] = [newModel(1), newFolder(), newFolder()];

@@ -9,6 +9,7 @@ import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import type { Damage, StoredTensor } from '../fixtures/compressed-model.ts';
+import { fuseProjections } from '../fixtures/fuse-projections.ts';
 import {
   AWQ,
   floatQuantized,
@@ -33,11 +34,18 @@ const SIZES = { hidden_size: 128, intermediate_size: 256, head_dim: 32, num_hidd
 
 function publish(
   scheme: Scheme,
-  options: { config?: object; damage?: Damage; architecture?: string } = {},
+  options: {
+    config?: object;
+    damage?: Damage;
+    architecture?: string;
+    sizes?: object;
+    isFused?: boolean;
+  } = {},
 ): { quantized: string; plain: string } {
   const [quantized, plain] = [newFolder(), newFolder()];
-  const { architecture = 'LlamaForCausalLM' } = options;
-  writeTinyModel(quantized, { architecture, config: SIZES });
+  const { architecture = 'LlamaForCausalLM', sizes, isFused = false } = options;
+  writeTinyModel(quantized, { architecture, config: { ...SIZES, ...sizes } });
+  if (isFused) fuseProjections(quantized);
   publishQuantized(quantized, plain, scheme, options);
   return { quantized, plain };
 }
@@ -110,6 +118,23 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
     expect([actual.weightFormat, actual.dtype]).toEqual([format, 'bf16']);
     if (backend !== 'reference') expect(actual.weightBytes).toBeLessThan(expected.weightBytes);
     expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    ops.close();
+  });
+
+  it.each(SCHEMES)('in %s of projections in one tensor has the bits of its numbers', async (_, scheme) => {
+    const ops = openBackend(backend);
+    const { quantized, plain } = publish(scheme, { isFused: true });
+    const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    ops.close();
+  });
+
+  it('is refused where projections in one tensor share scales', async () => {
+    const ops = openBackend(backend);
+    const { quantized } = publish(publishedFp8(true), { isFused: true, sizes: { intermediate_size: 192 } });
+    const message =
+      /gate_up_proj\.weight is quantised, and holds several projections that share words or scales/;
+    await expect(load(quantized, ops)).rejects.toThrow(message);
     ops.close();
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ropeTable } from '../../src/models/layers/rope.ts';
+import { ropeTable, ropeTables, shortContext } from '../../src/models/layers/rope.ts';
 import type { RopeConfig } from '../../src/models/rope-config.ts';
 
 const HEAD_DIM = 8;
@@ -54,6 +54,21 @@ describe('ropeTable', () => {
     expectClose(frequencies(longrope, 32), [1, 0.1, 0.01, 0.0005]);
     expectClose(frequencies(longrope, 33), [1, 0.05, 0.0025, 0.000125]);
     expect(ropeTable(longrope, HEAD_DIM, 1)[0]).toBe(1.5);
+  });
+
+  it('puts the table of longer contexts behind that of the short ones', () => {
+    const both = ropeTables(longrope, HEAD_DIM, 40, 32);
+    expect(both.subarray(0, 32 * HEAD_DIM)).toEqual(ropeTable(longrope, HEAD_DIM, 32));
+    expect(both.subarray(32 * HEAD_DIM)).toEqual(ropeTable(longrope, HEAD_DIM, 40));
+    expect(ropeTables(longrope, HEAD_DIM, 40, null)).toEqual(ropeTable(longrope, HEAD_DIM, 40));
+  });
+
+  it('knows the longest context that is not stretched, where longer ones are', () => {
+    const dynamic = { kind: 'dynamic', theta: 10000, factor: 2, original: 16 } as const;
+    expect(shortContext([longrope], 33)).toBe(32);
+    expect(shortContext([null, dynamic], 33)).toBe(16);
+    expect(shortContext([longrope], 32)).toBe(null);
+    expect(shortContext([{ kind: 'linear', theta: 500, factor: 2 }, null], 1000)).toBe(null);
   });
 
   it('gives a position the same numbers whatever the length of the table', () => {

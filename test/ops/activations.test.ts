@@ -19,7 +19,7 @@ import {
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-const ACTIVATIONS: readonly Activation[] = ['silu', 'gelu', 'gelu_tanh'];
+const ACTIVATIONS: readonly Activation[] = ['silu', 'gelu', 'gelu_tanh', 'relu'];
 const WIDTHS = [1, 15, 16, 17, 63, 897];
 const ROWS = 7;
 

@@ -143,6 +143,21 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
+  it('headLayerNorm brings each head of a view to mean 0 and variance 1, with a weight of its own', () => {
+    const random = new Random(12);
+    for (const headDim of [8, 16, 24, 80, 128]) {
+      const x = random.floats(5 * (3 * headDim + 7)).map((value) => value + 10);
+      const weight = random.floats(3 * headDim);
+      const [actual, expected] = both((ops) => {
+        const whole = ops.tensor(x, 5, 3 * headDim + 7, 'f32');
+        const [, heads] = ops.split(whole, [7, 3 * headDim]);
+        ops.headLayerNorm(heads!, ops.makeVector(weight), headDim, 1e-5);
+        return ops.read(whole);
+      });
+      expectClose(actual, expected, { absolute: 2e-5, relative: 1e-5 });
+    }
+  });
+
   it('rope rotates each head of a view by its position', () => {
     const random = new Random(3);
     for (const headDim of [2, 8, 24, 64, 80, 128]) {

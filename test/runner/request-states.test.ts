@@ -14,6 +14,7 @@ function sequence(requestId: number, parts: Partial<ScheduledSequence> = {}): Sc
     requestId,
     tokenIds: [1],
     firstPosition: 0,
+    isLong: false,
     adapterId: null,
     numDraftTokens: 0,
     newBlocks: [],
@@ -98,7 +99,11 @@ describe('buildForwardInputs', () => {
       sequence(1, { tokenIds: [PENDING_TOKEN], firstPosition: 16, newBlocks: [9] }),
     ]);
     requests.apply(second);
-    const { tokens, positions, slotMapping, batch } = buildForwardInputs(second, 16, requests);
+    const { tokens, positions, slotMapping, batch } = buildForwardInputs(
+      second,
+      { blockSize: 16, shortContext: null },
+      requests,
+    );
     expect(tokens).toEqual({ ids: Int32Array.of(-2, 10, 11, -1), sampled: unread });
     expect([...positions]).toEqual([1, 0, 1, 16]);
     expect([...slotMapping]).toEqual([8 * 16 + 1, 6 * 16, 6 * 16 + 1, 9 * 16]);

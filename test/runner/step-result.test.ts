@@ -16,6 +16,7 @@ function outputsOf(
       (parts, requestId): ScheduledSequence => ({
         requestId,
         firstPosition: 0,
+        isLong: false,
         sampling: GREEDY,
         ...nothing,
         ...parts,

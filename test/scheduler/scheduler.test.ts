@@ -41,6 +41,7 @@ const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
   blockSize: fc.constant(16),
   enablePrefixCaching: fc.boolean(),
   window: fc.constantFrom(null, 20),
+  shortContext: fc.constantFrom(null, 20, 48),
   speculative: fc.constantFrom(null, {
     method: 'ngram' as const,
     numSpeculativeTokens: 3,
@@ -61,6 +62,8 @@ function request(id: number, promptLength: number, maxTokens: number): NewReques
 class FakeModel {
   readonly requests = new RequestStates();
   readonly #newest = new Map<number, number>();
+  /** By block: whether it holds keys of a long context. */
+  readonly #long = new Map<number, boolean>();
 
   run(step: ScheduledStep): StepResult {
     this.requests.apply(step);
@@ -79,6 +82,20 @@ class FakeModel {
       if (output?.kind === 'tokens') this.#newest.set(requestId, output.tokenIds.at(-1)!);
     }
     return result;
+  }
+
+  /** What a sequence reads was computed as it is: as a short context, or as a long one. */
+  checkContext(
+    { requestId, firstPosition, isLong }: ScheduledSequence,
+    blockSize: number,
+    window: number | null,
+  ): void {
+    const blocks = this.requests.blocksOf(requestId);
+    const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
+    for (const [index, block] of blocks.entries()) {
+      if ((index + 1) * blockSize > firstPosition) this.#long.set(block, isLong);
+      else if ((index + 1) * blockSize > oldest) assert.equal(this.#long.get(block) ?? isLong, isLong);
+    }
   }
 
   #sample(sequence: ScheduledSequence): number[] {
@@ -201,10 +218,11 @@ function launch(
 
 function checkStep(
   step: ScheduledStep,
-  { requests }: FakeModel,
+  model: FakeModel,
   scheduler: Scheduler,
   config: SchedulerConfig,
 ): void {
+  const { requests } = model;
   assert(step.numTokens > 0);
   assert(step.numTokens <= config.maxNumBatchedTokens);
   assert(step.sequences.length <= config.maxNumSeqs);
@@ -217,7 +235,22 @@ function checkStep(
     const numSlots = requests.blocksOf(requestId).length * config.blockSize;
     assert(numSlots >= firstPosition + tokenIds.length);
   }
+  for (const sequence of step.sequences) checkLength(sequence, model, config);
   assert(scheduler.stats.running <= config.maxNumSeqs);
+}
+
+/** Whether a context is a long one is decided by its length where it is sampled from, drafts aside. */
+function checkLength(
+  sequence: ScheduledSequence,
+  model: FakeModel,
+  { shortContext = null, blockSize, window }: SchedulerConfig,
+): void {
+  const { sampling, isLong, firstPosition, tokenIds, numDraftTokens } = sequence;
+  const most = shortContext ?? Number.POSITIVE_INFINITY;
+  const length = firstPosition + tokenIds.length;
+  if (sampling !== null) assert.equal(isLong, length - numDraftTokens > most);
+  if (!isLong) assert(length <= most);
+  model.checkContext(sequence, blockSize, window);
 }
 
 describe('Scheduler', () => {
@@ -249,6 +282,42 @@ describe('Scheduler', () => {
       [1, 1],
       [2, 31],
     ]);
+  });
+
+  it('computes a request again that outgrows the short contexts, once, and reuses nothing of short ones for long ones', () => {
+    const config = { ...CONFIG, shortContext: 40 };
+    const scheduler = new Scheduler(config);
+    const model = new FakeModel();
+    scheduler.add(request(1, 36, 8));
+    const computed: [boolean, number, number][] = [];
+    const run = () => {
+      while (scheduler.hasUnfinished) {
+        const step = scheduler.schedule();
+        computed.push(
+          ...step.sequences.map(({ isLong, firstPosition, tokenIds }): [boolean, number, number] => [
+            isLong,
+            firstPosition,
+            tokenIds.length,
+          ]),
+        );
+        if (step.numTokens > 0) scheduler.update(step, model.run(step));
+      }
+    };
+    run();
+    const again = computed.findIndex(([isLong]) => isLong);
+    expect(computed.slice(0, again).map(([, start, count]) => start + count)).toEqual([
+      32, 36, 37, 38, 39, 40,
+    ]);
+    expect(computed.slice(again)).toEqual([
+      [true, 0, 32],
+      [true, 32, 9],
+      [true, 41, 1],
+      [true, 42, 1],
+    ]);
+    computed.length = 0;
+    scheduler.add(request(1, 41, 1));
+    run();
+    expect(computed).toEqual([[true, 32, 9]]);
   });
 
   it('admits no more requests than there are slots', () => {

@@ -97,6 +97,11 @@ describe('a tokenizer published as tokenizer.model only', () => {
   it.each([
     ['cut off', golden('bpe').subarray(0, 1000), /it ends inside the field at byte/],
     ['no message', Buffer.from('plain text'), /is no SentencePiece model that svc can read/],
+    [
+      'a vocabulary of tiktoken',
+      Buffer.from('IQ== 0\nIg== 1\nIw== 2\n'),
+      /is a vocabulary of tiktoken, .* put it there, or name it with --tokenizer/,
+    ],
     ['empty', Buffer.alloc(0), /it holds no pieces/],
     ['of words', Buffer.from([10, 3, 10, 1, 97, 18, 2, 24, 3]), /of type 3, neither unigram nor BPE/],
     ['a number without end', Buffer.alloc(64, 0xff), /does not end/],

@@ -74,7 +74,7 @@ def make_model(folder: Path, name: str) -> None:
     random_weights(model, recipe.spread)
     codes = recipe.quantise(model)
     cases, logits = [], {}
-    for case, length in PROMPTS.items():
+    for case, length in (PROMPTS | recipe.prompts).items():
         golden, rows = make_case(model, case, length, seed)
         cases.append(golden)
         logits[f"{case}.logits"] = rows.contiguous()

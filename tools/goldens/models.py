@@ -2,7 +2,7 @@
 groups of heads, partial rotations, biases."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import transformers as t
@@ -45,6 +45,8 @@ class Recipe:
     quantise: Callable[[torch.nn.Module], dict[str, torch.Tensor]] = lambda model: {}
     """Puts numbers that codes encode in the place of weights; returns the codes under their published names."""
     reshape: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] = lambda state: state
+    prompts: dict[str, int] = field(default_factory=dict)
+    """Further prompts, by their lengths."""
 
     def published_config(self, config: dict, architecture: str) -> dict:
         kept = {key: value for key, value in config.items() if value is not None and key not in NOISE}
@@ -88,10 +90,10 @@ def gemma3_whole(config: dict) -> dict:
     }
 
 
-def longrope(maximum: int) -> dict:
+def longrope(maximum: int, original: int = 64) -> dict:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
     rope |= {"short_factor": [1.0, 1.2, 1.5], "long_factor": [1.0, 2.0, 4.0]}
-    return COMMON | {"max_position_embeddings": maximum, "original_max_position_embeddings": 64, "rope_parameters": rope}
+    return COMMON | {"max_position_embeddings": maximum, "original_max_position_embeddings": original, "rope_parameters": rope}
 
 
 def one_by_one(names: tuple[str, str, str]) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
@@ -291,4 +293,62 @@ MODELS = {
         ),
         reshape=USUAL_EXPERTS,
     ),
+    # Its answer to the further prompt outgrows the contexts with short factors.
+    "phi3-longrope": Recipe(t.Phi3Config(**longrope(64, original=32)), prompts={"outgrowing": 26}),
+    "cohere-plus": Recipe(t.CohereConfig(**COMMON, use_qk_norm=True)),
+    "gpt2-scaled": Recipe(
+        t.GPT2Config(
+            vocab_size=96,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=128,
+            bos_token_id=1,
+            eos_token_id=2,
+            activation_function="relu",
+            scale_attn_by_inverse_layer_idx=True,
+        ),
+    ),
+    "qwen2-moe-sliding": Recipe(
+        t.Qwen2MoeConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            moe_intermediate_size=12,
+            shared_expert_intermediate_size=12,
+            num_experts=4,
+            num_experts_per_tok=2,
+            norm_topk_prob=True,
+            qkv_bias=False,
+            use_sliding_window=True,
+            sliding_window=8,
+            max_window_layers=2,
+        ),
+        publish=lambda c: old_rope(c, rope_theta=10000.0),
+        reshape=USUAL_EXPERTS,
+    ),
+    "qwen3-moe-sliding": Recipe(
+        t.Qwen3MoeConfig(
+            **COMMON,
+            moe_intermediate_size=12,
+            num_experts=4,
+            num_experts_per_tok=2,
+            head_dim=8,
+            use_sliding_window=True,
+            sliding_window=8,
+        ),
+        reshape=USUAL_EXPERTS,
+    ),
+    "deepseek-v2-greedy": Recipe(
+        t.DeepseekV2Config(
+            **DEEPSEEK | {"n_group": None, "topk_group": None},
+            n_shared_experts=1,
+            q_lora_rank=24,
+            mlp_bias=True,
+        ),
+        publish=lambda c: c | {"n_group": None, "topk_group": None},
+        reshape=USUAL_EXPERTS,
+    ),
+    "llama": Recipe(t.LlamaConfig(**COMMON, head_dim=12, tie_word_embeddings=True)),
+    "mistral": Recipe(t.MistralConfig(**COMMON, sliding_window=12), publish=lambda c: old_rope(c, rope_theta=10000.0)),
+    "qwen2": Recipe(t.Qwen2Config(**COMMON, use_sliding_window=True, sliding_window=12, max_window_layers=1)),
+    "qwen3-sliding": Recipe(t.Qwen3Config(**COMMON, head_dim=8, use_sliding_window=True, sliding_window=12, max_window_layers=1)),
 }

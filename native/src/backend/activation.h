@@ -3,9 +3,9 @@
 
 namespace svc {
 
-enum class Activation : int { Silu = 0, Gelu = 1, GeluTanh = 2 };
+enum class Activation : int { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3 };
 
 /// What becomes of a gate and what it lets through: an activation of the gate times the other, or a function of both.
-enum class GatedActivation : int { Silu = 0, Gelu = 1, GeluTanh = 2, ClampedSwiglu = 3 };
+enum class GatedActivation : int { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3, ClampedSwiglu = 4 };
 
 }  // namespace svc

@@ -174,6 +174,7 @@ class Backend {
   /// `bias` may be null.
   virtual StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
+  virtual StreamPosition headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
   virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
   /// The same, with what the adapters of the step's rows add.

@@ -39,7 +39,8 @@ Activation Args::activation() {
   if (name == "silu") return Activation::Silu;
   if (name == "gelu") return Activation::Gelu;
   if (name == "gelu_tanh") return Activation::GeluTanh;
-  fail("silu, gelu or gelu_tanh", name);
+  if (name == "relu") return Activation::Relu;
+  fail("silu, gelu, gelu_tanh or relu", name);
 }
 
 GatedActivation Args::gatedActivation() {

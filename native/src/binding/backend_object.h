@@ -94,6 +94,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value rmsNorm(const Info&);
   Napi::Value layerNorm(const Info&);
   Napi::Value qkNorm(const Info&);
+  Napi::Value headLayerNorm(const Info&);
   Napi::Value activate(const Info&);
   Napi::Value cast(const Info&);
   Napi::Value addScaled(const Info&);

@@ -54,6 +54,19 @@ Napi::Value BackendObject::qkNorm(const Info& info) {
   return recorded(info, a, backend().qkNorm(weight, eps, x, cols));
 }
 
+/// headLayerNorm(weight, headDim, eps, x[4])
+Napi::Value BackendObject::headLayerNorm(const Info& info) {
+  Args a = args("headLayerNorm", info);
+  const Vector& weight = vectorAt(a);
+  const int64_t headDim = a.integerIn(1, weight.length, "headDim");
+  const float eps = static_cast<float>(a.real());
+  const Rows x = a.rows(DType::F32, weight.length);
+  if (weight.length % headDim != 0) {
+    a.fail("whole heads of " + std::to_string(headDim), std::to_string(weight.length));
+  }
+  return recorded(info, a, backend().headLayerNorm(weight, headDim, eps, x));
+}
+
 /// activate(activation, isBf16, x[4], out[4])
 Napi::Value BackendObject::activate(const Info& info) {
   Args a = args("activate", info);

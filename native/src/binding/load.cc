@@ -185,7 +185,7 @@ StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, i
                                                                 : int64_t{n} / 8 * 4;
   const bool isWhole = stored.order == CodeOrder::Rows || k % (4 * perByte) == 0;
   const bool isAwqOf4 = stored.order != CodeOrder::Awq || (perByte == 2 && n % 8 == 0);
-  const bool fits = stored.order == CodeOrder::Rows ? weight.rowLength >= rowBytes : weight.rowLength == rowBytes;
+  const bool fits = weight.firstCol + rowBytes <= weight.rowLength;
   if (weight.dtype != DType::U8 || !fits || !isWhole || !isAwqOf4) {
     throw ArgumentError("load", "rows of " + std::to_string(rowBytes) + " bytes of codes", weight.name);
   }

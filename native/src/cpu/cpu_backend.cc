@@ -93,6 +93,12 @@ StreamPosition CpuBackend::qkNorm(const Vector& weight, float eps, Rows x, int64
       [this, &weight = host(weight), eps, x, cols] { runQkNorm(pool_, kernels_, weight, eps, x, cols); });
 }
 
+StreamPosition CpuBackend::headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) {
+  return stream_.record([this, &weight = host(weight), headDim, eps, x] {
+    runHeadLayerNorm(pool_, kernels_, weight, headDim, eps, x);
+  });
+}
+
 StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {
   return stream_.record([this, &weight = packed(weight), x, out, add] {
     runLinear(pool_, kernels_, productMemory_, weight, x, out, add);

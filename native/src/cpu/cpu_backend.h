@@ -63,6 +63,7 @@ class CpuBackend final : public Backend {
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
+  StreamPosition headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) override;
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
   StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
   StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,

@@ -77,6 +77,16 @@ void runQkNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight,
   });
 }
 
+void runHeadLayerNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, int64_t headDim, float eps, Rows x) {
+  const auto kernel = set.layerNorm[static_cast<int>(DType::F32)];
+  eachRow(pool, x.rows, weight.length, [&](int64_t row) {
+    for (int64_t first = 0; first < weight.length; first += headDim) {
+      float* head = floatsAt(x, row) + first;
+      kernel(head, weight.values.data() + first, nullptr, static_cast<int>(headDim), eps, head);
+    }
+  });
+}
+
 void runRope(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& positions, const HostVector& table,
              const RopeHeads& heads, Rows x, int64_t cols) {
   const auto kernel = heads.isInterleaved ? set.ropeInterleaved : set.rope;

@@ -52,7 +52,7 @@ std::vector<SourcePart> opened(const std::vector<LinearPart>& parts, int k, Code
   for (const LinearPart& part : parts) {
     SourcePart& source = sources.emplace_back(SourcePart{&part, {}});
     if (!part.codes.has_value() || part.codes->order == CodeOrder::Rows) continue;
-    const int64_t rowBytes = part.weight.rowLength;
+    const int64_t rowBytes = part.codes->order == CodeOrder::Columns ? int64_t{part.n} * 4 : int64_t{part.n} / 8 * 4;
     const int64_t rows = int64_t{part.n} * k * codeBits(kind) / 8 / rowBytes;
     source.bytes.resize(static_cast<size_t>(rows * rowBytes));
     part.weight.read(source.bytes.data(), 0, rows, rowBytes);

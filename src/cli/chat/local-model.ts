@@ -17,7 +17,7 @@ export async function startLocalModel(model: string | null): Promise<LocalModel>
   const [{ readConfig, servedNames, startEngine }, { startServer }, { version }] = await Promise.all([
     import('../serve.ts'),
     import('../../server/server.ts'),
-    import('../version.ts'),
+    import('../../util/version.ts'),
   ]);
   const config = await readConfig(options(model));
   const logger = createLogger('error');

@@ -110,8 +110,15 @@ export class Attention implements Block {
 
   /** Rotates q and k, stores k and v, and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScale, attentionSoftcap, encoder } =
-      this.#context.config;
+    const {
+      headDim,
+      rotaryDim,
+      ropeIsInterleaved,
+      layerWindows,
+      attentionScales,
+      attentionSoftcap,
+      encoder,
+    } = this.#context.config;
     const layer = this.#kvLayer;
     if (this.#ropeTable !== null) {
       const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
@@ -121,7 +128,7 @@ export class Attention implements Block {
     ops.storeKv(k, v, inputs, layer);
     return ops.attention(q, inputs, {
       layer,
-      scale: attentionScale,
+      scale: attentionScales[this.#layer]!,
       isBidirectional: encoder !== null,
       window: layerWindows[this.#layer] ?? null,
       softcap: attentionSoftcap,

@@ -95,7 +95,8 @@ class LatentAttention implements Block {
   #heads(step: Step, h: Tensor): Tensor {
     const { ops, inputs } = step;
     const { keyWeights, valueWeights, output } = this.#parts;
-    const { layer, scale } = { layer: this.#layer, scale: this.#config.attentionScale };
+    const layer = this.#layer;
+    const scale = this.#config.attentionScales[layer]!;
     const key = this.#key(step, h);
     ops.storeKv(key, key, inputs, layer);
     const seen = ops.attention(this.#query(step, h, keyWeights), inputs, { layer, scale, window: null });

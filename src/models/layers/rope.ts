@@ -5,8 +5,7 @@ import type { Llama3Rope, LongRope, RopeConfig, YarnRope } from '../rope-config.
 /**
  * The table of `ops.rope`, [length, rotaryDim]: a position's rotaryDim/2 cosines, then its rotaryDim/2 sines.
  * Numbers are rounded to f32 where training did so: at far positions that decides the angle.
- * @param length Longest context served. `dynamic` and `longrope` stretch by it once and for all, never by the
- *   length of a sequence: a token's keys must not depend on what comes after it.
+ * @param length Longest context that is served so: `dynamic` and `longrope` stretch by it.
  */
 export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number): Float32Array {
   const frequencies = Float32Array.from(ropeFrequencies(rope, rotaryDim, length));
@@ -22,6 +21,36 @@ export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number): 
     }
   }
   return table;
+}
+
+/**
+ * The tables of short contexts and of longer ones, one after the other: [shortContext + length, rotaryDim].
+ * @param shortContext Of `shortContext`; null is [length, rotaryDim], for contexts of all lengths.
+ */
+export function ropeTables(
+  rope: RopeConfig,
+  rotaryDim: number,
+  length: number,
+  shortContext: number | null,
+): Float32Array {
+  const long = ropeTable(rope, rotaryDim, length);
+  if (shortContext === null) return long;
+  const both = new Float32Array((shortContext + length) * rotaryDim);
+  both.set(ropeTable(rope, rotaryDim, shortContext));
+  both.set(long, shortContext * rotaryDim);
+  return both;
+}
+
+/**
+ * Tokens of the longest context whose positions are not stretched, where longer ones are; null where all contexts up to
+ * `length` are alike. A context that outgrows it is computed again, all of its tokens, as in the original implementations.
+ */
+export function shortContext(ropes: readonly (RopeConfig | null)[], length: number): number | null {
+  for (const rope of ropes) {
+    const isByLength = rope?.kind === 'dynamic' || rope?.kind === 'longrope';
+    if (isByLength && rope.original < length) return rope.original;
+  }
+  return null;
 }
 
 /** Radians a position, [rotaryDim / 2], fastest first. */

@@ -1,11 +1,12 @@
 // The packed cache: a folder that keeps weights as kernels read them, so that the next start need not pack them. An entry
-// is one file, named by its key: the model, the state of each of its files, the formats, and the build of the kernels. Who
-// can write into the folder decides what the model computes, as with the folder of the model.
+// is one file, named by its key: the model, the state of each of its files, the formats, the version of svc, which decides what
+// is asked of them in which order, and the build of the kernels. Who can write into the folder decides what the model computes, as with the folder of the model.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import type { PackedWeights } from '../../ops/packed-weights.ts';
+import { version } from '../../util/version.ts';
 
 interface PackedCacheOptions {
   readonly folder: string;
@@ -49,7 +50,8 @@ export class PackedCache {
   /** From now on weights come from the model's entry, where there is a whole one. */
   open({ fingerprint, fileStates, formats }: PackedModel): void {
     const files = fileStates.map((state) => `file ${state}\n`).join('');
-    const key = `model ${fingerprint}\n${files}formats ${formats.join(' ')}\nlayout ${this.#weights.layout}\n`;
+    const code = `svc ${version()}\nlayout ${this.#weights.layout}\n`;
+    const key = `model ${fingerprint}\n${files}formats ${formats.join(' ')}\n${code}`;
     const name = createHash('sha256').update(key).digest('hex').slice(0, 32);
     const path = join(this.#options.folder, `${name}${ENTRY}`);
     this.#entry = { path, key };

@@ -13,7 +13,9 @@ import {
   type LinearWeight,
   type LinearWeightSource,
   narrow,
+  narrowOutputs,
   plainPart,
+  reshape,
   type TensorSource,
   type Vector,
   wholeTensor,
@@ -179,6 +181,13 @@ export class WeightReader {
     return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
+  /** A row [headDim] of each head, one after the other. */
+  headVectors(name: string, numHeads: number, headDim: number): Vector {
+    return this.#ops.loadVector(
+      reshape(this.#checkpoint.find(name, [numHeads, headDim]), [numHeads * headDim]),
+    );
+  }
+
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
     const parts = [this.#plain(table, hidden)];
@@ -228,16 +237,17 @@ export class WeightReader {
   #part(projection: Projection, k: number): LinearPart {
     const { name, n, within, isTransposed } = projection;
     const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
-    if (weight === null) return this.#plain(projection, k);
-    if (weight.kind === 'blocks' && !isTransposed) {
-      const tensor = within ? narrow(weight.tensor, 0, within.first, n) : weight.tensor;
-      return { weight: { ...weight, tensor }, bias: this.#bias(projection) };
+    if (weight === null || weight.kind === 'plain' || weight.kind === 'transposed') {
+      return this.#plain(projection, k);
     }
-    if (!within && !isTransposed) return { weight, bias: this.#bias(projection) };
+    // Methods that keep codes input by input do so whatever way the floats were.
+    const isInOrder = !isTransposed || (weight.kind === 'codes' && weight.order !== 'rows');
+    const own = !isInOrder ? null : within ? narrowOutputs(weight, within.first, n) : weight;
+    if (own !== null) return { weight: own, bias: this.#bias(projection) };
+    const why = isInOrder ? 'several projections that share words or scales' : 'its projection transposed';
     throw new ModelLoadError(
-      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ` +
-        `${within ? 'several projections' : 'its projection transposed'}: such models are served from floats only; use ` +
-        'a checkpoint in float32, float16 or bfloat16',
+      `${this.#checkpoint.path}: tensor ${weight.tensor.name} is quantised, and holds ${why}: such models are served from ` +
+        'floats only; use a checkpoint in float32, float16 or bfloat16',
     );
   }
 

@@ -177,6 +177,12 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.qkNorm(index, eps, ...argsOf(input)));
   }
 
+  headLayerNorm(x: Tensor, weight: Vector, headDim: number, eps: number): void {
+    const { index, length } = this.#own('headLayerNorm', weight, NativeVector);
+    const input = expectTensor('headLayerNorm', 'x', x, { cols: length, dtype: 'f32' });
+    this.#guard(() => this.#native.headLayerNorm(index, headDim, eps, ...argsOf(input)));
+  }
+
   linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('linear', weight, NativeLinear);
     const input = this.#padded(expectTensor('linear', 'x', x, { cols: k, dtype }));

@@ -212,7 +212,10 @@ function readSource({ name, path }: TensorSource, numbers: Float32Array, rowLeng
 /** A tensor's rows as bytes. */
 function bytesOf(op: string, tensor: TensorSource): NativeSource {
   const source = sourceOf(op, tensor);
-  return { ...source, dtype: 'u8', rowLength: storedBytes(tensor.dtype, source.rowLength) };
+  const [rowLength, firstCol] = [source.rowLength, source.firstCol].map((count) =>
+    storedBytes(tensor.dtype, count),
+  );
+  return { ...source, dtype: 'u8', rowLength: rowLength!, firstCol: firstCol! };
 }
 
 function sourceOf(op: string, source: TensorSource): NativeSource {

@@ -39,11 +39,8 @@ function normaliseRows(x: Tensor, weight: Vector, bias: Vector | null, eps: numb
   const shift = bias && expectVector('layerNorm', 'bias', bias, x.cols);
   const input = expectTensor('layerNorm', 'x', x, { dtype: 'f32' });
   for (let row = 0; row < x.rows; row++) {
-    const values = input.row(row);
-    const mean = values.reduce((sum, value) => sum + value, 0) / x.cols;
-    const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.cols;
-    const factor = 1 / Math.sqrt(variance + eps);
-    out.row(row).set(values.map((value, i) => (value - mean) * factor * scale[i]! + (shift?.[i] ?? 0)));
+    const values = standardise(input.row(row), eps);
+    out.row(row).set(values.map((value, i) => value * scale[i]! + (shift?.[i] ?? 0)));
   }
 }
 
@@ -61,6 +58,34 @@ export function qkNorm(x: Tensor, weight: Vector, eps: number): void {
       normalise(head, scale, eps, head);
     }
   }
+}
+
+/**
+ * Each head of x [tokens, heads * headDim] f32 brought to mean 0 and variance 1 by itself and scaled by its own row of weight
+ * [heads * headDim], in place.
+ */
+export function headLayerNorm(x: Tensor, weight: Vector, headDim: number, eps: number): void {
+  const scale = expectVector('headLayerNorm', 'weight', weight, x.cols);
+  const input = expectTensor('headLayerNorm', 'x', x, { dtype: 'f32' });
+  if (headDim === 0 || x.cols % headDim !== 0)
+    throw new ShapeError('headLayerNorm', `columns in heads of ${headDim}`, `${x.cols} columns`);
+  for (let row = 0; row < x.rows; row++) {
+    const values = input.row(row);
+    for (let start = 0; start < x.cols; start += headDim) {
+      const head = standardise(values.subarray(start, start + headDim), eps);
+      values.set(
+        head.map((value, i) => value * scale[start + i]!),
+        start,
+      );
+    }
+  }
+}
+
+/** (x - mean(x)) / sqrt(variance(x) + eps) */
+function standardise(values: Float32Array, eps: number): Float32Array {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+  return values.map((value) => (value - mean) / Math.sqrt(variance + eps));
 }
 
 function normalise(values: Float32Array, weight: Float32Array, eps: number, out: Float32Array): void {

@@ -46,7 +46,7 @@ import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './l
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { RefLora } from './lora.ts';
 import { meanRows } from './mean-rows.ts';
-import { layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './norm.ts';
+import { headLayerNorm, layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
@@ -154,6 +154,10 @@ export class ReferenceOps implements Ops {
 
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     qkNorm(x, weight, eps);
+  }
+
+  headLayerNorm(x: Tensor, weight: Vector, headDim: number, eps: number): void {
+    headLayerNorm(x, weight, headDim, eps);
   }
 
   linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {

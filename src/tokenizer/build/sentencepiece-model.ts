@@ -26,6 +26,12 @@ const MODEL_TYPES: Readonly<Record<number, SentencePieceVocabulary['algorithm']>
  * @throws ModelLoadError where the bytes are no such file, or of a kind that svc does not tokenise with.
  */
 export function readSentencePieceModel(path: string, bytes: Uint8Array): SentencePieceVocabulary {
+  if (isTiktoken(bytes)) {
+    throw new ModelLoadError(
+      `${path} is a vocabulary of tiktoken, which does not say how texts are split: expected a tokenizer.json beside it, which ` +
+        'the release of the model for transformers has; put it there, or name it with --tokenizer',
+    );
+  }
   try {
     return readModel(bytes);
   } catch (cause) {
@@ -35,6 +41,11 @@ export function readSentencePieceModel(path: string, bytes: Uint8Array): Sentenc
       { cause },
     );
   }
+}
+
+/** Lines of a token in base64 and its rank. */
+function isTiktoken(bytes: Uint8Array): boolean {
+  return /^[A-Za-z0-9+/]+={0,2} \d+\r?\n/.test(Buffer.from(bytes.subarray(0, 200)).toString('latin1'));
 }
 
 function readModel(bytes: Uint8Array): SentencePieceVocabulary {

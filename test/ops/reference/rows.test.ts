@@ -39,6 +39,18 @@ describe('qkNorm', () => {
   });
 });
 
+describe('headLayerNorm', () => {
+  it('brings each head to mean 0 and variance 1, in place, and scales it by its own weight', () => {
+    const both = tensor(1, 5, 9, 3, 5, 2, 0);
+    ops.headLayerNorm(ops.split(both, [1, 4])[1]!, vector(1, 2, 3, 4), 2, 0);
+    expect([...ops.read(both)]).toEqual([9, -1, 2, 3, -4]);
+  });
+
+  it('refuses columns that are not whole heads', () => {
+    expect(() => ops.headLayerNorm(tensor(1, 3, 1, 2, 3), vector(1, 1, 1), 2, 0)).toThrow(ShapeError);
+  });
+});
+
 describe('rope', () => {
   // Position 0 turns by nothing, position 1 by a quarter.
   const table = vector(1, 0, 0, 1);

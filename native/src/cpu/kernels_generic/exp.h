@@ -79,6 +79,9 @@ inline V16 geluTanh(V16 x) {
   return x / (splat(1.0f) + exponential(cubic * splat(-1.5957691f)));
 }
 
+/// NaN stays NaN.
+inline V16 relu(V16 x) { return selectLess(x, splat(0.0f), splat(0.0f), x); }
+
 /// Calls use(function) with the activation as a function of sixteen floats.
 template <class Use>
 void withActivation(Activation activation, const Use& use) {
@@ -86,6 +89,7 @@ void withActivation(Activation activation, const Use& use) {
     case Activation::Silu: return use([](V16 x) { return silu(x); });
     case Activation::Gelu: return use([](V16 x) { return gelu(x); });
     case Activation::GeluTanh: return use([](V16 x) { return geluTanh(x); });
+    case Activation::Relu: return use([](V16 x) { return relu(x); });
   }
 }
 
