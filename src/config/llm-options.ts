@@ -2,13 +2,14 @@
 
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
-import type { LoraModuleInput } from './lora-config.ts';
 import { foreignNotice, foreignOption } from './foreign-options.ts';
+import type { LoraModuleInput } from './lora-config.ts';
 import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'lora'>> {
+export interface LLMOptions
+  extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'lora'>> {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;

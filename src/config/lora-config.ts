@@ -45,7 +45,8 @@ const one = z.union([asObject, asText]);
 export function loraModules(): Kind<LoraModule[]> {
   return {
     placeholder: '<name=path...>',
-    expected: 'one or more adapters, each as name=path or {"name": "...", "path": "...", "base_model_name": "..."}',
+    expected:
+      'one or more adapters, each as name=path or {"name": "...", "path": "...", "base_model_name": "..."}',
     takesSeveral: true,
     schema: z.union([z.array(one).min(1), one.transform((module) => [module])]),
   };
@@ -54,15 +55,17 @@ export function loraModules(): Kind<LoraModule[]> {
 interface LoraOptions {
   readonly enableLora: boolean;
   readonly loraModules: readonly LoraModule[];
+  readonly servedModelName: readonly string[];
   readonly maxLoras: number;
   readonly maxLoraRank: number;
 }
 
 /**
  * Null where no adapter is or can be served.
- * @throws ConfigError where two adapters have one name, or there are more than may be loaded.
+ * @throws ConfigError where two adapters have one name, or that of the model, or there are more than may be loaded.
  */
-export function loraConfig({ enableLora, loraModules, maxLoras, maxLoraRank }: LoraOptions): LoraConfig | null {
+export function loraConfig(options: LoraOptions): LoraConfig | null {
+  const { enableLora, loraModules, servedModelName, maxLoras, maxLoraRank } = options;
   if (!enableLora && loraModules.length === 0) return null;
   const names = loraModules.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -70,6 +73,13 @@ export function loraConfig({ enableLora, loraModules, maxLoras, maxLoraRank }: L
     throw new ConfigError(`--lora-modules: two adapters are called ${twice}; give each a name of its own`, {
       param: 'lora-modules',
     });
+  }
+  const taken = names.find((name) => servedModelName.includes(name));
+  if (taken !== undefined) {
+    throw new ConfigError(
+      `--lora-modules: ${taken} is a name of the model itself (--served-model-name); give the adapter another`,
+      { param: 'lora-modules' },
+    );
   }
   if (names.length > maxLoras) {
     throw new ConfigError(

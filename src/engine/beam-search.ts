@@ -1,11 +1,11 @@
 // Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
 // its best continuations; the prefix cache makes that cheap.
 
-import type { ServedAdapter } from './adapters.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
+import type { ServedAdapter } from './adapters.ts';
 import type { InferenceEngine, Ticket } from './inference-engine.ts';
 import type { Prompt } from './input-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';

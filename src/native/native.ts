@@ -91,7 +91,7 @@ export interface NativeBackend {
   loadPacked(name: string): number;
   closePackedEntry(): void;
   /**
-   * Writes all weights so far as an entry, while ops run; `names` are theirs, in order. False where another process is
+   * Writes the first weights as an entry, while ops run; `names` are theirs, in order. False where another process is
    * writing the same entry. `close` gives it a few seconds to end.
    */
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
@@ -233,6 +233,8 @@ export interface NativeBackend {
     step: number,
     ...x: TensorArgs
   ): StreamPosition;
+  /** `starts` [rows of out + 1] rise. */
+  meanRows(starts: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   gatherRows(
     isBf16: boolean,
     rows: Int32Array,
@@ -240,12 +242,15 @@ export interface NativeBackend {
   ): StreamPosition;
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
+  /** Fills `values` when it runs. */
+  readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
   /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
+    isBidirectional: boolean,
     scale: number,
     window: number,
     softcap: number,

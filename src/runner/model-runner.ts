@@ -1,7 +1,12 @@
 // The executor that runs the whole model in the thread that calls it. Hands each step to the backend: forward pass,
 // log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
 
-import { type AdapterSpec, type LoadedAdapter, loadAdapter, unloadAdapter } from '../models/adapters/load-adapter.ts';
+import {
+  type AdapterSpec,
+  type LoadedAdapter,
+  loadAdapter,
+  unloadAdapter,
+} from '../models/adapters/load-adapter.ts';
 import type { Model } from '../models/model.ts';
 import type { KvCache, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
