@@ -83,6 +83,7 @@ class Play {
     for (const sending of this.#sendings) {
       if (sending.isCancelled) {
         await this.p.event('sendClosed', ({ send }) => send === sending.send);
+        await this.#giveUp(sending);
         continue;
       }
       await this.#grant(sending, sending.send % 2, sending.send < 2 ? 'shm' : 'tcp', 0);

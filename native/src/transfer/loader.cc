@@ -26,6 +26,7 @@ Loader::~Loader() { poller_.stop(); }
 
 void Loader::load(Load load) {
   numLoads_ += 1;
+  load.isLate = load.receive->numReadable == load.receive->arrivals.size();
   poller_.post([this, load = std::move(load)] {
     if (fits(load)) loads_.push_back(load);
     else end(load, false);
@@ -69,7 +70,9 @@ bool Loader::copySome(Load& load) const {
   const uint64_t most = std::max<uint64_t>(kBytesPerTurn / memory_.layerBlockBytes, 1);
   const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + most);
   for (; load.numRead < end; ++load.numRead) {
-    const size_t slot = receive.arrivals[load.numRead];
+    const size_t layers = memory_.layers;
+    const size_t inOrder = load.numRead % layers * numBlocks + load.numRead / layers;
+    const size_t slot = load.isLate ? inOrder : receive.arrivals[load.numRead];
     const size_t layer = slot / numBlocks, block = slot % numBlocks;
     if (block < skipped || block - skipped >= load.blocks.size()) continue;
     char* to = memory_.layerBlock(static_cast<uint32_t>(layer), load.blocks[block - skipped]);

@@ -20,8 +20,10 @@ struct Load {
   /// Index in the transfer of the block that comes into the first KV block.
   uint32_t firstBlock;
   std::vector<uint32_t> blocks;
-  /// How many arrivals have been looked at.
+  /// How many layer blocks of the receive have been looked at.
   uint64_t numRead = 0;
+  /// Whether all had come before: then they are copied in the order of their addresses, which is faster.
+  bool isLate = false;
 };
 
 class Loader {
