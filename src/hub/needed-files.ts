@@ -3,6 +3,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
+import { isGgufPath } from '../util/model-file.ts';
 import {
   CONFIG_FILES,
   hasTokenizer,
@@ -54,8 +55,7 @@ export function neededFiles(paths: readonly string[], { repository, part, gguf }
 
 /** Without a choice it is the weights in safetensors that are wanted. */
 function isGgufOnly(paths: readonly string[]): boolean {
-  const has = (end: string) => paths.some((path) => path.endsWith(end));
-  return has('.gguf') && !has('.safetensors');
+  return paths.some(isGgufPath) && !paths.some((path) => path.endsWith('.safetensors'));
 }
 
 function neededWeights(paths: readonly string[], repository: string): string[] {

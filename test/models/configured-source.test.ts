@@ -131,7 +131,11 @@ describe('--load-format', () => {
     expect(() => sourceOf(folder, { loadFormat: 'gguf' })).toThrow(
       /more than one GGUF model: give one of .*a-Q8_0\.gguf/,
     );
-    expect(() => sourceOf(tinyModel(), { loadFormat: 'gguf' })).toThrow(/holds no GGUF model/);
+    const other = tinyModel();
+    expect(() => sourceOf(other, { loadFormat: 'gguf' })).toThrow(ConfigError);
+    expect(() => sourceOf(other, { loadFormat: 'gguf' })).toThrow(
+      `--load-format gguf: ${other} holds no *.gguf file: leave the option out to serve its *.safetensors, or name a GGUF file`,
+    );
   });
 
   it('gguf says of a file that is none what was expected', () => {
