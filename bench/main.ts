@@ -3,7 +3,7 @@
 
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
-import { engineSection, int4EngineSection, int8EngineSection } from './engine.ts';
+import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
@@ -32,6 +32,7 @@ const SECTIONS = {
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
+  'engine-gguf': ggufEngineSection,
   speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,
