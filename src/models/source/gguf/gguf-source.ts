@@ -51,7 +51,7 @@ export class GgufSource {
     const headDim = headDimOf(this.#keys);
     const paths = this.#parts.map((part) => part.path);
     return new Checkpoint(this.path, paths, (path) =>
-      publishedTensors(readGguf(path).tensors, architecture, headDim),
+      publishedTensors(path, readGguf(path).tensors, architecture, headDim),
     );
   }
 
