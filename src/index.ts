@@ -3,9 +3,17 @@
 export type { LLMOptions } from './config/llm-options.ts';
 export * from './errors.ts';
 export type { BeamSearchOutput, BeamSearchSequence } from './llm/beam-search-output.ts';
-export type { CallOptions, ChatOptions, GenerateOptions, StreamChatOptions } from './llm/call-options.ts';
+export type {
+  CallOptions,
+  ChatOptions,
+  EmbedOptions,
+  GenerateOptions,
+  ScoreOptions,
+  StreamChatOptions,
+} from './llm/call-options.ts';
 export type { ChatMessageInput, ContentPart, ConversationsInput } from './llm/conversations.ts';
 export { LLM } from './llm/llm.ts';
+export type { EmbeddingRequestOutput, ScoringRequestOutput } from './llm/pooling-output.ts';
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
 export type {
   CompletionDelta,

@@ -5,6 +5,7 @@ import { availableDevice, availableDType, checkAvailable } from './availability.
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
+import { loraConfig } from './lora-config.ts';
 import {
   type OptionNames,
   type OptionRows,
@@ -95,6 +96,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     packedCacheSize: values.packedCacheSize,
     loadFormat: values.loadFormat,
     hfOverrides: values.hfOverrides,
+    runner: values.runner,
+    convert: values.convert,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,
@@ -117,6 +120,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
     speculative: parseSpeculativeConfig(values.speculativeConfig),
+    lora: loraConfig(values),
   };
 }
 

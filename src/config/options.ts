@@ -3,7 +3,8 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { LOAD_FORMATS, QUANTIZATIONS } from './engine-config.ts';
+import { CONVERSIONS, LOAD_FORMATS, QUANTIZATIONS, RUNNERS } from './engine-config.ts';
+import { type LoraModule, loraModules } from './lora-config.ts';
 import {
   choice,
   flag,
@@ -145,6 +146,12 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'fields over those of config.json, as JSON, or part by part: --hf-overrides.rope_parameters.factor 4',
       defaultText: 'none',
     }),
+    runner: option(choice(RUNNERS), 'auto', {
+      help: 'what the model is served as: one that generates text, or pooling: one that makes embeddings or scores; auto is what its files say',
+    }),
+    convert: option(choice(CONVERSIONS), 'auto', {
+      help: 'what a model is turned into that its files describe as another: embed for embeddings, classify for scores by its logits of "yes" and "no", none for text',
+    }),
     maxModelLen: optional(sizeOrAuto(1), {
       help: 'longest sequence, prompt and answer together, in tokens; auto is the longest up to the limit of the model that the memory has room for',
       defaultText: "the model's own limit",
@@ -224,6 +231,19 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or {"method": "draft_model", "model": "<model>"}; or part by part: --speculative-config.method ngram',
       defaultText: 'none: one token a step',
     }),
+  }),
+  ...engineGroup('Adapters', {
+    loraModules: option<readonly LoraModule[]>(loraModules(), [], {
+      help: 'LoRA adapters, served as further models under their names: name=folder, or {"name": "...", "path": "...", "base_model_name": "..."}; several values, or the option several times',
+      defaultText: 'none',
+    }),
+    enableLora: option(flag(), false, {
+      help: 'let adapters be loaded while the server runs; --lora-modules does the same',
+    }),
+    maxLoras: option(integer(1, 1024), 16, {
+      help: 'adapters that may be loaded at the same time; one step may compute requests of all of them',
+    }),
+    maxLoraRank: option(integer(1, 512), 16, { help: 'largest rank of an adapter' }),
   }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {

@@ -2,7 +2,8 @@
 // one before it runs, so that the kernels never wait for JavaScript. It knows no thread and no text.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { Executor } from '../runner/executor.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
+import type { EngineInfo, Executor } from '../runner/executor.ts';
 import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
 import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -18,6 +19,13 @@ interface EngineCoreListeners extends LoadListeners {
   readonly onTransferEvent?: OnTransferEvent;
 }
 
+/** An adapter on its way, and who is told of it. */
+interface AdapterLoading {
+  readonly parts: Generator<void, LoadedAdapter, void>;
+  readonly onLoaded: (adapter: LoadedAdapter) => void;
+  readonly onRefused: (error: unknown) => void;
+}
+
 export class EngineCore {
   /** Takes requests, aborts and commands; they count from the next step on. */
   readonly scheduler: Scheduler;
@@ -25,6 +33,8 @@ export class EngineCore {
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
   readonly #inFlight: ScheduledStep[] = [];
+  /** The first one is being loaded. */
+  readonly #loading: AdapterLoading[] = [];
 
   constructor(
     executor: Executor,
@@ -35,7 +45,8 @@ export class EngineCore {
     this.executor = executor;
     const { info, draftModel } = executor;
     const { numBlocks, window } = info;
-    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
+    const limits = { ...config, ...limitsOf(info, config), numBlocks, window };
+    this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 
@@ -77,6 +88,26 @@ export class EngineCore {
     return finished;
   }
 
+  /** Requests may name the adapter once `onLoaded` is called. */
+  addAdapter(spec: AdapterSpec, listeners: Omit<AdapterLoading, 'parts'>): void {
+    this.#loading.push({ ...listeners, parts: this.executor.loadAdapter(spec) });
+  }
+
+  /** Loads one more part, so that steps run in between. @returns whether there is more to load. */
+  loadAdapters(): boolean {
+    const [first] = this.#loading;
+    if (first === undefined) return false;
+    try {
+      const part = first.parts.next();
+      if (part.done !== true) return true;
+      first.onLoaded(part.value);
+    } catch (error) {
+      first.onRefused(error);
+    }
+    this.#loading.shift();
+    return this.#loading.length > 0;
+  }
+
   close(): void {
     this.executor.close();
   }
@@ -93,4 +124,21 @@ export class EngineCore {
     const at = performance.now();
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
+}
+
+/** A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with. */
+function limitsOf(
+  { computesWholePrompts, maxModelLen }: EngineInfo,
+  {
+    maxNumBatchedTokens,
+    enablePrefixCaching,
+  }: Pick<SchedulerConfig, 'maxNumBatchedTokens' | 'enablePrefixCaching'>,
+) {
+  return {
+    computesWholePrompts,
+    maxNumBatchedTokens: computesWholePrompts
+      ? Math.max(maxNumBatchedTokens, maxModelLen)
+      : maxNumBatchedTokens,
+    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,
+  };
 }

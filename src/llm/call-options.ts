@@ -16,6 +16,16 @@ export interface GenerateOptions extends CallOptions {
   readonly useProgressBar?: boolean | undefined;
 }
 
+export interface ScoreOptions extends GenerateOptions {
+  /** Most tokens that are kept of a prompt, from its beginning; -1 is what the model can read. Left out, longer ones are refused. */
+  readonly truncatePromptTokens?: number | undefined;
+}
+
+export interface EmbedOptions extends ScoreOptions {
+  /** Length of the embeddings, for models that were trained to have them cut; left out, all of it. */
+  readonly dimensions?: number | undefined;
+}
+
 export interface TemplateOptions {
   /** Open the assistant's turn at the end of the prompt; the default. */
   readonly addGenerationPrompt?: boolean | undefined;
@@ -33,13 +43,21 @@ const template = {
   chatTemplateKwargs: z.record(z.string(), z.unknown()).optional(),
 };
 
+const truncatePromptTokens = z.int().min(-1).optional();
+const dimensions = z.int().min(1).optional();
+
 export const generateOptions = z.object({ signal, useProgressBar });
 export const chatOptions = z.object({ signal, useProgressBar, ...template });
+export const scoreOptions = z.object({ signal, useProgressBar, truncatePromptTokens });
+export const embedOptions = z.object({ ...scoreOptions.shape, dimensions });
 export const callOptions = z.object({ signal });
 export const streamChatOptions = z.object({ signal, ...template });
 
 /** Every option that some method takes. */
-export const OPTION_NAMES: readonly string[] = Object.keys(chatOptions.shape);
+export const OPTION_NAMES: readonly string[] = [
+  ...Object.keys(chatOptions.shape),
+  ...Object.keys(embedOptions.shape),
+];
 
 /** @throws InvalidRequestError naming an option that `method` does not have, or that has a wrong value. */
 export function readOptions<S extends z.ZodObject>(method: string, schema: S, given: unknown): z.output<S> {

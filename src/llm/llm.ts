@@ -9,6 +9,8 @@ import {
   type Prompt,
   type RequestOptions,
 } from '../engine/inference-engine.ts';
+import { planScores } from '../engine/pooling/score-plan.ts';
+import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { withFolders } from '../models/model-folder.ts';
 import {
@@ -29,10 +31,14 @@ import {
   type ChatOptions,
   callOptions,
   chatOptions,
+  type EmbedOptions,
+  embedOptions,
   type GenerateOptions,
   generateOptions,
   readOptions,
+  type ScoreOptions,
   type StreamChatOptions,
+  scoreOptions,
   streamChatOptions,
   type TemplateOptions,
 } from './call-options.ts';
@@ -43,8 +49,17 @@ import {
   readConversation,
   readConversations,
 } from './conversations.ts';
+import { poolAll } from './pool-all.ts';
+import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
-import { type PromptInput, type PromptsInput, readPrompt, readPrompts } from './prompts.ts';
+import {
+  type PromptInput,
+  type PromptsInput,
+  readPairs,
+  readPrompt,
+  readPrompts,
+  textOf,
+} from './prompts.ts';
 import {
   type CompletionDelta,
   outputFields,
@@ -171,6 +186,54 @@ export class LLM {
     });
   }
 
+  /**
+   * Embeds prompts, with a model that was made for it.
+   * @returns one output a prompt, in their order.
+   * @throws InvalidRequestError before anything runs, where a prompt or an option is wrong or the model generates text.
+   */
+  async embed(prompts: PromptsInput, options: EmbedOptions = {}): Promise<EmbeddingRequestOutput[]> {
+    const { signal, useProgressBar, ...given } = readOptions('embed', embedOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const config = engine.expectEmbedding();
+      const dimensions = given.dimensions ?? null;
+      checkDimensions(dimensions, config, engine.info.hiddenSize);
+      const list = readPrompts(prompts);
+      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens };
+      const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));
+      const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
+      const pooled = await poolAll(engine, prepared, run);
+      return pooled.map((values, index) => ({
+        request_id: String(this.#numRequests++),
+        prompt: textOf(list[index]!),
+        prompt_token_ids: prepared[index]!.promptTokenIds,
+        outputs: { embedding: toEmbedding(values, config, dimensions) },
+      }));
+    });
+  }
+
+  /**
+   * Scores how well texts fit together: one text with each of several, or two lists text by text. A reranker reads both at
+   * once; of an embedding model it is the cosine of the two embeddings.
+   * @returns one output a pair, in the order of `second`.
+   * @throws InvalidRequestError before anything runs, where a text or an option is wrong or the model generates text.
+   */
+  async score(
+    first: string | readonly string[],
+    second: string | readonly string[],
+    options: ScoreOptions = {},
+  ): Promise<ScoringRequestOutput[]> {
+    const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const texts = readPairs(first, second);
+      const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
+      const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
+      const scores = plan.scoresOf(await poolAll(engine, plan.prompts, run));
+      return scores.map((score) => ({ request_id: String(this.#numRequests++), outputs: { score } }));
+    });
+  }
+
   /** Ends the engine; calls in flight are rejected. */
   async close(): Promise<void> {
     const engine = await this.#engine.catch(() => null);
@@ -184,8 +247,7 @@ export class LLM {
     options?: RequestOptions,
   ): Promise<Job> {
     const requestId = String(this.#numRequests++);
-    const text = 'text' in prompt ? prompt.text : null;
-    return { requestId, text, prepared: await engine.prepare(prompt, params, options) };
+    return { requestId, text: textOf(prompt), prepared: await engine.prepare(prompt, params, options) };
   }
 
   async #prepareChat(

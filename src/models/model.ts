@@ -2,12 +2,15 @@
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
+import type { LoraTarget } from './adapters/lora-target.ts';
 import type { ModelConfig } from './model-config.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
 export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
+  /** [tokens] which of the texts of its sequence a token belongs to, 0 or 1; left out, all are of the first. */
+  readonly tokenTypes?: Int32Array | undefined;
   /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
@@ -26,8 +29,13 @@ export interface Model extends ModelShape {
   readonly weightFormat: string;
   /** Packed bytes that a decode step streams through the processor, of experts those that are not chosen too. */
   readonly weightBytes: number;
+  /** The products that adapters may add to. */
+  readonly loraTargets: readonly LoraTarget[];
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
-  /** @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long. */
+  /**
+   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long; of a pooling model its numbers for
+   * them, [rows, `pooledSize`].
+   */
   logits(hidden: Tensor, rows: Int32Array): Tensor;
 }

@@ -11,6 +11,7 @@
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, Experts, Routing } from './experts.ts';
+import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -67,6 +68,8 @@ export interface StepArrays {
    * the other: `storeKv` of a layer lets them leave. Left out where there are none.
    */
   readonly sends?: Int32Array | undefined;
+  /** [numSequences] the adapter that computes each sequence, or NO_ADAPTER. Left out where the model alone computes all. */
+  readonly adapters?: Int32Array | undefined;
 }
 
 /**
@@ -77,6 +80,15 @@ export interface StepInputs {
   readonly numTokens: number;
   /** The KV memory that the slots and block tables index. */
   readonly cache: KvCache;
+  /** Those that compute some sequence. */
+  readonly adapters: ReadonlySet<number>;
+}
+
+/** What the adapters of a step add to one product. */
+export interface StepLoras {
+  readonly step: StepInputs;
+  /** Adapters that compute no row of the step add nothing; what one adapter adds is added in this order. */
+  readonly loras: readonly AdapterLora[];
 }
 
 export interface AttentionOptions {
@@ -87,6 +99,8 @@ export interface AttentionOptions {
   readonly window: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
+  /** Whether a token also sees those after it, all `contextLengths` of its sequence; then there is no window. */
+  readonly isBidirectional?: boolean;
   /** [heads] The softmax of a head has this score more, which no value belongs to: its weights sum to less than 1. */
   readonly sinks?: Vector | null;
 }
@@ -197,6 +211,8 @@ export interface Ops {
    * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
    */
   makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts;
+  /** @throws ModelLoadError where a number is NaN or infinite. */
+  makeLora(numbers: LoraNumbers): Lora;
   /** @param isShared whether `shareKvMemory` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /**
@@ -234,17 +250,23 @@ export interface Ops {
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. */
   layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor;
 
+  /** layerNorm of x [tokens, cols] f32, in place. */
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void;
+
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
-  /** x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias. */
-  linear(x: Tensor, weight: LinearWeight): Tensor;
+  /**
+   * x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias, and what the adapters of its rows add to
+   * that. Rows without an adapter have the bits that they have without `loras`.
+   */
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor;
 
-  /** residual [tokens, n] f32 += x · weightᵀ + bias. */
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
+  /** residual [tokens, n] f32 += x · weightᵀ + bias, then += what the adapters of its rows add. */
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void;
 
   /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: activation of x · gateᵀ + bias and x · upᵀ + bias. */
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor;
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;
@@ -294,11 +316,17 @@ export interface Ops {
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;
 
   /**
-   * Causal attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
+   * Attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
    * -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. heads is a multiple of kvHeads. The rows of a
-   * sequence are the last of its `contextLengths` positions.
+   * sequence are the last of its `contextLengths` positions; each sees those up to its own, unless it is told otherwise.
    */
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor;
+
+  /**
+   * Means of rows of x [tokens, cols] f32 -> [starts.length - 1, cols]: row i is that of rows starts[i] up to starts[i + 1] - 1,
+   * at least one, summed in their order.
+   */
+  meanRows(x: Tensor, starts: Int32Array): Tensor;
 
   /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
   gatherRows(x: Tensor, rows: Int32Array): Tensor;
@@ -320,6 +348,9 @@ export interface Ops {
 
   /** A copy in JavaScript memory, widened to f32, [rows * cols]. */
   read(x: Tensor): Float32Array;
+
+  /** The same, once the ops before it have run: `x` may be freed meanwhile. */
+  readLater(x: Tensor): Pending<Float32Array>;
 
   /** A tensor from JavaScript numbers, rounded to `dtype`. */
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor;

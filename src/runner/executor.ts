@@ -2,6 +2,8 @@
 // that the model may run in this thread (`ModelRunner`), or in several others that each hold a part of it.
 
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
+import type { PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
@@ -32,6 +34,12 @@ export interface EngineInfo {
   /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
   readonly window: number | null;
   readonly maxModelLen: number;
+  /** Null where it generates. */
+  readonly pooling: PoolingConfig | null;
+  /** Whether a prompt is computed in one step, of any length. */
+  readonly computesWholePrompts: boolean;
+  /** Numbers of a hidden state, and of an embedding. */
+  readonly hiddenSize: number;
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;
@@ -54,7 +62,7 @@ export interface Executor {
    */
   forward(step: ScheduledStep, planPoint: number): void;
   /**
-   * Starts the sampling of the step whose forward pass was started last.
+   * Starts the sampling of the step, or the pooling, whose forward pass was started last.
    * @param edits how its logits are changed before: one entry for each row that samples, those of a sequence together; null
    *   leaves them as they are
    */
@@ -62,6 +70,15 @@ export interface Executor {
   /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */
   awaitPlanPoint(): void;
   read(): StepResult;
+  /** Those of the configuration; their ids are their places. */
+  readonly adapters: readonly LoadedAdapter[];
+  /**
+   * Loads a part of an adapter at each turn; sequences may name it once the generator has returned.
+   * @throws ModelLoadError, at some turn, naming what is wrong with it.
+   */
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void>;
+  /** No later step has a sequence that names it. */
+  unloadAdapter(adapterId: number): void;
   /** Frees the model, its KV memory and its threads. */
   close(): void;
 }

@@ -35,6 +35,12 @@ export interface SequenceSampling extends PromptSampling {
   readonly sample: number;
 }
 
+/** What a pooling model must know of a sequence beside its tokens. */
+export interface SequencePooling {
+  /** Index of the first token of the second of two texts; null where the model does not tell them apart. */
+  readonly secondTextStart: number | null;
+}
+
 /** When a sequence ends. Stop strings are not here: they are found where text is made. */
 export interface StopRule {
   /** The end token; null where it is ignored or unknown. */
@@ -51,6 +57,8 @@ export interface PromptRequest {
   /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
   readonly extraKeys: readonly ExtraKey[];
   readonly sampling: PromptSampling;
+  /** The adapter that computes it, as the engine thread knows it; null is the model alone. */
+  readonly adapterId: number | null;
   /** Null leaves the logits as they are. */
   readonly rules: LogitRules | null;
   /** Most probable tokens to report beside each token of the prompt; null reports nothing. */
@@ -72,6 +80,8 @@ export interface NewRequest extends PromptRequest {
   readonly group: number;
   /** Its part in the exchange of KV blocks with other instances. */
   readonly transfer: SequenceTransfer | null;
+  /** Left out where tokens are wanted, not numbers. */
+  readonly pooling?: SequencePooling | null;
 }
 
 /** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
@@ -105,7 +115,9 @@ export class Request implements BlockTable {
   /** The same for the resumed tokens, one row each. */
   nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
+  readonly adapterId: number | null;
   readonly transfer: SequenceTransfer | null;
+  readonly pooling: SequencePooling | null;
   /** Blocks that have been handed over to be sent; what is recomputed later is the same. */
   numBlocksSent = 0;
   readonly #history: LogitHistory | null;
@@ -145,7 +157,9 @@ export class Request implements BlockTable {
     this.tokens = [...request.promptTokenIds];
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
+    this.adapterId = request.adapterId;
     this.transfer = request.transfer;
+    this.pooling = request.pooling ?? null;
     this.extraKeys = request.extraKeys;
   }
 

@@ -19,7 +19,7 @@ import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
 import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
-import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
+import { type AdmissionTimes, type NewRequest, Request, type RequestState } from './request.ts';
 import {
   numSampledRows,
   PENDING_TOKEN,
@@ -34,6 +34,8 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
+  readonly computesWholePrompts?: boolean;
   /** Null guesses no tokens ahead. */
   readonly speculative: SpeculativeConfig | null;
 }
@@ -46,6 +48,8 @@ export interface TokenOutput {
   readonly requestId: number;
   /** One, which `finish` is about; none where the request ends with an error. */
   readonly tokenIds: readonly number[];
+  /** Left out but by a pooling model: what it made of the request, which ends without tokens. */
+  readonly pooled?: Float32Array;
   /** One row a token; null where none were asked for. */
   readonly logprobs: Logprobs | null;
   /** With the first token: the tokens of the prompt from the second on, in pieces; null where none were asked for. */
@@ -77,10 +81,14 @@ export interface SchedulerStats {
   readonly generationTokens: number;
   /** Null where no tokens are guessed ahead. */
   readonly speculation: SpeculationStats | null;
+  /** Adapters of the requests that run, and of those that wait. */
+  readonly runningAdapters: readonly number[];
+  readonly waitingAdapters: readonly number[];
 }
 
 const NO_BLOCKS: readonly number[] = [];
 const NO_DRAFT: readonly number[] = [];
+const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
 export class Scheduler {
@@ -124,7 +132,14 @@ export class Scheduler {
       numBlocks: this.#kvCache.numBlocks,
       ...this.#totals,
       speculation: this.#speculator?.stats ?? null,
+      runningAdapters: this.#adaptersOf(['running']),
+      waitingAdapters: this.#adaptersOf(['waiting', 'waitingForRemoteKv', 'preempted']),
     };
+  }
+
+  #adaptersOf(states: readonly RequestState[]): number[] {
+    const requests = [...this.#requests.values()].filter(({ state }) => states.includes(state));
+    return [...new Set(requests.flatMap(({ adapterId }) => adapterId ?? []))];
   }
 
   add(newRequest: NewRequest): void {
@@ -142,8 +157,13 @@ export class Scheduler {
 
   /** What the connector has decided; a transfer that is not known any more is ignored. */
   applyTransfer(command: KvTransferCommand): void {
-    if (command.kind === 'release') this.#transfers.release(command.transferId);
-    else this.#endLoad(command.transferId, command.numTokens);
+    if (command.kind === 'release') {
+      this.#transfers.release(command.transferId);
+      return;
+    }
+    const request = this.#transfers.endLoad(command.transferId);
+    if (request?.state === 'finished') this.#slots.freeBlocks(request);
+    else if (request !== null) this.#slots.endLoad(request, command.numTokens);
   }
 
   /**
@@ -157,6 +177,7 @@ export class Scheduler {
     if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
     const sequences = this.#planSequences();
     if (sequences === null || sequences.length === 0) return EMPTY_STEP;
+    sequences.sort((x, y) => (x.adapterId ?? -1) - (y.adapterId ?? -1));
     this.#numInFlightSteps += 1;
     const releasedRequestIds = this.#slots.drainReleased();
     const numTokens = sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0);
@@ -225,7 +246,7 @@ export class Scheduler {
     let left = this.#config.maxNumBatchedTokens;
     for (const request of [...this.#slots.running]) {
       if (left === 0) break;
-      const numTokens = Math.min(left, request.numTokensToCompute);
+      const numTokens = this.#numTokensWithin(left, request);
       // It may have given up its blocks to one before it.
       if (request.state !== 'running' || numTokens === 0) continue;
       const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
@@ -236,6 +257,12 @@ export class Scheduler {
       left -= numTokens;
     }
     return left;
+  }
+
+  /** How many tokens of a request a step computes that has room for `left`. */
+  #numTokensWithin(left: number, { numTokensToCompute }: Request): number {
+    if (numTokensToCompute <= left) return numTokensToCompute;
+    return this.#config.computesWholePrompts ? 0 : left;
   }
 
   /**
@@ -257,7 +284,7 @@ export class Scheduler {
     let left = budget;
     for (let request = this.#slots.admitNext(left); request; request = this.#slots.admitNext(left)) {
       if (request.state !== 'running') continue;
-      const numTokens = Math.min(left, request.numTokensToCompute);
+      const numTokens = this.#numTokensWithin(left, request);
       if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
       left -= numTokens;
     }
@@ -279,11 +306,13 @@ export class Scheduler {
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
+      adapterId: request.adapterId,
       tokenIds: isPending ? [PENDING_TOKEN] : [...tokens.slice(firstPosition, end), ...draft],
       firstPosition,
       numDraftTokens: draft.length,
       newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
-      sampling: reachesEnd ? request.sampling : null,
+      sampling: reachesEnd && request.pooling === null ? request.sampling : null,
+      pooling: reachesEnd ? request.pooling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request),
@@ -314,7 +343,7 @@ export class Scheduler {
     });
   }
 
-  /** Takes the results of `step`, the oldest in flight. @returns the new tokens of each request that got some. */
+  /** Takes the results of `step`, the oldest in flight. @returns what each request got that got something. */
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
     this.#numInFlightSteps -= 1;
@@ -333,9 +362,18 @@ export class Scheduler {
       if (output === null) continue;
       request.numPendingTokens -= 1;
       if (output.kind === 'brokenLogits') outputs.push(this.#fail(request));
+      else if (output.kind === 'pooled') outputs.push(this.#endPooled(request, output.values));
       else this.#takeTokens(request, output, outputs);
     }
     return outputs;
+  }
+
+  #endPooled(request: Request, pooled: Float32Array): TokenOutput {
+    const { id: requestId, numCachedTokens, promptLength, admissionTimes: admission } = request;
+    this.#totals.promptTokens += promptLength;
+    this.#finish(request);
+    const finish = { reason: 'stop', stopTokenId: null } as const;
+    return { requestId, ...NO_TOKENS, pooled, numCachedTokens, admission, finish };
   }
 
   #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
@@ -394,8 +432,7 @@ export class Scheduler {
     this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     const finish = { reason: 'error', stopTokenId: null } as const;
-    const none = { tokenIds: [], logprobs: null, promptLogprobs: null, admission: null };
-    return { requestId, ...none, numCachedTokens, finish };
+    return { requestId, ...NO_TOKENS, numCachedTokens, admission: null, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
@@ -404,12 +441,6 @@ export class Scheduler {
     if (running + loading > 0) return false;
     this.#kvCache.reset();
     return true;
-  }
-
-  #endLoad(transferId: number, numTokens: number): void {
-    const request = this.#transfers.endLoad(transferId);
-    if (request?.state === 'finished') this.#slots.freeBlocks(request);
-    else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
 
   #finish(request: Request): void {

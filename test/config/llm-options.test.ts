@@ -25,7 +25,7 @@ describe('the options of new LLM()', () => {
 
   it('of other servers are accepted with a line where they have no effect, else refused with the reason', () => {
     const notices: string[] = [];
-    const given = { enforceEager: true, swap_space: 4, enableLora: false, runner: undefined };
+    const given = { enforceEager: true, swap_space: 4, enableLora: false, task: undefined };
     const config = toEngineConfig(Object.assign({ model: 'm' }, given), {}, (line) => notices.push(line));
     expect(config).toEqual({ ...ENGINE_DEFAULTS, modelPath: 'm' });
     expect(notices).toEqual([

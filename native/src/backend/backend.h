@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/activation.h"
+#include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
@@ -103,6 +104,8 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
+  /// Whether a row sees the tokens after it too, those of its whole sequence.
+  bool isBidirectional;
   /// 0 is none.
   int64_t window;
   /// 0 is none.
@@ -143,6 +146,8 @@ class Backend {
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const Experts& makeExperts(Experts experts) = 0;
+  /// Throws std::runtime_error where a number is not finite.
+  virtual std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
@@ -171,6 +176,11 @@ class Backend {
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
   virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
+  /// The same, with what the adapters of the step's rows add.
+  virtual StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                                    bool add) = 0;
+  virtual StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
+                                    GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
@@ -178,6 +188,8 @@ class Backend {
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
   virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
   virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
+  /// The mean of the rows [starts[i], starts[i + 1]) of x, none of which is empty, in row i of out.
+  virtual StreamPosition meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;
@@ -185,6 +197,9 @@ class Backend {
   virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
   /// `tokens` is filled when the op runs.
   virtual StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) = 0;
+
+  /// `values` is filled when the op runs.
+  virtual StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) = 0;
 
   /// Copies between tensors and numbers of this process; both wait for all ops before them.
   virtual void read(DType dtype, Rows x, int64_t cols, float* values) = 0;

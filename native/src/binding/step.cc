@@ -26,11 +26,27 @@ void checkSequence(const Args& a, const StepInputs& step, int sequence) {
   }
 }
 
+/// Of the sequences' adapters, or -1; neighbours of one adapter together.
+std::vector<AdapterRows> adapterRowsOf(const std::vector<int32_t>& queryStarts, Span<const int32_t> adapters) {
+  std::vector<AdapterRows> all;
+  for (int64_t i = 0; i < adapters.length; ++i) {
+    const int32_t adapter = adapters.data[i];
+    const int begin = queryStarts[i], end = queryStarts[i + 1];
+    if (adapter < 0 || begin == end) continue;
+    if (!all.empty() && all.back().adapter == adapter && all.back().end == begin) {
+      all.back().end = end;
+    } else {
+      all.push_back({adapter, begin, end});
+    }
+  }
+  return all;
+}
+
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -38,7 +54,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
-  const Span<const int32_t> sends = a.int32s(0);
+  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length, slots.length);
   a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -58,6 +74,8 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
+  step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));
@@ -107,13 +125,14 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   return recorded(info, a, stored);
 }
 
-/// attention(step, layer, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
+/// attention(step, layer, isBidirectional, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
   AttentionOptions options{};
   options.layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  options.isBidirectional = a.boolean();
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
   options.softcap = static_cast<float>(a.real());
@@ -129,6 +148,7 @@ Napi::Value BackendObject::attention(const Info& info) {
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);
+  if (options.isBidirectional && options.window != 0) a.fail("no window where rows see the tokens after them", "one");
   if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
   if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));

@@ -39,6 +39,12 @@ const Vector& CpuBackend::makeVector(std::vector<float> values) {
   return vectors_.emplace_back(HostVector{{length}, std::move(values)});
 }
 
+std::shared_ptr<const Lora> CpuBackend::makeLora(const LoraNumbers& numbers) {
+  std::shared_ptr<const Lora> lora;
+  stream_.run([&] { lora = packLora(pool_, kernels_, numbers); });
+  return lora;
+}
+
 const KvCache& CpuBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
   return caches_.emplace_back(cpu::makeKvCache(shape, isShared));
 }
@@ -99,6 +105,20 @@ StreamPosition CpuBackend::gateUp(const Weight& weight, GatedActivation activati
   });
 }
 
+StreamPosition CpuBackend::linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                                      bool add) {
+  return stream_.record([this, step, loras = std::move(loras), &weight = packed(weight), x, out, add] {
+    runLinearLora(pool_, kernels_, productMemory_, loraMemory_, weight, step->adapterRows, loras, x, out, add);
+  });
+}
+
+StreamPosition CpuBackend::gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
+                                      GatedActivation activation, Rows x, Rows out) {
+  return stream_.record([this, step, loras = std::move(loras), &weight = packed(weight), activation, x, out] {
+    runGateUpLora(pool_, kernels_, productMemory_, loraMemory_, weight, step->adapterRows, loras, activation, x, out);
+  });
+}
+
 StreamPosition CpuBackend::headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) {
   return stream_.record([this, heads = std::move(heads), dtype, x, out] {
     runHeadLinear(pool_, kernels_, headMemory_, heads, dtype, x, out);
@@ -132,6 +152,11 @@ StreamPosition CpuBackend::softcap(float cap, Rows x, int64_t cols) {
   return stream_.record([this, cap, x, cols] { runSoftcap(pool_, kernels_, cap, x, cols); });
 }
 
+StreamPosition CpuBackend::meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) {
+  return stream_.record(
+      [this, starts = std::move(starts), x, cols, out] { runMeanRows(pool_, kernels_, starts, x, cols, out); });
+}
+
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {
   return stream_.record([dtype, rows = std::move(rows), x, cols, out] { runGatherRows(dtype, rows, x, cols, out); });
 }
@@ -154,6 +179,10 @@ StreamPosition CpuBackend::sample(Rows logits, int vocab, SamplingRows rows, int
   return stream_.record([this, logits, vocab, rows = std::move(rows), tokens] {
     runSample(pool_, kernels_, logits, vocab, rows, tokens);
   });
+}
+
+StreamPosition CpuBackend::readLater(DType dtype, Rows x, int64_t cols, float* values) {
+  return stream_.record([this, dtype, x, cols, values] { runRead(kernels_, dtype, x, cols, values); });
 }
 
 void CpuBackend::read(DType dtype, Rows x, int64_t cols, float* values) {

@@ -153,7 +153,7 @@ struct AttentionJob {
   size_t outStride;  // bytes
 };
 
-/// Query rows of one sequence that share a KV head; their positions are consecutive.
+/// Query rows of one sequence that share a KV head.
 struct AttentionTask {
   const int32_t* blockTable;
   int contextLength;
@@ -162,7 +162,10 @@ struct AttentionTask {
   Range headsTogether;
   int firstRow;
   int tokens;
+  /// The newest token that the first row sees, and by how much that of each next row is newer: by 1, or by 0 where all see
+  /// the whole sequence.
   int firstPosition;
+  int positionStep;
   /// The same thread will read on up to this token: memory is fetched ahead so far.
   int fetchEnd;
 };
@@ -245,6 +248,8 @@ struct KernelSet {
   void (*ropeInterleaved)(float* head, const float* table, int dims);
   /// By DType of the output, F32 and Bf16.
   void (*activate[2])(Activation, const float* x, int cols, void* out);
+  /// By DType of the output: out [16 * panels] = the activation of gate and up, whose vectors of 16 take turns in x.
+  void (*activatePairs[2])(GatedActivation, const float* x, int panels, void* out);
   /// residual += x * factor
   void (*addScaled)(float* residual, const float* x, float factor, int cols);
   void (*scale)(float* x, float factor, int cols);

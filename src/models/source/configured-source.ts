@@ -28,24 +28,15 @@ function openFormat(path: string, format: EngineConfig['loadFormat']): ModelSour
     case 'dummy':
       return new DummySource(openModelSource(path));
     case 'gguf':
-      return openModelSource(isFolder(path) ? ggufIn(path) : path);
+      return openModelSource(
+        isFolder(path) ? join(path, selectGguf(path, readdirSync(path), null)[0]!) : path,
+      );
     case 'safetensors':
       if (!isGgufPath(path)) return openModelSource(path);
       throw new ConfigError(`--load-format safetensors: ${path} is a GGUF file: leave the option out`, {
         param: 'load-format',
       });
   }
-}
-
-/** The path of the folder's only GGUF model. */
-function ggufIn(folder: string): string {
-  const names = readdirSync(folder);
-  if (names.some(isGgufPath)) return join(folder, selectGguf(folder, names, null)[0]!);
-  throw new ConfigError(
-    `--load-format gguf: ${folder} holds no *.gguf file: leave the option out to serve its *.safetensors, or name a GGUF file ` +
-      'or a repository that has one',
-    { param: 'load-format' },
-  );
 }
 
 function isFolder(path: string): boolean {

@@ -18,6 +18,7 @@ import {
   type Vector,
   wholeTensor,
 } from '../../ops/weights.ts';
+import { LoraTarget, type TargetPiece } from '../adapters/lora-target.ts';
 import {
   ColumnParallelLinear,
   ColumnParallelLinears,
@@ -75,6 +76,8 @@ export class WeightReader {
   readonly #ops: Ops;
   readonly #formats = new Set<string>();
   readonly #widened = new WidenedBlocks();
+  /** The products so far that adapters may add to. */
+  readonly loraTargets: LoraTarget[] = [];
   #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
@@ -102,22 +105,25 @@ export class WeightReader {
   }
 
   column(projection: Projection, k: number): ColumnParallelLinear {
-    return new ColumnParallelLinear(this.#linear([this.#part(projection, k)]));
+    return this.#column([projection], [this.#part(projection, k)], k);
   }
 
   /** Projections of one input: one product, but where blocks of several formats cannot be packed side by side. */
   columns(projections: readonly Projection[], k: number): ColumnParallelLinears {
     const parts = projections.map((projection) => this.#part(projection, k));
-    const products = hasMixedBlocks(parts) ? parts.map((part) => [part]) : [parts];
-    return new ColumnParallelLinears(products.map((of) => new ColumnParallelLinear(this.#linear(of))));
+    const products = hasMixedBlocks(parts)
+      ? projections.map((projection, i) => this.#column([projection], [parts[i]!], k))
+      : [this.#column(projections, parts, k)];
+    return new ColumnParallelLinears(products);
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#linear([this.#part(projection, k)]));
+    return new RowParallelLinear(this.#linear([this.#part(projection, k)]), this.#target([projection], k));
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
-    return new GateUpLinear(this.#gateUp(this.#part(gate, k), this.#part(up, k)), activation);
+    const weight = this.#gateUp(this.#part(gate, k), this.#part(up, k));
+    return new GateUpLinear(weight, activation, this.#target([gate, up], k, true));
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -126,6 +132,18 @@ export class WeightReader {
     return new ColumnParallelLinear(
       this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype))),
     );
+  }
+
+  /** Rows of a matrix [rows, k], by themselves and in the format to compute in: small products that decide. */
+  rows(name: string, rows: number, wanted: readonly number[], k: number): LinearWeight {
+    const parts = wanted.map((first) => this.#own({ name, n: 1, within: { rows, first } }, k));
+    return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
+  }
+
+  /** A product with a bias, in the format to compute in: those after the layers are small, and decide. */
+  classifier(name: string, n: number, k: number, bias: boolean): LinearWeight {
+    const parts = [this.#own({ name, n, bias }, k)];
+    return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
   /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
@@ -205,6 +223,19 @@ export class WeightReader {
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+  }
+
+  #column(projections: readonly Projection[], parts: readonly LinearPart[], k: number): ColumnParallelLinear {
+    return new ColumnParallelLinear(this.#linear(parts), this.#target(projections, k));
+  }
+
+  #target(projections: readonly Projection[], k: number, isGateUp = false): LoraTarget {
+    const pieces = projections.map(({ name: module, n, within }): TargetPiece => {
+      return { module, rows: within?.rows ?? n, first: within?.first ?? 0, n };
+    });
+    const target = new LoraTarget(pieces, k, isGateUp);
+    this.loraTargets.push(target);
+    return target;
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {

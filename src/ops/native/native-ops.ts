@@ -6,6 +6,7 @@ import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
+import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
@@ -22,6 +23,7 @@ import type {
   Scope,
   StepArrays,
   StepInputs,
+  StepLoras,
   Tensor,
   TokenIds,
 } from '../ops.ts';
@@ -34,6 +36,7 @@ import {
   type Vector,
 } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
+import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
@@ -91,6 +94,10 @@ export class NativeOps implements Ops {
     }));
     const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
     return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
+  }
+
+  makeLora(numbers: LoraNumbers): Lora {
+    return this.#guard(() => new NativeLora(this.#native, numbers));
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
@@ -157,33 +164,63 @@ export class NativeOps implements Ops {
     return out;
   }
 
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void {
+    const { index, length } = this.#own('layerNormInPlace', weight, NativeVector);
+    const biasIndex = bias === null ? NO_VECTOR : this.#own('layerNormInPlace', bias, NativeVector).index;
+    const args = argsOf(expectTensor('layerNormInPlace', 'x', x, { cols: length, dtype: 'f32' }));
+    this.#guard(() => this.#native.layerNorm(false, index, biasIndex, eps, ...args, ...args));
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     const { index } = this.#own('qkNorm', weight, NativeVector);
     const input = expectTensor('qkNorm', 'x', x, { dtype: 'f32' });
     this.#guard(() => this.#native.qkNorm(index, eps, ...argsOf(input)));
   }
 
-  linear(x: Tensor, weight: LinearWeight): Tensor {
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('linear', weight, NativeLinear);
     const input = this.#padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, 'f32');
-    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(out), false));
+    this.#multiply(index, input, out, false, loras);
     return out;
   }
 
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void {
     const { index, n, k, inputDType: dtype } = this.#own('addLinear', weight, NativeLinear);
     const input = this.#padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
-    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
+    this.#multiply(index, input, sum, true, loras);
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('gateUp', weight, NativeGateUp);
     const input = this.#padded(expectTensor('gateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
-    this.#guard(() => this.#native.gateUp(activation, index, ...argsOf(input), ...argsOf(out)));
+    const tensors = [...argsOf(input), ...argsOf(out)] as const;
+    this.#guard(() => {
+      if (loras === undefined) return this.#native.gateUp(activation, index, ...tensors);
+      const { id, adapters, indices } = this.#lorasOf(loras);
+      return this.#native.gateUpLora(id, activation, index, adapters, indices, ...tensors);
+    });
     return out;
+  }
+
+  #multiply(weight: number, x: NativeTensor, out: NativeTensor, add: boolean, loras?: StepLoras): void {
+    const tensors = [...argsOf(x), ...argsOf(out)] as const;
+    this.#guard(() => {
+      if (loras === undefined) return this.#native.linear(weight, ...tensors, add);
+      const { id, adapters, indices } = this.#lorasOf(loras);
+      return this.#native.linearLora(id, weight, adapters, indices, ...tensors, add);
+    });
+  }
+
+  #lorasOf({ step, loras }: StepLoras): { id: number; adapters: Int32Array; indices: Int32Array } {
+    const { id } = this.#own('linear', step, NativeStepInputs);
+    return {
+      id,
+      adapters: Int32Array.from(loras, ({ adapter }) => adapter),
+      indices: Int32Array.from(loras, ({ lora }) => this.#own('linear', lora, NativeLora).index),
+    };
   }
 
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
@@ -250,8 +287,9 @@ export class NativeOps implements Ops {
     });
   }
 
-  beginStep(cache: KvCache, { positions, slotMapping, batch, sends = NO_INTEGERS }: StepArrays): StepInputs {
+  beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
+    const { positions, slotMapping, batch, sends = NO_INTEGERS, adapters = NO_INTEGERS } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
@@ -264,9 +302,10 @@ export class NativeOps implements Ops {
         blockTables,
         maxBlocks,
         sends,
+        adapters,
       ),
     );
-    return new NativeStepInputs(this.#native, id, cache, positions.length);
+    return new NativeStepInputs(this.#native, id, cache, arrays);
   }
 
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
@@ -289,13 +328,21 @@ export class NativeOps implements Ops {
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
-    const { layer, scale, window, softcap, sinks } = options;
+    const { layer, isBidirectional = false, scale, window, softcap, sinks } = options;
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
     const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
-    const numbers = [layer, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
+    const numbers = [layer, isBidirectional, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
     this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  meanRows(x: Tensor, starts: Int32Array): Tensor {
+    const input = expectTensor('meanRows', 'x', x, { dtype: 'f32' });
+    if (starts.length === 0) throw new ShapeError('meanRows', 'starts, and their end', 'none');
+    const out = this.#arena.allocate(starts.length - 1, x.cols, 'f32');
+    this.#guard(() => this.#native.meanRows(starts, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -369,6 +416,14 @@ export class NativeOps implements Ops {
     const values = new Float32Array(x.rows * x.cols);
     this.#guard(() => this.#native.read(x.dtype === 'bf16', ...argsOf(input), values));
     return values;
+  }
+
+  readLater(x: Tensor): Pending<Float32Array> {
+    const input = expectTensor('readLater', 'x', x, {});
+    const values = new Float32Array(x.rows * x.cols);
+    const isBf16 = x.dtype === 'bf16';
+    const position = this.#guard(() => this.#native.readLater(isBf16, ...argsOf(input), values));
+    return new NativePending(this.#native, position, () => values);
   }
 
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {

@@ -6,6 +6,7 @@ import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
+import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
@@ -22,6 +23,7 @@ import type {
   Scope,
   StepArrays,
   StepInputs,
+  StepLoras,
   Tensor,
   TokenIds,
 } from '../ops.ts';
@@ -42,7 +44,9 @@ import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
-import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
+import { RefLora } from './lora.ts';
+import { meanRows } from './mean-rows.ts';
+import { layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
@@ -79,6 +83,10 @@ export class ReferenceOps implements Ops {
 
   makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
     return new RefExperts(experts, routing, activation);
+  }
+
+  makeLora(numbers: LoraNumbers): Lora {
+    return new RefLora(numbers);
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
@@ -140,20 +148,24 @@ export class ReferenceOps implements Ops {
     return this.#keep(layerNorm(x, weight, bias, eps, dtype));
   }
 
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void {
+    layerNormInPlace(x, weight, bias, eps);
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     qkNorm(x, weight, eps);
   }
 
-  linear(x: Tensor, weight: LinearWeight): Tensor {
-    return this.#keep(linear(x, weight));
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {
+    return this.#keep(linear(x, weight, loras));
   }
 
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    addLinear(residual, x, weight);
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void {
+    addLinear(residual, x, weight, loras);
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
-    return this.#keep(gateUp(x, weight, activation));
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor {
+    return this.#keep(gateUp(x, weight, activation, loras));
   }
 
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
@@ -218,6 +230,10 @@ export class ReferenceOps implements Ops {
     return this.#step;
   }
 
+  meanRows(x: Tensor, starts: Int32Array): Tensor {
+    return this.#keep(meanRows(x, starts));
+  }
+
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
     const input = expectTensor('gatherRows', 'x', x, {});
     const out = RefTensor.zeros(rows.length, x.cols, x.dtype);
@@ -252,6 +268,11 @@ export class ReferenceOps implements Ops {
     const values = new Float32Array(x.rows * x.cols);
     for (let row = 0; row < x.rows; row++) values.set(input.row(row), row * x.cols);
     return values;
+  }
+
+  readLater(x: Tensor): Pending<Float32Array> {
+    const values = this.read(x);
+    return { read: () => values };
   }
 
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {

@@ -1,6 +1,7 @@
 // The arrays of one step in the reference backend: checked and copied when the step begins, so that ops need not look.
 
 import { ShapeError } from '../../errors.ts';
+import { distinctAdapters, NO_ADAPTER } from '../lora.ts';
 import type { AttentionBatch, KvCache, KvCacheShape, StepArrays, StepInputs } from '../ops.ts';
 import { RefKvCache } from './kv-cache.ts';
 
@@ -9,8 +10,10 @@ export class RefStepInputs implements StepInputs {
   readonly positions: Int32Array;
   readonly slots: Int32Array;
   readonly batch: AttentionBatch;
+  readonly adapters: ReadonlySet<number>;
+  readonly #adapters: Int32Array | undefined;
 
-  constructor(cache: KvCache, { positions, slotMapping, batch }: StepArrays) {
+  constructor(cache: KvCache, { positions, slotMapping, batch, adapters }: StepArrays) {
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
@@ -18,6 +21,10 @@ export class RefStepInputs implements StepInputs {
     if (slotMapping.length !== numTokens)
       throw new ShapeError('beginStep', `slots [${numTokens}]`, `[${slotMapping.length}]`);
     checkBatch(batch, numTokens, cache.shape);
+    if (adapters && adapters.length !== batch.numSequences)
+      throw new ShapeError('beginStep', `adapters [${batch.numSequences}]`, `[${adapters.length}]`);
+    this.#adapters = adapters?.slice();
+    this.adapters = distinctAdapters(adapters);
     this.cache = cache;
     this.positions = positions.slice();
     this.slots = slotMapping.slice();
@@ -31,6 +38,11 @@ export class RefStepInputs implements StepInputs {
 
   get numTokens(): number {
     return this.positions.length;
+  }
+
+  adapterOfRow(row: number): number {
+    const { queryStarts } = this.batch;
+    return this.#adapters?.find((_, i) => queryStarts[i]! <= row && row < queryStarts[i + 1]!) ?? NO_ADAPTER;
   }
 }
 
