@@ -46,10 +46,6 @@ const KEY = 'a key';
 
 /** What products with the weights give; the weights are loaded in every format, in one order. */
 function outputs(ops: Ops): Float32Array[] {
-  const ofBlocks = ops.scope(() => {
-    const weight = ops.loadLinear([BLOCKS], 'q4_k');
-    return ops.read(ops.linear(ops.tensor(BLOCKS_INPUT, 3, 256, 'bf16'), weight));
-  });
   const ofFormats = formats.flatMap((format) => {
     const weights = [ops.loadLinear([LARGE, BIASED], format), ops.loadLinear([BIASED], format)];
     const gateUp = ops.loadGateUp(GATE, UP, format);
@@ -62,7 +58,11 @@ function outputs(ops: Ops): Float32Array[] {
       ];
     });
   });
-  return [ofBlocks, ...ofFormats];
+  const ofBlocks = ops.scope(() => {
+    const weight = ops.loadLinear([BLOCKS], 'q4_k');
+    return ops.read(ops.linear(ops.tensor(BLOCKS_INPUT, 3, 256, 'bf16'), weight));
+  });
+  return [...ofFormats, ofBlocks];
 }
 
 function packedOf(ops: Ops): PackedWeights {
