@@ -35,6 +35,8 @@ export class EngineCore {
   readonly #inFlight: ScheduledStep[] = [];
   /** The first one is being loaded. */
   readonly #loading: AdapterLoading[] = [];
+  /** Adapters that are freed once no sequence names them. */
+  readonly #retired = new Set<number>();
 
   constructor(
     executor: Executor,
@@ -93,8 +95,18 @@ export class EngineCore {
     this.#loading.push({ ...listeners, parts: this.executor.loadAdapter(spec) });
   }
 
-  /** Loads one more part, so that steps run in between. @returns whether there is more to load. */
-  loadAdapters(): boolean {
+  /** No new request names the adapter; those that do go on with it. */
+  retireAdapter(adapterId: number): void {
+    this.#retired.add(adapterId);
+  }
+
+  /** Frees what is retired, and loads one more part, so that steps run in between. @returns whether there is more to load. */
+  tendAdapters(): boolean {
+    for (const id of this.#retired) {
+      if (this.scheduler.usesAdapter(id)) continue;
+      this.executor.unloadAdapter(id);
+      this.#retired.delete(id);
+    }
     const [first] = this.#loading;
     if (first === undefined) return false;
     try {

@@ -37,7 +37,7 @@ export type ToEngine =
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'applyTransfer'; readonly command: KvTransferCommand }
   | { readonly type: 'loadAdapter'; readonly callId: number; readonly spec: AdapterSpec }
-  /** No request names it any more. */
+  /** No new request names it: it is freed when the last one that does has ended. */
   | { readonly type: 'unloadAdapter'; readonly adapterId: number }
   | { readonly type: 'stats'; readonly callId: number }
   | { readonly type: 'resetPrefixCache'; readonly callId: number }

@@ -25,11 +25,12 @@ import type { SamplingParams } from '../sampling/sampling-params.ts';
 import { reservedVariable } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
 import { abortable } from '../util/abortable.ts';
+import { type AdapterInput, resolveAdapter, resolveAdapters } from './adapter-option.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import {
-  type CallOptions,
+  type BeamSearchOptions,
+  beamSearchOptions,
   type ChatOptions,
-  callOptions,
   chatOptions,
   type EmbedOptions,
   embedOptions,
@@ -38,8 +39,10 @@ import {
   readOptions,
   type ScoreOptions,
   type StreamChatOptions,
+  type StreamOptions,
   scoreOptions,
   streamChatOptions,
+  streamOptions,
   type TemplateOptions,
 } from './call-options.ts';
 import { checkNames } from './check-names.ts';
@@ -101,12 +104,15 @@ export class LLM {
     samplingParams: SamplingParamsInput = null,
     options: GenerateOptions = {},
   ): Promise<RequestOutput[]> {
-    const { signal, useProgressBar } = readOptions('generate', generateOptions, options);
+    const { signal, useProgressBar, adapter } = readOptions('generate', generateOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
-      const preparing = list.map((prompt, index) => this.#prepare(engine, prompt, params[index]!));
+      const adapters = await resolveAdapters(engine, adapter, list.length);
+      const preparing = list.map((prompt, index) =>
+        this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index] }),
+      );
       return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
     });
   }
@@ -120,16 +126,18 @@ export class LLM {
     samplingParams: SamplingParamsInput = null,
     options: ChatOptions = {},
   ): Promise<RequestOutput[]> {
-    const { signal, useProgressBar, ...template } = readOptions('chat', chatOptions, options);
+    const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
+      const adapters = await resolveAdapters(engine, adapter, list.length);
       const jobs: Job[] = [];
       // One after the other: an abort ends the preparation, too.
       for (const [index, messages] of list.entries()) {
         ended.throwIfAborted();
-        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template));
+        const own = { adapter: adapters[index] };
+        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template, own));
       }
       return this.#run(engine, jobs, ended, useProgressBar);
     });
@@ -143,11 +151,11 @@ export class LLM {
   async *stream(
     prompt: PromptInput,
     samplingParams: SamplingInput | null = null,
-    options: CallOptions = {},
+    options: StreamOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
-    const { signal } = readOptions('stream', callOptions, options);
-    yield* this.#stream(signal, samplingParams, (engine, params) =>
-      this.#prepare(engine, readPrompt(prompt, 'prompt'), params),
+    const { signal, adapter } = readOptions('stream', streamOptions, options);
+    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
+      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own),
     );
   }
 
@@ -157,9 +165,9 @@ export class LLM {
     samplingParams: SamplingInput | null = null,
     options: StreamChatOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
-    const { signal, ...template } = readOptions('streamChat', streamChatOptions, options);
-    yield* this.#stream(signal, samplingParams, (engine, params) =>
-      this.#prepareChat(engine, readConversation(messages), params, template),
+    const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
+    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
+      this.#prepareChat(engine, readConversation(messages), params, template, own),
     );
   }
 
@@ -171,15 +179,18 @@ export class LLM {
   async beamSearch(
     prompts: PromptsInput,
     params: BeamSearchInput,
-    options: CallOptions = {},
+    options: BeamSearchOptions = {},
   ): Promise<BeamSearchOutput[]> {
-    const { signal } = readOptions('beamSearch', callOptions, options);
+    const { signal, adapter } = readOptions('beamSearch', beamSearchOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
-      const preparing = readPrompts(prompts).map((prompt) => prepareBeamSearch(engine, prompt, resolved));
-      const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
-        const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: ended });
+      const list = readPrompts(prompts);
+      const adapters = await resolveAdapters(engine, adapter, list.length);
+      const preparing = list.map((prompt) => prepareBeamSearch(engine, prompt, resolved));
+      const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
+        const run = { signal: ended, adapter: adapters[index] };
+        const beams = await beamSearch(engine, promptTokenIds, resolved, run);
         return { sequences: await describeBeams(engine, beams) };
       };
       return Promise.all((await Promise.all(preparing)).map(search));
@@ -255,6 +266,7 @@ export class LLM {
     messages: readonly ChatMessage[],
     params: SamplingParams,
     { addGenerationPrompt = true, chatTemplateKwargs: variables = {} }: TemplateOptions,
+    own: RequestOptions,
   ): Promise<Job> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
@@ -266,7 +278,7 @@ export class LLM {
       );
     }
     const text = await template.render(messages, { addGenerationPrompt, variables });
-    return this.#prepare(engine, { text }, params, { addSpecialTokens: false });
+    return this.#prepare(engine, { text }, params, { ...own, addSpecialTokens: false });
   }
 
   /** Keeps the engine's seats full without handing it everything at once. */
@@ -293,12 +305,14 @@ export class LLM {
   async *#stream(
     signal: AbortSignal | undefined,
     samplingParams: SamplingInput | null,
-    prepare: (engine: InferenceEngine, params: SamplingParams) => Promise<Job>,
+    adapter: AdapterInput | null | undefined,
+    prepare: (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>,
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
-    const { prepared } = await prepare(engine, params!);
+    const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)) };
+    const { prepared } = await prepare(engine, params!, own);
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();

@@ -137,6 +137,13 @@ export class Scheduler {
     };
   }
 
+  /** Whether a sequence that is not over names the adapter. */
+  usesAdapter(adapterId: number): boolean {
+    return [...this.#requests.values()].some(
+      (request) => request.adapterId === adapterId && request.state !== 'finished',
+    );
+  }
+
   #adaptersOf(states: readonly RequestState[]): number[] {
     const requests = [...this.#requests.values()].filter(({ state }) => states.includes(state));
     return [...new Set(requests.flatMap(({ adapterId }) => adapterId ?? []))];

@@ -2,7 +2,8 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import type { InferenceEngine, PreparedPooling } from '../../engine/inference-engine.ts';
+import type { InferenceEngine, PreparedPooling, ServedAdapter } from '../../engine/inference-engine.ts';
+import { NotAvailableError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { summary } from '../../util/preview.ts';
 import { answerAdmitted } from '../admitted.ts';
@@ -74,9 +75,17 @@ function checkFields(
   schema: z.ZodObject,
   body: PoolingFields,
 ): void {
-  context.adapterOf(body.model, engine);
+  refuseAdapter(context.adapterOf(body.model, engine));
   checkPriority(body, engine);
   context.reportUnknownFields(unknownFields(schema, body));
+}
+
+function refuseAdapter(adapter: ServedAdapter | null): void {
+  if (adapter === null) return;
+  throw new NotAvailableError(
+    `${adapter.name} is an adapter, and this endpoint is answered by the model alone: leave out model, or name the model itself`,
+    { param: 'model' },
+  );
 }
 
 function headOf(context: ServerContext, engine: InferenceEngine, { id }: FastifyRequest): PoolingHead {
