@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util';
 import { disaggregatedSection } from './disaggregated.ts';
 import { embeddingSection } from './embeddings.ts';
-import { engineSection, int4EngineSection, int8EngineSection } from './engine.ts';
+import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
@@ -34,6 +34,7 @@ const SECTIONS = {
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
+  'engine-gguf': ggufEngineSection,
   embeddings: embeddingSection,
   lora: loraSection,
   speculation: speculationSection,

@@ -61,10 +61,14 @@ const CONFIGS: Readonly<Record<RandomModelShape, object>> = {
 /** Random bytes are made in pieces of this size. */
 const PIECE_BYTES = 1 << 24;
 
-/** Writes config.json and model.safetensors into `folder`, about 1 and 2.5 GB. */
-export function writeRandomModel(folder: string, shape: RandomModelShape): void {
+export function writeConfig(folder: string, shape: RandomModelShape): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'config.json'), `${JSON.stringify(CONFIGS[shape], null, 2)}\n`);
+}
+
+/** Writes config.json and model.safetensors into `folder`, about 1 and 2.5 GB. */
+export function writeRandomModel(folder: string, shape: RandomModelShape): void {
+  writeConfig(folder, shape);
   const tensors = publishedTensors(readModelConfig(openModelSource(folder)));
   const piece = new Uint32Array(PIECE_BYTES / 4);
   let state = 0x9e3779b9;

@@ -43,42 +43,48 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
  */
 export function writeGgufModel(folder: string, path: string, type: GgmlType): void {
   const config = readModelConfig(openModelSource(folder));
+  if (config.architecture !== 'Qwen2ForCausalLM' || config.layerRopes[0]!.kind !== 'default') {
+    throw new Error(`only a plain Qwen2 is written as GGUF, not ${config.architecture}`);
+  }
   const stored = readSafetensors(join(folder, 'model.safetensors'));
   const sources = new Map([...stored].map(([name, tensor]) => [ggufName(name), tensor]));
   const tensors = [...sources].map(
     ([name, { shape }]): GgufTensor => ({ name, shape, type: shape.length === 1 ? 'F32' : type }),
   );
-  writeGguf(path, metadataOf(config), tensors, (tensor) => contentOf(sources.get(tensor.name)!, tensor.type));
+  writeGguf(path, ggufMetadata(config, 'qwen2'), tensors, (tensor) =>
+    contentOf(sources.get(tensor.name)!, tensor.type),
+  );
 }
 
-function ggufName(name: string): string {
+/** The name in GGUF of a tensor of Qwen2 or Llama. */
+export function ggufName(name: string): string {
   const known = GLOBAL_NAMES[name];
   if (known !== undefined) return known;
   const [, layer, module = '', kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/.exec(name) ?? [];
   const renamed = LAYER_NAMES[module];
-  if (renamed === undefined) throw new Error(`the GGUF of Qwen2 has no tensor for ${name}`);
+  if (renamed === undefined) throw new Error(`GGUF has no tensor for ${name}`);
   return `blk.${layer}.${renamed}.${kind}`;
 }
 
 /** Hyperparameters in the spelling of the GGUF specification, and a vocabulary in which each token is its number. */
-function metadataOf(config: ModelConfig): Record<string, GgufValue> {
-  if (config.architecture !== 'Qwen2ForCausalLM' || config.layerRopes[0]!.kind !== 'default') {
-    throw new Error(`only a plain Qwen2 is written as GGUF, not ${config.architecture}`);
-  }
+export function ggufMetadata(
+  config: ModelConfig,
+  architecture: 'qwen2' | 'llama',
+): Record<string, GgufValue> {
   const ids = Array.from({ length: config.vocabSize }, (_, id) => id);
   return {
-    'general.architecture': { string: 'qwen2' },
+    'general.architecture': { string: architecture },
     'general.name': { string: 'random weights' },
-    'qwen2.block_count': { u32: config.numLayers },
-    'qwen2.context_length': { u32: config.maxPositionEmbeddings },
-    'qwen2.embedding_length': { u32: config.hiddenSize },
-    'qwen2.feed_forward_length': { u32: config.intermediateSize },
-    'qwen2.attention.head_count': { u32: config.numHeads },
-    'qwen2.attention.head_count_kv': { u32: config.numKvHeads },
-    'qwen2.attention.key_length': { u32: config.headDim },
-    'qwen2.attention.value_length': { u32: config.headDim },
-    'qwen2.attention.layer_norm_rms_epsilon': { f32: config.normEps },
-    'qwen2.rope.freq_base': { f32: config.layerRopes[0]!.theta },
+    [`${architecture}.block_count`]: { u32: config.numLayers },
+    [`${architecture}.context_length`]: { u32: config.maxPositionEmbeddings },
+    [`${architecture}.embedding_length`]: { u32: config.hiddenSize },
+    [`${architecture}.feed_forward_length`]: { u32: config.intermediateSize },
+    [`${architecture}.attention.head_count`]: { u32: config.numHeads },
+    [`${architecture}.attention.head_count_kv`]: { u32: config.numKvHeads },
+    [`${architecture}.attention.key_length`]: { u32: config.headDim },
+    [`${architecture}.attention.value_length`]: { u32: config.headDim },
+    [`${architecture}.attention.layer_norm_rms_epsilon`]: { f32: config.normEps },
+    [`${architecture}.rope.freq_base`]: { f32: config.layerRopes[0]!.theta },
     'tokenizer.ggml.model': { string: 'gpt2' },
     'tokenizer.ggml.pre': { string: 'qwen2' },
     'tokenizer.ggml.tokens': { strings: ids.map((id) => `<${id}>`) },

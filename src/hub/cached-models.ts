@@ -8,6 +8,7 @@ import { withLock } from './lock.ts';
 import { MainHub } from './main-hub.ts';
 import type { CachedModel } from './model-cache.ts';
 import type { HubOptions, ModelHub } from './model-hub.ts';
+import { parseModelName } from './model-name.ts';
 
 interface CachedHubModel extends CachedModel {
   /** Address of the hub that it is from. */
@@ -42,6 +43,12 @@ export async function removeModel(
   const models = await cachedModels(options, env);
   const meant = models.filter((model) => model.name === name);
   if (meant.length === 0) {
+    const repository = parseModelName(name)?.repository;
+    if (models.some((model) => model.name === repository)) {
+      throw new ModelLoadError(
+        `${name} is a part of ${repository}, of which all files are removed together: svc models rm ${repository}`,
+      );
+    }
     const roots = [...new Set(hubs(options, env).map(({ cacheFolder }) => cacheFolder))];
     throw new ModelLoadError(
       `${name} is not in ${roots.join(' or ')}: svc models list shows what is, by the names to give here`,

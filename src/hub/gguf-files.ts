@@ -1,6 +1,7 @@
 // Which GGUF files of a repository make the model that was asked for: one, or all the parts of a split one.
 
 import { ModelLoadError } from '../errors.ts';
+import { isGgufPath } from '../util/model-file.ts';
 import type { GgufChoice } from './model-name.ts';
 
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/i;
@@ -18,7 +19,7 @@ export function selectGguf(
   choice: GgufChoice | null,
 ): readonly string[] {
   const models = new Map<string, string[]>();
-  for (const path of paths.filter((one) => /\.gguf$/i.test(one) && !NO_MODEL.test(one)).sort()) {
+  for (const path of paths.filter((one) => isGgufPath(one) && !NO_MODEL.test(one)).sort()) {
     const whole = path.replace(PART, '.gguf');
     models.set(whole, [...(models.get(whole) ?? []), path]);
   }

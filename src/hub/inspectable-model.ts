@@ -3,6 +3,7 @@
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
+import { isGgufPath } from '../util/model-file.ts';
 import type { DownloadOptions } from './download.ts';
 import { exists, sizeOf } from './file-states.ts';
 import { selectGguf } from './gguf-files.ts';
@@ -62,7 +63,7 @@ async function remoteModel(
     files.map(({ path }) => path),
     { repository, part: 'model', gguf },
   );
-  if (needed.some((path) => /\.gguf$/i.test(path))) {
+  if (needed.some(isGgufPath)) {
     throw new ModelLoadError(
       `${text} tells of itself in its weights alone: svc download ${text} fetches them`,
     );
@@ -76,7 +77,7 @@ async function remoteModel(
 }
 
 async function localWeightBytes(path: string): Promise<number> {
-  const isGguf = /\.gguf$/i.test(path);
+  const isGguf = isGgufPath(path);
   const folder = isGguf ? dirname(path) : path;
   const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     const isFile = error.code === 'ENOTDIR';

@@ -1,5 +1,7 @@
 // How models on a hub are named: org/name, with @revision, and for GGUF with :quantisation or /file.gguf.
 
+import { isGgufPath } from '../util/model-file.ts';
+
 /** Part of paths and addresses; no step of it may lead upwards. */
 const REVISION = /^(?!.*(^|\/)\.\.?(\/|$))[\w.-]+(\/[\w.-]+)*$/;
 const NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
@@ -39,6 +41,6 @@ export function isRevision(text: string): boolean {
 
 function named(repository: string, revision: string | null, gguf: GgufChoice | null): HubModelName | null {
   // A name with this end is the path of a file that does not exist.
-  const isName = NAME.test(repository) && !/\.gguf$/i.test(repository);
+  const isName = NAME.test(repository) && !isGgufPath(repository);
   return isName ? { repository, revision, gguf } : null;
 }

@@ -3,6 +3,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
+import { isGgufPath } from '../util/model-file.ts';
 import {
   CONFIG_FILES,
   hasTokenizer,
@@ -55,8 +56,11 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
 
 /** Where neither name nor part asks for GGUF, weights in safetensors come first. */
 function wantsGguf(paths: readonly string[], { part, gguf }: WantedFiles): boolean {
-  const has = (end: string) => paths.some((path) => path.endsWith(end));
-  return part === 'gguf' || gguf !== null || (has('.gguf') && !has('.safetensors'));
+  return (
+    part === 'gguf' ||
+    gguf !== null ||
+    (paths.some(isGgufPath) && !paths.some((path) => path.endsWith('.safetensors')))
+  );
 }
 
 function neededWeights(paths: readonly string[], repository: string): string[] {

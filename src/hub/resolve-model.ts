@@ -2,6 +2,7 @@
 
 import { usesAlternativeHub } from '../config/environment.ts';
 import { ConfigError, ModelLoadError } from '../errors.ts';
+import { isGgufPath } from '../util/model-file.ts';
 import type { DownloadOptions } from './download.ts';
 import { exists } from './file-states.ts';
 import type { HubOptions, ModelHub } from './model-hub.ts';
@@ -19,7 +20,7 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
   const name = parseModelName(nameOrPath);
   if (name === null) {
     throw new ModelLoadError(
-      `the ${/\.gguf$/i.test(nameOrPath) ? 'file' : 'folder'} ${nameOrPath} does not exist: give a folder with config.json and ` +
+      `the ${isGgufPath(nameOrPath) ? 'file' : 'folder'} ${nameOrPath} does not exist: give a folder with config.json and ` +
         '*.safetensors, a *.gguf file, or a name on the hub such as ' +
         'Qwen/Qwen2.5-0.5B-Instruct or Qwen/Qwen2.5-0.5B-Instruct@main',
     );

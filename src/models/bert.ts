@@ -45,7 +45,7 @@ const bertAttention: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize: n } = context.config;
   const part = (name: string) => ({ name: `${prefix}.self.${name}`, n, bias: true });
   return new Attention(context, layer, {
-    qkv: context.weights.column([part('query'), part('key'), part('value')], n),
+    qkv: context.weights.columns([part('query'), part('key'), part('value')], n),
     output: context.weights.row({ name: `${prefix}.output.dense`, n, bias: true }, n),
   });
 };

@@ -5,9 +5,9 @@ import { z } from 'zod';
 import { checkModelJson } from '../util/model-file.ts';
 import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
-import { Attention, outputProjection } from './layers/attention.ts';
+import { Attention, fusedQkv, outputProjection } from './layers/attention.ts';
 import type { Block, LayerContext, LoadBlock, LoadLayer } from './layers/layer.ts';
-import type { ColumnParallelLinear } from './layers/linear.ts';
+import type { ColumnParallelLinears } from './layers/linear.ts';
 import { plainMlp } from './layers/mlp.ts';
 import { layerNorm, type Norm } from './layers/norm.ts';
 import { inOrder, residual } from './layers/residual.ts';
@@ -72,14 +72,17 @@ function sideBySide(...blocks: readonly (readonly [Norm, Block])[]): ReturnType<
 
 const neoxAttention: LoadBlock = (context, layer, prefix) =>
   new Attention(context, layer, {
-    qkv: headwiseQkv(context, `${prefix}.query_key_value`),
+    // Converters bring its rows into the usual order.
+    qkv: context.weights.has(`${prefix}.qkv`)
+      ? fusedQkv(context, `${prefix}.qkv`)
+      : headwiseQkv(context, `${prefix}.query_key_value`),
     output: outputProjection(context, `${prefix}.dense`),
   });
 
 const neoxMlp = plainMlp({ up: 'dense_h_to_4h', down: 'dense_4h_to_h' });
 
 /** The tensor's rows are query, key and value of head 0, then of head 1, and so on. */
-function headwiseQkv({ config, weights }: LayerContext, name: string): ColumnParallelLinear {
+function headwiseQkv({ config, weights }: LayerContext, name: string): ColumnParallelLinears {
   const { numHeads, headDim: n, hiddenSize, qkvBias: bias } = config;
   const rows = 3 * numHeads * n;
   const parts = [0, 1, 2].flatMap((kind) =>
@@ -90,5 +93,5 @@ function headwiseQkv({ config, weights }: LayerContext, name: string): ColumnPar
       within: { rows, first: (3 * head + kind) * n },
     })),
   );
-  return weights.column(parts, hiddenSize);
+  return weights.columns(parts, hiddenSize);
 }

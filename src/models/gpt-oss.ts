@@ -8,7 +8,7 @@ import type { Architecture } from './architecture.ts';
 import { loadDecoder } from './decoder.ts';
 import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
 import type { LoadBlock } from './layers/layer.ts';
-import { Mixture } from './layers/mixture.ts';
+import { expertAt, Mixture } from './layers/mixture.ts';
 import { preNormLayer } from './layers/pre-norm-layer.ts';
 import { withExpertsInEachLayer } from './mixtral.ts';
 import { readDecoderConfig } from './model-config.ts';
@@ -54,8 +54,12 @@ const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
   const { hiddenSize } = config;
   const { count, intermediateSize, routing } = config.experts!;
   const shape = { count, hiddenSize, intermediateSize };
+  // Converters take the one tensor apart.
+  const isApart = weights.has(`${prefix}.experts.0.gate_proj`);
   const experts = Array.from({ length: count }, (_, index) =>
-    weights.stackedExpert(`${prefix}.experts`, shape, index),
+    isApart
+      ? weights.expert(expertAt(`${prefix}.experts.${index}`), hiddenSize, intermediateSize, true)
+      : weights.stackedExpert(`${prefix}.experts`, shape, index),
   );
   const router = weights.router({ name: `${prefix}.router`, n: count, bias: true }, hiddenSize);
   return new Mixture(router, weights.mixture(experts, routing, 'clamped_swiglu'));

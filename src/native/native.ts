@@ -25,7 +25,7 @@ export interface NativeSource {
   readonly numbers: Float32Array | null;
 }
 
-/** Blocks of GGUF: numbers, or where codes hold them without loss, codes. */
+/** Blocks of GGUF, read as numbers or kept as the codes that they hold. */
 type NativeBlockDType =
   | `q${4 | 5}_${0 | 1}`
   | 'q8_0'
@@ -36,7 +36,7 @@ type NativeBlockDType =
 
 /**
  * A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. Bytes of codes, u8,
- * are kept as codes; blocks as codes that hold them, or as numbers.
+ * are kept as codes; blocks as theirs, or as numbers.
  */
 export interface NativePart {
   readonly weight: NativeSource;
@@ -65,7 +65,7 @@ interface NativeCodeFormat {
 }
 
 /** How the numbers of a weight are kept; k of int8 is at most 65536. */
-export type NativeWeightFormat = 'f32' | 'bf16' | 'int8' | NativeCodeFormat;
+export type NativeWeightFormat = 'f32' | 'bf16' | 'int8' | NativeBlockDType | NativeCodeFormat;
 
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];

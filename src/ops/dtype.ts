@@ -8,21 +8,24 @@ export type FloatDType = 'f32' | 'f16' | 'bf16';
 /** Quantised formats of GGUF: so many numbers of a row make a block, which holds their codes and scales. */
 export type BlockDType = keyof typeof BLOCKS;
 
-/** Numbers of a block, and the bytes that it takes. */
+/**
+ * Numbers of a block, the bytes that it takes in the file, and those that a backend keeps of it: codes of 4 or 8 bits and their scales, which
+ * are what the file has of them, not changed to other numbers.
+ */
 export const BLOCKS = {
-  q4_0: { numbers: 32, bytes: 18 },
-  q4_1: { numbers: 32, bytes: 20 },
-  q5_0: { numbers: 32, bytes: 22 },
-  q5_1: { numbers: 32, bytes: 24 },
-  q8_0: { numbers: 32, bytes: 34 },
-  q2_k: { numbers: 256, bytes: 84 },
-  q3_k: { numbers: 256, bytes: 110 },
-  q4_k: { numbers: 256, bytes: 144 },
-  q5_k: { numbers: 256, bytes: 176 },
-  q6_k: { numbers: 256, bytes: 210 },
-  iq4_nl: { numbers: 32, bytes: 18 },
-  iq4_xs: { numbers: 256, bytes: 136 },
-  mxfp4: { numbers: 32, bytes: 17 },
+  q4_0: { numbers: 32, bytes: 18, packedBytes: 20 },
+  q4_1: { numbers: 32, bytes: 20, packedBytes: 24 },
+  q5_0: { numbers: 32, bytes: 22, packedBytes: 36 },
+  q5_1: { numbers: 32, bytes: 24, packedBytes: 40 },
+  q8_0: { numbers: 32, bytes: 34, packedBytes: 36 },
+  q2_k: { numbers: 256, bytes: 84, packedBytes: 168 },
+  q3_k: { numbers: 256, bytes: 110, packedBytes: 148 },
+  q4_k: { numbers: 256, bytes: 144, packedBytes: 152 },
+  q5_k: { numbers: 256, bytes: 176, packedBytes: 280 },
+  q6_k: { numbers: 256, bytes: 210, packedBytes: 276 },
+  iq4_nl: { numbers: 32, bytes: 18, packedBytes: 20 },
+  iq4_xs: { numbers: 256, bytes: 136, packedBytes: 140 },
+  mxfp4: { numbers: 32, bytes: 17, packedBytes: 20 },
 } as const;
 
 /** Formats that a backend computes in: `bf16` products are accumulated in f32. */
@@ -45,9 +48,10 @@ export interface CodeFormat {
 
 /**
  * How a backend keeps the numbers of a weight. `int8`: whole numbers from -127 to 127 times one scale for each column of
- * the output; a product then quantises each row of its bf16 input likewise, so that its sums are exact.
+ * the output; a product then quantises each row of its bf16 input likewise, so that its sums are exact. Blocks are codes like those of
+ * CodeFormat: they encode the numbers of bf16 that are nearest to those of their definition (`block-formats.ts`).
  */
-export type WeightFormat = ComputeDType | 'int8' | CodeFormat;
+export type WeightFormat = ComputeDType | 'int8' | CodeFormat | BlockDType;
 
 /**
  * How keys and values are kept. `fp8`: e4m3, no scales, larger numbers become 448. `int8`: whole numbers from -127 to 127
@@ -78,7 +82,7 @@ export function inputDTypeOf(format: WeightFormat): ComputeDType {
   return format === 'f32' ? 'f32' : 'bf16';
 }
 
-/** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`. */
+/** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`, `q4_k`. */
 export function formatName(format: WeightFormat): string {
   if (typeof format === 'string') return format;
   const { kind, groupSize, hasZeros } = format;
@@ -107,7 +111,7 @@ export const BYTES_PER_ELEMENT: Readonly<Record<Exclude<StorageDType, BlockDType
   f8: 1,
 };
 
-export function isBlockDType(dtype: StorageDType): dtype is BlockDType {
+export function isBlockDType(dtype: string): dtype is BlockDType {
   return Object.hasOwn(BLOCKS, dtype);
 }
 
@@ -120,26 +124,4 @@ export function numbersOfBlock(dtype: StorageDType): number {
 export function storedBytes(dtype: StorageDType, count: number): number {
   if (!isBlockDType(dtype)) return count * BYTES_PER_ELEMENT[dtype];
   return (count / BLOCKS[dtype].numbers) * BLOCKS[dtype].bytes;
-}
-
-/**
- * The codes that hold the numbers of blocks without loss; null where none do: numbers that have a minimum added to them (_1 and most
- * of _k) are no code times a scale, and the groups of q6_k are smaller than those of codes.
- */
-export function codesOfBlocks(dtype: StorageDType): CodeFormat | null {
-  switch (dtype) {
-    case 'q4_0':
-      return { kind: 'int4', groupSize: 32, hasZeros: false };
-    case 'q5_0':
-    case 'q8_0':
-    case 'iq4_nl':
-    case 'iq4_xs':
-      return { kind: 'int8', groupSize: 32, hasZeros: false };
-    case 'q3_k':
-      return { kind: 'int8', groupSize: 256, hasZeros: false };
-    case 'mxfp4':
-      return { kind: 'fp4', groupSize: 32, hasZeros: false };
-    default:
-      return null;
-  }
 }

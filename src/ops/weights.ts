@@ -3,6 +3,7 @@
 
 import { ShapeError } from '../errors.ts';
 import {
+  type BlockDType,
   bitsOf,
   type CodeFormat,
   type ComputeDType,
@@ -90,10 +91,10 @@ export interface CodesWeightSource {
   readonly inputGroups: TensorSource | null;
 }
 
-/** A tensor of blocks whose numbers `codesOfBlocks` holds; it is packed as these codes. */
+/** A tensor of blocks, which is packed as the codes that they hold. */
 interface BlocksWeightSource {
   readonly kind: 'blocks';
-  readonly format: CodeFormat;
+  readonly format: BlockDType;
   /** [n, k] */
   readonly tensor: TensorSource;
 }
@@ -316,7 +317,9 @@ function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightF
   const isNumber = dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' || isBlockDType(dtype);
   if (!isNumber) throw new ShapeError(op, `numbers in ${name}`, dtype);
   const canQuantize =
-    typeof format === 'string' || (!format.hasZeros && (format.kind === 'int4' || format.kind === 'fp8'));
+    typeof format === 'string'
+      ? !isBlockDType(format)
+      : !format.hasZeros && (format.kind === 'int4' || format.kind === 'fp8');
   if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
 }
 

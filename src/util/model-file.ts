@@ -16,6 +16,11 @@ export interface ModelBytes {
   readonly bytes: Buffer;
 }
 
+/** Whether a path names a GGUF file, in whatever case it ends. */
+export function isGgufPath(path: string): boolean {
+  return /\.gguf$/i.test(path);
+}
+
 /**
  * A descriptor to read from.
  * @throws ModelLoadError where the file cannot be read.

@@ -61,6 +61,12 @@ describe('svc download and svc models', () => {
       code: 1,
       stderr: expect.stringMatching(/^error: org\/none is not in .*svc models list shows what is.*\n$/),
     });
+    await runCli(['download', 'org/tiny'], env);
+    expect(await runCli(['models', 'rm', 'org/tiny:Q4_0'], env)).toMatchObject({
+      code: 1,
+      stderr:
+        'error: org/tiny:Q4_0 is a part of org/tiny, of which all files are removed together: svc models rm org/tiny\n',
+    });
   });
 
   it('show a bar on a terminal', needs(noTerminal === null, noTerminal ?? ''), async () => {

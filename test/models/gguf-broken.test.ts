@@ -65,6 +65,13 @@ function readAll(path: string): void {
 const load = (path: string) =>
   loadModel(openModelSource(path), new ReferenceOps(), { dtype: 'auto', maxModelLen: 16 });
 
+/** What is asked of a model before its tensors are. */
+const TINY_KEYS = Object.fromEntries(
+  ['embedding_length', 'feed_forward_length', 'block_count', 'attention.head_count', 'context_length'].map(
+    (key) => [`llama.${key}`, { u32: 8 }] as const,
+  ),
+);
+
 const matrix = (name: string, shape = [2, 16]): GgufTensor => ({ name, type: 'F32', shape });
 /** Behind magic, version and counts. */
 const FIRST_KEY = 24;
@@ -247,6 +254,21 @@ describe('a GGUF file', () => {
       'with a tokenizer of an unknown kind',
       () => tinyGguf({ metadata: { 'tokenizer.ggml.model': { string: 'rwkv' } } }),
       /tokenizers of the kind "rwkv"/,
+    ],
+    [
+      'with a million experts',
+      () => {
+        const experts = { name: 'blk.0.ffn_up_exps.weight', type: 'F32', shape: [2 ** 20, 1, 1] } as const;
+        const path = file([experts], TINY_KEYS);
+        truncateSync(path, 2 ** 22 + 4096);
+        return path;
+      },
+      /ffn_up_exps\.weight \[1048576, 1, 1\] has too many experts, .* more than 524288 tensors/,
+    ],
+    [
+      'with a billion layers',
+      () => tinyGguf({ metadata: { 'llama.block_count': { u32: 10 ** 9 } } }),
+      /num_hidden_layers/,
     ],
     [
       'with rope factors that are no vector of F32',

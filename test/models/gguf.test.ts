@@ -8,6 +8,7 @@ import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { GgufSource } from '../../src/models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
+import type { BlockDType } from '../../src/ops/dtype.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { blockFolder, type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -50,6 +51,17 @@ async function answers(path: string, backend: Backend, options: Partial<LoadOpti
   return { logits, greedy, format: model.weightFormat, dtype: model.dtype, warnings };
 }
 
+/** Rows of whole blocks of every format. */
+const K = {
+  config: {
+    hidden_size: 256,
+    intermediate_size: 256,
+    num_hidden_layers: 1,
+    head_dim: 64,
+    torch_dtype: 'bfloat16',
+  },
+};
+
 describe.each(availableBackends)('a GGUF file on %s', (backend) => {
   it.each<[string, TinyModelOptions]>([
     ['LlamaForCausalLM', { dtype: 'f32' }],
@@ -65,16 +77,7 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
     expect(got).toEqual(expected);
   });
 
-  const K = {
-    config: {
-      hidden_size: 256,
-      intermediate_size: 256,
-      num_hidden_layers: 1,
-      head_dim: 64,
-      torch_dtype: 'bfloat16',
-    },
-  };
-  // The numbers are defined once for all backends: of the reference it is to be seen that it reads codes and others.
+  // The numbers are defined once for all backends: of the reference it is to be seen that it reads blocks.
   const dtypes = backend === 'reference' ? (['q8_0', 'q4_k'] as const) : BLOCK_DTYPES;
 
   it.each(dtypes)(
@@ -92,28 +95,36 @@ describe.each(availableBackends)('a GGUF file on %s', (backend) => {
       const got = await answers(ggufOf(folder, { blocks }), backend);
       expect(got.logits).toEqual(expected.logits);
       expect(got.greedy).toEqual(expected.greedy);
+      expect(got).toMatchObject({ format: dtype, warnings: [] });
     },
   );
 
-  it('has the logits of its numbers where formats are mixed among what is multiplied together', async () => {
-    const folder = tinyModel(K);
-    const random = new Random(6);
-    const blocks = blockFolder(
-      folder,
-      (name) => (/v_proj|up_proj/.test(name) ? 'q6_k' : /norm|o_proj/.test(name) ? undefined : 'q4_0'),
-      () => random.next(),
-    );
-    const expected = await answers(folder, backend);
-    const got = await answers(ggufOf(folder, { blocks }), backend);
-    expect(got.logits).toEqual(expected.logits);
-    // The down projection is alone.
-    expect(got.format).toBe('bf16+int4-g32');
-    expect(got.warnings).toEqual([
-      expect.stringMatching(
-        /^weights in Q4_0, Q6_K are computed with in bfloat16: they take [1-9][\d.]* KiB/,
-      ),
-    ]);
-  });
+  it.each<[string, Partial<Record<string, BlockDType>>, string, readonly unknown[]]>([
+    ['queries, keys and values', { v_proj: 'q6_k' }, 'bf16+q4_k+q6_k', []],
+    ['some of them in floats', { k_proj: undefined }, 'bf16+q4_k', []],
+    [
+      'gate and up',
+      { up_proj: 'q5_k' },
+      'bf16+q4_k',
+      [expect.stringMatching(/^gates and ups in Q4_K, Q5_K are kept in bfloat16: they take [1-9][\d.]* KiB/)],
+    ],
+  ])(
+    'has the logits of its numbers where what is multiplied together is in several formats: %s',
+    async (_, formats, format, warnings) => {
+      const folder = tinyModel(K);
+      const random = new Random(6);
+      const dtypeOf = (name: string): BlockDType | undefined => {
+        const kind = name.split('.').at(-2)!;
+        if (kind === 'o_proj') return undefined;
+        return kind in formats ? formats[kind] : 'q4_k';
+      };
+      const blocks = blockFolder(folder, dtypeOf, () => random.next());
+      const expected = await answers(folder, backend);
+      const got = await answers(ggufOf(folder, { blocks }), backend);
+      expect(got.logits).toEqual(expected.logits);
+      expect(got).toMatchObject({ format, warnings });
+    },
+  );
 });
 
 describe('a GGUF file of each architecture', () => {
@@ -312,14 +323,35 @@ describe('a GGUF file', () => {
     expect(await answers(path, backend)).toEqual(whole);
   });
 
-  it('tells what its weights take once they are loaded: bfloat16 where no codes hold them', () => {
+  it('tells what its weights take once they are loaded: codes and scales, a little more than in the file', () => {
     const folder = tinyModel({ config: { hidden_size: 256, num_hidden_layers: 1, head_dim: 64 } });
     const random = new Random(8);
     const q4k = (name: string) => (name.endsWith('q_proj.weight') ? ('q4_k' as const) : undefined);
     const plain = new GgufSource(ggufOf(folder)).loadedBytes();
     const blocks = blockFolder(folder, q4k, () => random.next());
-    // F32 becomes half of it.
-    expect(plain - new GgufSource(ggufOf(folder, { blocks })).loadedBytes()).toBe(256 * 256 * 2);
+    // Of F32, codes of 4 bits with two bytes a group of 32 and two floats a block.
+    const saved = 256 * (256 * 4 - (256 / 2 + 2 * 8 + 2 * 4));
+    expect(plain - new GgufSource(ggufOf(folder, { blocks })).loadedBytes()).toBe(saved);
+  });
+
+  it('may end in capitals, whole or in parts', async () => {
+    const folder = tinyModel();
+    const expected = await answers(ggufOf(folder), backend);
+    const [whole, part] = ['TINY.GGUF', 'TINY-00001-of-00002.GGUF'].map((name) => join(folder, name));
+    writeGgufModel(folder, whole!, {});
+    writeGgufModel(folder, part!, { parts: 2 });
+    expect(await answers(whole!, backend)).toEqual(expected);
+    expect(await answers(part!, backend)).toEqual(expected);
+    const random = new Random(9);
+    const k = tinyModel(K);
+    const blocks = blockFolder(
+      k,
+      () => 'q4_k',
+      () => random.next(),
+    );
+    const inCapitals = join(k, 'BLOCKS.GGUF');
+    writeGgufModel(k, inCapitals, { blocks });
+    expect((await answers(inCapitals, backend)).format).toBe('q4_k');
   });
 
   it('has the fingerprint of its bytes', () => {

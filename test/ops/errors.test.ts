@@ -31,6 +31,19 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => cpu.linear(cpu.tensor(new Float32Array(8), 1, 8, 'bf16'), w)).toThrow(ShapeError);
   });
 
+  it('of the load functions with numbers in another array than of floats of 32 bits are refused', () => {
+    const { CpuBackend } = loadNative();
+    const native = new CpuBackend(isa, 1);
+    const { path } = folder.write([4], [1, 2, 3, 4]);
+    const source = { name: 'w', path, byteOffset: 0, dtype: 'f32', rowLength: 4, firstRow: 0 };
+    const load = (numbers: unknown) => () =>
+      native.loadVector({ ...source, firstCol: 0, pairedRows: 0, numbers } as never, 4);
+    expect(load(new Float64Array(4))).toThrow(/expected w in a Float32Array, got something else/);
+    expect(load(new Uint8Array(4))).toThrow(/expected w in a Float32Array/);
+    expect(load(new Float32Array(4))).not.toThrow();
+    native.close();
+  });
+
   it('with tensors of a closed scope are refused', () => {
     const stale = cpu.scope(() => zeros(2, 8));
     expect(() => cpu.read(stale)).toThrow(/scope is open, got a freed one/);

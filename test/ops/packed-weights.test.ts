@@ -9,8 +9,9 @@ import type { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import type { PackedWeights } from '../../src/ops/packed-weights.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { plainPart } from '../../src/ops/weights.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, formats, isas, openCpu, Random } from './native-backends.ts';
 
@@ -26,12 +27,26 @@ const LARGE = plainPart(tensor(2000, K));
 const BIASED = plainPart(tensor(33, K), tensor(33));
 const [GATE, UP] = [plainPart(tensor(40, K), tensor(40)), plainPart(tensor(40, K))];
 const INPUT = random.floats(3 * K, 'bf16');
+/** Codes whose scales, and minimums, are bytes. */
+const BLOCKS: LinearPart = {
+  weight: {
+    kind: 'blocks',
+    format: 'q4_k',
+    tensor: folder.writeBytes(
+      [33, 256],
+      randomBlocks('q4_k', 33 * 256, () => random.next()),
+      'q4_k',
+    ),
+  },
+  bias: null,
+};
+const BLOCKS_INPUT = random.floats(3 * 256, 'bf16');
 
 const KEY = 'a key';
 
 /** What products with the weights give; the weights are loaded in every format, in one order. */
 function outputs(ops: Ops): Float32Array[] {
-  return formats.flatMap((format) => {
+  const ofFormats = formats.flatMap((format) => {
     const weights = [ops.loadLinear([LARGE, BIASED], format), ops.loadLinear([BIASED], format)];
     const gateUp = ops.loadGateUp(GATE, UP, format);
     return ops.scope(() => {
@@ -43,6 +58,11 @@ function outputs(ops: Ops): Float32Array[] {
       ];
     });
   });
+  const ofBlocks = ops.scope(() => {
+    const weight = ops.loadLinear([BLOCKS], 'q4_k');
+    return ops.read(ops.linear(ops.tensor(BLOCKS_INPUT, 3, 256, 'bf16'), weight));
+  });
+  return [...ofFormats, ofBlocks];
 }
 
 function packedOf(ops: Ops): PackedWeights {

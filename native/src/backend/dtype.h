@@ -22,30 +22,46 @@ constexpr int kF32Vector = 16;
 /// output; a product then quantises each row of its input in the same way. Codes: see CodeFormat.
 enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2, Codes = 3 };
 
-/// What a code means. Of 4 bits: Int4, the code less 8; Fp4, e2m1. Of 8 bits: Int8, signed; Fp8, e4m3.
-enum class CodeKind : int { Int4 = 0, Fp4 = 1, Int8 = 2, Fp8 = 3 };
+/// What a code means. Of 8 bits: Int8, signed; Fp8, e4m3. Of 4 bits: Int4, the code less 8; Uint4, the code; Fp4, e2m1; Iq4, the
+/// values of the IQ4 formats of GGUF.
+enum class CodeKind : int { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, Iq4 = 5 };
 
-constexpr int codeBits(CodeKind kind) { return kind == CodeKind::Int4 || kind == CodeKind::Fp4 ? 4 : 8; }
+constexpr int codeBits(CodeKind kind) { return kind == CodeKind::Int8 || kind == CodeKind::Fp8 ? 8 : 4; }
 
-/// Codes that encode numbers of bf16: each is bf16((meaning of its code - zero) * scale), computed in f32. `groupSize`
-/// numbers along k, a multiple of 32, have a scale in common, and a zero where there are zeros.
+/// What a group of codes has beside its scale. Zero: in units of the meanings, Minimum: in those of the numbers.
+enum class CodeOffset : int { None = 0, Zero = 1, Minimum = 2 };
+
+/// Codes that encode numbers of bf16: each is bf16((meaning of its code - zero) * scale), or bf16(meaning * scale - minimum),
+/// computed in f32, a rounding a step. `groupSize` numbers along k have a scale in common, and a zero or minimum where there are
+/// such: a multiple of 32, or 16 where scales are bytes.
 struct CodeFormat {
   CodeKind kind;
   int groupSize;
-  bool hasZeros;
+  CodeOffset offset;
+  /// Whether a scale, or minimum, is a signed byte times a float that all groups of a super-block have in common; k is then whole
+  /// super-blocks.
+  bool hasByteScales;
+
+  bool operator==(const CodeFormat&) const = default;
 };
 
-/// The codes that hold the numbers of blocks without loss; a groupSize of 0 where none do.
+constexpr int kSuperBlock = 256;
+
+/// The codes that hold the numbers of blocks without loss.
 constexpr CodeFormat codesOfBlocks(DType dtype) {
   switch (dtype) {
-    case DType::Q4_0: return {CodeKind::Int4, 32, false};
-    case DType::Q5_0:
-    case DType::Q8_0:
-    case DType::Iq4Nl:
-    case DType::Iq4Xs: return {CodeKind::Int8, 32, false};
-    case DType::Q3_K: return {CodeKind::Int8, 256, false};
-    case DType::Mxfp4: return {CodeKind::Fp4, 32, false};
-    default: return {CodeKind::Int8, 0, false};
+    case DType::Q4_0: return {CodeKind::Int4, 32, CodeOffset::None, false};
+    case DType::Q4_1: return {CodeKind::Uint4, 32, CodeOffset::Minimum, false};
+    case DType::Q5_1: return {CodeKind::Int8, 32, CodeOffset::Minimum, false};
+    case DType::Q2_K: return {CodeKind::Uint4, 16, CodeOffset::Minimum, true};
+    case DType::Q3_K: return {CodeKind::Int4, 16, CodeOffset::None, true};
+    case DType::Q4_K: return {CodeKind::Uint4, 32, CodeOffset::Minimum, true};
+    case DType::Q5_K: return {CodeKind::Int8, 32, CodeOffset::Minimum, true};
+    case DType::Q6_K: return {CodeKind::Int8, 16, CodeOffset::None, true};
+    case DType::Iq4Nl: return {CodeKind::Iq4, 32, CodeOffset::None, false};
+    case DType::Iq4Xs: return {CodeKind::Iq4, 32, CodeOffset::None, true};
+    case DType::Mxfp4: return {CodeKind::Fp4, 32, CodeOffset::None, false};
+    default: return {CodeKind::Int8, 32, CodeOffset::None, false};
   }
 }
 

@@ -22,6 +22,27 @@ class Files {
   std::map<std::string, std::unique_ptr<WeightFile>> files_;
 };
 
+/// Throws where the value is an array of another type.
+template <class T>
+Napi::TypedArrayOf<T> arrayFrom(const Napi::Value& value, const std::string& what) {
+  constexpr bool isFloat = std::is_same_v<T, float>;
+  static_assert(isFloat || std::is_same_v<T, int32_t>);
+  constexpr napi_typedarray_type kType = isFloat ? napi_float32_array : napi_int32_array;
+  const bool isOfType = value.IsTypedArray() && value.As<Napi::TypedArray>().TypedArrayType() == kType;
+  if (isOfType) return value.As<Napi::TypedArrayOf<T>>();
+  throw ArgumentError("load", what + " in " + (isFloat ? "a Float32Array" : "an Int32Array"), "something else");
+}
+
+std::optional<DType> blocksFrom(const std::string& text) {
+  static const std::map<std::string, DType> kBlocks = {
+      {"q4_0", DType::Q4_0},     {"q4_1", DType::Q4_1},     {"q5_0", DType::Q5_0}, {"q5_1", DType::Q5_1},
+      {"q8_0", DType::Q8_0},     {"q2_k", DType::Q2_K},     {"q3_k", DType::Q3_K}, {"q4_k", DType::Q4_K},
+      {"q5_k", DType::Q5_K},     {"q6_k", DType::Q6_K},     {"mxfp4", DType::Mxfp4}, {"iq4_nl", DType::Iq4Nl},
+      {"iq4_xs", DType::Iq4Xs}};
+  const auto found = kBlocks.find(text);
+  return found == kBlocks.end() ? std::nullopt : std::optional(found->second);
+}
+
 /// Formats by their names in the op interface.
 DType dtypeFrom(const Napi::Value& name) {
   const std::string text = name.ToString();
@@ -30,12 +51,7 @@ DType dtypeFrom(const Napi::Value& name) {
   if (text == "f16") return DType::F16;
   if (text == "i8") return DType::I8;
   if (text == "u8") return DType::U8;
-  static const std::map<std::string, DType> kBlocks = {
-      {"q4_0", DType::Q4_0},     {"q4_1", DType::Q4_1},     {"q5_0", DType::Q5_0}, {"q5_1", DType::Q5_1},
-      {"q8_0", DType::Q8_0},     {"q2_k", DType::Q2_K},     {"q3_k", DType::Q3_K}, {"q4_k", DType::Q4_K},
-      {"q5_k", DType::Q5_K},     {"q6_k", DType::Q6_K},     {"mxfp4", DType::Mxfp4}, {"iq4_nl", DType::Iq4Nl},
-      {"iq4_xs", DType::Iq4Xs}};
-  if (const auto found = kBlocks.find(text); found != kBlocks.end()) return found->second;
+  if (const auto blocks = blocksFrom(text); blocks.has_value()) return *blocks;
   throw ArgumentError("load", "f32, bf16, f16, i8, u8 or blocks", text);
 }
 
@@ -60,7 +76,7 @@ TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   }
   const Napi::Value numbers = object.Get("numbers");
   if (!numbers.IsTypedArray()) return source;
-  const auto array = numbers.As<Napi::Float32Array>();
+  const auto array = arrayFrom<float>(numbers, source.name);
   if (source.dtype != DType::F32) throw ArgumentError("load", "numbers of f32", source.name);
   source.numbers = std::make_shared<const std::vector<float>>(array.Data(), array.Data() + array.ElementLength());
   return source;
@@ -112,34 +128,30 @@ CodeKind codeKindFrom(const std::string& text) {
 /// { kind, groupSize, hasZeros }
 CodeFormat codeFormatFrom(const Napi::Object& object) {
   const CodeFormat codes{codeKindFrom(object.Get("kind").ToString()), object.Get("groupSize").ToNumber().Int32Value(),
-                         object.Get("hasZeros").ToBoolean()};
+                         object.Get("hasZeros").ToBoolean() ? CodeOffset::Zero : CodeOffset::None, false};
   if (codes.groupSize < kBf16Depth || codes.groupSize % kBf16Depth != 0) {
     throw ArgumentError("load", "a groupSize that is a multiple of 32", std::to_string(codes.groupSize));
   }
   const bool isFloat = codes.kind == CodeKind::Fp4 || codes.kind == CodeKind::Fp8;
-  if (isFloat && codes.hasZeros) throw ArgumentError("load", "no zeros for codes of floats", "zeros");
+  if (isFloat && codes.offset == CodeOffset::Zero) throw ArgumentError("load", "no zeros for codes of floats", "zeros");
   return codes;
 }
 
-/// A name, or an object for codes.
+/// A name, which may be that of blocks, or an object for other codes.
 WeightForm formFrom(const Napi::Value& value, int k) {
   if (value.IsObject()) return {WeightFormat::Codes, codeFormatFrom(value.As<Napi::Object>())};
   const std::string text = value.ToString();
   if (text == "f32") return {WeightFormat::F32, {}};
   if (text == "bf16") return {WeightFormat::Bf16, {}};
-  if (text != "int8") throw ArgumentError("load", "f32, bf16, int8 or codes", text);
+  if (const auto blocks = blocksFrom(text); blocks.has_value()) return {WeightFormat::Codes, codesOfBlocks(*blocks)};
+  if (text != "int8") throw ArgumentError("load", "f32, bf16, int8, blocks or codes", text);
   if (k > kMostInt8K) throw ArgumentError("load", "k up to 65536 for int8", std::to_string(k));
   return {WeightFormat::Int8, {}};
 }
 
 /// What numbers can be quantised to while they are packed.
 bool isQuantizedHere(const CodeFormat& codes) {
-  return !codes.hasZeros && (codes.kind == CodeKind::Int4 || codes.kind == CodeKind::Fp8);
-}
-
-bool holdsBlocks(DType dtype, const CodeFormat& codes) {
-  const CodeFormat own = codesOfBlocks(dtype);
-  return own.kind == codes.kind && own.groupSize == codes.groupSize && own.hasZeros == codes.hasZeros;
+  return codes.offset == CodeOffset::None && !codes.hasByteScales && (codes.kind == CodeKind::Int4 || codes.kind == CodeKind::Fp8);
 }
 
 /// Numbers that need no scales.
@@ -153,7 +165,7 @@ TensorSource floatsFrom(const Napi::Value& value, Files& files) {
 
 template <class T>
 std::vector<T> numbersFrom(const Napi::Value& value, size_t length, const char* what) {
-  const auto array = value.As<Napi::TypedArrayOf<T>>();
+  const auto array = arrayFrom<T>(value, what);
   if (array.ElementLength() == length) return {array.Data(), array.Data() + length};
   throw ArgumentError("load", std::to_string(length) + " " + what, std::to_string(array.ElementLength()));
 }
@@ -168,13 +180,14 @@ CodeOrder orderFrom(const Napi::Value& value) {
 
 /// { order, offset, scales, zeros or null, columns or null }
 StoredCodes storedFrom(const Napi::Object& object, const TensorSource& weight, int n, int k, const CodeFormat& codes) {
+  if (codes.hasByteScales || codes.offset == CodeOffset::Minimum) throw ArgumentError("load", "blocks of such codes", weight.name);
   const int groups = static_cast<int>(roundUp(k, codes.groupSize) / codes.groupSize);
   const size_t numScales = static_cast<size_t>(n) * groups;
   StoredCodes stored{orderFrom(object.Get("order")), static_cast<uint8_t>(object.Get("offset").ToNumber().Uint32Value()),
                      numbersFrom<float>(object.Get("scales"), numScales, "scales"), {}, {}};
   const Napi::Value zeros = object.Get("zeros"), columns = object.Get("columns");
   if (zeros.IsTypedArray()) stored.zeros = numbersFrom<float>(zeros, numScales, "zeros");
-  if (!stored.zeros.empty() && !codes.hasZeros) throw ArgumentError("load", "a form with zeros", "zeros");
+  if (!stored.zeros.empty() && codes.offset != CodeOffset::Zero) throw ArgumentError("load", "a form with zeros", "zeros");
   if (columns.IsTypedArray()) stored.columns = numbersFrom<int32_t>(columns, k, "columns");
   for (const int32_t column : stored.columns) {
     if (column < 0 || column >= k) throw ArgumentError("load", "columns below k", std::to_string(column));
@@ -203,7 +216,7 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
   } else if (part.weight.dtype == DType::U8) {
     throw ArgumentError("load", "floats in " + part.weight.name, "bytes");
   } else if (isBlocks(part.weight.dtype)) {
-    if (form.format == WeightFormat::Codes && !holdsBlocks(part.weight.dtype, form.codes)) {
+    if (form.format == WeightFormat::Codes && codesOfBlocks(part.weight.dtype) != form.codes) {
       throw ArgumentError("load", "the codes that hold the blocks of " + part.weight.name, "others");
     }
   } else if (form.format == WeightFormat::Codes && !isQuantizedHere(form.codes)) {

@@ -67,74 +67,104 @@ void widenQ2K(Bytes block, float* out) {
   }
 }
 
-/// Calls put(i, scale, code) for 256 numbers: hmask [32], qs [64], scales [12], d.
-template <class Put>
-void eachOfQ3K(Bytes block, const Put& put) {
+/// Calls use(group, scale) for the 16 scales of Q3_K: six bits each, in two pieces.
+template <class Use>
+void eachScaleOfQ3K(Bytes scales, const Use& use) {
   for (int group = 0; group < 16; ++group) {
-    const int low = block[96 + group % 8] >> (group < 8 ? 0 : 4) & 15, high = block[104 + group % 4] >> group / 4 * 2 & 3;
-    const int scale = (low | high << 4) - 32;
-    const TwoBits codes(block + 32, group);
-    const Bytes isAbove = block + group % 2 * 16;
-    for (int i = 0; i < 16; ++i) put(group * 16 + i, scale, codes.at(i) - 4 + (isAbove[i] >> group / 2 & 1) * 4);
+    const int low = scales[group % 8] >> (group < 8 ? 0 : 4) & 15, high = scales[8 + group % 4] >> group / 4 * 2 & 3;
+    use(group, (low | high << 4) - 32);
   }
+}
+
+/// Calls put(i, code) for the numbers of a group: hmask [32], qs [64], scales [12], d.
+template <class Put>
+void eachOfQ3K(Bytes block, int group, const Put& put) {
+  const TwoBits codes(block + 32, group);
+  const Bytes isAbove = block + group % 2 * 16;
+  for (int i = 0; i < 16; ++i) put(group * 16 + i, codes.at(i) - 4 + (isAbove[i] >> group / 2 & 1) * 4);
 }
 
 void widenQ3K(Bytes block, float* out) {
   const float d = half(block + 108);
-  eachOfQ3K(block, [&](int i, int scale, int code) { out[i] = d * static_cast<float>(scale) * static_cast<float>(code); });
+  eachScaleOfQ3K(block + 96, [&](int group, int scale) {
+    const float groupScale = d * static_cast<float>(scale);
+    eachOfQ3K(block, group, [&](int i, int code) { out[i] = groupScale * static_cast<float>(code); });
+  });
 }
 
-/// d, dmin, scales [12] of 6 bits each; `high` gives the fifth bit of a number.
-template <class High>
-void widenWithMins(Bytes block, Bytes qs, float* out, const High& high) {
-  const float d = half(block), dmin = half(block + 2);
+/// Calls use(group, scale, min) for the 8 groups of Q4_K and Q5_K: twice six bits each, in the twelve bytes behind d and dmin.
+template <class Use>
+void eachScaleAndMin(Bytes block, const Use& use) {
   const Bytes packed = block + 4;
   for (int group = 0; group < 8; ++group) {
     const int scale = group < 4 ? packed[group] & 63 : (packed[group + 4] & 15) | packed[group - 4] >> 6 << 4;
     const int min = group < 4 ? packed[group + 4] & 63 : packed[group + 4] >> 4 | packed[group] >> 6 << 4;
-    const float groupScale = d * static_cast<float>(scale), groupMin = dmin * static_cast<float>(min);
-    const Bytes codes = qs + group / 2 * 32;
-    for (int i = 0; i < 32; ++i) {
-      const int code = (codes[i] >> group % 2 * 4 & 15) | high(group, i) << 4;
-      out[group * 32 + i] = groupScale * static_cast<float>(code) - groupMin;
-    }
+    use(group, scale, min);
   }
 }
 
+/// Calls put(i, code) for the numbers of a group of Q4_K.
+template <class Put>
+void eachOfQ4K(Bytes block, int group, const Put& put) {
+  const Bytes qs = block + 16 + group / 2 * 32;
+  for (int i = 0; i < 32; ++i) put(group * 32 + i, qs[i] >> group % 2 * 4 & 15);
+}
+
+/// The same of Q5_K: qh [32] before the codes, a bit a group in the byte of each place.
+template <class Put>
+void eachOfQ5K(Bytes block, int group, const Put& put) {
+  const Bytes qh = block + 16, qs = block + 48 + group / 2 * 32;
+  for (int i = 0; i < 32; ++i) put(group * 32 + i, (qs[i] >> group % 2 * 4 & 15) | (qh[i] >> group & 1) << 4);
+}
+
+/// `eachCode(block, group, put)` gives the codes of a group.
+template <class EachCode>
+void widenWithMins(Bytes block, float* out, const EachCode& eachCode) {
+  const float d = half(block), dmin = half(block + 2);
+  eachScaleAndMin(block, [&](int group, int scale, int min) {
+    const float groupScale = d * static_cast<float>(scale), groupMin = dmin * static_cast<float>(min);
+    eachCode(block, group, [&](int i, int code) { out[i] = groupScale * static_cast<float>(code) - groupMin; });
+  });
+}
+
 void widenQ4K(Bytes block, float* out) {
-  widenWithMins(block, block + 16, out, [](int, int) { return 0; });
+  widenWithMins(block, out, [](Bytes of, int group, const auto& put) { eachOfQ4K(of, group, put); });
 }
 
-/// qh [32] before the codes: a bit a group in the byte of each place.
 void widenQ5K(Bytes block, float* out) {
-  widenWithMins(block, block + 48, out, [block](int group, int i) { return block[16 + i] >> group & 1; });
+  widenWithMins(block, out, [](Bytes of, int group, const auto& put) { eachOfQ5K(of, group, put); });
 }
 
-/// ql [128], qh [64], scales [16], d
+/// Calls put(i, code) for the numbers of a group: ql [128], qh [64], scales [16], d.
+template <class Put>
+void eachOfQ6K(Bytes block, int group, const Put& put) {
+  // Of each 128 numbers the first 64 are in the lower halves of 64 bytes, and each 32 have two bits of 32 more.
+  const int inHalf = group % 8;
+  const Bytes low = block + group / 8 * 64 + inHalf % 4 * 16, high = block + 128 + group / 8 * 32 + inHalf % 2 * 16;
+  const int lowShift = inHalf < 4 ? 0 : 4, highShift = inHalf / 2 * 2;
+  for (int i = 0; i < 16; ++i) {
+    put(group * 16 + i, ((low[i] >> lowShift & 15) | (high[i] >> highShift & 3) << 4) - 32);
+  }
+}
+
 void widenQ6K(Bytes block, float* out) {
   const float d = half(block + 208);
-  for (int group = 0; group < 16; ++group, out += 16) {
-    // Of each 128 numbers the first 64 are in the lower halves of 64 bytes, and each 32 have two bits of 32 more.
-    const int inHalf = group % 8;
-    const Bytes low = block + group / 8 * 64 + inHalf % 4 * 16, high = block + 128 + group / 8 * 32 + inHalf % 2 * 16;
-    const int lowShift = inHalf < 4 ? 0 : 4, highShift = inHalf / 2 * 2;
+  for (int group = 0; group < 16; ++group) {
     const float scale = d * static_cast<float>(static_cast<int8_t>(block[192 + group]));
-    for (int i = 0; i < 16; ++i) {
-      const int code = (low[i] >> lowShift & 15) | (high[i] >> highShift & 3) << 4;
-      out[i] = scale * static_cast<float>(code - 32);
-    }
+    eachOfQ6K(block, group, [&](int i, int code) { out[i] = scale * static_cast<float>(code); });
   }
 }
 
 /// d, scales_h of 2 bits, scales_l [4] of 4 bits, qs [128]
-float iq4XsScale(Bytes block, int group) {
+int iq4XsScale(Bytes block, int group) {
   const int low = block[4 + group / 2] >> group % 2 * 4 & 15, high = (block[2] | block[3] << 8) >> group * 2 & 3;
-  return half(block) * static_cast<float>((low | high << 4) - 32);
+  return (low | high << 4) - 32;
 }
 
 void widenIq4Xs(Bytes block, float* out) {
+  const float d = half(block);
   for (int group = 0; group < 8; ++group) {
-    const float scale = iq4XsScale(block, group);
+    const float scale = d * static_cast<float>(iq4XsScale(block, group));
     eachNibble(block + 8 + group * 16, [&](int i, int code) { out[group * 32 + i] = scale * static_cast<float>(kNonlinear[code]); });
   }
 }
@@ -175,29 +205,64 @@ void widenBlock(DType dtype, Bytes block, float* out) {
   }
 }
 
-/// Codes of one block, and its scales: one, but of Iq4Xs eight.
-void codesOfBlock(DType dtype, Bytes block, uint8_t* codes, float* scales) {
-  const auto put = [codes](int i, int code) { codes[i] = static_cast<uint8_t>(code); };
-  const auto putValue = [codes](int i, int code) { codes[i] = static_cast<uint8_t>(kNonlinear[code]); };
-  *scales = half(block);
+void codesOfBlock(DType dtype, Bytes block, const BlockCodes& out) {
+  const auto put = [&](int i, int code) { out.codes[i] = static_cast<uint8_t>(code); };
+  const auto putScale = [&](int group, int scale) { out.scaleBytes[group] = static_cast<int8_t>(scale); };
+  const auto putScaleAndMin = [&](int group, int scale, int min) {
+    putScale(group, scale);
+    out.minimumBytes[group] = static_cast<int8_t>(min);
+  };
+  *out.scales = half(block);
   switch (dtype) {
-    case DType::Q4_0: return eachNibble(block + 2, put);
+    case DType::Q4_0:
+    case DType::Iq4Nl: return eachNibble(block + 2, put);
+    case DType::Q4_1:
+      *out.minimums = -half(block + 2);
+      return eachNibble(block + 4, put);
     case DType::Q5_0: return eachOf5Bits(block + 2, [&](int i, int code) { put(i, code - 16); });
-    case DType::Q8_0: std::memcpy(codes, block + 2, 32); return;
-    case DType::Iq4Nl: return eachNibble(block + 2, putValue);
-    case DType::Iq4Xs:
-      for (int group = 0; group < 8; ++group) {
-        scales[group] = iq4XsScale(block, group);
-        eachNibble(block + 8 + group * 16, [&](int i, int code) { putValue(group * 32 + i, code); });
+    case DType::Q5_1:
+      *out.minimums = -half(block + 2);
+      return eachOf5Bits(block + 4, put);
+    case DType::Q8_0: std::memcpy(out.codes, block + 2, 32); return;
+    case DType::Mxfp4:
+      *out.scales = powerOf2(block[0]);
+      return eachNibble(block + 1, put);
+    case DType::Q2_K:
+      *out.scales = half(block + 80);
+      *out.minimums = half(block + 82);
+      for (int group = 0; group < 16; ++group) {
+        const TwoBits codes(block + 16, group);
+        putScaleAndMin(group, block[group] & 15, block[group] >> 4);
+        for (int i = 0; i < 16; ++i) put(group * 16 + i, codes.at(i));
       }
       return;
     case DType::Q3_K:
-      // Scale times code is from -124 to 128, one more than a code can be: so the other way round.
-      *scales = -half(block + 108);
-      return eachOfQ3K(block, [&](int i, int scale, int code) { put(i, -scale * code); });
-    case DType::Mxfp4:
-      *scales = powerOf2(block[0]);
-      return eachNibble(block + 1, put);
+      *out.scales = half(block + 108);
+      return eachScaleOfQ3K(block + 96, [&](int group, int scale) {
+        putScale(group, scale);
+        eachOfQ3K(block, group, [&](int i, int code) { put(i, code + 8); });
+      });
+    case DType::Q4_K:
+    case DType::Q5_K:
+      *out.minimums = half(block + 2);
+      return eachScaleAndMin(block, [&](int group, int scale, int min) {
+        putScaleAndMin(group, scale, min);
+        if (dtype == DType::Q4_K) eachOfQ4K(block, group, put);
+        else eachOfQ5K(block, group, put);
+      });
+    case DType::Q6_K:
+      *out.scales = half(block + 208);
+      for (int group = 0; group < 16; ++group) {
+        putScale(group, static_cast<int8_t>(block[192 + group]));
+        eachOfQ6K(block, group, put);
+      }
+      return;
+    case DType::Iq4Xs:
+      for (int group = 0; group < 8; ++group) {
+        putScale(group, iq4XsScale(block, group));
+        eachNibble(block + 8 + group * 16, [&](int i, int code) { put(group * 32 + i, code); });
+      }
+      return;
     default: return;
   }
 }
@@ -212,11 +277,16 @@ void widenStored(const KernelSet& set, DType dtype, const char* in, float* out, 
   }
 }
 
-void readBlockCodes(DType dtype, const char* row, int k, uint8_t* codes, float* scales) {
+void readBlockCodes(DType dtype, const char* row, int k, BlockCodes out) {
   const Block block = blockOf(dtype);
   const int groups = block.numbers / codesOfBlocks(dtype).groupSize;
-  for (int i = 0; i < k; i += block.numbers, row += block.bytes, scales += groups) {
-    codesOfBlock(dtype, reinterpret_cast<Bytes>(row), codes + i, scales);
+  for (int i = 0; i < k; i += block.numbers, row += block.bytes) {
+    codesOfBlock(dtype, reinterpret_cast<Bytes>(row), out);
+    out.codes += block.numbers;
+    ++out.scales;
+    ++out.minimums;
+    out.scaleBytes += groups;
+    out.minimumBytes += groups;
   }
 }
 

@@ -33,14 +33,33 @@ constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
 /// Bytes of one column's codes of 4 bits in so many steps.
 constexpr int kCodeColumnBytes = kBf16Depth / 2;
 
-/// Bytes of what precedes the codes of a group: 16 scales, and 16 zeros where there are any.
-constexpr int groupHeaderBytes(const CodeFormat& codes) { return codes.hasZeros ? 2 * kStepBytes : kStepBytes; }
+/// What the codes of 4 bits mean, by kind from Int4 on.
+alignas(64) inline constexpr float kMeanings[][16] = {
+    {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7},
+    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+    {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6},
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+};
+constexpr int meaningsOf(CodeKind kind) { return static_cast<int>(kind) - static_cast<int>(CodeKind::Int4); }
+
+/// Numbers along k whose codes follow one header: a super-block where scales are bytes, else a group.
+constexpr int headedSize(const CodeFormat& codes) { return codes.hasByteScales ? kSuperBlock : codes.groupSize; }
+
+/// What a header has of each: scales, and zeros or minimums where there are any.
+constexpr int headerRows(const CodeFormat& codes) { return codes.offset == CodeOffset::None ? 1 : 2; }
+
+/// The bytes that a header has of each behind its floats, 16 a group.
+constexpr int scaleBytes(const CodeFormat& codes) {
+  return codes.hasByteScales ? kSuperBlock / codes.groupSize * kLanes : 0;
+}
+
+constexpr int codeHeaderBytes(const CodeFormat& codes) { return headerRows(codes) * (kStepBytes + scaleBytes(codes)); }
 
 /// Bytes of a panel of `steps` steps.
 constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
-  const int groupSteps = codes.groupSize / 2;
-  const auto groups = static_cast<size_t>((steps + groupSteps - 1) / groupSteps);
-  return groups * groupHeaderBytes(codes) + static_cast<size_t>(steps) * codeStepBytes(codes.kind);
+  const int headedSteps = headedSize(codes) / 2;
+  const auto headers = static_cast<size_t>((steps + headedSteps - 1) / headedSteps);
+  return headers * codeHeaderBytes(codes) + static_cast<size_t>(steps) * codeStepBytes(codes.kind);
 }
 
 struct Range {

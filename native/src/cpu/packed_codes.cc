@@ -20,19 +20,15 @@ namespace {
 constexpr float kFp8Least = 0x1p-100f;
 
 bool isOf4Bits(CodeKind kind) { return codeBits(kind) == 4; }
-int groupsOf(const CodeFormat& codes, int k) { return static_cast<int>(roundUp(k, codes.groupSize)) / codes.groupSize; }
+/// Pieces of k of so many numbers.
+int piecesOf(int k, int size) { return static_cast<int>(roundUp(k, size)) / size; }
 
 /// The code of zero.
 uint8_t codeOfZero(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
 
 float meaningOf(CodeKind kind, uint8_t code) {
-  constexpr float kFp4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  switch (kind) {
-    case CodeKind::Int4: return static_cast<float>(code) - 8.0f;
-    case CodeKind::Int8: return static_cast<float>(static_cast<int8_t>(code));
-    case CodeKind::Fp4: return (code & 8) != 0 ? -kFp4[code & 7] : kFp4[code & 7];
-    default: return fromE4m3(code);
-  }
+  if (kind == CodeKind::Int8) return static_cast<float>(static_cast<int8_t>(code));
+  return kind == CodeKind::Fp8 ? fromE4m3(code) : kMeanings[meaningsOf(kind)][code];
 }
 
 /// The nearest number of bf16, in f32; ties to even.
@@ -60,24 +56,27 @@ std::vector<SourcePart> opened(const std::vector<LinearPart>& parts, int k, Code
   return sources;
 }
 
-/// Codes, scales and zeros of the 16 columns of a panel, before they are interleaved.
+/// Codes of the 16 columns of a panel and what their headers have, before they are interleaved.
 class CodePanel {
  public:
   CodePanel(const CodeFormat& format, int k)
       : format_(format),
         k_(k),
         paddedK_(static_cast<int>(roundUp(k, kBf16Depth))),
-        groups_(groupsOf(format, k)),
+        headers_(piecesOf(k, headedSize(format))),
+        groups_(piecesOf(k, format.groupSize)),
         codes_(static_cast<size_t>(kLanes) * paddedK_),
-        scales_(static_cast<size_t>(groups_) * kLanes),
-        zeros_(scales_.size()),
+        scales_(static_cast<size_t>(headers_) * kLanes),
+        offsets_(scales_.size()),
+        scaleBytes_(static_cast<size_t>(groups_) * kLanes),
+        offsetBytes_(scaleBytes_.size()),
         row_(paddedK_) {}
 
   /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
   void load(const KernelSet& set, const std::vector<SourcePart>& sources, int first) {
     std::fill(codes_.begin(), codes_.end(), codeOfZero(format_.kind));
     std::fill(scales_.begin(), scales_.end(), 0.0f);
-    std::fill(zeros_.begin(), zeros_.end(), 0.0f);
+    std::fill(offsets_.begin(), offsets_.end(), 0.0f);
     int lane = 0, row = first;
     for (const SourcePart& source : sources) {
       const LinearPart& part = *source.part;
@@ -91,13 +90,10 @@ class CodePanel {
   }
 
   void interleave(char* panel) const {
-    for (int group = 0; group < groups_; ++group) {
-      const size_t header = static_cast<size_t>(group) * kLanes;
-      std::memcpy(panel, &scales_[header], kStepBytes);
-      if (format_.hasZeros) std::memcpy(panel + kStepBytes, &zeros_[header], kStepBytes);
-      panel += groupHeaderBytes(format_);
-      const int end = std::min((group + 1) * format_.groupSize, paddedK_);
-      for (int i = group * format_.groupSize; i < end; i += kBf16Depth) {
+    for (int header = 0; header < headers_; ++header) {
+      panel = writeHeader(header, panel);
+      const int end = std::min((header + 1) * headedSize(format_), paddedK_);
+      for (int i = header * headedSize(format_); i < end; i += kBf16Depth) {
         if (isOf4Bits(format_.kind)) interleaveNibbles(i, panel);
         else interleaveBytes(i, panel);
         panel += kCodeSteps * codeStepBytes(format_.kind);
@@ -106,6 +102,17 @@ class CodePanel {
   }
 
  private:
+  /// Returns where the codes begin.
+  char* writeHeader(int header, char* out) const {
+    const size_t bytes = scaleBytes(format_), rows = headerRows(format_);
+    std::memcpy(out, &scales_[static_cast<size_t>(header) * kLanes], kStepBytes);
+    if (rows == 2) std::memcpy(out + kStepBytes, &offsets_[static_cast<size_t>(header) * kLanes], kStepBytes);
+    if (bytes == 0) return out + codeHeaderBytes(format_);
+    std::memcpy(out + rows * kStepBytes, &scaleBytes_[header * bytes], bytes);
+    if (rows == 2) std::memcpy(out + rows * kStepBytes + bytes, &offsetBytes_[header * bytes], bytes);
+    return out + codeHeaderBytes(format_);
+  }
+
   void interleaveNibbles(int first, char* out) const {
     for (int lane = 0; lane < kLanes; ++lane) {
       const uint8_t* codes = &codes_[static_cast<size_t>(lane) * paddedK_ + first];
@@ -132,7 +139,7 @@ class CodePanel {
       for (int group = 0; group < groups_; ++group) {
         const size_t from = static_cast<size_t>(row + i) * groups_ + group, to = static_cast<size_t>(group) * kLanes + lane + i;
         scales_[to] = stored.scales[from];
-        if (!stored.zeros.empty()) zeros_[to] = stored.zeros[from];
+        if (!stored.zeros.empty()) offsets_[to] = stored.zeros[from];
       }
     }
   }
@@ -140,14 +147,25 @@ class CodePanel {
   void loadBlocks(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
     bytes_.resize(storedBytes(weight.dtype, k_));
     wide_.resize(k_);
-    std::vector<float> scales(groups_);
+    std::vector<float> scales(headers_), minimums(headers_);
+    std::vector<int8_t> scaleBytes(groups_), minimumBytes(groups_);
     for (int i = 0; i < count; ++i) {
       weight.read(bytes_.data(), row + i, 1, k_);
       widenStored(set, weight.dtype, bytes_.data(), wide_.data(), k_);
       expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
-      readBlockCodes(weight.dtype, bytes_.data(), k_, &codes_[static_cast<size_t>(lane + i) * paddedK_], scales.data());
-      for (int group = 0; group < groups_; ++group) scales_[static_cast<size_t>(group) * kLanes + lane + i] = scales[group];
+      readBlockCodes(weight.dtype, bytes_.data(), k_,
+                     {&codes_[static_cast<size_t>(lane + i) * paddedK_], scales.data(), minimums.data(), scaleBytes.data(), minimumBytes.data()});
+      putInLane(scales, lane + i, scales_);
+      putInLane(minimums, lane + i, offsets_);
+      putInLane(scaleBytes, lane + i, scaleBytes_);
+      putInLane(minimumBytes, lane + i, offsetBytes_);
     }
+  }
+
+  /// Those of one column among those of 16.
+  template <class T>
+  static void putInLane(const std::vector<T>& column, int lane, std::vector<T>& lanes) {
+    for (size_t i = 0; i < column.size(); ++i) lanes[i * kLanes + lane] = column[i];
   }
 
   /// row_ = the codes of row `row`, in the order of the weight.
@@ -227,15 +245,46 @@ class CodePanel {
   CodeFormat format_;
   int k_;
   int paddedK_;
+  int headers_;
   int groups_;
-  std::vector<uint8_t> codes_;   // [16, paddedK]
-  std::vector<float> scales_;    // [groups, 16], as are the zeros
-  std::vector<float> zeros_;
+  std::vector<uint8_t> codes_;      // [16, paddedK]
+  std::vector<float> scales_;       // [headers, 16]
+  std::vector<float> offsets_;      // likewise: zeros or minimums
+  std::vector<int8_t> scaleBytes_;  // [groups, 16]
+  std::vector<int8_t> offsetBytes_;
   std::vector<uint8_t> row_;
   std::vector<char> bytes_;
   std::vector<float> wide_;
   std::vector<float> numbers_;   // [paddedK, 16]
   std::vector<uint8_t> laneCodes_;
+};
+
+/// What a header says of one column.
+class HeaderOfLane {
+ public:
+  HeaderOfLane(const CodeFormat& format, const char* header, int lane)
+      : format_(format), floats_(reinterpret_cast<const float*>(header) + lane), bytes_(header + headerRows(format) * kStepBytes + lane) {}
+
+  /// What a code of the group encodes.
+  float number(int group, float meaning) const {
+    const float scale = valueOf(0, group);
+    switch (format_.offset) {
+      case CodeOffset::Zero: return roundToBf16((meaning - valueOf(1, group)) * scale);
+      case CodeOffset::Minimum: return roundToBf16(meaning * scale - valueOf(1, group));
+      default: return roundToBf16(meaning * scale);
+    }
+  }
+
+ private:
+  /// Of row 0 the scale, of row 1 the zero or minimum.
+  float valueOf(int row, int group) const {
+    const float value = floats_[row * kLanes];
+    return format_.hasByteScales ? static_cast<float>(static_cast<int8_t>(bytes_[row * scaleBytes(format_) + group * kLanes])) * value : value;
+  }
+
+  const CodeFormat& format_;
+  const float* floats_;
+  const char* bytes_;
 };
 
 }  // namespace
@@ -266,11 +315,10 @@ void unpackCodes(const PackedWeight& weight, int row, float* out) {
   const CodeFormat& format = weight.codes;
   const int lane = row % kLanes;
   const char* panel = weight.data.data() + row / kLanes * codePanelBytes(format, stepsOf(weight.format, weight.k));
-  for (int first = 0; first < weight.k; first += format.groupSize) {
-    const auto header = reinterpret_cast<const float*>(panel);
-    const float scale = header[lane], zero = format.hasZeros ? header[kLanes + lane] : 0.0f;
-    panel += groupHeaderBytes(format);
-    const int end = std::min(first + format.groupSize, static_cast<int>(roundUp(weight.k, kBf16Depth)));
+  for (int first = 0; first < weight.k; first += headedSize(format)) {
+    const HeaderOfLane header(format, panel, lane);
+    panel += codeHeaderBytes(format);
+    const int end = std::min(first + headedSize(format), static_cast<int>(roundUp(weight.k, kBf16Depth)));
     for (int i = first; i < std::min(end, weight.k); ++i) {
       const int in = i - first;
       uint8_t code;
@@ -280,8 +328,7 @@ void unpackCodes(const PackedWeight& weight, int row, float* out) {
       } else {
         code = static_cast<uint8_t>(panel[in / 2 * 2 * kLanes + lane * 2 + in % 2]);
       }
-      const float value = roundToBf16((meaningOf(format.kind, code) - zero) * scale);
-      out[weight.columns.empty() ? i : weight.columns[i]] = value;
+      out[weight.columns.empty() ? i : weight.columns[i]] = header.number(in / format.groupSize, meaningOf(format.kind, code));
     }
     panel += static_cast<size_t>(end - first) / 2 * codeStepBytes(format.kind);
   }

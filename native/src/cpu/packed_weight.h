@@ -3,7 +3,9 @@
 //   bf16: [panel of 16 columns][k padded to 32, in pairs][16 columns][2]   a pair of one column is one 32-bit word
 //   f32:  [panel of 16 columns][k][16 columns]
 //   int8: [panel of 16 columns][k padded to 64, in fours][16 columns][4]
-//   codes: [panel of 16 columns][group][scales of 16 columns, in f32][zeros likewise, if any][codes of the group's k]
+//   codes: [panel of 16 columns][group][scales of 16 columns, in f32][zeros or minimums likewise, if any][codes of the group's k]
+//     with scales of bytes: [panel][super-block][what scales are multiples of, and minimums if any, of 16 columns, in f32]
+//       [group][scale of 16 columns, a byte][likewise minimums, if any][codes of the super-block's k]
 //     of 4 bits: [32 of k][16 columns][8 of k][4 of k, 8 apart], the first of four in the lowest bits of 16
 //     of 8 bits: [k in pairs][16 columns][2]
 //

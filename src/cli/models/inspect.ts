@@ -12,6 +12,7 @@ import { type ModelSource, openModelSource } from '../../models/source/model-sou
 import { findTensorNames } from '../../models/tensor-names.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { bytes } from '../../util/bytes.ts';
+import { isGgufPath } from '../../util/model-file.ts';
 import { table } from '../table.ts';
 
 interface InspectOptions extends HubOptions {
@@ -46,7 +47,7 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
   }
   const isQuantized = config.quantization !== null;
   const { gpuMemoryUtilization: share } = engineConfig('', mergeOptions());
-  const loadedBytes = path.endsWith('.gguf') ? new GgufSource(path).loadedBytes() : weightBytes;
+  const loadedBytes = isGgufPath(path) ? new GgufSource(path).loadedBytes() : weightBytes;
   const loads = estimateLoads(config, loadedBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
   const reason = verdict(loads, config);
   return {

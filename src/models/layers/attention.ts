@@ -4,15 +4,15 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
-import type { ColumnParallelLinear, RowParallelLinear } from './linear.ts';
+import type { ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import type { Step } from './step.ts';
 
 /** q or k [tokens, heads * headDim] f32 -> the same, normalised; it may be done in place. */
 export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
 interface AttentionParts {
-  /** [tokens, (heads + kvHeads + kvHeads) * headDim]: queries, keys, values. */
-  readonly qkv: ColumnParallelLinear;
+  /** Queries, keys, values: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice. */
+  readonly qkv: ColumnParallelLinears;
   readonly output: RowParallelLinear;
   readonly queryNorm?: QueryKeyNorm | undefined;
   readonly keyNorm?: QueryKeyNorm | undefined;
@@ -28,9 +28,9 @@ export const loadAttention: LoadBlock = (context, layer, prefix) =>
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
-export function separateQkv({ config, weights }: LayerContext, prefix: string): ColumnParallelLinear {
+export function separateQkv({ config, weights }: LayerContext, prefix: string): ColumnParallelLinears {
   const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = config;
-  return weights.column(
+  return weights.columns(
     [
       { name: `${prefix}.q_proj`, n: numHeads * headDim, bias },
       { name: `${prefix}.k_proj`, n: numKvHeads * headDim, bias },
@@ -41,10 +41,10 @@ export function separateQkv({ config, weights }: LayerContext, prefix: string): 
 }
 
 /** Queries, keys and values published as one tensor, in this order. */
-export function fusedQkv(context: LayerContext, name: string, isTransposed = false): ColumnParallelLinear {
+export function fusedQkv(context: LayerContext, name: string, isTransposed = false): ColumnParallelLinears {
   const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = context.config;
   const n = (numHeads + 2 * numKvHeads) * headDim;
-  return context.weights.column([{ name, n, bias, isTransposed }], hiddenSize);
+  return context.weights.columns([{ name, n, bias, isTransposed }], hiddenSize);
 }
 
 export function outputProjection(
@@ -104,7 +104,7 @@ export class Attention implements Block {
     const { qkv, queryNorm, keyNorm } = this.#parts;
     const { numHeads, numKvHeads, headDim } = this.#context.config;
     const widths = [numHeads, numKvHeads, numKvHeads].map((heads) => heads * headDim);
-    const [q, k, v] = step.ops.split(qkv.apply(step, h), widths);
+    const [q, k, v] = qkv.apply(step, h, widths);
     return this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
   }
 

@@ -24,7 +24,7 @@ export const loadLatentAttention: LoadBlock = (context, layer, prefix) => {
   const compressed = { name: `${prefix}.kv_a_proj_with_mqa`, n: rank + ropeDim, bias };
   return new LatentAttention(context, layer, latent, {
     queries: loadQueries(context, latent, prefix),
-    compress: weights.column([compressed], hiddenSize),
+    compress: weights.column(compressed, hiddenSize),
     latentNorm: weights.vector(`${prefix}.kv_a_layernorm.weight`, rank),
     ...weights.latentHeads(`${prefix}.kv_b_proj`, { numHeads, rank, keyDim: nopeDim, valueDim }),
     output: weights.row({ name: `${prefix}.o_proj`, n: hiddenSize, bias }, numHeads * valueDim),
@@ -42,10 +42,10 @@ function loadQueries({ config, weights }: LayerContext, latent: LatentConfig, pr
   const { hiddenSize, numHeads, attentionOutputBias: bias } = config;
   const { nopeDim, ropeDim, queryRank } = latent;
   const n = numHeads * (nopeDim + ropeDim);
-  if (queryRank === null) return weights.column([{ name: `${prefix}.q_proj`, n }], hiddenSize);
-  const down = weights.column([{ name: `${prefix}.q_a_proj`, n: queryRank, bias }], hiddenSize);
+  if (queryRank === null) return weights.column({ name: `${prefix}.q_proj`, n }, hiddenSize);
+  const down = weights.column({ name: `${prefix}.q_a_proj`, n: queryRank, bias }, hiddenSize);
   const norm = weights.vector(`${prefix}.q_a_layernorm.weight`, queryRank);
-  const up = weights.column([{ name: `${prefix}.q_b_proj`, n }], queryRank);
+  const up = weights.column({ name: `${prefix}.q_b_proj`, n }, queryRank);
   return {
     inputDType: down.inputDType,
     apply: (step, h) =>

@@ -34,6 +34,25 @@ export class ColumnParallelLinear {
   }
 }
 
+/** Several column-parallel projections of one input: one product for all of them, or one for each. */
+export class ColumnParallelLinears {
+  readonly #products: readonly ColumnParallelLinear[];
+
+  constructor(products: readonly ColumnParallelLinear[]) {
+    this.#products = products;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#products[0]!.inputDType;
+  }
+
+  /** h [tokens, k] in `inputDType` -> of each projection f32 [tokens, width]. */
+  apply(step: ProductStep, h: Tensor, widths: readonly number[]): readonly Tensor[] {
+    const outputs = this.#products.map((product) => product.apply(step, h));
+    return outputs.length === 1 ? step.ops.split(outputs[0]!, widths) : outputs;
+  }
+}
+
 /** Column-parallel gate and up projections with the activation between them, in one pass. */
 export class GateUpLinear {
   readonly #weight: GateUpWeight;

@@ -38,7 +38,8 @@ export function loadMixture(
   return new Mixture(router, weights.mixture(experts, { ...routing, bias }, activation));
 }
 
-function expertAt(prefix: string, { gate, up, down }: ExpertNames): ExpertNames {
+/** The names of the projections of the expert `prefix`. */
+export function expertAt(prefix: string, { gate, up, down } = USUAL_NAMES): ExpertNames {
   return { gate: `${prefix}.${gate}`, up: `${prefix}.${up}`, down: `${prefix}.${down}` };
 }
 
@@ -49,7 +50,7 @@ export function loadGatedExpert(
   { gateName, intermediateSize }: { readonly gateName: string; readonly intermediateSize: number },
 ): Mixture {
   const { hiddenSize, activation } = config;
-  const expert = weights.expert(expertAt(prefix, USUAL_NAMES), hiddenSize, intermediateSize);
+  const expert = weights.expert(expertAt(prefix), hiddenSize, intermediateSize);
   const routing = { topK: 1, scores: 'sigmoid', isNormalized: false } as const;
   const gate = weights.router({ name: gateName, n: 1 }, hiddenSize);
   return new Mixture(gate, weights.mixture([expert], routing, activation));

@@ -95,7 +95,7 @@ export function plainMlp({ up, down, isTransposed = false }: PlainMlpNames): Loa
   return ({ config, weights }, _layer, prefix) => {
     const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
     return new PlainMlp(
-      weights.column([{ name: `${prefix}.${up}`, n: intermediateSize, bias, isTransposed }], hiddenSize),
+      weights.column({ name: `${prefix}.${up}`, n: intermediateSize, bias, isTransposed }, hiddenSize),
       activation,
       weights.row({ name: `${prefix}.${down}`, n: hiddenSize, bias, isTransposed }, intermediateSize),
     );

@@ -4,6 +4,7 @@ import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
 import { BLOCKS, isBlockDType, type NumberDType, type StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
+import { isGgufPath } from '../../util/model-file.ts';
 import type { StoredTensor } from './safetensors.ts';
 
 const BLOCK_DTYPES = Object.keys(BLOCKS).filter((name): name is keyof typeof BLOCKS =>
@@ -81,6 +82,11 @@ export class Checkpoint {
   /** What was added to each number of the tensor when it was published: 0 but for what a converter has done. */
   addedTo(name: string): number {
     return this.#tensors.get(name)?.added ?? 0;
+  }
+
+  /** Whether a converter has transposed the matrix. */
+  isTurned(name: string): boolean {
+    return this.#tensors.get(name)?.isTurned ?? false;
   }
 
   /** Null where the tensor is not there, or in a format that svc cannot load. */
@@ -176,5 +182,5 @@ function stateOf(path: string): string {
 function dtypeOf({ dtype, path }: StoredTensor): StorageDType | null {
   if (!Object.hasOwn(DTYPES, dtype)) return null;
   const found = DTYPES[dtype]!;
-  return isBlockDType(found) && !path.endsWith('.gguf') ? null : found;
+  return isBlockDType(found) && !isGgufPath(path) ? null : found;
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { EngineConfig } from '../../config/engine-config.ts';
 import { ConfigError } from '../../errors.ts';
 import { selectGguf } from '../../hub/gguf-files.ts';
+import { isGgufPath } from '../../util/model-file.ts';
 import { DummySource } from './dummy-source.ts';
 import { type ModelSource, openModelSource } from './model-source.ts';
 import { OverriddenSource } from './overridden-source.ts';
@@ -31,7 +32,7 @@ function openFormat(path: string, format: EngineConfig['loadFormat']): ModelSour
         isFolder(path) ? join(path, selectGguf(path, readdirSync(path), null)[0]!) : path,
       );
     case 'safetensors':
-      if (!path.endsWith('.gguf')) return openModelSource(path);
+      if (!isGgufPath(path)) return openModelSource(path);
       throw new ConfigError(`--load-format safetensors: ${path} is a GGUF file: leave the option out`, {
         param: 'load-format',
       });

@@ -3,6 +3,7 @@
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
+import { isGgufPath } from '../../util/model-file.ts';
 import { FolderFiles, readWeightIndex, WEIGHT_INDEX } from '../../util/model-files.ts';
 import { Checkpoint } from './checkpoint.ts';
 import { headerBytesOf, readSafetensors } from './safetensors.ts';
@@ -43,7 +44,7 @@ function onlyWeightFile(folder: string): string {
       `${folder} holds ${files.length} *.safetensors files and no ${WEIGHT_INDEX} that joins them`,
     );
   }
-  const gguf = names.find((name) => name.endsWith('.gguf'));
+  const gguf = names.find(isGgufPath);
   if (gguf !== undefined) {
     throw new ModelLoadError(
       `${folder} holds no *.safetensors file; to serve the GGUF file in it, name it: ${join(folder, gguf)}`,

@@ -2,6 +2,7 @@
 
 import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
+import { isGgufPath } from '../../util/model-file.ts';
 import type { ModelFiles } from '../../util/model-files.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import { FolderSource } from './folder-source.ts';
@@ -27,7 +28,7 @@ export interface ModelSource extends ModelFiles {
 export function openModelSource(path: string): ModelSource {
   const found = statSync(path, { throwIfNoEntry: false });
   if (found?.isDirectory()) return new FolderSource(path);
-  if (found?.isFile() && path.endsWith('.gguf')) return new GgufSource(path);
+  if (found?.isFile() && isGgufPath(path)) return new GgufSource(path);
   throw new ModelLoadError(
     `${path} is ${found === undefined ? 'no folder' : 'a file'}: expected the folder that holds config.json and ` +
       '*.safetensors, or a *.gguf file',

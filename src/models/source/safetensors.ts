@@ -17,6 +17,8 @@ export interface StoredTensor {
   readonly pairedRows?: number;
   /** What was added to each number when it was published. */
   readonly added?: number;
+  /** Whether it is the transpose of the matrix that the original publishes. */
+  readonly isTurned?: boolean;
 }
 
 /** The format's own limit. */

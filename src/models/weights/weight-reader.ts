@@ -2,7 +2,7 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
-import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
+import { type ComputeDType, formatName, isBlockDType, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
@@ -21,7 +21,12 @@ import {
   wholeTensor,
 } from '../../ops/weights.ts';
 import { LoraTarget, type TargetPiece } from '../adapters/lora-target.ts';
-import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
+import {
+  ColumnParallelLinear,
+  ColumnParallelLinears,
+  GateUpLinear,
+  RowParallelLinear,
+} from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
@@ -96,15 +101,22 @@ export class WeightReader {
     return this.#packedBytes;
   }
 
-  /** What a person should know of blocks that take more memory than in their file; null where there are none. */
+  /** What a person should know of blocks that are kept as numbers; null where there are none. */
   get widenedBlocks(): string | null {
     return this.#widened.note;
   }
 
-  /** Projections of one input, side by side: [sum of n, k]. */
-  column(projections: readonly Projection[], k: number): ColumnParallelLinear {
-    const weight = this.#linear(projections.map((projection) => this.#part(projection, k)));
-    return new ColumnParallelLinear(weight, this.#target(projections, k));
+  column(projection: Projection, k: number): ColumnParallelLinear {
+    return this.#column([projection], [this.#part(projection, k)], k);
+  }
+
+  /** Projections of one input: one product, but where blocks of several formats cannot be packed side by side. */
+  columns(projections: readonly Projection[], k: number): ColumnParallelLinears {
+    const parts = projections.map((projection) => this.#part(projection, k));
+    const products = hasMixedBlocks(parts)
+      ? projections.map((projection, i) => this.#column([projection], [parts[i]!], k))
+      : [this.#column(projections, parts, k)];
+    return new ColumnParallelLinears(products);
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
@@ -126,27 +138,33 @@ export class WeightReader {
 
   /** Rows of a matrix [rows, k], by themselves and in the format to compute in: small products that decide. */
   rows(name: string, rows: number, wanted: readonly number[], k: number): LinearWeight {
-    const parts = wanted.map((first) => this.#plain({ name, n: 1, within: { rows, first } }, k));
-    return this.#ops.loadLinear(parts, this.dtype);
+    const parts = wanted.map((first) => this.#own({ name, n: 1, within: { rows, first } }, k));
+    return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
   /** A product with a bias, in the format to compute in: those after the layers are small, and decide. */
   classifier(name: string, n: number, k: number, bias: boolean): LinearWeight {
-    return this.#ops.loadLinear([this.#plain({ name, n, bias }, k)], this.dtype);
+    const parts = [this.#own({ name, n, bias }, k)];
+    return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
   /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
-  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number): Expert {
+  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): Expert {
     return this.#expert({
-      gate: this.#part({ name: gate, n: inner }, hidden),
-      up: this.#part({ name: up, n: inner }, hidden),
-      down: this.#part({ name: down, n: hidden }, inner),
+      gate: this.#part({ name: gate, n: inner, bias }, hidden),
+      up: this.#part({ name: up, n: inner, bias }, hidden),
+      down: this.#part({ name: down, n: hidden, bias }, inner),
     });
   }
 
   /** Expert `index` of those that are published as one tensor, under names that begin with `prefix`. */
   stackedExpert(prefix: string, shape: StackedShape, index: number): Expert {
     return this.#expert(stackedExpert(this.#checkpoint, prefix, shape, index));
+  }
+
+  /** Whether the checkpoint has `name.weight`. */
+  has(name: string): boolean {
+    return this.#checkpoint.has(`${name}.weight`);
   }
 
   mixture(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
@@ -157,12 +175,14 @@ export class WeightReader {
    * Of each head, the transpose of what makes keys of the latent [rank, keyDim], and what makes values of it [valueDim, rank].
    * They stay in the format to compute in.
    */
-  latentHeads(name: string, { numHeads, rank, keyDim, valueDim }: LatentHeads) {
+  latentHeads(name: string, shape: LatentHeads) {
+    const { numHeads, rank, keyDim, valueDim } = shape;
+    const load = (weight: LinearWeightSource): LinearWeight =>
+      this.#count(this.#ops.loadLinear([{ weight, bias: null }], this.dtype));
+    if (this.has(`${name}.0.key`)) return this.#convertedLatentHeads(name, shape, load);
     const rows = keyDim + valueDim;
     const all = this.#floats({ name, n: numHeads * rows }, rank);
     const heads = Array.from({ length: numHeads }, (_, head) => head * rows);
-    const load = (weight: LinearWeightSource): LinearWeight =>
-      this.#count(this.#ops.loadLinear([{ weight, bias: null }], this.dtype));
     return {
       keyWeights: heads.map((first) =>
         load({ kind: 'transposed', shape: [rank, keyDim], tensor: narrow(all, 0, first, keyDim) }),
@@ -171,6 +191,20 @@ export class WeightReader {
         load({ kind: 'plain', tensor: narrow(all, 0, first + keyDim, valueDim) }),
       ),
     };
+  }
+
+  /** The same where a converter has taken them apart. */
+  #convertedLatentHeads(
+    name: string,
+    { numHeads, rank, keyDim, valueDim }: LatentHeads,
+    load: (weight: LinearWeightSource) => LinearWeight,
+  ) {
+    const heads = Array.from({ length: numHeads }, (_, head) => `${name}.${head}`);
+    const loadAll = (kind: string, shape: readonly number[]): LinearWeight[] =>
+      heads.map((head) =>
+        load({ kind: 'plain', tensor: this.#checkpoint.find(`${head}.${kind}.weight`, shape) }),
+      );
+    return { keyWeights: loadAll('key', [rank, keyDim]), valueWeights: loadAll('value', [valueDim, rank]) };
   }
 
   /** @param offset added to each number: some weights are published as what they differ from 1. */
@@ -190,16 +224,18 @@ export class WeightReader {
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    const parts = [this.#plain(table, hidden)];
-    this.#widened.add(parts);
-    return this.#ops.loadLinear(parts, this.dtype);
+    const parts = [this.#own(table, hidden)];
+    return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = [this.#part(projection, hidden)];
-    this.#widened.add(parts);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+  }
+
+  #column(projections: readonly Projection[], parts: readonly LinearPart[], k: number): ColumnParallelLinear {
+    return new ColumnParallelLinear(this.#linear(parts), this.#target(projections, k));
   }
 
   #target(projections: readonly Projection[], k: number, isGateUp = false): LoraTarget {
@@ -216,29 +252,27 @@ export class WeightReader {
   }
 
   #gateUp(gate: LinearPart, up: LinearPart): GateUpWeight {
-    const { parts, format } = this.#ofLayer([gate, up]);
-    return this.#count(this.#ops.loadGateUp(parts[0]!, parts[1]!, format));
+    const parts = [gate, up];
+    const [first, second] = hasMixedBlocks(parts) ? parts.map((part) => this.#widened.widen(part)) : parts;
+    return this.#count(this.#ops.loadGateUp(first!, second!, this.#formatOfLayer([first!, second!])));
   }
 
-  #linear(published: readonly LinearPart[]): LinearWeight {
-    const { parts, format } = this.#ofLayer(published);
-    return this.#count(this.#ops.loadLinear(parts, format));
+  #linear(parts: readonly LinearPart[]): LinearWeight {
+    return this.#count(this.#ops.loadLinear(parts, this.#formatOfLayer(parts)));
   }
 
-  /** Parts of one product of a layer, and the format that they are kept in. */
-  #ofLayer(published: readonly LinearPart[]): { parts: readonly LinearPart[]; format: WeightFormat } {
-    const parts = inOneFormat(published);
-    this.#widened.add(parts);
+  /** What parts of one product of a layer are kept in. */
+  #formatOfLayer(parts: readonly LinearPart[]): WeightFormat {
     const format = this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
-    return { parts, format };
+    return format;
   }
 
   #part(projection: Projection, k: number): LinearPart {
     const { name, n, within, isTransposed } = projection;
     const weight = this.#published?.find(this.#checkpoint, { name, n: within?.rows ?? n, k }) ?? null;
     if (weight === null || weight.kind === 'plain' || weight.kind === 'transposed') {
-      return this.#plain(projection, k);
+      return this.#own(projection, k);
     }
     // Methods that keep codes input by input do so whatever way the floats were.
     const isInOrder = !isTransposed || (weight.kind === 'codes' && weight.order !== 'rows');
@@ -251,15 +285,21 @@ export class WeightReader {
     );
   }
 
-  /** @throws ModelLoadError where the weight is no matrix of floats. */
-  #plain(projection: Projection, k: number): LinearPart {
-    const { name, n, within, isTransposed = false } = projection;
+  /**
+   * A weight in one tensor, of floats or of blocks.
+   * @throws ModelLoadError where it is no matrix of them.
+   */
+  #own(projection: Projection, k: number): LinearPart {
+    const { name, n, within } = projection;
+    const isTransposed = (projection.isTransposed ?? false) !== this.#checkpoint.isTurned(`${name}.weight`);
     const rows = within?.rows ?? n;
     const weight = this.#checkpoint.find(`${name}.weight`, isTransposed ? [k, rows] : [rows, k]);
     const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
     const bias = this.#bias(projection);
-    return isTransposed
-      ? { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias }
+    if (isTransposed) return { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias };
+    const { dtype } = own;
+    return isBlockDType(dtype)
+      ? { weight: { kind: 'blocks', format: dtype, tensor: own }, bias }
       : plainPart(own, bias);
   }
 
@@ -308,15 +348,10 @@ export class WeightReader {
   }
 }
 
-/** Blocks that are multiplied together and are of different formats are read as numbers. */
-function inOneFormat(parts: readonly LinearPart[]): LinearPart[] {
-  const formats = parts.map(({ weight }) =>
-    weight.kind === 'blocks' ? formatName(weight.format) : weight.kind,
-  );
-  const isMixed = new Set(formats).size > 1;
-  return parts.map(({ weight, bias }) =>
-    isMixed && weight.kind === 'blocks' ? plainPart(weight.tensor, bias) : { weight, bias },
-  );
+/** Whether some are blocks, and not all of them of one format. */
+function hasMixedBlocks(parts: readonly LinearPart[]): boolean {
+  const formats = parts.map(({ weight }) => (weight.kind === 'blocks' ? weight.format : null));
+  return formats.some((format) => format !== formats[0]);
 }
 
 /** Null for floats, which may be brought to any format. */

@@ -1,7 +1,8 @@
-// Blocks that no codes of the backend hold without loss are computed with in bfloat16: how many, and what that takes.
+// Blocks that are not kept as codes but as numbers in bfloat16: gate and up of one layer in two formats, which are multiplied in one
+// pass. Files whose makers chose a format for each tensor have such layers now and then.
 
 import { isBlockDType, storedBytes } from '../../ops/dtype.ts';
-import type { LinearPart } from '../../ops/weights.ts';
+import { type LinearPart, plainPart } from '../../ops/weights.ts';
 import { bytes } from '../../util/bytes.ts';
 
 const BF16_BYTES = 2;
@@ -11,26 +12,25 @@ export class WidenedBlocks {
   #storedBytes = 0;
   #numbers = 0;
 
-  /** Counts those of `parts` that are loaded as numbers. */
-  add(parts: readonly LinearPart[]): void {
-    for (const { weight } of parts) {
-      const { dtype, shape } = weight.tensor;
-      if (weight.kind !== 'plain' || !isBlockDType(dtype)) continue;
-      this.#formats.add(dtype.toUpperCase());
-      const numbers = shape.reduce((product, length) => product * length, 1);
-      this.#storedBytes += storedBytes(dtype, numbers);
-      this.#numbers += numbers;
-    }
+  /** A part as numbers, counted where it is published in blocks. */
+  widen({ weight, bias }: LinearPart): LinearPart {
+    const { dtype, shape } = weight.tensor;
+    if (weight.kind !== 'blocks' || !isBlockDType(dtype)) return { weight, bias };
+    this.#formats.add(dtype.toUpperCase());
+    const numbers = shape.reduce((product, length) => product * length, 1);
+    this.#storedBytes += storedBytes(dtype, numbers);
+    this.#numbers += numbers;
+    return plainPart(weight.tensor, bias);
   }
 
-  /** One line for a person; null where nothing was added. */
+  /** One line for a person; null where nothing was widened. */
   get note(): string | null {
     if (this.#numbers === 0) return null;
     const formats = [...this.#formats].sort().join(', ');
     const memory = bytes(this.#numbers * BF16_BYTES);
     return (
-      `weights in ${formats} are computed with in bfloat16: they take ${memory} of memory, in the file ` +
-      `${bytes(this.#storedBytes)}; Q8_0, Q5_0, Q4_0, Q3_K, IQ4_NL, IQ4_XS and MXFP4 stay as they are where all that is multiplied together is`
+      `gates and ups in ${formats} are kept in bfloat16: they take ${memory} of memory, in the file ` +
+      `${bytes(this.#storedBytes)}; a file that has both of a layer in one format keeps them as they are`
     );
   }
 }

@@ -18,76 +18,73 @@ struct CodeWindows {
 constexpr CodeWindows kWindows;
 
 /// Reads one panel of codes of 4 bits from its beginning.
-template <CodeKind kind, bool hasZeros>
+template <class Codes>
 class ColumnStream {
  public:
   ColumnStream() = default;
-  ColumnStream(const CodeFormat& codes, const char* panel) : at_(panel), groupSteps_(codes.groupSize / 2) {}
+  ColumnStream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
 
   /// The next kCodeSteps steps: 16 rows of 32 numbers, a column each.
   void expand(char* tile) {
-    if (left_ == 0) readHeader();
-    left_ -= kCodeSteps;
+    const char* const before = at_;
+    if (groups_.next(at_)) makeTables();
+    constexpr int kBytes = kLanes * kCodeColumnBytes;
+    fetch(before, static_cast<int>(at_ - before) + kBytes);
 #pragma GCC unroll 8
     for (int pair = 0; pair < kLanes / 2; ++pair) {
-      put(tile, 2 * pair, kFirstColumn, pair);
-      put(tile, 2 * pair + 1, kSecondColumn, pair);
+      put(tile, 2 * pair, pair);
+      put(tile, 2 * pair + 1, pair);
     }
-    constexpr int kBytes = kLanes * kCodeColumnBytes;
-    fetch(kBytes);
     at_ += kBytes;
   }
 
  private:
-  /// What is added to twice a code to find both bytes of its number in a table: the number of a pair's first column, or of its
+  /// What is added to twice a code to find both bytes of its number in a table: the number of the table's first half, or of its
   /// second, which is 32 bytes behind.
-  static constexpr int16_t kFirstColumn = 0x0100, kSecondColumn = 0x2120;
+  static constexpr int16_t kFirstHalf = 0x0100, kSecondHalf = 0x2120;
 
   /// The numbers of one column. Each byte of them takes its code's window of eight bits, and looks itself up.
-  void put(char* tile, int column, int16_t places, int pair) const {
+  void put(char* tile, int column, int pair) const {
     const auto codes = reinterpret_cast<const __m128i*>(at_ + column * kCodeColumnBytes);
     const __m512i windows = _mm512_multishift_epi64_epi8(_mm512_load_si512(kWindows.begin), _mm512_broadcast_i32x4(_mm_loadu_si128(codes)));
     constexpr int kOrAnd = 0xf8, kTwiceCode = 0x1e;
-    const __m512i bytes = _mm512_ternarylogic_epi32(_mm512_set1_epi16(places), windows, _mm512_set1_epi8(kTwiceCode), kOrAnd);
-    _mm512_store_si512(tile + column * kStepBytes, _mm512_permutexvar_epi8(bytes, tables_[pair]));
+    const __m512i bytes = _mm512_ternarylogic_epi32(placesOf(column), windows, _mm512_set1_epi8(kTwiceCode), kOrAnd);
+    const __m512i table = Codes::kGroups == 1 ? tables_[pair] : tables_[column];
+    _mm512_store_si512(tile + column * kStepBytes, _mm512_permutexvar_epi8(bytes, table));
   }
 
-  void fetch(int bytes) const {
-    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
+  /// The half of its table in which a number of the column looks itself up.
+  static __m512i placesOf(int column) {
+    if constexpr (Codes::kGroups == 1) return _mm512_set1_epi16(column % 2 == 0 ? kFirstHalf : kSecondHalf);
+    constexpr uint32_t kOfSecondGroup = 0xffff0000u;
+    return _mm512_mask_set1_epi16(_mm512_set1_epi16(kFirstHalf), kOfSecondGroup, kSecondHalf);
   }
 
-  void readHeader() {
-    const float* header = reinterpret_cast<const float*>(at_);
-#pragma GCC unroll 8
-    for (int pair = 0; pair < kLanes / 2; ++pair) {
-      tables_[pair] = (__m512i)_mm512_cvtne2ps_pbh(tableOf(header + 2 * pair + 1), tableOf(header + 2 * pair));
+  static void fetch(const char* at, int bytes) {
+    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + kCodesAhead + line);
+  }
+
+  void makeTables() {
+#pragma GCC unroll 16
+    for (int table = 0; table < kTables; ++table) {
+      const __m512 first = Codes::kGroups == 1 ? numbersOf(2 * table, 0) : numbersOf(table, 0);
+      const __m512 second = Codes::kGroups == 1 ? numbersOf(2 * table + 1, 0) : numbersOf(table, 1);
+      tables_[table] = (__m512i)_mm512_cvtne2ps_pbh(second, first);
     }
-    constexpr int kBytes = hasZeros ? 2 * kStepBytes : kStepBytes;
-    fetch(kBytes);
-    at_ += kBytes;
-    left_ = groupSteps_;
   }
 
-  static __m512 tableOf(const float* scale) {
-    V16 numbers = meanings<kind>();
-    if constexpr (hasZeros) numbers = numbers - splat(scale[kLanes]);
-    return (numbers * splat(*scale)).lanes;
+  /// What the 16 codes mean in a group of a column.
+  __m512 numbersOf(int column, int group) const {
+    const V16 offset = Codes::kOffset == CodeOffset::None ? V16{} : splat(groups_.offsets(group)[column]);
+    return Codes::number(meanings<Codes::kKind>(), splat(groups_.scales(group)[column]), offset).lanes;
   }
 
   const char* at_ = nullptr;
-  int groupSteps_ = 0;
-  /// Steps that are left of the group.
-  int left_ = 0;
-  /// By pair of columns: what the 16 codes of the first mean in this group, then those of the second.
-  __m512i tables_[kLanes / 2];
+  GroupScales<Codes> groups_;
+  /// What the codes mean, in two halves of 16 numbers of bf16: in the group of two columns, or in both groups of one.
+  static constexpr int kTables = Codes::kGroups * kLanes / 2;
+  __m512i tables_[kTables];
 };
-
-/// use(stream) with a stream of the format's own type.
-template <class Use>
-inline void withColumnStreamOf(const CodeFormat& codes, const Use& use) {
-  if (codes.kind == CodeKind::Fp4) return use(ColumnStream<CodeKind::Fp4, false>());
-  return codes.hasZeros ? use(ColumnStream<CodeKind::Int4, true>()) : use(ColumnStream<CodeKind::Int4, false>());
-}
 
 /// Up to 16 rows of 16 words -> 16 rows of 16 words; those that there are not come out as zeros.
 inline void transposeWords(const char* in, size_t inStride, int count, char* out) {

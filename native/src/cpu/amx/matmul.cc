@@ -17,6 +17,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/scales.h"
 #include "cpu/kernels_generic/codes.h"
 #include "cpu/amx/tiles.h"
 #include "cpu/amx/column_codes.h"
@@ -438,13 +439,12 @@ void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
 
 template <class Job>
 void productOfCodes(const Job& job, Range rows, Range panels) {
-  if (codeBits(job.codes.kind) == 4) {
-    return withColumnStreamOf(job.codes, [&]<class Stream>(const Stream&) {
-      productOfColumns<Stream>(operandsOf(job), job.codes, rows, panels, storesOf(job));
-    });
-  }
-  withStreamOf(job.codes, [&]<class Stream>(const Stream&) {
-    productOfFewCodes<Stream>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+  withCodesOf(job.codes, [&]<class Codes>(const Codes&) {
+    if constexpr (codeBits(Codes::kKind) == 4) {
+      productOfColumns<ColumnStream<Codes>>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+    } else {
+      productOfFewCodes<CodeStream<Codes>>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+    }
   });
 }
 

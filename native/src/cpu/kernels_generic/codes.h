@@ -1,5 +1,5 @@
 // Codes of weights -> numbers of bf16, in the order in which the products of bf16 read them; and numbers -> codes.
-// Included inside an instruction set's namespace, after matmul.h.
+// Included inside an instruction set's namespace, after matmul.h and scales.h.
 
 /// How far ahead of their use codes are fetched, in bytes.
 constexpr int kCodesAhead = 1024;
@@ -7,31 +7,26 @@ constexpr int kCodesAhead = 1024;
 /// What the codes of 4 bits mean.
 template <CodeKind kind>
 inline V16 meanings() {
-  alignas(64) static constexpr float kInt4[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-  alignas(64) static constexpr float kFp4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
-  return load(kind == CodeKind::Fp4 ? kFp4 : kInt4);
+  return load(kMeanings[meaningsOf(kind)]);
 }
 
 /// Reads one panel of codes from its beginning.
-template <CodeKind kind, bool hasZeros>
+template <class Codes>
 class CodeStream {
  public:
   CodeStream() = default;
-  CodeStream(const CodeFormat& codes, const char* panel) : at_(panel), groupSteps_(codes.groupSize / 2) {}
+  CodeStream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
 
   /// The next kCodeSteps steps, in bf16.
   void expand(char* out) {
-    if (left_ == 0) readHeader();
-    left_ -= kCodeSteps;
-    constexpr int kBytes = kCodeSteps * codeStepBytes(kind);
+    if (groups_.next(at_)) readScales();
+    constexpr int kBytes = kCodeSteps * codeStepBytes(Codes::kKind);
     for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
-    if constexpr (codeBits(kind) == 4) {
+    if constexpr (codeBits(Codes::kKind) == 4) {
       expandNibbles(out);
     } else {
 #pragma GCC unroll 16
-      for (int step = 0; step < kCodeSteps; ++step) {
-        put(out + step * kStepBytes, loadBytes(at_ + step * 32), loadBytes(at_ + step * 32 + 16));
-      }
+      for (int step = 0; step < kCodeSteps; ++step) put(out, step, loadBytes(at_ + step * 32), loadBytes(at_ + step * 32 + 16));
     }
     at_ += kBytes;
   }
@@ -39,63 +34,55 @@ class CodeStream {
  private:
   /// A word of 32 bits has the codes of four steps, four steps apart: those of a step's first number in its lower half.
   void expandNibbles(char* out) const {
-    const V16 table = meanings<kind>();
+    const V16 table = meanings<Codes::kKind>();
 #pragma GCC unroll 4
     for (int word = 0; word < 4; ++word) {
       I16 low = halvesOf(at_, word), high = halvesOf(at_ + 8 * kCodeColumnBytes, word);
 #pragma GCC unroll 4
       for (int step = word; step < kCodeSteps; step += 4) {
-        put(out + step * kStepBytes, lookUp(table, low), lookUp(table, high));
+        put(out, step, lookUp(table, low), lookUp(table, high));
         low = nextCodes(low);
         high = nextCodes(high);
       }
     }
   }
 
-  static V16 loadBytes(const char* p) { return kind == CodeKind::Fp8 ? loadFp8(p) : loadInt8(p); }
+  static V16 loadBytes(const char* p) { return Codes::kKind == CodeKind::Fp8 ? loadFp8(p) : loadInt8(p); }
 
   /// One step: columns 0 to 7, then 8 to 15, each as pairs.
-  void put(char* out, V16 first, V16 second) const {
-    if constexpr (hasZeros) {
-      first = first - zeros_[0];
-      second = second - zeros_[1];
-    }
-    storeBf16(reinterpret_cast<uint16_t*>(out), first * scales_[0], second * scales_[1]);
+  void put(char* out, int step, V16 first, V16 second) const {
+    const Halves& scales = scales_[step * Codes::kGroups / kCodeSteps];
+    const Halves& offsets = offsets_[step * Codes::kGroups / kCodeSteps];
+    storeBf16(reinterpret_cast<uint16_t*>(out + step * kStepBytes), Codes::number(first, scales.half[0], offsets.half[0]),
+              Codes::number(second, scales.half[1], offsets.half[1]));
   }
 
-  void readHeader() {
-    const float* header = reinterpret_cast<const float*>(at_);
+  void readScales() {
     // What loadFp8 leaves out.
-    const V16 factor = splat(kind == CodeKind::Fp8 ? 256.0f : 1.0f);
-    for (int half = 0; half < 2; ++half) {
-      scales_[half] = loadTwice(header + 8 * half) * factor;
-      if constexpr (hasZeros) zeros_[half] = loadTwice(header + kLanes + 8 * half);
+    const V16 factor = splat(Codes::kKind == CodeKind::Fp8 ? 256.0f : 1.0f);
+    for (int group = 0; group < Codes::kGroups; ++group) {
+      for (int half = 0; half < 2; ++half) {
+        scales_[group].half[half] = loadTwice(groups_.scales(group) + 8 * half) * factor;
+        if constexpr (Codes::kOffset != CodeOffset::None) offsets_[group].half[half] = loadTwice(groups_.offsets(group) + 8 * half);
+      }
     }
-    at_ += hasZeros ? 2 * kStepBytes : kStepBytes;
-    left_ = groupSteps_;
   }
+
+  /// Of columns 0 to 7, and of 8 to 15, each twice.
+  struct Halves {
+    V16 half[2] = {};
+  };
 
   const char* at_ = nullptr;
-  int groupSteps_ = 0;
-  /// Steps that are left of the group.
-  int left_ = 0;
-  V16 scales_[2] = {};
-  V16 zeros_[2] = {};
+  GroupScales<Codes> groups_;
+  Halves scales_[Codes::kGroups];
+  Halves offsets_[Codes::kGroups];
 };
 
 /// use(stream) with a stream of the format's own type.
 template <class Use>
 inline void withStreamOf(const CodeFormat& codes, const Use& use) {
-  switch (codes.kind) {
-    case CodeKind::Int4:
-      return codes.hasZeros ? use(CodeStream<CodeKind::Int4, true>()) : use(CodeStream<CodeKind::Int4, false>());
-    case CodeKind::Int8:
-      return codes.hasZeros ? use(CodeStream<CodeKind::Int8, true>()) : use(CodeStream<CodeKind::Int8, false>());
-    case CodeKind::Fp4:
-      return use(CodeStream<CodeKind::Fp4, false>());
-    case CodeKind::Fp8:
-      return use(CodeStream<CodeKind::Fp8, false>());
-  }
+  withCodesOf(codes, [&]<class Codes>(const Codes&) { use(CodeStream<Codes>()); });
 }
 
 inline void expandPanels(const CodeFormat& codes, const char* panels, int steps, int count, char* out) {

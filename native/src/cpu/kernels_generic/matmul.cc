@@ -16,6 +16,7 @@ namespace {
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/quantize.h"
+#include "cpu/kernels_generic/scales.h"
 #include "cpu/kernels_generic/codes.h"
 
 }  // namespace

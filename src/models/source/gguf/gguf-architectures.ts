@@ -8,11 +8,20 @@ export interface GgufArchitecture {
   readonly name: (keys: GgufKeys) => string;
   /** Fields of config.json beside those that all have. */
   readonly fields?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** What yarn says beside what all have in `rope_scaling`. */
+  readonly yarn?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** Numbers of a head, where `attention.key_length` and `attention.value_length` do not say them. */
+  readonly headDim?: (keys: GgufKeys) => number;
   /**
    * Modules of a layer that are named in another way than in LAYER_MODULES, or not there: GGUF's name to the original's. `*` stands for
-   * the expert, of whose matrices GGUF makes one tensor.
+   * the expert, or the head, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor.
    */
   readonly modules?: Readonly<Record<string, string>>;
+  /** Where names differ from MODEL_MODULES, and what the names of layers begin with in the place of LAYERS. */
+  readonly modelModules?: Readonly<Record<string, string>>;
+  readonly layers?: string;
+  /** Converted so that matrices, which the original publishes as [inputs, outputs], are [outputs, inputs]. */
+  readonly hasTurnedMatrices?: boolean;
   /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole. */
   readonly hasNormsFrom0?: boolean;
   /** Converted so that the two halves of each head of queries and keys take turns. */
@@ -25,6 +34,8 @@ export const MODEL_MODULES: Readonly<Record<string, string>> = {
   output_norm: 'model.norm',
   output: 'lm_head',
 };
+
+export const LAYERS = 'model.layers';
 
 export const LAYER_MODULES: Readonly<Record<string, string>> = {
   attn_norm: 'input_layernorm',
@@ -104,6 +115,127 @@ function qwenExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
     moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
   };
 }
+
+const gptOss: GgufArchitecture = {
+  name: () => 'GptOssForCausalLM',
+  fields: (keys) => ({
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+  }),
+  yarn: () => ({ truncate: false }),
+  modules: {
+    post_attention_norm: 'post_attention_layernorm',
+    'attn_sinks.weight': 'self_attn.sinks',
+    ffn_gate_inp: 'mlp.router',
+    ffn_gate_exps: 'mlp.experts.*.gate_proj',
+    ffn_up_exps: 'mlp.experts.*.up_proj',
+    ffn_down_exps: 'mlp.experts.*.down_proj',
+  },
+};
+
+/** By its number in `expert_gating_func`; others choose by the softmax. */
+const SIGMOID = 2;
+/** What `yarn_log_multiplier` is a multiple of. */
+const LOG_MULTIPLIER = 0.1;
+
+const deepseek: GgufArchitecture = {
+  name: (keys) =>
+    keys.ofModel('expert_gating_func') === SIGMOID ? 'DeepseekV3ForCausalLM' : 'DeepseekV2ForCausalLM',
+  fields: (keys) => {
+    const ropeDim = keys.need('rope.dimension_count');
+    // Where keys and values are made of the latent on the fly, a key's own length is that of the latent.
+    const keyDim = keys.ofModel('attention.key_length_mla') ?? keys.need('attention.key_length');
+    return {
+      // Each head has its own keys and values, although the cache has one for all.
+      num_key_value_heads: keys.need('attention.head_count'),
+      kv_lora_rank: keys.need('attention.kv_lora_rank'),
+      q_lora_rank: keys.ofModel('attention.q_lora_rank'),
+      qk_rope_head_dim: ropeDim,
+      qk_nope_head_dim: keyDim - ropeDim,
+      v_head_dim: keys.ofModel('attention.value_length_mla') ?? keys.need('attention.value_length'),
+      n_routed_experts: keys.ofModel('expert_count'),
+      num_experts_per_tok: keys.ofModel('expert_used_count'),
+      moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+      n_shared_experts: keys.ofModel('expert_shared_count'),
+      first_k_dense_replace: keys.ofModel('leading_dense_block_count'),
+      n_group: keys.ofModel('expert_group_count') ?? 1,
+      topk_group: keys.ofModel('expert_group_used_count') ?? 1,
+      norm_topk_prob: keys.flag('deepseek2.expert_weights_norm'),
+      routed_scaling_factor: keys.ofModel('expert_weights_scale'),
+    };
+  },
+  yarn: (keys) => {
+    const multiplier = keys.ofModel('rope.scaling.yarn_log_multiplier');
+    if (multiplier === null) return {};
+    const scale = multiplier / LOG_MULTIPLIER;
+    return { mscale: scale, mscale_all_dim: scale };
+  },
+  // What is rotated of it.
+  headDim: (keys) => keys.need('rope.dimension_count'),
+  modules: {
+    ...QWEN_EXPERTS,
+    'exp_probs_b.bias': 'mlp.gate.e_score_correction_bias',
+    ffn_gate_shexp: 'mlp.shared_experts.gate_proj',
+    ffn_up_shexp: 'mlp.shared_experts.up_proj',
+    ffn_down_shexp: 'mlp.shared_experts.down_proj',
+    attn_q_a: 'self_attn.q_a_proj',
+    attn_q_a_norm: 'self_attn.q_a_layernorm',
+    attn_q_b: 'self_attn.q_b_proj',
+    attn_kv_a_mqa: 'self_attn.kv_a_proj_with_mqa',
+    attn_kv_a_norm: 'self_attn.kv_a_layernorm',
+    attn_kv_b: 'self_attn.kv_b_proj',
+    attn_k_b: 'self_attn.kv_b_proj.*.key',
+    attn_v_b: 'self_attn.kv_b_proj.*.value',
+  },
+};
+
+const neox: GgufArchitecture = {
+  name: () => 'GPTNeoXForCausalLM',
+  fields: (keys) => ({
+    layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+    rotary_pct:
+      (keys.need('rope.dimension_count') * keys.need('attention.head_count')) / keys.need('embedding_length'),
+    rotary_emb_base: keys.ofModel('rope.freq_base'),
+    attention_bias: keys.hasTensor('blk.0.attn_qkv.bias'),
+    use_parallel_residual: keys.flag('gptneox.use_parallel_residual'),
+  }),
+  layers: 'gpt_neox.layers',
+  modelModules: {
+    token_embd: 'gpt_neox.embed_in',
+    output_norm: 'gpt_neox.final_layer_norm',
+    output: 'embed_out',
+  },
+  modules: {
+    // The rows of the original's query_key_value in another order: all queries, all keys, all values.
+    attn_qkv: 'attention.qkv',
+    attn_output: 'attention.dense',
+    ffn_up: 'mlp.dense_h_to_4h',
+    ffn_down: 'mlp.dense_4h_to_h',
+  },
+};
+
+const gpt2: GgufArchitecture = {
+  name: () => 'GPT2LMHeadModel',
+  fields: (keys) => ({
+    n_embd: keys.need('embedding_length'),
+    n_inner: keys.need('feed_forward_length'),
+    n_layer: keys.need('block_count'),
+    n_head: keys.need('attention.head_count'),
+    n_positions: keys.need('context_length'),
+    layer_norm_epsilon: keys.ofModel('attention.layer_norm_epsilon'),
+  }),
+  layers: 'h',
+  modelModules: { token_embd: 'wte', position_embd: 'wpe', output_norm: 'ln_f', output: 'lm_head' },
+  modules: {
+    attn_norm: 'ln_1',
+    attn_qkv: 'attn.c_attn',
+    attn_output: 'attn.c_proj',
+    ffn_norm: 'ln_2',
+    ffn_up: 'mlp.c_fc',
+    ffn_down: 'mlp.c_proj',
+  },
+  hasTurnedMatrices: true,
+};
 
 const cohere = (name: string): GgufArchitecture => ({
   name: () => name,
@@ -192,6 +324,10 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     }),
     modules: { ffn_up: 'mlp.c_fc', ffn_down: 'mlp.c_proj' },
   },
+  'gpt-oss': gptOss,
+  deepseek2: deepseek,
+  gptneox: neox,
+  gpt2,
   glm4: {
     name: () => 'Glm4ForCausalLM',
     modules: {

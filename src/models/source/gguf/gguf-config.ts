@@ -26,7 +26,7 @@ const DTYPES: ReadonlyMap<string, string> = new Map([
  * @throws ModelLoadError where a key is missing or of the wrong type.
  */
 export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Record<string, unknown>> {
-  const { name, fields } = findGgufArchitecture(keys);
+  const { name, fields, yarn } = findGgufArchitecture(keys);
   const headDim = headDimOf(keys);
   return {
     architectures: [name(keys)],
@@ -40,7 +40,7 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     max_position_embeddings: keys.need('context_length'),
     rms_norm_eps: keys.ofModel('attention.layer_norm_rms_epsilon'),
     rope_theta: keys.ofModel('rope.freq_base'),
-    rope_scaling: ropeScaling(keys),
+    rope_scaling: ropeScaling(keys, yarn),
     partial_rotary_factor: (keys.ofModel('rope.dimension_count') ?? headDim) / headDim,
     sliding_window: keys.slidingWindow,
     tie_word_embeddings: !keys.hasTensor('output.weight'),
@@ -54,6 +54,8 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
 
 /** Of queries and keys, which is that of values in all models that svc serves so. */
 export function headDimOf(keys: GgufKeys): number {
+  const own = findGgufArchitecture(keys).headDim?.(keys);
+  if (own !== undefined) return own;
   const headDim =
     keys.ofModel('attention.key_length') ?? keys.need('embedding_length') / keys.need('attention.head_count');
   const valueDim = keys.ofModel('attention.value_length') ?? headDim;
@@ -63,7 +65,10 @@ export function headDimOf(keys: GgufKeys): number {
   );
 }
 
-function ropeScaling(keys: GgufKeys): Readonly<Record<string, unknown>> | null {
+function ropeScaling(
+  keys: GgufKeys,
+  yarn: GgufArchitecture['yarn'],
+): Readonly<Record<string, unknown>> | null {
   const original = keys.ofModel('rope.scaling.original_context_length');
   const [long, short] = [keys.vector('rope_factors_long.weight'), keys.vector('rope_factors_short.weight')];
   if (long !== null && short !== null) {
@@ -80,10 +85,14 @@ function ropeScaling(keys: GgufKeys): Readonly<Record<string, unknown>> | null {
   if (divisors !== null) {
     return { rope_type: 'longrope', long_factor: divisors, short_factor: divisors, attention_factor: 1 };
   }
-  return namedScaling(keys, original);
+  return namedScaling(keys, original, yarn);
 }
 
-function namedScaling(keys: GgufKeys, original: number | null): Readonly<Record<string, unknown>> | null {
+function namedScaling(
+  keys: GgufKeys,
+  original: number | null,
+  yarn: GgufArchitecture['yarn'],
+): Readonly<Record<string, unknown>> | null {
   const kind = keys.text(`${keys.architecture}.rope.scaling.type`);
   if (kind === null || kind === 'none') return null;
   return {
@@ -93,5 +102,6 @@ function namedScaling(keys: GgufKeys, original: number | null): Readonly<Record<
     attention_factor: keys.ofModel('rope.scaling.yarn_attn_factor'),
     beta_fast: keys.ofModel('rope.scaling.yarn_beta_fast'),
     beta_slow: keys.ofModel('rope.scaling.yarn_beta_slow'),
+    ...(kind === 'yarn' ? yarn?.(keys) : {}),
   };
 }

@@ -1,7 +1,7 @@
 // The model source over a GGUF file, or the files of a model that is split: texts that a folder would have as files are made of its
 // metadata.
 
-import { BLOCKS, type BlockDType, codesOfBlocks, storedBytes } from '../../../ops/dtype.ts';
+import { BLOCKS, isBlockDType } from '../../../ops/dtype.ts';
 import type { ModelText } from '../../../util/model-file.ts';
 import type { ModelFileName } from '../../../util/model-files.ts';
 import { Checkpoint } from '../checkpoint.ts';
@@ -51,7 +51,7 @@ export class GgufSource {
     const headDim = headDimOf(this.#keys);
     const paths = this.#parts.map((part) => part.path);
     return new Checkpoint(this.path, paths, (path) =>
-      publishedTensors(readGguf(path).tensors, architecture, headDim),
+      publishedTensors(path, readGguf(path).tensors, architecture, headDim),
     );
   }
 
@@ -59,27 +59,23 @@ export class GgufSource {
     return weightFingerprint('', this.#parts);
   }
 
-  /** Memory that the weights take once they are loaded, about: blocks that no codes hold become bfloat16. */
+  /** Memory that the weights take once they are loaded, about. */
   loadedBytes(): number {
-    const tensors = this.#parts.flatMap((part) => [...part.tensors.values()]);
-    return tensors.reduce((sum, { dtype, shape, byteLength }) => {
-      const block = Object.keys(BLOCKS).find((name): name is BlockDType => name === dtype.toLowerCase());
-      const isWidened = block !== undefined && codesOfBlocks(block) === null;
+    return this.#tensors.reduce((sum, { dtype, byteLength }) => {
+      const block = dtype.toLowerCase();
       return (
         sum +
-        (isWidened
-          ? storedBytes(
-              'bf16',
-              shape.reduce((product, length) => product * length, 1),
-            )
-          : byteLength)
+        (isBlockDType(block) ? (byteLength / BLOCKS[block].bytes) * BLOCKS[block].packedBytes : byteLength)
       );
     }, 0);
   }
 
   get #isQuantized(): boolean {
-    const tensors = this.#parts.flatMap((part) => [...part.tensors.values()]);
-    return tensors.some(({ dtype }) => Object.hasOwn(BLOCKS, dtype.toLowerCase()));
+    return this.#tensors.some(({ dtype }) => isBlockDType(dtype.toLowerCase()));
+  }
+
+  get #tensors() {
+    return this.#parts.flatMap((part) => [...part.tensors.values()]);
   }
 
   get #keys(): GgufKeys {

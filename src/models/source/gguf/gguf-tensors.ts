@@ -1,19 +1,26 @@
 // The tensors of a GGUF file under the names and in the shapes that the original's checkpoints have.
 
+import { ModelLoadError } from '../../../errors.ts';
 import type { StoredTensor } from '../safetensors.ts';
 import {
   type GgufArchitecture,
   LAYER_MODULES,
+  LAYERS,
   MODEL_MODULES,
   PAIRED_MODULES,
   ROPE_TENSORS,
 } from './gguf-architectures.ts';
 
-/** No model has more: each expert of a tensor becomes one of its own. */
-const MOST_EXPERTS = 4096;
+/** Each expert of a tensor becomes one of its own; no model has a quarter of them. */
+const MOST_TENSORS = 2 ** 19;
 
-/** @param headDim numbers of a head of queries and keys */
+/**
+ * @param path of the file, for messages
+ * @param headDim numbers of a head of queries and keys
+ * @throws ModelLoadError where there are more than any model has.
+ */
 export function publishedTensors(
+  path: string,
   tensors: ReadonlyMap<string, StoredTensor>,
   architecture: GgufArchitecture,
   headDim: number,
@@ -22,6 +29,12 @@ export function publishedTensors(
   for (const [name, tensor] of tensors) {
     if (ROPE_TENSORS.includes(name)) continue;
     for (const [original, part] of publishedAs(name, tensor, architecture, headDim)) {
+      if (published.size === MOST_TENSORS) {
+        throw new ModelLoadError(
+          `${path}: tensor ${name} [${tensor.shape.join(', ')}] has too many experts, the file would hold more than ${MOST_TENSORS} ` +
+            'tensors; it is damaged, fetch it again',
+        );
+      }
       published.set(original, part);
     }
   }
@@ -32,21 +45,22 @@ export function publishedTensors(
 function* publishedAs(
   name: string,
   tensor: StoredTensor,
-  { modules, hasPairedHeads = false, hasNormsFrom0 = false }: GgufArchitecture,
+  architecture: GgufArchitecture,
   headDim: number,
 ): Generator<[string, StoredTensor]> {
+  const { modelModules = MODEL_MODULES, hasPairedHeads, hasNormsFrom0, hasTurnedMatrices } = architecture;
   const [, layer, module = '', kind] = /^(?:blk\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name) ?? [];
   const added = hasNormsFrom0 && module.endsWith('norm') ? 1 : 0;
   if (layer === undefined) {
     yield [
-      Object.hasOwn(MODEL_MODULES, module) ? `${MODEL_MODULES[module]}.${kind}` : name,
+      Object.hasOwn(modelModules, module) ? `${modelModules[module]}.${kind}` : name,
       { ...tensor, added },
     ];
     return;
   }
-  const original = `model.layers.${layer}.${modules?.[module] ?? LAYER_MODULES[module] ?? module}.${kind}`;
-  if (original.includes('*') && tensor.shape[0]! <= MOST_EXPERTS) {
-    yield* expertsOf(original, tensor);
+  const original = nameInLayer(architecture, layer, module, kind!);
+  if (original.includes('*')) {
+    yield* partsOf(original, tensor);
     return;
   }
   // A matrix of one row, which converters write as a vector.
@@ -54,16 +68,29 @@ function* publishedAs(
     yield [original, { ...tensor, shape: [1, ...tensor.shape] }];
     return;
   }
-  const isPaired = hasPairedHeads && PAIRED_MODULES.includes(module);
-  yield [original, isPaired ? { ...tensor, pairedRows: headDim } : { ...tensor, added }];
+  if (hasPairedHeads && PAIRED_MODULES.includes(module)) yield [original, { ...tensor, pairedRows: headDim }];
+  else if (hasTurnedMatrices && tensor.shape.length === 2) yield [original, { ...tensor, isTurned: true }];
+  else yield [original, { ...tensor, added }];
 }
 
-/** [experts, ...] one after the other. */
-function* expertsOf(name: string, tensor: StoredTensor): Generator<[string, StoredTensor]> {
+function nameInLayer(
+  { modules = {}, layers = LAYERS }: GgufArchitecture,
+  layer: string,
+  module: string,
+  kind: string,
+): string {
+  const ofTensor = `${module}.${kind}`;
+  if (Object.hasOwn(modules, ofTensor)) return `${layers}.${layer}.${modules[ofTensor]}`;
+  const known = Object.hasOwn(modules, module) ? modules : LAYER_MODULES;
+  return `${layers}.${layer}.${Object.hasOwn(known, module) ? known[module] : module}.${kind}`;
+}
+
+/** Those of experts, or of heads, [parts, ...], one after the other. */
+function* partsOf(name: string, tensor: StoredTensor): Generator<[string, StoredTensor]> {
   const [count = 1, ...shape] = tensor.shape;
   const byteLength = tensor.byteLength / count;
-  for (let expert = 0; expert < count; expert += 1) {
-    const byteOffset = tensor.byteOffset + expert * byteLength;
-    yield [name.replace('*', String(expert)), { ...tensor, shape, byteOffset, byteLength }];
+  for (let part = 0; part < count; part += 1) {
+    const byteOffset = tensor.byteOffset + part * byteLength;
+    yield [name.replace('*', String(part)), { ...tensor, shape, byteOffset, byteLength }];
   }
 }

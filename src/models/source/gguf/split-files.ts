@@ -5,7 +5,7 @@ import { ModelLoadError } from '../../../errors.ts';
 import { preview } from '../../../util/preview.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 
-const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
+const PART = /-(\d{5})-of-(\d{5})(\.gguf)$/i;
 
 /** No model has more; each is opened. */
 const MOST_PARTS = 1000;
@@ -66,7 +66,7 @@ function expectAllTensors(path: string, parts: readonly GgufFile[]): void {
 }
 
 function partPath(path: string, number: number, count: number): string {
-  return path.replace(PART, `-${five(number)}-of-${five(count)}.gguf`);
+  return path.replace(PART, `-${five(number)}-of-${five(count)}$3`);
 }
 
 function five(number: number): string {

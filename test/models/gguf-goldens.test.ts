@@ -1,0 +1,50 @@
+// GGUF files in the names of the format's own package (tools/goldens/gguf_models.py) have the logits of the folders that they are made of.
+
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/models/load-model.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { type Backend, openBackend } from '../helpers/backends.ts';
+import { ModelSession } from './model-session.ts';
+
+const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, import.meta.url));
+
+const IDS = Array.from({ length: 24 }, (_, i) => 3 + ((i * 37) % 90));
+
+/** Logits of every token of a prompt that is longer than the models' windows. */
+async function logitsOf(path: string, dtype: 'float32' | 'auto', backend: Backend = 'reference') {
+  const ops = openBackend(backend);
+  const warnings: string[] = [];
+  const onWarning = (message: string) => void warnings.push(message);
+  const model = await loadModel(openModelSource(path), ops, { dtype, maxModelLen: 64, onWarning });
+  const logits = new ModelSession(ops, model, 64).run(IDS, IDS.length);
+  ops.close();
+  return { logits, warnings };
+}
+
+describe('a GGUF file in the names of the format', () => {
+  it.each([
+    ['GPT-OSS', 'gpt-oss', 'gpt-oss', 'float32'],
+    ['GPT-OSS with experts in MXFP4', 'gpt-oss-mxfp4', 'gpt-oss-mxfp4', 'auto'],
+    ['DeepSeek V2', 'deepseek-v2', 'deepseek-v2', 'float32'],
+    ['DeepSeek V2, keys and values apart', 'deepseek-v2-apart', 'deepseek-v2', 'float32'],
+    ['DeepSeek V3, keys and values apart', 'deepseek-v3-apart', 'deepseek-v3', 'float32'],
+    ['GPT-NeoX', 'gpt-neox', 'gpt-neox', 'float32'],
+    ['GPT-2', 'gpt2', 'gpt2', 'float32'],
+  ] as const)('has the logits of the folder: %s', async (_, file, golden, dtype) => {
+    const expected = await logitsOf(fixture(`goldens/${golden}`), dtype);
+    const got = await logitsOf(fixture(`gguf/${file}.gguf`), dtype);
+    expect(got.logits).toEqual(expected.logits);
+    expect(got.warnings).toEqual([]);
+  });
+
+  it('says of its model what config.json says', () => {
+    const [expected, got] = [fixture('goldens/deepseek-v3'), fixture('gguf/deepseek-v3-apart.gguf')].map(
+      (path) => readModelConfig(openModelSource(path)),
+    );
+    expect(got?.experts).toEqual(expected?.experts);
+    expect(got?.latent).toEqual(expected?.latent);
+    expect(got?.layerRopes).toEqual(expected?.layerRopes);
+  });
+});

@@ -1,0 +1,209 @@
+"""Writes GGUF files of golden models, in the names and the order of numbers that llama.cpp's converters write.
+
+    pip install gguf==0.19.0 safetensors torch
+    python tools/goldens/gguf_models.py test/fixtures/goldens test/fixtures/gguf
+
+Names of tensors and keys are those of the format's own package. Numbers stay what they are: matrices in BF16, which holds them, vectors in
+F32, and experts that are published in MXFP4 in its blocks. The tests hold the logits of each file against those of its folder.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType, MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
+from safetensors import safe_open
+
+
+def read_folder(folder: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    config = json.loads((folder / "config.json").read_text())
+    tensors = {}
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        for name in file.keys():
+            tensor = file.get_tensor(name)
+            tensors[name] = (tensor if tensor.dtype == torch.uint8 else tensor.float()).numpy()
+    return config, tensors
+
+
+def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
+    writer.add_context_length(config.get("max_position_embeddings") or config["n_positions"])
+    writer.add_embedding_length(config.get("hidden_size") or config["n_embd"])
+    writer.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
+    writer.add_feed_forward_length(config.get("intermediate_size") or 4 * config["n_embd"])
+    writer.add_head_count(config.get("num_attention_heads") or config["n_head"])
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = rope.get("rope_theta") or config.get("rope_theta")
+    if theta is not None:
+        writer.add_rope_freq_base(theta)
+    if (rope.get("rope_type") or rope.get("type")) == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        if "mscale_all_dim" in rope:
+            writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
+def stack_experts(tensors: dict[str, np.ndarray], layer: int, count: int) -> None:
+    """The matrices of all experts as one tensor, under the name that the package knows."""
+    prefix = f"model.layers.{layer}.mlp.experts"
+    for kind in ("gate_proj", "up_proj", "down_proj"):
+        names = [f"{prefix}.{expert}.{kind}.weight" for expert in range(count)]
+        if names[0] in tensors:
+            tensors[f"{prefix}.{kind}.weight"] = np.stack([tensors.pop(name) for name in names])
+
+
+def mxfp4(blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Blocks [..., groups, 16], whose bytes hold two neighbours, as the format has them: a scale, then numbers i and i + 16 in a byte."""
+    codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*blocks.shape[:-1], 32)
+    packed = codes[..., :16] | codes[..., 16:] << 4
+    block = np.concatenate([scales[..., None], packed], axis=-1)
+    return np.ascontiguousarray(block.reshape(*block.shape[:-2], -1))
+
+
+def gpt_oss(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    for layer in range(config["num_hidden_layers"]):
+        experts = f"model.layers.{layer}.mlp.experts"
+        sinks = f"model.layers.{layer}.self_attn.sinks"
+        tensors[f"{sinks}.weight"] = tensors.pop(sinks)
+        both = tensors.pop(f"{experts}.gate_up_proj_bias")
+        tensors[f"{experts}.gate_proj.bias"], tensors[f"{experts}.up_proj.bias"] = both[:, ::2], both[:, 1::2]
+        tensors[f"{experts}.down_proj.bias"] = tensors.pop(f"{experts}.down_proj_bias")
+        if f"{experts}.gate_up_proj" in tensors:
+            both = tensors.pop(f"{experts}.gate_up_proj").swapaxes(1, 2)
+            down = tensors.pop(f"{experts}.down_proj").swapaxes(1, 2)
+        else:
+            both, down = (
+                mxfp4(tensors.pop(f"{experts}.{kind}_blocks"), tensors.pop(f"{experts}.{kind}_scales"))
+                for kind in ("gate_up_proj", "down_proj")
+            )
+        tensors[f"{experts}.gate_proj.weight"], tensors[f"{experts}.up_proj.weight"] = both[:, ::2], both[:, 1::2]
+        tensors[f"{experts}.down_proj.weight"] = down
+
+
+def deepseek(is_apart: bool):
+    """is_apart: whether keys and values are made of the latent by matrices of their own, as newer converters write them."""
+
+    def convert(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+        heads, rank = config["num_attention_heads"], config["kv_lora_rank"]
+        nope, rope, value = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"]
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_head_count_kv(1 if is_apart else heads)
+        writer.add_key_length(rank + rope if is_apart else nope + rope)
+        writer.add_value_length(rank if is_apart else value)
+        if is_apart:
+            writer.add_key_length_mla(nope + rope)
+            writer.add_value_length_mla(value)
+        writer.add_kv_lora_rank(rank)
+        if config.get("q_lora_rank") is not None:
+            writer.add_q_lora_rank(config["q_lora_rank"])
+        writer.add_rope_dimension_count(rope)
+        writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+        writer.add_expert_count(config["n_routed_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        is_v3 = config["model_type"] == "deepseek_v3"
+        gating = gguf.ExpertGatingFuncType.SIGMOID if is_v3 else gguf.ExpertGatingFuncType.SOFTMAX
+        writer.add_expert_gating_func(gating)
+        # Converters leave out the layers that guess tokens ahead.
+        for name in [name for name in tensors if name.startswith(f"model.layers.{config['num_hidden_layers']}.")]:
+            del tensors[name]
+        for layer in range(config["num_hidden_layers"]):
+            stack_experts(tensors, layer, config["n_routed_experts"])
+            prefix = f"model.layers.{layer}"
+            bias = f"{prefix}.mlp.gate.e_score_correction_bias"
+            if bias in tensors:
+                tensors[f"{prefix}.mlp.gate.e_score_correction.bias"] = tensors.pop(bias)
+            if is_apart:
+                both = tensors.pop(f"{prefix}.self_attn.kv_b_proj.weight").reshape(heads, nope + value, rank)
+                tensors[f"{prefix}.self_attn.k_b_proj.weight"] = both[:, :nope].swapaxes(1, 2)
+                tensors[f"{prefix}.self_attn.v_b_proj.weight"] = both[:, nope:]
+
+    return convert
+
+
+def gpt_neox(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    heads, width = config["num_attention_heads"], config["hidden_size"]
+    writer.add_rope_dimension_count(int(config["rotary_pct"] * (width // heads)))
+    writer.add_rope_freq_base(config["rotary_emb_base"])
+    writer.add_parallel_residual(config["use_parallel_residual"])
+    writer.add_layer_norm_eps(config["layer_norm_eps"])
+    for name in tensors:
+        if ".query_key_value." in name:
+            rows = tensors[name].reshape(heads, 3, width // heads, -1)
+            tensors[name] = rows.swapaxes(0, 1).reshape(tensors[name].shape)
+
+
+def gpt2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    for name in tensors:
+        if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            tensors[name] = tensors[name].T
+
+
+# By the name of the file that is written: the folder of the numbers, and how they are converted.
+MODELS = {
+    "gpt-oss": ("gpt-oss", MODEL_ARCH.GPT_OSS, gpt_oss),
+    "gpt-oss-mxfp4": ("gpt-oss-mxfp4", MODEL_ARCH.GPT_OSS, gpt_oss),
+    "deepseek-v2": ("deepseek-v2", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=False)),
+    "deepseek-v2-apart": ("deepseek-v2", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=True)),
+    "deepseek-v3-apart": ("deepseek-v3", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=True)),
+    "gpt-neox": ("gpt-neox", MODEL_ARCH.GPTNEOX, gpt_neox),
+    "gpt2": ("gpt2", MODEL_ARCH.GPT2, gpt2),
+}
+
+
+def stored(tensor: np.ndarray) -> tuple[np.ndarray, GGMLQuantizationType]:
+    """The tensor's bytes, and the format that they are in."""
+    if tensor.dtype == np.uint8:
+        return np.ascontiguousarray(tensor), GGMLQuantizationType.MXFP4
+    if tensor.ndim == 1:
+        return np.ascontiguousarray(tensor), GGMLQuantizationType.F32
+    bits = np.ascontiguousarray(tensor).view(np.uint32)
+    assert (bits & 0xFFFF == 0).all()
+    return (bits >> 16).astype(np.uint16).view(np.uint8), GGMLQuantizationType.BF16
+
+
+def write_model(goldens: Path, into: Path, name: str) -> None:
+    folder, arch, convert = MODELS[name]
+    config, tensors = read_folder(goldens / folder)
+    path = into / f"{name}.gguf"
+    writer = gguf.GGUFWriter(path, MODEL_ARCH_NAMES[arch])
+    shared_keys(writer, config)
+    convert(writer, config, tensors)
+    names = get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
+    for original, tensor in tensors.items():
+        known = names.get_name(original, try_suffixes=(".weight", ".bias"))
+        assert known is not None, original
+        numbers, dtype = stored(tensor)
+        writer.add_tensor(known, numbers, raw_dtype=dtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main() -> None:
+    goldens, into = Path(sys.argv[1]), Path(sys.argv[2])
+    into.mkdir(exist_ok=True)
+    for name in sys.argv[3:] or MODELS:
+        write_model(goldens, into, name)
+        print(name)
+
+
+main()
