@@ -28,14 +28,14 @@ export class EngineCore {
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks' | 'window'>,
+    config: Omit<SchedulerConfig, 'numBlocks' | 'windows'>,
     onTransferEvent?: OnTransferEvent,
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    const { numBlocks, window } = info;
-    this.scheduler = new Scheduler({ ...config, numBlocks, window }, draftModel, onTransferEvent);
+    const { numBlocks, windows } = info;
+    this.scheduler = new Scheduler({ ...config, numBlocks, windows }, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 

@@ -112,7 +112,8 @@ export interface NativeBackend {
     scale: number,
   ): number;
   makeKvCache(
-    layers: number,
+    /** [layers] the group of each. */
+    layerGroups: Int32Array,
     blocks: number,
     blockSize: number,
     kvHeads: number,

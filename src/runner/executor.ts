@@ -29,8 +29,8 @@ export interface EngineInfo {
   readonly isFromPackedCache: boolean;
   readonly numBlocks: number;
   readonly blockSize: number;
-  /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
-  readonly window: number | null;
+  /** [groups of layers] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
+  readonly windows: readonly (number | null)[];
   readonly maxModelLen: number;
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */

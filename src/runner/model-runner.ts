@@ -61,7 +61,7 @@ export class ModelRunner implements Executor {
 
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
-    const inputs = buildForwardInputs(step, this.info.blockSize, this.#requests);
+    const inputs = buildForwardInputs(step, this.info, this.#requests);
     const scope = this.#ops.openScope();
     const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
     let planMark = this.#ops.mark();

@@ -15,8 +15,8 @@ export interface ScheduledSequence {
   readonly firstPosition: number;
   /** So many of `tokenIds`, at their end, are a draft: right as far as the row before each of them samples it. */
   readonly numDraftTokens: number;
-  /** Blocks that the request has got since the step that had it last: they extend its block table. */
-  readonly newBlocks: readonly number[];
+  /** [groups] Blocks that the request has got since the step that had it last: they extend its block tables. */
+  readonly newBlocks: readonly (readonly number[])[];
   /** Null while the step ends inside the prompt: nothing is sampled then. */
   readonly sampling: SequenceSampling | null;
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */

@@ -2,6 +2,7 @@
 // sequences that wait: its state, and a pure state machine. Whatever goes wrong, they are answered with 0 tokens, and D
 // computes the prompt itself.
 
+import { type BlockGroups, tokensInFirst, transferSize } from '../../kv-cache/block-groups.ts';
 import type { RecomputeReason } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer } from './messages.ts';
@@ -118,7 +119,7 @@ export type ConsumerEffect = Readonly<
 
 interface ConsumerRules {
   readonly deadlines: Deadlines;
-  readonly blockSize: number;
+  readonly groups: BlockGroups;
 }
 
 /** A transfer that went wrong is pulled once more. */
@@ -424,7 +425,7 @@ class Draft {
     const { transfer } = this;
     const sample = this.#sample(transferId);
     if (sample?.state !== 'loading') return;
-    const numCopied = isIntact ? transfer.numTokens - sample.firstBlock * this.#rules.blockSize : 0;
+    const numCopied = isIntact ? transfer.numTokens - this.#tokensBefore(sample.firstBlock) : 0;
     // P has let go of the blocks when they had arrived intact: it cannot be asked again.
     if (!isIntact && transfer.failure === null) this.#fail('corrupt', false);
     this.#answer(sample, isIntact ? transfer.numTokens : 0, numCopied);
@@ -504,7 +505,11 @@ class Draft {
   }
 
   get #numBlocks(): number {
-    return Math.ceil(this.transfer.numTokens / this.#rules.blockSize);
+    return transferSize(this.#rules.groups, this.transfer.numTokens);
+  }
+
+  #tokensBefore(firstBlock: number): number {
+    return tokensInFirst(this.#rules.groups, this.transfer.numTokens, firstBlock);
   }
 
   /** Whether blocks may come under this ticket. */

@@ -13,6 +13,9 @@ const PROTOCOL = 3;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
+/** All layers share their blocks. */
+const ONE_GROUP = 'one';
+
 const seq = z.int().min(0).max(0xffff_ffff);
 const count = z.int().min(0).max(0x7fff_ffff);
 const name = z.string().max(256);
@@ -38,6 +41,8 @@ const self = {
   weight_format: name,
   block_size: count,
   layers: count,
+  /** Windows of the groups of layers; those who do not say have one group. */
+  layer_windows: z.string().max(4096).default(ONE_GROUP),
   piece_bytes: count,
   rank: count,
   endpoints: z.object({ shm: endpoint, tcp: endpoint }),
@@ -142,9 +147,11 @@ export function identityOf(
   compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, isa, dtype, kvDType, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
+  const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, layerBlockBytes } =
+    compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
-  const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
+  const layer_windows = windows.length === 1 ? ONE_GROUP : windows.map((window) => window ?? 'all').join(' ');
+  const shape = { block_size: blockSize, layers, layer_windows, piece_bytes: layerBlockBytes };
   return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
 }
 
@@ -158,6 +165,7 @@ const EQUAL_FIELDS = [
   ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
+  ['layer_windows', 'windows of the groups of layers'],
   ['piece_bytes', 'bytes of a block and layer'],
   ['rank', 'tensor-parallel rank'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];
