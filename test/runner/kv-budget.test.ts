@@ -62,6 +62,21 @@ describe('the KV budget', () => {
     );
   });
 
+  it('needs, where layers have windows, only what these see and a step computes, and says so', () => {
+    const windows = [null, 20, 20];
+    // 64 blocks of the whole context, and twice those of 19 + 32 tokens that begin and end anywhere.
+    const needed = 64 + 2 * 5;
+    const design = { shape: { ...SHAPE, layers: 6, layerGroups: [0, 1, 2, 0, 1, 2] }, windows };
+    const config = { ...CONFIG, kvCacheMemoryBytes: needed * BLOCK_BYTES };
+    expect(kvBlockBytes(design.shape)).toBe(BLOCK_BYTES);
+    expect(chooseNumBlocks(config, design, 1024, 0)).toBe(needed);
+    expect(longestFitting(config, design, 1e6, 0)).toBe(1024);
+    expect(() => chooseNumBlocks(config, design, 1025, 0)).toThrow(
+      `room for 1024 tokens, one request of max_model_len needs 1025: raise --kv-cache-memory-bytes to at least ${75 * BLOCK_BYTES} `,
+    );
+    expect(chooseNumBlocks(CONFIG, design, 1024, 1e12)).toBe(4 * needed);
+  });
+
   it('refuses a cache that could not hold one request of the whole context, and says how much it needs', () => {
     const config = { ...CONFIG, kvCacheMemoryBytes: 63 * BLOCK_BYTES };
     expect(() => chooseNumBlocks(config, DESIGN, 1024, 0)).toThrow(ConfigError);
