@@ -183,6 +183,7 @@ function addRequest(
     extraKeys: saltKeys(`${numRequests++}`),
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },
     rules: null,
+    adapterId: null,
     numPromptLogprobs: null,
     stop: { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens },
   });

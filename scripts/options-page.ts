@@ -24,6 +24,10 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
     help: '1: adds routes for operators and tests, such as POST /reset_prefix_cache',
   },
   {
+    name: 'SVC_ALLOW_RUNTIME_LORA_UPDATING',
+    help: '1: adds POST /v1/load_lora_adapter and /v1/unload_lora_adapter, by which clients load folders of the server',
+  },
+  {
     name: 'SVC_HOST_IP',
     help: 'address that instances with --kv-transfer-config listen on and tell each other where kv_ip is not given; default 127.0.0.1',
   },

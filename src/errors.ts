@@ -48,6 +48,12 @@ export class NotAvailableError extends SvcError {
   override readonly type = 'BadRequestError';
 }
 
+/** An adapter cannot be loaded as things are: a name that is taken, no room, a missing field. */
+export class AdapterError extends SvcError {
+  override readonly status = 400;
+  override readonly type = 'InvalidUserInput';
+}
+
 /** The bearer token is missing or is none of the configured keys. */
 export class UnauthorizedError extends SvcError {
   override readonly status = 401;

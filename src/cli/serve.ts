@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { InstanceLoad } from '../cluster/discovery-message.ts';
 import type { Registered, Registration } from '../cluster/registration.ts';
 import { readConfigFile } from '../config/config-file.ts';
-import { isDevMode } from '../config/environment.ts';
+import { allowsAdapterUpdates, isDevMode } from '../config/environment.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
@@ -72,6 +72,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
     hasDevRoutes: isDevMode(),
+    updatesAdapters: allowsAdapterUpdates(),
     logger: logger.child({}, { level: logLevel }),
   }).catch(async (error) => {
     await thread.worker.terminate();

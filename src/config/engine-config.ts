@@ -2,6 +2,7 @@
 
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
+import type { LoraConfig } from './lora-config.ts';
 import type { SpeculativeConfig } from './speculative-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'reference';
@@ -79,4 +80,6 @@ export interface EngineConfig {
   readonly kvTransfer: KvTransferConfig | null;
   /** How tokens are guessed ahead, which changes no answer; null is not at all. */
   readonly speculative: SpeculativeConfig | null;
+  /** Adapters that are served beside the model; null is none, now or later. */
+  readonly lora: LoraConfig | null;
 }

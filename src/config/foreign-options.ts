@@ -39,8 +39,6 @@ const TEXT_ONLY = 'models here read and write text only';
 const ONE_PROCESS = 'one process on one machine computes the model';
 const MORE_INSTANCES = 'start more instances behind svc proxy';
 const NO_EXPERTS = 'no model here has experts';
-const NO_LORA = 'adapters are not served';
-const MERGED = 'merge the adapter into the model and serve that';
 const NO_TOOLS = 'tools are not served yet';
 const WITHOUT = 'leave it out';
 const NO_DOCS_PAGES = 'there are no such pages; the reference is docs/reference/http.md';
@@ -214,14 +212,10 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--mamba-block-size', 'value', NO_STATE_SPACE),
 
   // Adapters.
-  refused('--enable-lora', 'nothing', NO_LORA, MERGED),
-  refused('--lora-modules', 'values', NO_LORA, MERGED),
-  refused('--max-loras', 'value', NO_LORA, MERGED),
-  refused('--max-lora-rank', 'value', NO_LORA, MERGED),
-  refused('--max-cpu-loras', 'value', NO_LORA, MERGED),
-  refused('--lora-dtype', 'value', NO_LORA, MERGED, ['auto']),
-  refused('--fully-sharded-loras', 'nothing', NO_LORA, MERGED),
-  refused('--default-mm-loras', 'json', NO_LORA, MERGED),
+  harmless('--max-cpu-loras', 'value', 'all adapters that are loaded are in memory; --max-loras bounds them'),
+  refused('--lora-dtype', 'value', 'adapters are computed in the format of the model', 'use auto', ['auto']),
+  harmless('--fully-sharded-loras', 'nothing', ONE_PROCESS),
+  refused('--default-mm-loras', 'json', TEXT_ONLY, WITHOUT),
 
   // Scheduling.
   harmless(

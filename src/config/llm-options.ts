@@ -3,11 +3,13 @@
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
 import { foreignNotice, foreignOption } from './foreign-options.ts';
+import type { LoraModuleInput } from './lora-config.ts';
 import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative'>> {
+export interface LLMOptions
+  extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'lora'>> {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
@@ -16,6 +18,12 @@ export interface LLMOptions extends Partial<Omit<EngineConfig, 'modelPath' | 'kv
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | null;
   /** Fields as vLLM names them: `{ method: 'ngram', num_speculative_tokens: 5 }`. */
   readonly speculativeConfig?: Readonly<Record<string, unknown>> | null;
+  /** LoRA adapters that are loaded with the model: `{ name, path }` or `name=path`. */
+  readonly loraModules?: readonly LoraModuleInput[];
+  /** Let calls name adapters that are loaded when they are first named. */
+  readonly enableLora?: boolean;
+  readonly maxLoras?: number;
+  readonly maxLoraRank?: number;
   readonly trustRemoteCode?: boolean;
 }
 

@@ -5,6 +5,7 @@ import { availableDevice, availableDType, checkAvailable } from './availability.
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
+import { loraConfig } from './lora-config.ts';
 import {
   type OptionNames,
   type OptionRows,
@@ -117,6 +118,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
     speculative: parseSpeculativeConfig(values.speculativeConfig),
+    lora: loraConfig(values),
   };
 }
 

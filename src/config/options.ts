@@ -4,6 +4,7 @@
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import { LOAD_FORMATS, QUANTIZATIONS } from './engine-config.ts';
+import { type LoraModule, loraModules } from './lora-config.ts';
 import {
   choice,
   flag,
@@ -224,6 +225,19 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'guess tokens ahead and verify several in one step, with the same answers: {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}, or {"method": "draft_model", "model": "<model>"}; or part by part: --speculative-config.method ngram',
       defaultText: 'none: one token a step',
     }),
+  }),
+  ...engineGroup('Adapters', {
+    loraModules: option<readonly LoraModule[]>(loraModules(), [], {
+      help: 'LoRA adapters, served as further models under their names: name=folder, or {"name": "...", "path": "...", "base_model_name": "..."}; several values, or the option several times',
+      defaultText: 'none',
+    }),
+    enableLora: option(flag(), false, {
+      help: 'let adapters be loaded while the server runs; --lora-modules does the same',
+    }),
+    maxLoras: option(integer(1, 1024), 16, {
+      help: 'adapters that may be loaded at the same time; one step may compute requests of all of them',
+    }),
+    maxLoraRank: option(integer(1, 512), 16, { help: 'largest rank of an adapter' }),
   }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {

@@ -5,6 +5,7 @@ import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
+import type { ServedAdapter } from './adapters.ts';
 import type { InferenceEngine, Ticket } from './inference-engine.ts';
 import type { Prompt } from './input-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
@@ -23,6 +24,7 @@ export interface Beam {
 interface BeamSearchRun {
   readonly signal?: AbortSignal | undefined;
   readonly ticket?: Ticket | undefined;
+  readonly adapter?: ServedAdapter | null | undefined;
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   readonly priority?: number | undefined;
 }
@@ -89,10 +91,10 @@ async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  { signal, ticket, extraKeys, priority }: BeamSearchRun,
+  { signal, ticket, adapter, extraKeys, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare(prompt, stepParams(params), { extraKeys, priority });
+  const prepared = await engine.prepare(prompt, stepParams(params), { adapter, extraKeys, priority });
   const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal, ticket)) {
     for (const { top } of logprobs ?? []) {

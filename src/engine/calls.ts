@@ -22,6 +22,11 @@ export class Calls<T> {
     this.#waiting.delete(callId);
   }
 
+  fail(callId: number, error: Error): void {
+    this.#waiting.get(callId)?.reject(error);
+    this.#waiting.delete(callId);
+  }
+
   rejectAll(error: Error): void {
     for (const call of this.#waiting.values()) call.reject(error);
     this.#waiting.clear();

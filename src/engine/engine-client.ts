@@ -5,6 +5,7 @@ import type { MessagePort, Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
@@ -56,6 +57,7 @@ export class EngineClient {
   readonly #listeners = new Map<number, RequestListener>();
   readonly #statsCalls = new Calls<CoreStats>();
   readonly #resetCalls = new Calls<boolean>();
+  readonly #adapterCalls = new Calls<LoadedAdapter>();
   readonly #reportDeath: (error: EngineDeadError) => void;
   /** A share of its own: the tokens of all streams do not wait for the long work of some. */
   readonly #delivery = new TurnShare(MAX_DELIVERY_MS);
@@ -119,6 +121,11 @@ export class EngineClient {
     return this.#ready?.memoryToken ?? null;
   }
 
+  /** Those of the configuration, in its order. */
+  get adapters(): readonly LoadedAdapter[] {
+    return this.#ready?.adapters ?? [];
+  }
+
   get isAlive(): boolean {
     return this.#deadWith === null && !this.#isClosing;
   }
@@ -151,12 +158,25 @@ export class EngineClient {
   }
 
   stats(): Promise<CoreStats> {
-    return this.#ask(this.#statsCalls, 'stats');
+    return this.#ask(this.#statsCalls, (callId) => ({ type: 'stats', callId }));
   }
 
   /** False, and nothing is forgotten, while requests run. */
   resetPrefixCache(): Promise<boolean> {
-    return this.#ask(this.#resetCalls, 'resetPrefixCache');
+    return this.#ask(this.#resetCalls, (callId) => ({ type: 'resetPrefixCache', callId }));
+  }
+
+  /**
+   * Loads an adapter between the steps of other requests.
+   * @throws ModelLoadError naming what is wrong with it.
+   */
+  loadAdapter(spec: AdapterSpec): Promise<LoadedAdapter> {
+    return this.#ask(this.#adapterCalls, (callId) => ({ type: 'loadAdapter', callId, spec }));
+  }
+
+  /** Frees an adapter that no request names any more. */
+  unloadAdapter(adapterId: number): void {
+    if (this.isAlive) this.#send({ type: 'unloadAdapter', adapterId });
   }
 
   /** Ends the engine thread; requests in flight get an EngineDeadError. */
@@ -214,6 +234,9 @@ export class EngineClient {
     if (message.type === 'warning') this.#onWarning(message.message);
     if (message.type === 'failed') this.#die(unpackError(message.error));
     if (message.type === 'stats') this.#statsCalls.settle(message.callId, message.stats);
+    if (message.type === 'adapterLoaded') this.#adapterCalls.settle(message.callId, message.adapter);
+    if (message.type === 'adapterRefused')
+      this.#adapterCalls.fail(message.callId, unpackError(message.error));
     if (message.type === 'prefixCacheReset') this.#resetCalls.settle(message.callId, message.isReset);
     this.#holdProcess();
   }
@@ -242,18 +265,20 @@ export class EngineClient {
     for (const listener of listeners) listener.onDeath(error);
     this.#statsCalls.rejectAll(error);
     this.#resetCalls.rejectAll(error);
+    this.#adapterCalls.rejectAll(error);
   }
 
-  #ask<T>(calls: Calls<T>, type: 'stats' | 'resetPrefixCache'): Promise<T> {
+  #ask<T>(calls: Calls<T>, messageOf: (callId: number) => ToEngine): Promise<T> {
     if (this.#death !== null) throw this.#death;
-    const answer = calls.ask((callId) => this.#send({ type, callId }));
+    const answer = calls.ask((callId) => this.#send(messageOf(callId)));
     this.#holdProcess();
     return answer;
   }
 
   /** Only pending work keeps the process alive: a program that forgets close() still ends. */
   #holdProcess(): void {
-    const isAwaited = this.#listeners.size + this.#statsCalls.size + this.#resetCalls.size > 0;
+    const numCalls = this.#statsCalls.size + this.#resetCalls.size + this.#adapterCalls.size;
+    const isAwaited = this.#listeners.size + numCalls > 0;
     for (const handle of [this.#worker, this.#port]) {
       if (isAwaited) handle.ref();
       else handle.unref();

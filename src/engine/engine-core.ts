@@ -2,6 +2,7 @@
 // one before it runs, so that the kernels never wait for JavaScript. It knows no thread and no text.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { Executor } from '../runner/executor.ts';
 import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
 import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
@@ -18,6 +19,13 @@ interface EngineCoreListeners extends LoadListeners {
   readonly onTransferEvent?: OnTransferEvent;
 }
 
+/** An adapter on its way, and who is told of it. */
+interface AdapterLoading {
+  readonly parts: Generator<void, LoadedAdapter, void>;
+  readonly onLoaded: (adapter: LoadedAdapter) => void;
+  readonly onRefused: (error: unknown) => void;
+}
+
 export class EngineCore {
   /** Takes requests, aborts and commands; they count from the next step on. */
   readonly scheduler: Scheduler;
@@ -25,6 +33,8 @@ export class EngineCore {
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
   readonly #inFlight: ScheduledStep[] = [];
+  /** The first one is being loaded. */
+  readonly #loading: AdapterLoading[] = [];
 
   constructor(
     executor: Executor,
@@ -75,6 +85,26 @@ export class EngineCore {
     this.executor.sample(this.scheduler.logitEdits(step));
     this.#inFlight.push(step);
     return finished;
+  }
+
+  /** Requests may name the adapter once `onLoaded` is called. */
+  addAdapter(spec: AdapterSpec, listeners: Omit<AdapterLoading, 'parts'>): void {
+    this.#loading.push({ ...listeners, parts: this.executor.loadAdapter(spec) });
+  }
+
+  /** Loads one more part, so that steps run in between. @returns whether there is more to load. */
+  loadAdapters(): boolean {
+    const [first] = this.#loading;
+    if (first === undefined) return false;
+    try {
+      const part = first.parts.next();
+      if (part.done !== true) return true;
+      first.onLoaded(part.value);
+    } catch (error) {
+      first.onRefused(error);
+    }
+    this.#loading.shift();
+    return this.#loading.length > 0;
   }
 
   close(): void {

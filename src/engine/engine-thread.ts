@@ -24,8 +24,8 @@ async function run(channel: MessagePort): Promise<void> {
     onTransferEvent: (event) => send(channel, { type: 'transferEvent', event }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
   });
-  const { info, memoryToken } = core.executor;
-  send(channel, { type: 'ready', info, memoryToken });
+  const { info, memoryToken, adapters } = core.executor;
+  send(channel, { type: 'ready', info, memoryToken, adapters });
   try {
     await serve(core, channel);
   } finally {
@@ -56,7 +56,8 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
     }
     const finished = core.step();
     for (const outputs of finished ?? []) send(channel, { type: 'outputs', ...outputs });
-    isIdle = finished === null;
+    const isLoading = core.loadAdapters();
+    isIdle = finished === null && !isLoading;
   }
 }
 
@@ -78,6 +79,17 @@ function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine
       break;
     case 'applyTransfer':
       scheduler.applyTransfer(message.command);
+      break;
+    case 'loadAdapter': {
+      const { callId, spec } = message;
+      core.addAdapter(spec, {
+        onLoaded: (adapter) => send(outbox, { type: 'adapterLoaded', callId, adapter }),
+        onRefused: (error) => send(outbox, { type: 'adapterRefused', callId, error: packError(error) }),
+      });
+      break;
+    }
+    case 'unloadAdapter':
+      core.executor.unloadAdapter(message.adapterId);
       break;
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });

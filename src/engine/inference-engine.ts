@@ -14,6 +14,7 @@ import type { NewRequest } from '../scheduler/request.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
 import { engineSample } from './engine-sample.ts';
@@ -32,6 +33,7 @@ import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export type { EngineInfo } from '../runner/executor.ts';
+export type { ServedAdapter } from './adapters.ts';
 export type { Ticket } from './admission.ts';
 export type { ModelLimits, PreparedRequest, Prompt, RequestOptions } from './input-processor.ts';
 export type { EngineStats } from './messages.ts';
@@ -58,6 +60,7 @@ export class InferenceEngine {
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
+  readonly adapters: Adapters;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
@@ -82,6 +85,7 @@ export class InferenceEngine {
     this.limits = limits;
     this.#config = config;
     this.admission = new Admission(config);
+    this.adapters = new Adapters(client, config.lora, client.adapters);
   }
 
   /**
@@ -281,7 +285,7 @@ export class InferenceEngine {
     transfer: RequestTransfer | null,
     { caller, group }: Pick<Ticket, 'caller' | 'group'>,
   ): NewRequest[] {
-    const { params, arrivedAt: _, transferKey: __, resume, ...shared } = request;
+    const { params, arrivedAt: _, transferKey: __, adapter: ___, resume, ...shared } = request;
     const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
     return Array.from({ length: params.n }, (_, sample) => ({
       ...shared,

@@ -1,12 +1,13 @@
 // Makes a request ready for the engine: tokenises it, checks it against the model, and fills in every default.
 
 import { InvalidRequestError } from '../errors.ts';
-import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
+import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 import { numberList } from '../util/number-list.ts';
+import type { ServedAdapter } from './adapters.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
@@ -24,7 +25,9 @@ interface TransferKey {
 export interface RequestOptions {
   /** Put the special tokens around a text that the model expects there; the default. */
   readonly addSpecialTokens?: boolean | undefined;
-  /** What the prompt's keys and values depend on besides its tokens, in the order of positions. */
+  /** Computes the request in the place of the model alone. */
+  readonly adapter?: ServedAdapter | null | undefined;
+  /** What the prompt's keys and values depend on besides its tokens and its adapter, in the order of positions. */
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
@@ -38,6 +41,7 @@ export interface PreparedRequest extends PromptRequest {
   /** By performance.now(): before it was tokenised. */
   readonly arrivedAt: number;
   readonly params: SamplingParams;
+  readonly adapter: ServedAdapter | null;
   /** Null where the request is this instance's alone. */
   readonly transferKey: TransferKey | null;
   /** One list a sample; null where every answer begins from nothing. */
@@ -75,6 +79,7 @@ export async function prepareRequest(
   const { vocabSize } = limits;
   const {
     addSpecialTokens = true,
+    adapter = null,
     extraKeys = [],
     priority = 0,
     transferKey = null,
@@ -97,7 +102,9 @@ export async function prepareRequest(
     transferKey,
     resume,
     promptTokenIds,
-    extraKeys,
+    adapter,
+    adapterId: adapter?.id ?? null,
+    extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
     rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),

@@ -3,6 +3,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent, KvTransferStats } from '../kv-transfer/connector.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
@@ -35,6 +36,9 @@ export type ToEngine =
   | { readonly type: 'add'; readonly requests: readonly NewRequest[] }
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'applyTransfer'; readonly command: KvTransferCommand }
+  | { readonly type: 'loadAdapter'; readonly callId: number; readonly spec: AdapterSpec }
+  /** No request names it any more. */
+  | { readonly type: 'unloadAdapter'; readonly adapterId: number }
   | { readonly type: 'stats'; readonly callId: number }
   | { readonly type: 'resetPrefixCache'; readonly callId: number }
   | { readonly type: 'close' };
@@ -42,8 +46,18 @@ export type ToEngine =
 export type FromEngine =
   | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
   | { readonly type: 'warning'; readonly message: string }
-  /** `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
-  | { readonly type: 'ready'; readonly info: EngineInfo; readonly memoryToken: bigint | null }
+  /**
+   * `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. `adapters` are those of
+   * the configuration.
+   */
+  | {
+      readonly type: 'ready';
+      readonly info: EngineInfo;
+      readonly memoryToken: bigint | null;
+      readonly adapters: readonly LoadedAdapter[];
+    }
+  | { readonly type: 'adapterLoaded'; readonly callId: number; readonly adapter: LoadedAdapter }
+  | { readonly type: 'adapterRefused'; readonly callId: number; readonly error: PackedError }
   | ({ readonly type: 'outputs' } & StepOutputs)
   | { readonly type: 'transferEvent'; readonly event: KvTransferEvent }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }

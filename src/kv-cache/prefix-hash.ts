@@ -7,7 +7,7 @@ export type BlockHash = string;
 
 /**
  * Something other than tokens that keys and values depend on, from the token at `position` on: a cache salt or an
- * adapter from 0, an image from its first placeholder. Its first part says what kind it is: `salt`, `image`.
+ * adapter from 0, an image from its first placeholder. Its first part says what kind it is: `salt`, `lora`, `image`.
  */
 export interface ExtraKey {
   readonly position: number;
@@ -17,6 +17,11 @@ export interface ExtraKey {
 /** Gives requests of the same salt, and nobody else, a cache of their own. */
 export function saltKeys(salt: string | null): ExtraKey[] {
   return salt === null ? [] : [{ position: 0, key: ['salt', salt] }];
+}
+
+/** Keeps the prefixes of an adapter apart: `digest` names what it is made of, since names are given twice. */
+export function adapterKeys(digest: string): ExtraKey[] {
+  return [{ position: 0, key: ['lora', digest] }];
 }
 
 /** The empty prefix. */

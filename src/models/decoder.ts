@@ -4,6 +4,7 @@ import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundToBf16 } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
+import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
@@ -79,6 +80,7 @@ class Decoder implements Model {
   readonly kvDType: KvDType;
   readonly weightFormat: string;
   readonly weightBytes: number;
+  readonly loraTargets: readonly LoraTarget[];
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #embeddingScale: number;
@@ -95,6 +97,7 @@ class Decoder implements Model {
     this.kvDType = kvDType;
     this.weightFormat = weights.formatName;
     this.weightBytes = weights.packedBytes;
+    this.loraTargets = weights.loraTargets;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {

@@ -2,6 +2,7 @@
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
+import type { LoraTarget } from './adapters/lora-target.ts';
 import type { ModelConfig } from './model-config.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
@@ -26,6 +27,8 @@ export interface Model extends ModelShape {
   readonly weightFormat: string;
   /** Packed bytes that a decode step streams through the processor, of experts those that are not chosen too. */
   readonly weightBytes: number;
+  /** The products that adapters may add to. */
+  readonly loraTargets: readonly LoraTarget[];
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
   /** @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long. */

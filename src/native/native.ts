@@ -111,6 +111,19 @@ export interface NativeBackend {
     isNormalized: boolean,
     scale: number,
   ): number;
+  /** Fields of LoraNumbers: ops/lora.ts. */
+  makeLora(
+    isBf16: boolean,
+    k: number,
+    rank: number,
+    isGateUp: boolean,
+    firstColumn: number,
+    a: Float32Array,
+    scales: Float32Array,
+    b: Float32Array,
+  ): number;
+  /** Ops that were called with it have it until they have run. */
+  freeLora(lora: number): void;
   makeKvCache(
     /** [layers] the group of each. */
     layerGroups: Int32Array,
@@ -142,6 +155,22 @@ export interface NativeBackend {
   gateUp(
     activation: NativeGatedActivation,
     weight: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  /** `linear` with what the adapters of the step's rows add: one index a lora in each array. */
+  linearLora(
+    step: number,
+    weight: number,
+    adapters: Int32Array,
+    loras: Int32Array,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]
+  ): StreamPosition;
+  gateUpLora(
+    step: number,
+    activation: NativeGatedActivation,
+    weight: number,
+    adapters: Int32Array,
+    loras: Int32Array,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   activate(
@@ -193,6 +222,8 @@ export interface NativeBackend {
     maxBlocks: number,
     /** See KvMemory.onKvStep; of a cache whose memory is shared. */
     sends: Int32Array,
+    /** Of each sequence, -1 for none; empty where no sequence has one. */
+    adapters: Int32Array,
   ): number;
   rope(
     table: number,

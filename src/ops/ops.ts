@@ -11,6 +11,7 @@
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, Experts, Routing } from './experts.ts';
+import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -75,6 +76,8 @@ export interface StepArrays {
    * the other: `storeKv` of a layer lets them leave. Left out where there are none.
    */
   readonly sends?: Int32Array | undefined;
+  /** [numSequences] the adapter that computes each sequence, or NO_ADAPTER. Left out where the model alone computes all. */
+  readonly adapters?: Int32Array | undefined;
 }
 
 /**
@@ -85,6 +88,15 @@ export interface StepInputs {
   readonly numTokens: number;
   /** The KV memory that the slots and block tables index. */
   readonly cache: KvCache;
+  /** Those that compute some sequence. */
+  readonly adapters: ReadonlySet<number>;
+}
+
+/** What the adapters of a step add to one product. */
+export interface StepLoras {
+  readonly step: StepInputs;
+  /** Adapters that compute no row of the step add nothing; what one adapter adds is added in this order. */
+  readonly loras: readonly AdapterLora[];
 }
 
 export interface AttentionOptions {
@@ -205,6 +217,8 @@ export interface Ops {
    * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
    */
   makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts;
+  /** @throws ModelLoadError where a number is NaN or infinite. */
+  makeLora(numbers: LoraNumbers): Lora;
   /** @param isShared whether `shareKvMemory` may be called for it */
   makeKvCache(shape: KvCacheShape, isShared?: boolean): KvCache;
   /**
@@ -245,14 +259,17 @@ export interface Ops {
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
-  /** x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias. */
-  linear(x: Tensor, weight: LinearWeight): Tensor;
+  /**
+   * x [tokens, k] in the weight's inputDType -> f32 [tokens, n]: x · weightᵀ + bias, and what the adapters of its rows add to
+   * that. Rows without an adapter have the bits that they have without `loras`.
+   */
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor;
 
-  /** residual [tokens, n] f32 += x · weightᵀ + bias. */
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void;
+  /** residual [tokens, n] f32 += x · weightᵀ + bias, then += what the adapters of its rows add. */
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void;
 
   /** x [tokens, k] in the weight's inputDType -> [tokens, n] in it too: activation of x · gateᵀ + bias and x · upᵀ + bias. */
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor;
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;

@@ -2,6 +2,7 @@
 
 import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
+import { NO_ADAPTER } from '../ops/lora.ts';
 import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
@@ -47,7 +48,14 @@ export function buildForwardInputs(
       send === null ? [] : [send.transferId, send.firstIndex, send.blocks.length, ...send.blocks],
     ),
   );
-  return { tokens: { ids, sampled: requests.latestSampled }, positions, slotMapping, batch, sends };
+  const tokens = { ids, sampled: requests.latestSampled };
+  return { tokens, positions, slotMapping, batch, sends, adapters: adaptersOf(sequences) };
+}
+
+/** Undefined where no sequence has one. */
+function adaptersOf(sequences: ScheduledStep['sequences']): Int32Array | undefined {
+  if (sequences.every(({ adapterId }) => adapterId === null)) return undefined;
+  return Int32Array.from(sequences, ({ adapterId }) => adapterId ?? NO_ADAPTER);
 }
 
 /** How one row of logits is sampled. */

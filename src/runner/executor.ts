@@ -2,6 +2,7 @@
 // that the model may run in this thread (`ModelRunner`), or in several others that each hold a part of it.
 
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
+import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
@@ -62,6 +63,15 @@ export interface Executor {
   /** Waits until the oldest step that has not been read is computed up to its plan point; returns where there is none. */
   awaitPlanPoint(): void;
   read(): StepResult;
+  /** Those of the configuration; their ids are their places. */
+  readonly adapters: readonly LoadedAdapter[];
+  /**
+   * Loads a part of an adapter at each turn; sequences may name it once the generator has returned.
+   * @throws ModelLoadError, at some turn, naming what is wrong with it.
+   */
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void>;
+  /** No later step has a sequence that names it. */
+  unloadAdapter(adapterId: number): void;
   /** Frees the model, its KV memory and its threads. */
   close(): void;
 }

@@ -3,9 +3,10 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { mostBlocks } from '../kv-cache/block-groups.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
+import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import { loadModel } from '../models/load-model.ts';
-import type { ModelShape } from '../models/model.ts';
+import type { Model, ModelShape } from '../models/model.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import { numKvRows } from '../ops/kv-rows.ts';
@@ -60,6 +61,7 @@ export async function loadRunner(
     draftSource &&
     (await loadDraftModel(draftSource, ops, config, lengthOf(model), { onProgress, onWarning }));
   draftKvBytes = draft?.kvBytes ?? 0;
+  const adapters = loadAdapters(config, model, ops, onProgress);
   const maxModelLen = lengthOf(model);
   const numBlocks = blocksFor(model, maxModelLen);
   const isShared = config.kvTransfer !== null;
@@ -100,7 +102,23 @@ export async function loadRunner(
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
-  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
+}
+
+/** Those of the configuration, known by their places. */
+function loadAdapters(
+  { lora }: EngineConfig,
+  model: Model,
+  ops: Ops,
+  onProgress: NonNullable<LoadListeners['onProgress']>,
+): LoadedAdapter[] {
+  return (lora?.modules ?? []).map(({ name, path }, id) => {
+    onProgress(1, `adapter ${name}`);
+    const loading = loadAdapter({ id, path, maxRank: lora!.maxLoraRank }, model, ops);
+    let part = loading.next();
+    while (part.done !== true) part = loading.next();
+    return part.value;
+  });
 }
 
 /** Of a cache with one block. */

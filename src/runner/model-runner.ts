@@ -1,6 +1,12 @@
 // The executor that runs the whole model in the thread that calls it. Hands each step to the backend: forward pass,
 // log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
 
+import {
+  type AdapterSpec,
+  type LoadedAdapter,
+  loadAdapter,
+  unloadAdapter,
+} from '../models/adapters/load-adapter.ts';
 import type { Model } from '../models/model.ts';
 import type { KvCache, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
@@ -34,6 +40,7 @@ interface ForwardPass {
 export class ModelRunner implements Executor {
   readonly info: EngineInfo;
   readonly draftModel: DraftModel | null;
+  readonly adapters: readonly LoadedAdapter[];
   readonly #ops: Ops;
   readonly #model: Model;
   readonly #kv: KvMemory;
@@ -43,12 +50,20 @@ export class ModelRunner implements Executor {
   /** Steps that have not been read, the oldest first. */
   readonly #inFlight: InFlightStep[] = [];
 
-  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory, draftModel: DraftModel | null) {
+  constructor(
+    info: EngineInfo,
+    ops: Ops,
+    model: Model,
+    kv: KvMemory,
+    draftModel: DraftModel | null,
+    adapters: readonly LoadedAdapter[] = [],
+  ) {
     this.info = info;
     this.#ops = ops;
     this.#model = model;
     this.#kv = kv;
     this.draftModel = draftModel;
+    this.adapters = adapters;
   }
 
   get memoryToken(): bigint | null {
@@ -96,6 +111,14 @@ export class ModelRunner implements Executor {
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
     return readStep(oldest);
+  }
+
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
+    return loadAdapter(spec, this.#model, this.#ops);
+  }
+
+  unloadAdapter(adapterId: number): void {
+    unloadAdapter(adapterId, this.#model.loraTargets);
   }
 
   close(): void {

@@ -51,6 +51,8 @@ export interface PromptRequest {
   /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
   readonly extraKeys: readonly ExtraKey[];
   readonly sampling: PromptSampling;
+  /** The adapter that computes it, as the engine thread knows it; null is the model alone. */
+  readonly adapterId: number | null;
   /** Null leaves the logits as they are. */
   readonly rules: LogitRules | null;
   /** Most probable tokens to report beside each token of the prompt; null reports nothing. */
@@ -105,6 +107,7 @@ export class Request implements BlockTable {
   /** The same for the resumed tokens, one row each. */
   nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
+  readonly adapterId: number | null;
   readonly transfer: SequenceTransfer | null;
   /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
   numBlocksSent = 0;
@@ -144,6 +147,7 @@ export class Request implements BlockTable {
     this.tokens = [...request.promptTokenIds];
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
+    this.adapterId = request.adapterId;
     this.transfer = request.transfer;
     this.extraKeys = request.extraKeys;
   }

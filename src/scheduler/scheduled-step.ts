@@ -10,6 +10,8 @@ export const PENDING_TOKEN = -1;
 /** The part of one request that this step computes. */
 export interface ScheduledSequence {
   readonly requestId: number;
+  /** The adapter that computes it; null is the model alone. */
+  readonly adapterId: number | null;
   /** Tokens to compute, in order; the first one is at `firstPosition` of the request. */
   readonly tokenIds: readonly number[];
   readonly firstPosition: number;
@@ -54,6 +56,7 @@ export interface ScheduledStep {
    * `sequences` are extended: a request that was preempted may be in both.
    */
   readonly releasedRequestIds: readonly number[];
+  /** Those of one adapter are neighbours: their rows are one operand of a product. */
   readonly sequences: readonly ScheduledSequence[];
   readonly numTokens: number;
 }

@@ -19,7 +19,7 @@ import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
 import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
-import { type AdmissionTimes, type NewRequest, Request } from './request.ts';
+import { type AdmissionTimes, type NewRequest, Request, type RequestState } from './request.ts';
 import {
   numSampledRows,
   PENDING_TOKEN,
@@ -77,6 +77,9 @@ export interface SchedulerStats {
   readonly generationTokens: number;
   /** Null where no tokens are guessed ahead. */
   readonly speculation: SpeculationStats | null;
+  /** Adapters of the requests that run, and of those that wait. */
+  readonly runningAdapters: readonly number[];
+  readonly waitingAdapters: readonly number[];
 }
 
 const NO_DRAFT: readonly number[] = [];
@@ -123,7 +126,14 @@ export class Scheduler {
       numBlocks: this.#kvCache.numBlocks,
       ...this.#totals,
       speculation: this.#speculator?.stats ?? null,
+      runningAdapters: this.#adaptersOf(['running']),
+      waitingAdapters: this.#adaptersOf(['waiting', 'waitingForRemoteKv', 'preempted']),
     };
+  }
+
+  #adaptersOf(states: readonly RequestState[]): number[] {
+    const requests = [...this.#requests.values()].filter(({ state }) => states.includes(state));
+    return [...new Set(requests.flatMap(({ adapterId }) => adapterId ?? []))];
   }
 
   add(newRequest: NewRequest): void {
@@ -156,6 +166,7 @@ export class Scheduler {
     if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
     const sequences = this.#planSequences();
     if (sequences === null || sequences.length === 0) return EMPTY_STEP;
+    sequences.sort((x, y) => (x.adapterId ?? -1) - (y.adapterId ?? -1));
     this.#numInFlightSteps += 1;
     const releasedRequestIds = this.#slots.drainReleased();
     const numTokens = sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0);
@@ -278,6 +289,7 @@ export class Scheduler {
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
+      adapterId: request.adapterId,
       tokenIds: isPending ? [PENDING_TOKEN] : [...tokens.slice(firstPosition, end), ...draft],
       firstPosition,
       numDraftTokens: draft.length,

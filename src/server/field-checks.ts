@@ -21,7 +21,7 @@ export function checkCommonFields(
   body: CommonFields,
   tables: FieldTables,
 ): void {
-  context.checkModel(body.model, engine);
+  context.adapterOf(body.model, engine);
   refuseUnavailable(body, tables.unavailable);
   checkResponseFormat(body);
   checkStream(body);

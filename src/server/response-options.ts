@@ -54,14 +54,15 @@ export function responseOptions(
   { prefix, answerId, isBeamSearch, ...ofEndpoint }: EndpointOptions,
 ): ResponseOptions {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
+  const adapter = ofEndpoint.prompts[0]?.adapter ?? null;
   const id = answerId ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   return {
     ...ofEndpoint,
     head: {
       id: `${prefix}-${id}`,
       created: body.svc_resume?.created ?? Math.floor(Date.now() / 1000),
-      model: context.modelNames(engine)[0],
-      system_fingerprint: context.systemFingerprint(engine),
+      model: adapter?.name ?? context.modelNames(engine)[0],
+      system_fingerprint: context.systemFingerprint(engine, adapter),
     },
     returnPromptLogprobs: body.prompt_logprobs != null,
     areTokensIds: body.return_tokens_as_token_ids ?? false,

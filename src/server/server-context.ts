@@ -1,7 +1,7 @@
 // State that all routes share: the phase of the server, its engine once the model is loaded, the names of the model.
 
 import type { FastifyRequest } from 'fastify';
-import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { InferenceEngine, ServedAdapter } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { HttpAppOptions } from '../http/app.ts';
 import { ApiKeys } from '../http/auth.ts';
@@ -40,6 +40,8 @@ export interface ServerOptions extends HttpAppOptions {
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
   readonly statsIntervalMs?: number | undefined;
   readonly hasDevRoutes?: boolean | undefined;
+  /** Adds the routes that load and unload adapters. */
+  readonly updatesAdapters?: boolean | undefined;
 }
 
 interface Served {
@@ -112,17 +114,24 @@ export class ServerContext {
   }
 
   /** Version, instruction set, formats and model: all that determines the bytes of an answer besides its request. */
-  systemFingerprint({ info }: InferenceEngine): string {
+  systemFingerprint({ info }: InferenceEngine, adapter: ServedAdapter | null): string {
     const { isa, dtype, kvDType, weightFormat, modelFingerprint } = info;
     const formats = kvDType === dtype ? weightFormat : `${weightFormat}-kv_${kvDType}`;
-    return `svc-${this.options.version}-${isa}-${formats}-${modelFingerprint.slice(0, 12)}`;
+    const model = `svc-${this.options.version}-${isa}-${formats}-${modelFingerprint.slice(0, 12)}`;
+    return adapter === null ? model : `${model}-lora_${adapter.digest.slice(0, 12)}`;
   }
 
-  /** @throws NotFoundError unless `name` is one of this server's, or left out. */
-  checkModel(name: string | null | undefined, engine: InferenceEngine): void {
-    if (name === null || name === undefined || this.modelNames(engine).includes(name)) return;
+  /**
+   * The adapter of that name; null for the model itself, which is also meant where the name is left out.
+   * @throws NotFoundError where the server has neither.
+   */
+  adapterOf(name: string | null | undefined, engine: InferenceEngine): ServedAdapter | null {
+    if (name === null || name === undefined || this.modelNames(engine).includes(name)) return null;
+    const adapter = engine.adapters.find(name);
+    if (adapter !== null) return adapter;
+    const known = [...this.modelNames(engine), ...engine.adapters.all.map((one) => one.name)];
     throw new NotFoundError(
-      `The model \`${shortened(name, MAX_MODEL_NAME)}\` does not exist; this server has ${this.modelNames(engine).join(', ')}`,
+      `The model \`${shortened(name, MAX_MODEL_NAME)}\` does not exist; this server has ${known.join(', ')}`,
       { param: 'model' },
     );
   }

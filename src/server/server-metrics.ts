@@ -73,6 +73,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
   if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
+  if (engine.adapters.maxLoras > 0) addAdapters(registry, engine, () => latest.stats);
   engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
   const settings = cacheSettings(engine);
   return async () => {
@@ -94,6 +95,27 @@ function cacheSettings(engine: InferenceEngine): Registry {
   });
   gauge.set({ engine: '0', ...settings }, 1);
   return registry;
+}
+
+/** Which adapters are at work, as labels; the value is when that was so. */
+function addAdapters(registry: Registry, engine: InferenceEngine, latest: () => EngineStats | null): void {
+  const { adapters } = engine;
+  new Gauge({
+    name: 'svc:lora_requests_info',
+    help: 'Adapters of requests that run and that wait, as labels; the value is the time in Unix seconds',
+    labelNames: ['max_lora', 'waiting_lora_adapters', 'running_lora_adapters'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      const { runningAdapters = [], waitingAdapters = [] } = latest() ?? {};
+      const labels = {
+        max_lora: String(adapters.maxLoras),
+        waiting_lora_adapters: adapters.namesOf(waitingAdapters).join(','),
+        running_lora_adapters: adapters.namesOf(runningAdapters).join(','),
+      };
+      this.set(labels, Date.now() / 1000);
+    },
+  });
 }
 
 function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {

@@ -6,6 +6,7 @@ import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
+import { adapterRoutes } from './routes/adapters.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
@@ -41,6 +42,7 @@ export class Server {
     statusRoutes(app, context);
     metricsRoute(app, context);
     if (options.exchangesKv) kvTransferRoutes(app, context);
+    if (options.updatesAdapters) adapterRoutes(app, context);
     if (options.hasDevRoutes) devRoutes(app, context);
     try {
       const { host, port } = options;

@@ -8,11 +8,11 @@ import type { GenerationRun } from './parsed-request.ts';
 /** The best beams as samples, each in one delta. */
 export async function* searchBeams(
   engine: InferenceEngine,
-  { promptTokenIds, params, extraKeys, priority }: PreparedRequest,
+  { promptTokenIds, params, adapter, extraKeys, priority }: PreparedRequest,
   search: BeamSearchParams,
   run: GenerationRun,
 ): AsyncGenerator<OutputDelta, void, undefined> {
-  const beams = await beamSearch(engine, promptTokenIds, search, { ...run, extraKeys, priority });
+  const beams = await beamSearch(engine, promptTokenIds, search, { ...run, adapter, extraKeys, priority });
   for (const [index, beam] of beams.entries()) {
     // The end token is kept only where that was asked for, and is no text unless special tokens are.
     const keepsEnd = beam.finishReason === 'length' || params.include_stop_str_in_output;

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import type { AdapterSpec, LoadedAdapter } from '../../src/models/adapters/load-adapter.ts';
 import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
 import { loadRunner } from '../../src/runner/load-runner.ts';
 import type { RowEdits } from '../../src/sampling/logit-rules.ts';
@@ -23,6 +24,7 @@ class CloningExecutor implements Executor {
   readonly info: EngineInfo;
   readonly memoryToken: bigint | null;
   readonly draftModel = null;
+  readonly adapters = [];
   readonly steps: ScheduledStep[] = [];
   readonly #inner: Executor;
 
@@ -51,6 +53,14 @@ class CloningExecutor implements Executor {
 
   read(): StepResult {
     return structuredClone(this.#inner.read());
+  }
+
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
+    return this.#inner.loadAdapter(structuredClone(spec));
+  }
+
+  unloadAdapter(adapterId: number): void {
+    this.#inner.unloadAdapter(adapterId);
   }
 
   close(): void {

@@ -42,6 +42,7 @@ export function newRequest({ sampling, stop, rules, ...parts }: NewRequestParts)
     caller: 0,
     group: 0,
     extraKeys: [],
+    adapterId: null,
     numPromptLogprobs: null,
     ...parts,
     sampling: { ...GREEDY, ...sampling },

@@ -14,6 +14,7 @@ function sequence(requestId: number, parts: Partial<ScheduledSequence> = {}): Sc
     requestId,
     tokenIds: [1],
     firstPosition: 0,
+    adapterId: null,
     numDraftTokens: 0,
     newBlocks: [],
     sampling: GREEDY,

@@ -9,7 +9,7 @@ function outputsOf(
   sequences: readonly { readonly tokenIds: readonly number[]; readonly numDraftTokens: number }[],
   sampled: readonly number[],
 ): readonly (SequenceOutput | null)[] {
-  const nothing = { newBlocks: [], promptLogprobs: null, resumedLogprobs: null, send: null };
+  const nothing = { adapterId: null, newBlocks: [], promptLogprobs: null, resumedLogprobs: null, send: null };
   const step = {
     releasedRequestIds: [],
     sequences: sequences.map(

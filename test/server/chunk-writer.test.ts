@@ -13,6 +13,7 @@ const PROMPT: PreparedRequest = {
   ...newRequest({ promptTokenIds: [1, 2, 3] }),
   arrivedAt: 0,
   params: resolveSamplingParams({ n: 2 }),
+  adapter: null,
   transferKey: null,
   resume: null,
 };

@@ -16,6 +16,8 @@ const IDLE: EngineStats = {
   promptTokens: 1000,
   generationTokens: 2000,
   speculation: null,
+  runningAdapters: [],
+  waitingAdapters: [],
   busySeconds: 1,
   kvTransfer: null,
 };

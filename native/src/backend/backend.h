@@ -13,6 +13,7 @@
 
 #include "backend/activation.h"
 #include "backend/layer_places.h"
+#include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
@@ -144,6 +145,8 @@ class Backend {
   virtual const Vector& loadVector(const TensorSource& source, int64_t length) = 0;
   virtual const Vector& makeVector(std::vector<float> values) = 0;
   virtual const Experts& makeExperts(Experts experts) = 0;
+  /// Throws std::runtime_error where a number is not finite.
+  virtual std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
@@ -172,6 +175,11 @@ class Backend {
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;
   virtual StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) = 0;
   virtual StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) = 0;
+  /// The same, with what the adapters of the step's rows add.
+  virtual StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                                    bool add) = 0;
+  virtual StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
+                                    GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;

@@ -8,6 +8,12 @@ namespace svc {
 
 struct KvCache;
 
+/// Rows of neighbouring sequences that one adapter computes.
+struct AdapterRows {
+  int32_t adapter;
+  int begin, end;
+};
+
 /// Checked against `cache`. Never changed: the ops of the step share it until the last of them has run.
 struct StepInputs {
   const KvCache* cache;
@@ -24,6 +30,8 @@ struct StepInputs {
   int maxBlocks;
   /// The largest of `positions`; -1 if there are none.
   int32_t lastPosition;
+  /// Empty where the model alone computes all rows.
+  std::vector<AdapterRows> adapterRows = {};
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }

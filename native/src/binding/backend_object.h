@@ -112,6 +112,13 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value makeExperts(const Info&);
   Napi::Value experts(const Info&);
 
+  // lora.cc
+  Napi::Value makeLora(const Info&);
+  Napi::Value freeLora(const Info&);
+  Napi::Value linearLora(const Info&);
+  Napi::Value gateUpLora(const Info&);
+  std::vector<AdapterLora> lorasFor(Args&, const Weight&);
+
   // logits.cc
   Napi::Value restrictLogits(const Info&);
   Napi::Value editLogits(const Info&);
@@ -132,6 +139,8 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   std::vector<const Vector*> vectors_;
   std::vector<const Experts*> experts_;
   std::vector<const KvCache*> caches_;
+  /// Null where freed: ops that use one share it until they have run.
+  std::vector<std::shared_ptr<const Lora>> loras_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;

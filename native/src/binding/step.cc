@@ -28,11 +28,27 @@ void checkSequence(const Args& a, const StepInputs& step, int sequence) {
   }
 }
 
+/// Of the sequences' adapters, or -1; neighbours of one adapter together.
+std::vector<AdapterRows> adapterRowsOf(const std::vector<int32_t>& queryStarts, Span<const int32_t> adapters) {
+  std::vector<AdapterRows> all;
+  for (int64_t i = 0; i < adapters.length; ++i) {
+    const int32_t adapter = adapters.data[i];
+    const int begin = queryStarts[i], end = queryStarts[i + 1];
+    if (adapter < 0 || begin == end) continue;
+    if (!all.empty() && all.back().adapter == adapter && all.back().end == begin) {
+      all.back().end = end;
+    } else {
+      all.push_back({adapter, begin, end});
+    }
+  }
+  return all;
+}
+
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -40,7 +56,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
-  const Span<const int32_t> sends = a.int32s(0);
+  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -60,6 +76,8 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
+  step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));

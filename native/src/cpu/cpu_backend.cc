@@ -39,6 +39,12 @@ const Vector& CpuBackend::makeVector(std::vector<float> values) {
   return vectors_.emplace_back(HostVector{{length}, std::move(values)});
 }
 
+std::shared_ptr<const Lora> CpuBackend::makeLora(const LoraNumbers& numbers) {
+  std::shared_ptr<const Lora> lora;
+  stream_.run([&] { lora = packLora(pool_, kernels_, numbers); });
+  return lora;
+}
+
 const KvCache& CpuBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
   return caches_.emplace_back(cpu::makeKvCache(shape, isShared));
 }
@@ -96,6 +102,20 @@ StreamPosition CpuBackend::linear(const Weight& weight, Rows x, Rows out, bool a
 StreamPosition CpuBackend::gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) {
   return stream_.record([this, &weight = packed(weight), activation, x, out] {
     runGateUp(pool_, kernels_, productMemory_, weight, activation, x, out);
+  });
+}
+
+StreamPosition CpuBackend::linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                                      bool add) {
+  return stream_.record([this, step, loras = std::move(loras), &weight = packed(weight), x, out, add] {
+    runLinearLora(pool_, kernels_, productMemory_, loraMemory_, weight, step->adapterRows, loras, x, out, add);
+  });
+}
+
+StreamPosition CpuBackend::gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
+                                      GatedActivation activation, Rows x, Rows out) {
+  return stream_.record([this, step, loras = std::move(loras), &weight = packed(weight), activation, x, out] {
+    runGateUpLora(pool_, kernels_, productMemory_, loraMemory_, weight, step->adapterRows, loras, activation, x, out);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "cpu/experts.h"
 #include "cpu/head_linear.h"
 #include "cpu/kv_cache.h"
+#include "cpu/lora.h"
 #include "cpu/matmul.h"
 #include "cpu/packed_cache.h"
 #include "cpu/packed_weight.h"
@@ -42,6 +43,7 @@ class CpuBackend final : public Backend {
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const Experts& makeExperts(Experts experts) override { return experts_.emplace_back(std::move(experts)); }
+  std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
   ArenaMemory arena() const override { return {arena_.data(), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
@@ -63,6 +65,10 @@ class CpuBackend final : public Backend {
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
   StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
+  StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                            bool add) override;
+  StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
+                            Rows x, Rows out) override;
   StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
@@ -98,6 +104,7 @@ class CpuBackend final : public Backend {
   AttentionMemory attentionMemory_;
   ProductMemory productMemory_;
   ExpertsMemory expertsMemory_;
+  LoraMemory loraMemory_;
   HeadMemory headMemory_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;

@@ -28,7 +28,8 @@ void check(const TensorSource& tensor, const Bits* numbers, int64_t count, std::
   int64_t i = 0;
   while ((numbers[i] & withoutSign) < infinity) ++i;
   const std::string inRow = row.has_value() ? std::to_string(tensor.firstRow + *row) + ", " : "";
-  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " is not finite at [" + inRow +
+  const std::string ofFile = tensor.file == nullptr ? "" : " of " + tensor.file->path();
+  throw std::runtime_error("tensor " + tensor.name + ofFile + " is not finite at [" + inRow +
                            std::to_string(tensor.firstCol + i) + "]: NaN, infinite or too large");
 }
 

@@ -226,6 +226,8 @@ struct KernelSet {
   void (*ropeInterleaved)(float* head, const float* table, int dims);
   /// By DType of the output, F32 and Bf16.
   void (*activate[2])(Activation, const float* x, int cols, void* out);
+  /// By DType of the output: out [16 * panels] = the activation of gate and up, whose vectors of 16 take turns in x.
+  void (*activatePairs[2])(GatedActivation, const float* x, int panels, void* out);
   /// residual += x * factor
   void (*addScaled)(float* residual, const float* x, float factor, int cols);
   void (*scale)(float* x, float factor, int cols);

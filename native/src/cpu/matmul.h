@@ -14,12 +14,24 @@ struct ProductMemory {
   Pages turnedRows;
   /// By thread: panels of bf16 that codes were expanded to.
   std::vector<Pages> panels;
+  /// By thread: products of gate and up before they meet.
+  std::vector<Pages> apart;
+};
+
+/// Something that is added to a product, a part at a time, by the task that has just made that part.
+class Addend {
+ public:
+  virtual ~Addend() = default;
+  /// `out` is row `rows.begin` and the first column of panel `panels.begin` of the product. Panels of gate and up take turns.
+  virtual void addTo(Range rows, Range panels, float* out, size_t stride) const = 0;
 };
 
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.
-void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add);
+void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add,
+               const Addend* addend = nullptr);
 
 /// out [rows, n padded] in the weight's input format = activation(x · gateᵀ) * (x · upᵀ).
-void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, GatedActivation, Rows x, Rows out);
+void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, GatedActivation, Rows x, Rows out,
+               const Addend* addend = nullptr);
 
 }  // namespace svc::cpu

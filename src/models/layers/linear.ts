@@ -4,14 +4,24 @@
 import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Activation, Tensor } from '../../ops/ops.ts';
 import type { GateUpWeight, LinearWeight } from '../../ops/weights.ts';
+import type { LoraTarget } from '../adapters/lora-target.ts';
 import type { Step } from './step.ts';
+
+/** Products that adapters may add to need the inputs of the step. */
+type ProductStep = Pick<Step, 'ops'> & Partial<Step>;
+
+function lorasOf(target: LoraTarget | null, inputs: Step['inputs'] | undefined) {
+  return inputs && target?.inStep(inputs);
+}
 
 /** A rank computes its own columns of the output from the whole input. */
 export class ColumnParallelLinear {
   readonly #weight: LinearWeight;
+  readonly #target: LoraTarget | null;
 
-  constructor(weight: LinearWeight) {
+  constructor(weight: LinearWeight, target: LoraTarget | null = null) {
     this.#weight = weight;
+    this.#target = target;
   }
 
   get inputDType(): ComputeDType {
@@ -19,8 +29,8 @@ export class ColumnParallelLinear {
   }
 
   /** h [tokens, k] in `inputDType` -> f32 [tokens, n]. */
-  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
-    return ops.linear(h, this.#weight);
+  apply({ ops, inputs }: ProductStep, h: Tensor): Tensor {
+    return ops.linear(h, this.#weight, lorasOf(this.#target, inputs));
   }
 }
 
@@ -28,10 +38,12 @@ export class ColumnParallelLinear {
 export class GateUpLinear {
   readonly #weight: GateUpWeight;
   readonly #activation: Activation;
+  readonly #target: LoraTarget | null;
 
-  constructor(weight: GateUpWeight, activation: Activation) {
+  constructor(weight: GateUpWeight, activation: Activation, target: LoraTarget | null = null) {
     this.#weight = weight;
     this.#activation = activation;
+    this.#target = target;
   }
 
   get inputDType(): ComputeDType {
@@ -39,17 +51,19 @@ export class GateUpLinear {
   }
 
   /** h [tokens, k] in `inputDType` -> activation(gate) * up, [tokens, n] in it too. */
-  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
-    return ops.gateUp(h, this.#weight, this.#activation);
+  apply({ ops, inputs }: ProductStep, h: Tensor): Tensor {
+    return ops.gateUp(h, this.#weight, this.#activation, lorasOf(this.#target, inputs));
   }
 }
 
 /** A rank multiplies its own columns of the input; the product is whole once it is summed over the ranks. */
 export class RowParallelLinear {
   readonly #weight: LinearWeight;
+  readonly #target: LoraTarget | null;
 
-  constructor(weight: LinearWeight) {
+  constructor(weight: LinearWeight, target: LoraTarget | null = null) {
     this.#weight = weight;
+    this.#target = target;
   }
 
   get inputDType(): ComputeDType {
@@ -57,15 +71,15 @@ export class RowParallelLinear {
   }
 
   /** h [tokens, k] in `inputDType` -> the whole product, f32 [tokens, n]. */
-  apply({ ops }: Pick<Step, 'ops'>, h: Tensor): Tensor {
-    return ops.linear(h, this.#weight);
+  apply({ ops, inputs }: ProductStep, h: Tensor): Tensor {
+    return ops.linear(h, this.#weight, lorasOf(this.#target, inputs));
   }
 
   /**
    * Adds the whole product to x [tokens, n] f32, the residual stream. With one rank the product is whole at once, and the
    * backend adds it on the way.
    */
-  addTo(x: Tensor, { ops }: Pick<Step, 'ops'>, h: Tensor): void {
-    ops.addLinear(x, h, this.#weight);
+  addTo(x: Tensor, { ops, inputs }: ProductStep, h: Tensor): void {
+    ops.addLinear(x, h, this.#weight, lorasOf(this.#target, inputs));
   }
 }

@@ -18,6 +18,7 @@ import {
   type Vector,
   wholeTensor,
 } from '../../ops/weights.ts';
+import { LoraTarget, type TargetPiece } from '../adapters/lora-target.ts';
 import { ColumnParallelLinear, GateUpLinear, RowParallelLinear } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
@@ -70,6 +71,8 @@ export class WeightReader {
   readonly #ops: Ops;
   readonly #formats = new Set<string>();
   readonly #widened = new WidenedBlocks();
+  /** The products so far that adapters may add to. */
+  readonly loraTargets: LoraTarget[] = [];
   #packedBytes = 0;
 
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
@@ -98,15 +101,17 @@ export class WeightReader {
 
   /** Projections of one input, side by side: [sum of n, k]. */
   column(projections: readonly Projection[], k: number): ColumnParallelLinear {
-    return new ColumnParallelLinear(this.#linear(projections.map((projection) => this.#part(projection, k))));
+    const weight = this.#linear(projections.map((projection) => this.#part(projection, k)));
+    return new ColumnParallelLinear(weight, this.#target(projections, k));
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#linear([this.#part(projection, k)]));
+    return new RowParallelLinear(this.#linear([this.#part(projection, k)]), this.#target([projection], k));
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
-    return new GateUpLinear(this.#gateUp(this.#part(gate, k), this.#part(up, k)), activation);
+    const weight = this.#gateUp(this.#part(gate, k), this.#part(up, k));
+    return new GateUpLinear(weight, activation, this.#target([gate, up], k, true));
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -175,6 +180,15 @@ export class WeightReader {
     const parts = [this.#part(projection, hidden)];
     this.#widened.add(parts);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+  }
+
+  #target(projections: readonly Projection[], k: number, isGateUp = false): LoraTarget {
+    const pieces = projections.map(({ name: module, n, within }): TargetPiece => {
+      return { module, rows: within?.rows ?? n, first: within?.first ?? 0, n };
+    });
+    const target = new LoraTarget(pieces, k, isGateUp);
+    this.loraTargets.push(target);
+    return target;
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {

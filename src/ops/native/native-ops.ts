@@ -6,6 +6,7 @@ import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
+import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
@@ -22,6 +23,7 @@ import type {
   Scope,
   StepArrays,
   StepInputs,
+  StepLoras,
   Tensor,
   TokenIds,
 } from '../ops.ts';
@@ -34,6 +36,7 @@ import {
   type Vector,
 } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
+import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStepInputs } from './native-step.ts';
@@ -91,6 +94,10 @@ export class NativeOps implements Ops {
     }));
     const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
     return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
+  }
+
+  makeLora(numbers: LoraNumbers): Lora {
+    return this.#guard(() => new NativeLora(this.#native, numbers));
   }
 
   makeKvCache(shape: KvCacheShape, isShared = false): KvCache {
@@ -163,27 +170,50 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.qkNorm(index, eps, ...argsOf(input)));
   }
 
-  linear(x: Tensor, weight: LinearWeight): Tensor {
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('linear', weight, NativeLinear);
     const input = this.#padded(expectTensor('linear', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, 'f32');
-    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(out), false));
+    this.#multiply(index, input, out, false, loras);
     return out;
   }
 
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void {
     const { index, n, k, inputDType: dtype } = this.#own('addLinear', weight, NativeLinear);
     const input = this.#padded(expectTensor('addLinear', 'x', x, { cols: k, dtype }));
     const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: n, dtype: 'f32' });
-    this.#guard(() => this.#native.linear(index, ...argsOf(input), ...argsOf(sum), true));
+    this.#multiply(index, input, sum, true, loras);
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor {
     const { index, n, k, inputDType: dtype } = this.#own('gateUp', weight, NativeGateUp);
     const input = this.#padded(expectTensor('gateUp', 'x', x, { cols: k, dtype }));
     const out = this.#arena.allocate(x.rows, n, dtype);
-    this.#guard(() => this.#native.gateUp(activation, index, ...argsOf(input), ...argsOf(out)));
+    const tensors = [...argsOf(input), ...argsOf(out)] as const;
+    this.#guard(() => {
+      if (loras === undefined) return this.#native.gateUp(activation, index, ...tensors);
+      const { id, adapters, indices } = this.#lorasOf(loras);
+      return this.#native.gateUpLora(id, activation, index, adapters, indices, ...tensors);
+    });
     return out;
+  }
+
+  #multiply(weight: number, x: NativeTensor, out: NativeTensor, add: boolean, loras?: StepLoras): void {
+    const tensors = [...argsOf(x), ...argsOf(out)] as const;
+    this.#guard(() => {
+      if (loras === undefined) return this.#native.linear(weight, ...tensors, add);
+      const { id, adapters, indices } = this.#lorasOf(loras);
+      return this.#native.linearLora(id, weight, adapters, indices, ...tensors, add);
+    });
+  }
+
+  #lorasOf({ step, loras }: StepLoras): { id: number; adapters: Int32Array; indices: Int32Array } {
+    const { id } = this.#own('linear', step, NativeStepInputs);
+    return {
+      id,
+      adapters: Int32Array.from(loras, ({ adapter }) => adapter),
+      indices: Int32Array.from(loras, ({ lora }) => this.#own('linear', lora, NativeLora).index),
+    };
   }
 
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
@@ -250,8 +280,9 @@ export class NativeOps implements Ops {
     });
   }
 
-  beginStep(cache: KvCache, { positions, slotMapping, batch, sends = NO_INTEGERS }: StepArrays): StepInputs {
+  beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
+    const { positions, slotMapping, batch, sends = NO_INTEGERS, adapters = NO_INTEGERS } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
@@ -264,9 +295,10 @@ export class NativeOps implements Ops {
         blockTables,
         maxBlocks,
         sends,
+        adapters,
       ),
     );
-    return new NativeStepInputs(this.#native, id, cache, positions.length);
+    return new NativeStepInputs(this.#native, id, cache, arrays);
   }
 
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {

@@ -1,7 +1,8 @@
 // The handle of the arrays of one step, which the addon has checked and copied.
 
 import type { NativeBackend } from '../../native/native.ts';
-import type { KvCache, StepInputs } from '../ops.ts';
+import { distinctAdapters } from '../lora.ts';
+import type { KvCache, StepArrays, StepInputs } from '../ops.ts';
 
 export class NativeStepInputs implements StepInputs {
   readonly native: NativeBackend;
@@ -9,11 +10,13 @@ export class NativeStepInputs implements StepInputs {
   readonly id: number;
   readonly cache: KvCache;
   readonly numTokens: number;
+  readonly adapters: ReadonlySet<number>;
 
-  constructor(native: NativeBackend, id: number, cache: KvCache, numTokens: number) {
+  constructor(native: NativeBackend, id: number, cache: KvCache, { positions, adapters }: StepArrays) {
     this.native = native;
     this.id = id;
     this.cache = cache;
-    this.numTokens = numTokens;
+    this.numTokens = positions.length;
+    this.adapters = distinctAdapters(adapters);
   }
 }

@@ -3,7 +3,7 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
-import type { GatedActivation, Tensor } from '../ops.ts';
+import type { GatedActivation, StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import {
@@ -18,6 +18,7 @@ import {
 } from '../weights.ts';
 import { quantizeToCodes } from './codes.ts';
 import { GATED_ACTIVATIONS } from './elementwise.ts';
+import { forAddends } from './lora.ts';
 import { quantizeRow } from './quantize.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
@@ -128,13 +129,14 @@ export class RefGateUp implements GateUpWeight {
 }
 
 /** x [tokens, k] -> f32 [tokens, n]. */
-export function linear(x: Tensor, weight: LinearWeight): RefTensor {
+export function linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): RefTensor {
   const w = expectLinear('linear', weight);
   const input = expectTensor('linear', 'x', x, { cols: w.k, dtype: w.inputDType });
   const out = RefTensor.zeros(x.rows, w.n, 'f32');
   multiply(input, w, (row, col, value) => {
     out.data[row * w.n + col] = value;
   });
+  addLoras(out, input, loras);
   return out;
 }
 
@@ -157,7 +159,7 @@ export function headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRes
 }
 
 /** residual [tokens, n] f32 += x [tokens, k] · weightᵀ + bias. */
-export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
+export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void {
   const w = expectLinear('addLinear', weight);
   const input = expectTensor('addLinear', 'x', x, { cols: w.k, dtype: w.inputDType });
   const sum = expectTensor('addLinear', 'residual', residual, { rows: x.rows, cols: w.n, dtype: 'f32' });
@@ -166,22 +168,47 @@ export function addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): vo
     const at = sum.rowStart(row) + col;
     data[at] = data[at]! + value;
   });
+  addLoras(sum, input, loras);
+}
+
+/** y [tokens, n] f32 += what the adapters of its rows add to a product of x. */
+function addLoras(y: RefTensor, x: RefTensor, loras: StepLoras | undefined): void {
+  if (loras === undefined) return;
+  forAddends(loras, x, false, (row, col, value) => {
+    const at = y.rowStart(row) + col;
+    y.data[at] = y.data[at]! + value;
+  });
 }
 
 /** x [tokens, k] -> activation(x · gateᵀ) * (x · upᵀ) [tokens, n] in the weight's inputDType. */
-export function gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): RefTensor {
+export function gateUp(
+  x: Tensor,
+  weight: GateUpWeight,
+  activation: GatedActivation,
+  loras?: StepLoras,
+): RefTensor {
   if (!(weight instanceof RefGateUp)) throw new ShapeError('gateUp', 'a weight of this backend', 'another');
   const input = expectTensor('gateUp', 'x', x, { cols: weight.k, dtype: weight.inputDType });
-  const out = RefTensor.zeros(x.rows, weight.n, weight.inputDType);
-  const data = out.data;
-  const gated = GATED_ACTIVATIONS[activation];
+  const { n } = weight;
+  // Gate, then up.
+  const both = RefTensor.zeros(x.rows, 2 * n, 'f32');
   multiply(input, weight.gate, (row, col, gate) => {
-    data[row * weight.n + col] = gate;
+    both.data[row * 2 * n + col] = gate;
   });
   multiply(input, weight.up, (row, col, up) => {
-    const at = row * weight.n + col;
-    data[at] = gated(data[at]!, up);
+    both.data[row * 2 * n + n + col] = up;
   });
+  if (loras !== undefined) {
+    forAddends(loras, input, true, (row, col, value) => {
+      both.data[row * 2 * n + col]! += value;
+    });
+  }
+  const gated = GATED_ACTIVATIONS[activation];
+  const out = RefTensor.zeros(x.rows, n, weight.inputDType);
+  for (let row = 0; row < x.rows; row++) {
+    const numbers = both.row(row);
+    out.row(row).set(numbers.subarray(0, n).map((gate, col) => gated(gate, numbers[n + col]!)));
+  }
   return roundToDType(out);
 }
 

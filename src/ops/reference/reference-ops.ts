@@ -6,6 +6,7 @@ import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
+import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
@@ -22,6 +23,7 @@ import type {
   Scope,
   StepArrays,
   StepInputs,
+  StepLoras,
   Tensor,
   TokenIds,
 } from '../ops.ts';
@@ -42,6 +44,7 @@ import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
+import { RefLora } from './lora.ts';
 import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
@@ -79,6 +82,10 @@ export class ReferenceOps implements Ops {
 
   makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
     return new RefExperts(experts, routing, activation);
+  }
+
+  makeLora(numbers: LoraNumbers): Lora {
+    return new RefLora(numbers);
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
@@ -144,16 +151,16 @@ export class ReferenceOps implements Ops {
     qkNorm(x, weight, eps);
   }
 
-  linear(x: Tensor, weight: LinearWeight): Tensor {
-    return this.#keep(linear(x, weight));
+  linear(x: Tensor, weight: LinearWeight, loras?: StepLoras): Tensor {
+    return this.#keep(linear(x, weight, loras));
   }
 
-  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight): void {
-    addLinear(residual, x, weight);
+  addLinear(residual: Tensor, x: Tensor, weight: LinearWeight, loras?: StepLoras): void {
+    addLinear(residual, x, weight, loras);
   }
 
-  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation): Tensor {
-    return this.#keep(gateUp(x, weight, activation));
+  gateUp(x: Tensor, weight: GateUpWeight, activation: GatedActivation, loras?: StepLoras): Tensor {
+    return this.#keep(gateUp(x, weight, activation, loras));
   }
 
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {

@@ -1,6 +1,7 @@
 // The arrays of one step in the reference backend: checked and copied when the step begins, so that ops need not look.
 
 import { ShapeError } from '../../errors.ts';
+import { distinctAdapters, NO_ADAPTER } from '../lora.ts';
 import type { AttentionBatch, KvCache, KvCacheShape, StepArrays, StepInputs } from '../ops.ts';
 import { RefKvCache } from './kv-cache.ts';
 
@@ -8,10 +9,12 @@ export class RefStepInputs implements StepInputs {
   readonly cache: RefKvCache;
   readonly positions: Int32Array;
   readonly batch: AttentionBatch;
+  readonly adapters: ReadonlySet<number>;
+  readonly #adapters: Int32Array | undefined;
   /** [groups, tokens] */
   readonly #slots: Int32Array;
 
-  constructor(cache: KvCache, { positions, slotMapping, batch }: StepArrays) {
+  constructor(cache: KvCache, { positions, slotMapping, batch, adapters }: StepArrays) {
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
@@ -20,6 +23,10 @@ export class RefStepInputs implements StepInputs {
     if (slotMapping.length !== numSlots)
       throw new ShapeError('beginStep', `slots [${numSlots}]`, `[${slotMapping.length}]`);
     checkBatch(batch, numTokens, cache);
+    if (adapters && adapters.length !== batch.numSequences)
+      throw new ShapeError('beginStep', `adapters [${batch.numSequences}]`, `[${adapters.length}]`);
+    this.#adapters = adapters?.slice();
+    this.adapters = distinctAdapters(adapters);
     this.cache = cache;
     this.positions = positions.slice();
     this.#slots = slotMapping.slice();
@@ -44,6 +51,11 @@ export class RefStepInputs implements StepInputs {
   /** The blocks of a sequence in which the keys and values of a layer are. */
   tableOf(layer: number, sequence: number): Int32Array {
     return tableAt(this.batch, this.cache.groupOf(layer), sequence);
+  }
+
+  adapterOfRow(row: number): number {
+    const { queryStarts } = this.batch;
+    return this.#adapters?.find((_, i) => queryStarts[i]! <= row && row < queryStarts[i + 1]!) ?? NO_ADAPTER;
   }
 }
 

@@ -46,6 +46,7 @@ async function parse(
   const messages = toChatMessages(body.messages);
   const text = await renderPrompt(template, messages, body);
   const common = {
+    adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
     addSpecialTokens: body.add_special_tokens ?? false,

@@ -44,6 +44,7 @@ async function parse(
   checkChoices(body.prompt.length, params.n);
   const proxied = readProxied(request, body, body.prompt.length, params.n);
   const common = {
+    adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
     addSpecialTokens: body.add_special_tokens ?? true,

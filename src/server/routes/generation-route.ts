@@ -44,10 +44,13 @@ async function generate(
   });
   const { signal } = controller;
   let ticket: Ticket | null = null;
+  let releaseAdapter: (() => void) | null = null;
   try {
     const parsed = await endpoint.parse(context, engine, request);
     if (options.logRequests) logRequest(request, parsed);
     signal.throwIfAborted();
+    const adapter = parsed.prompts[0]?.adapter ?? null;
+    if (adapter !== null) releaseAdapter = engine.adapters.use(adapter);
     ticket = engine.admission.open(caller, numSequences(parsed));
     const run = { signal, ticket };
     if (!parsed.isStream) {
@@ -62,6 +65,7 @@ async function generate(
     reply.hijack();
   } finally {
     ticket?.close();
+    releaseAdapter?.();
   }
   return undefined;
 }

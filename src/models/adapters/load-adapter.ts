@@ -1,0 +1,211 @@
+// Puts an adapter onto the products of a model, one product after the other.
+
+import { createHash, type Hash } from 'node:crypto';
+import { ModelLoadError } from '../../errors.ts';
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { LoraNumbers } from '../../ops/lora.ts';
+import type { Ops } from '../../ops/ops.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
+import { narrow } from '../../ops/weights.ts';
+import {
+  type AdapterFiles,
+  type AdapterModule,
+  isInLayers,
+  isNamed,
+  openAdapter,
+} from './adapter-modules.ts';
+import type { LoraTarget, TargetPiece } from './lora-target.ts';
+
+/** An adapter that is to be loaded. */
+export interface AdapterSpec {
+  /** Names it among the adapters of a model; never used again. */
+  readonly id: number;
+  /** Folder of the adapter. */
+  readonly path: string;
+  readonly maxRank: number;
+}
+
+export interface LoadedAdapter {
+  /** SHA-256 of all numbers that are computed with, in hex: equal digests give equal bytes. */
+  readonly digest: string;
+  readonly maxRank: number;
+}
+
+/** The part of a model that adapters may add to. */
+interface AdaptableModel {
+  /** Of the inputs of its products. */
+  readonly dtype: ComputeDType;
+  readonly loraTargets: readonly LoraTarget[];
+}
+
+/**
+ * Loads an adapter, a product at each turn of the generator: steps may run between two of them. Steps may use the adapter
+ * once the generator has returned; what it throws leaves nothing behind.
+ * @throws ModelLoadError naming the file, the module and what was expected.
+ */
+export function* loadAdapter(
+  { id, path, maxRank }: AdapterSpec,
+  { loraTargets, dtype }: AdaptableModel,
+  ops: Ops,
+): Generator<void, LoadedAdapter, void> {
+  const files = openAdapter(path, maxRank);
+  const modules = placed(files, path, loraTargets);
+  const hash = createHash('sha256');
+  try {
+    for (const target of loraTargets) {
+      const numbers = target.isGateUp
+        ? gateUpNumbers(target, modules, dtype)
+        : linearNumbers(target, modules, dtype);
+      for (const one of numbers) addTo(hash, target, one);
+      target.add(
+        id,
+        numbers.map((one) => ops.makeLora(one)),
+      );
+      if (numbers.length > 0) yield;
+    }
+    files.expectUnchanged();
+  } catch (error) {
+    unloadAdapter(id, loraTargets);
+    throw error;
+  }
+  return { digest: hash.digest('hex'), maxRank: Math.max(...files.modules.map(({ rank }) => rank)) };
+}
+
+/** Frees what the adapter has taken; no step with it may begin any more. */
+export function unloadAdapter(id: number, targets: readonly LoraTarget[]): void {
+  for (const target of targets) target.remove(id);
+}
+
+function addTo(hash: Hash, { pieces }: LoraTarget, numbers: LoraNumbers): void {
+  const { rank, k, firstColumn, a, scales, b } = numbers;
+  hash.update(JSON.stringify([pieces, rank, k, firstColumn]));
+  for (const values of [a, scales, b]) hash.update(values);
+}
+
+type Modules = ReadonlyMap<string, AdapterModule>;
+
+/** What a module is called from its layer on: what is before depends on who has published the model. */
+function keyOf(module: string): string {
+  return /(?:^|\.)([^.]+\.\d+\..*)$/.exec(module)?.[1] ?? module;
+}
+
+/**
+ * The adapter's modules by the names of the model's.
+ * @throws ModelLoadError where the model lacks one, one has another shape, or the adapter lacks one that it says it has.
+ */
+function placed({ config, modules }: AdapterFiles, folder: string, targets: readonly LoraTarget[]): Modules {
+  const own = new Map(
+    targets.flatMap(({ pieces, k }) => pieces.map((piece) => [keyOf(piece.module), { piece, k }])),
+  );
+  const found = new Map<string, AdapterModule>();
+  for (const module of modules) {
+    const target = own.get(keyOf(module.name));
+    if (target === undefined) throw unknownModule(folder, module.name, [...own.keys()]);
+    const { piece, k } = target;
+    const [rows, cols] = [module.b.shape[0]!, module.a.shape[1]!];
+    if (rows !== piece.rows || cols !== k) {
+      throw new ModelLoadError(
+        `${folder}: ${module.name} adapts a weight [${rows}, ${cols}], that of the model is [${piece.rows}, ${k}]; it is an ` +
+          'adapter of another model',
+      );
+    }
+    found.set(piece.module, module);
+  }
+  const { target_modules: wanted, layers_to_transform: layers, exclude_modules } = config;
+  const isWanted = (name: string): boolean =>
+    Array.isArray(wanted) && !exclude_modules && isNamed(name, wanted) && isInLayers(`.${name}`, layers);
+  const missing = [...own].find(([key, { piece }]) => isWanted(key) && !found.has(piece.module));
+  if (missing === undefined) return found;
+  throw new ModelLoadError(
+    `${config.path}: target_modules names ${missing[0]}, of which adapter_model.safetensors has no weights; fetch it again`,
+  );
+}
+
+function unknownModule(folder: string, module: string, known: readonly string[]): ModelLoadError {
+  const kinds = [...new Set(known.map((name) => name.split('.').at(-1)!))];
+  const reason = /experts\./.test(module)
+    ? 'adapters of experts are not supported'
+    : 'the model has no such projection, or none that adapters are supported for';
+  return new ModelLoadError(`${folder}: ${module}: ${reason}; those of this model are ${kinds.join(', ')}`);
+}
+
+/** Columns that follow each other and belong to one module are one. */
+function linearNumbers({ pieces, k }: LoraTarget, modules: Modules, dtype: ComputeDType): LoraNumbers[] {
+  const numbers: LoraNumbers[] = [];
+  let firstColumn = 0;
+  for (const group of groupsOf(pieces)) {
+    const module = modules.get(group[0]!.module);
+    if (module !== undefined) {
+      const b = joined(group.map((piece) => columnsOf(module, piece, dtype)));
+      numbers.push({
+        dtype,
+        k,
+        rank: module.rank,
+        ...smallOf([module], dtype),
+        b,
+        firstColumn,
+        isGateUp: false,
+      });
+    }
+    firstColumn += group.reduce((sum, { n }) => sum + n, 0);
+  }
+  return numbers;
+}
+
+function groupsOf(pieces: readonly TargetPiece[]): TargetPiece[][] {
+  const groups: TargetPiece[][] = [];
+  for (const piece of pieces) {
+    const last = groups.at(-1);
+    if (last?.[0]?.module === piece.module) last.push(piece);
+    else groups.push([piece]);
+  }
+  return groups;
+}
+
+/** Gate and up share the small product: each takes its own part of it, or all where they are one module. */
+function gateUpNumbers(
+  { pieces: [gate, up], k }: LoraTarget,
+  modules: Modules,
+  dtype: ComputeDType,
+): LoraNumbers[] {
+  const own = [gate!, up!].map((piece) => modules.get(piece.module));
+  const parts = [...new Set(own)].filter((module) => module !== undefined);
+  if (parts.length === 0) return [];
+  const rank = parts.reduce((sum, module) => sum + module.rank, 0);
+  const halves = [gate!, up!].map((piece, i) => {
+    const module = own[i];
+    const half = new Float32Array(piece.n * rank);
+    if (module === undefined) return half;
+    const first = parts.slice(0, parts.indexOf(module)).reduce((sum, one) => sum + one.rank, 0);
+    const columns = columnsOf(module, piece, dtype);
+    for (let row = 0; row < piece.n; row++) {
+      half.set(columns.subarray(row * module.rank, (row + 1) * module.rank), row * rank + first);
+    }
+    return half;
+  });
+  return [{ dtype, k, rank, ...smallOf(parts, dtype), b: joined(halves), firstColumn: 0, isGateUp: true }];
+}
+
+/** A and the scales of modules, one below the other. */
+function smallOf(modules: readonly AdapterModule[], dtype: ComputeDType): Pick<LoraNumbers, 'a' | 'scales'> {
+  return {
+    a: joined(modules.map(({ a }) => readTensor(a, dtype))),
+    scales: joined(modules.map(({ rank, scale }) => new Float32Array(rank).fill(scale))),
+  };
+}
+
+/** B of a piece of the product, [n, rank]. */
+function columnsOf({ b }: AdapterModule, { first, n }: TargetPiece, dtype: ComputeDType): Float32Array {
+  return readTensor(narrow(b, 0, first, n), dtype);
+}
+
+function joined(arrays: readonly Float32Array[]): Float32Array {
+  if (arrays.length === 1) return arrays[0]!;
+  const all = new Float32Array(arrays.reduce((sum, { length }) => sum + length, 0));
+  let start = 0;
+  for (const array of arrays) {
+    all.set(array, start);
+    start += array.length;
+  }
+  return all;
+}

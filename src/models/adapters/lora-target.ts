@@ -1,0 +1,48 @@
+// A product of the model that adapters may add to: of which published modules its columns are, and what the loaded adapters
+// add to it.
+
+import type { Lora } from '../../ops/lora.ts';
+import type { StepInputs, StepLoras } from '../../ops/ops.ts';
+
+/** Columns of a product: `n` rows of the module's weight [rows, k], from row `first` on. */
+export interface TargetPiece {
+  /** The name of the module in the checkpoint: `model.layers.0.self_attn.q_proj`. */
+  readonly module: string;
+  readonly rows: number;
+  readonly first: number;
+  readonly n: number;
+}
+
+export class LoraTarget {
+  /** In the order of the columns; of gate and up, one each. */
+  readonly pieces: readonly TargetPiece[];
+  readonly k: number;
+  readonly isGateUp: boolean;
+  readonly #loras = new Map<number, readonly Lora[]>();
+
+  constructor(pieces: readonly TargetPiece[], k: number, isGateUp = false) {
+    this.pieces = pieces;
+    this.k = k;
+    this.isGateUp = isGateUp;
+  }
+
+  /** From the next step on, what `adapter` adds. */
+  add(adapter: number, loras: readonly Lora[]): void {
+    if (loras.length > 0) this.#loras.set(adapter, loras);
+  }
+
+  /** No step with `adapter` may begin any more. */
+  remove(adapter: number): void {
+    for (const lora of this.#loras.get(adapter) ?? []) lora.free();
+    this.#loras.delete(adapter);
+  }
+
+  /** Undefined where the adapters of the step leave the product as it is. */
+  inStep(step: StepInputs): StepLoras | undefined {
+    if (step.adapters.size === 0) return undefined;
+    const loras = [...step.adapters].flatMap((adapter) =>
+      (this.#loras.get(adapter) ?? []).map((lora) => ({ adapter, lora })),
+    );
+    return loras.length === 0 ? undefined : { step, loras };
+  }
+}

@@ -1,0 +1,46 @@
+// Matches names of modules against the patterns of an adapter, regular expressions that somebody has written: in a bounded time.
+
+import { createContext, Script } from 'node:vm';
+import { ModelLoadError } from '../../errors.ts';
+
+/** For all names and patterns of an adapter together. */
+const DEADLINE_MS = 1000;
+
+const script = new Script(`
+  const expressions = patterns.map((pattern) => new RegExp(pattern));
+  names.map((name) => expressions.findIndex((expression) => expression.test(name)));
+`);
+
+/**
+ * For each name, the index of the first pattern that matches it, or -1.
+ * @param where the patterns are, for messages.
+ * @throws ModelLoadError for a pattern that is no regular expression, or takes too long.
+ */
+export function firstMatches(
+  names: readonly string[],
+  patterns: readonly string[],
+  where: string,
+): readonly number[] {
+  if (patterns.length === 0) return names.map(() => -1);
+  try {
+    return script.runInContext(createContext({ names, patterns }), { timeout: DEADLINE_MS });
+  } catch (cause) {
+    const reason =
+      cause instanceof Error && 'code' in cause
+        ? `takes longer than ${DEADLINE_MS / 1000} s to match`
+        : 'is no regular expression of JavaScript';
+    throw new ModelLoadError(`${where} ${reason}: ${patterns.join(', ')}; name the modules instead`, {
+      cause,
+    });
+  }
+}
+
+/** A pattern for the last parts of a name, as PEFT matches those of rank_pattern and alpha_pattern. */
+export function endPattern(pattern: string): string {
+  return `^(?:.*\\.)?(?:${pattern})$`;
+}
+
+/** A pattern for a whole name. */
+export function wholePattern(pattern: string): string {
+  return `^(?:${pattern})$`;
+}

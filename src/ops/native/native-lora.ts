@@ -1,0 +1,21 @@
+// What an adapter adds to one product, as an index that the addon gave out.
+
+import type { NativeBackend } from '../../native/native.ts';
+import type { Lora, LoraNumbers } from '../lora.ts';
+
+export class NativeLora implements Lora {
+  readonly native: NativeBackend;
+  readonly index: number;
+  readonly byteLength: number;
+
+  constructor(native: NativeBackend, numbers: LoraNumbers) {
+    const { dtype, k, rank, isGateUp, firstColumn, a, scales, b } = numbers;
+    this.native = native;
+    this.index = native.makeLora(dtype === 'bf16', k, rank, isGateUp, firstColumn, a, scales, b);
+    this.byteLength = (a.length + b.length) * (dtype === 'bf16' ? 2 : 4);
+  }
+
+  free(): void {
+    this.native.freeLora(this.index);
+  }
+}
