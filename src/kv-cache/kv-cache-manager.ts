@@ -6,7 +6,7 @@ import { BlockPool } from './block-pool.ts';
 import { type BlockHash, blockHash, type ExtraKey, ROOT_HASH } from './prefix-hash.ts';
 
 /** The block table of one sequence and one group: block `i` holds tokens [i * blockSize, (i + 1) * blockSize). */
-export interface GroupTable {
+export interface BlockTable {
   readonly blocks: number[];
   /**
    * The first ones, which no token to come can see: they were given back or never taken, and their entries in `blocks`
@@ -15,11 +15,11 @@ export interface GroupTable {
   numUnseenBlocks: number;
 }
 
-/** What the manager must know of a sequence, and its block tables. */
-export interface BlockTable {
+/** What the manager must know of a sequence. */
+export interface CachedSequence {
   readonly tokens: readonly number[];
-  /** One a group; none where the sequence has no blocks. Only the manager changes them. */
-  readonly groups: GroupTable[];
+  /** One a group; none while the sequence has no blocks. Only the manager changes them. */
+  readonly tables: BlockTable[];
   /** Names of the full blocks, as far as they were needed; only this manager writes them. */
   readonly blockHashes: BlockHash[];
   /** What the keys and values depend on beside the tokens, in the order of positions. */
@@ -72,8 +72,8 @@ export class KvCacheManager {
    * @param numToLoad tokens at its front that come from elsewhere into blocks of its own
    * @returns the number of cached tokens, or null (and no side effect) where the pool has too few blocks.
    */
-  admit(table: BlockTable, maxNewTokens: number, numToLoad = 0): number | null {
-    const { numCachedTokens, groups } = this.#plan(table, maxNewTokens, numToLoad);
+  admit(sequence: CachedSequence, maxNewTokens: number, numToLoad = 0): number | null {
+    const { numCachedTokens, groups } = this.#plan(sequence, maxNewTokens, numToLoad);
     const cached = groups.flatMap((group) => group.cached);
     const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
     const numNew = sumOf(groups, (group) => group.numNew);
@@ -83,14 +83,19 @@ export class KvCacheManager {
     for (const group of groups) {
       const unseen = new Array<number>(group.numUnseen).fill(NO_BLOCK);
       const blocks = [...unseen, ...group.cached, ...fresh.splice(0, group.numNew)];
-      table.groups.push({ blocks, numUnseenBlocks: group.numUnseen });
+      sequence.tables.push({ blocks, numUnseenBlocks: group.numUnseen });
     }
     return numCachedTokens;
   }
 
   /** Whether `admit` would find enough blocks after the sequences `leaving` have been freed. */
-  canAdmit(table: BlockTable, maxNewTokens: number, leaving: readonly BlockTable[], numToLoad = 0): boolean {
-    const { groups } = this.#plan(table, maxNewTokens, numToLoad);
+  canAdmit(
+    sequence: CachedSequence,
+    maxNewTokens: number,
+    leaving: readonly CachedSequence[],
+    numToLoad = 0,
+  ): boolean {
+    const { groups } = this.#plan(sequence, maxNewTokens, numToLoad);
     const numUses = new Map<number, number>();
     for (const block of leaving.flatMap(ownBlocks)) {
       numUses.set(block, (numUses.get(block) ?? 0) + 1);
@@ -106,37 +111,37 @@ export class KvCacheManager {
    * Makes room for the first `numTokens` tokens of a sequence, in each group: `| blocks it owns | new blocks |`.
    * @returns false, with nothing changed, where the pool has too few blocks.
    */
-  grow(table: BlockTable, numTokens: number): boolean {
+  grow(sequence: CachedSequence, numTokens: number): boolean {
     const numBlocks = Math.ceil(numTokens / this.#blockSize);
-    const numWanted = (group: GroupTable): number => Math.max(0, numBlocks - group.blocks.length);
-    const wanted = sumOf(table.groups, numWanted);
+    const numWanted = ({ blocks }: BlockTable): number => Math.max(0, numBlocks - blocks.length);
+    const wanted = sumOf(sequence.tables, numWanted);
     if (wanted === 0) return true;
     const fresh = this.#pool.allocate(wanted);
     if (fresh === null) return false;
-    for (const group of table.groups) group.blocks.push(...fresh.splice(0, numWanted(group)));
+    for (const table of sequence.tables) table.blocks.push(...fresh.splice(0, numWanted(table)));
     return true;
   }
 
   /** For so many tokens, the first ones, a sequence has blocks. */
-  numTokensWithBlocks({ groups }: BlockTable): number {
-    return this.#blockSize * Math.min(...groups.map(({ blocks }) => blocks.length));
+  numTokensWithBlocks({ tables }: CachedSequence): number {
+    return this.#blockSize * Math.min(...tables.map(({ blocks }) => blocks.length));
   }
 
   /** Lets others find the full blocks among the first `numTokens` tokens: from now on they will be computed. */
-  publish(table: BlockTable, numTokens: number, numPublished: number): void {
+  publish(sequence: CachedSequence, numTokens: number, numPublished: number): void {
     if (!this.#config.enablePrefixCaching) return;
     const end = Math.floor(numTokens / this.#blockSize);
     for (let index = Math.floor(numPublished / this.#blockSize); index < end; index += 1) {
-      const hash = this.#hashOf(table, index);
-      for (const [group, { blocks, numUnseenBlocks }] of table.groups.entries()) {
+      const hash = this.#hashOf(sequence, index);
+      for (const [group, { blocks, numUnseenBlocks }] of sequence.tables.entries()) {
         if (index >= numUnseenBlocks) this.#pool.remember(blocks[index]!, nameIn(group, hash));
       }
     }
   }
 
   /** Gives the blocks back whose tokens are too old to be seen from `position` or any later one. */
-  freeUnseen({ groups }: BlockTable, position: number): void {
-    for (const [group, table] of groups.entries()) {
+  freeUnseen({ tables }: CachedSequence, position: number): void {
+    for (const [group, table] of tables.entries()) {
       const end = firstSeen(this.#config, group, position);
       if (end <= table.numUnseenBlocks) continue;
       this.#pool.free(table.blocks.slice(table.numUnseenBlocks, end));
@@ -145,16 +150,16 @@ export class KvCacheManager {
   }
 
   /** Whether a sequence has all blocks that the token at `position` sees. */
-  hasAllSeen({ groups }: BlockTable, position: number): boolean {
-    return groups.every(
+  hasAllSeen({ tables }: CachedSequence, position: number): boolean {
+    return tables.every(
       ({ numUnseenBlocks }, group) => numUnseenBlocks <= firstSeen(this.#config, group, position),
     );
   }
 
   /** Gives all blocks of a sequence back; those that were published can be found until they are reused. */
-  free(table: BlockTable): void {
-    this.#pool.free(ownBlocks(table));
-    table.groups.length = 0;
+  free(sequence: CachedSequence): void {
+    this.#pool.free(ownBlocks(sequence));
+    sequence.tables.length = 0;
   }
 
   /** One user more of each block: a transfer that still has to read it. */
@@ -171,19 +176,19 @@ export class KvCacheManager {
   }
 
   #plan(
-    table: BlockTable,
+    sequence: CachedSequence,
     maxNewTokens: number,
     numToLoad: number,
   ): { readonly numCachedTokens: number; readonly groups: readonly GroupPlan[] } {
     const size = this.#blockSize;
-    const { numCached, found } = this.#findPrefix(table);
+    const { numCached, found } = this.#findPrefix(sequence);
     // Blocks that need no computing here.
     const numKept = Math.max(numCached, Math.floor(numToLoad / size));
     const groups = found.map((blocks, group) => {
       const numUnseen = firstNeeded(this.#config, group, numKept);
       // What a group will have given back before the sequence is there need not be had at once.
       const most = isNear(this.#config, group) ? this.#config.maxNumBatchedTokens : Number.POSITIVE_INFINITY;
-      const numTokens = Math.min(table.tokens.length, numKept * size + Math.min(maxNewTokens, most));
+      const numTokens = Math.min(sequence.tokens.length, numKept * size + Math.min(maxNewTokens, most));
       const cached = blocks.slice(numUnseen, numCached);
       return { numUnseen, cached, numNew: Math.ceil(numTokens / size) - Math.max(numUnseen, numCached) };
     });
@@ -194,16 +199,16 @@ export class KvCacheManager {
    * The longest prefix of which each group has the blocks that it needs.
    * @returns its length in blocks, and the blocks of each group.
    */
-  #findPrefix(table: BlockTable): { readonly numCached: number; readonly found: readonly number[][] } {
+  #findPrefix(sequence: CachedSequence): { readonly numCached: number; readonly found: readonly number[][] } {
     const config = this.#config;
     const found = config.windows.map((): number[] => []);
     // Of each group, from this index on all are there.
     const begins = config.windows.map(() => 0);
-    const mayRead = config.enablePrefixCaching && table.mayReadCache;
-    const end = mayRead ? Math.floor(table.numCacheableTokens / this.#blockSize) : 0;
+    const mayRead = config.enablePrefixCaching && sequence.mayReadCache;
+    const end = mayRead ? Math.floor(sequence.numCacheableTokens / this.#blockSize) : 0;
     let numCached = 0;
     for (let index = 0; index < end; index += 1) {
-      const hash = this.#hashOf(table, index);
+      const hash = this.#hashOf(sequence, index);
       for (const [group, blocks] of found.entries()) {
         const block = this.#pool.find(nameIn(group, hash));
         if (block === null) begins[group] = index + 1;
@@ -217,12 +222,12 @@ export class KvCacheManager {
     return { numCached, found };
   }
 
-  #hashOf(table: BlockTable, index: number): BlockHash {
-    const { blockHashes: hashes, tokens } = table;
+  #hashOf(sequence: CachedSequence, index: number): BlockHash {
+    const { blockHashes: hashes, tokens } = sequence;
     while (hashes.length <= index) {
       const start = hashes.length * this.#blockSize;
       const block = tokens.slice(start, start + this.#blockSize);
-      hashes.push(blockHash(hashes.at(-1) ?? ROOT_HASH, block, start, table.extraKeys));
+      hashes.push(blockHash(hashes.at(-1) ?? ROOT_HASH, block, start, sequence.extraKeys));
     }
     return hashes[index]!;
   }
@@ -233,8 +238,8 @@ function nameIn(group: number, hash: BlockHash): BlockHash {
   return group === 0 ? hash : `${hash}${group}`;
 }
 
-function ownBlocks({ groups }: BlockTable): readonly number[] {
-  return groups.flatMap(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
+function ownBlocks({ tables }: CachedSequence): readonly number[] {
+  return tables.flatMap(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
 }
 
 function sumOf<T>(items: readonly T[], numberOf: (item: T) => number): number {

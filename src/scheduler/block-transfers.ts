@@ -94,9 +94,9 @@ export class BlockTransfers {
     this.#numHeldBlocks -= held.length;
   }
 
-  #blocksOf({ groups }: Request, numTokens: number, begin: number, end: number): number[] {
-    const tables = groups.map(({ blocks }) => blocks);
-    return transferBlocks(this.#groups, numTokens, tables, begin, end);
+  #blocksOf({ tables }: Request, numTokens: number, begin: number, end: number): number[] {
+    const blocks = tables.map((table) => table.blocks);
+    return transferBlocks(this.#groups, numTokens, blocks, begin, end);
   }
 
   /**

@@ -1,7 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
-import type { BlockTable, GroupTable } from '../kv-cache/kv-cache-manager.ts';
+import type { BlockTable, CachedSequence } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
@@ -85,7 +85,7 @@ export interface AdmissionTimes {
 
 const NO_DRAFT: readonly number[] = [];
 
-export class Request implements BlockTable {
+export class Request implements CachedSequence {
   readonly id: number;
   /** Requests that came before it since the engine began. */
   readonly arrival: number;
@@ -123,7 +123,7 @@ export class Request implements BlockTable {
   /** Tokens that are guessed ahead, which a step in flight verifies; they count as computed once they are accepted. */
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
-  readonly groups: GroupTable[] = [];
+  readonly tables: BlockTable[] = [];
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];

@@ -278,14 +278,14 @@ export class Scheduler {
    * requests admitted later can share its blocks: a layer stores all keys before it reads any.
    */
   #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
-    const { tokens, groups, draft, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const { tokens, tables, draft, numComputedTokens: firstPosition, numScheduledBlocks } = request;
     const end = firstPosition + numTokens;
     const isPending = firstPosition >= tokens.length;
     const reachesEnd = end === tokens.length + request.numPendingTokens;
     request.numComputedTokens += numTokens;
     request.numInFlightSteps += 1;
     if (reachesEnd) request.numPendingTokens += 1;
-    request.numScheduledBlocks = groups.map(({ blocks }) => blocks.length);
+    request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
@@ -293,7 +293,7 @@ export class Scheduler {
       tokenIds: isPending ? [PENDING_TOKEN] : [...tokens.slice(firstPosition, end), ...draft],
       firstPosition,
       numDraftTokens: draft.length,
-      newBlocks: groups.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
+      newBlocks: tables.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
       sampling: reachesEnd ? request.sampling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),

@@ -14,7 +14,7 @@ import {
   transferBlocks,
   transferSize,
 } from '../../src/kv-cache/block-groups.ts';
-import { type BlockTable, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
+import { type CachedSequence, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
 
 const anyWindows = fc.constantFrom<(number | null)[][]>(
   [null],
@@ -94,7 +94,7 @@ describe('the longest sequence', () => {
   });
 });
 
-interface Sequence extends BlockTable {
+interface Sequence extends CachedSequence {
   readonly tokens: number[];
   numComputed: number;
 }
@@ -165,7 +165,7 @@ describe('KvCacheManager', () => {
     const again = sequenceOf(160, 0);
     expect(manager.admit(again, 64)).toBe(144);
     // The token at 144 sees those from 125 on.
-    expect(again.groups.map(({ numUnseenBlocks }) => numUnseenBlocks)).toEqual([0, 7]);
+    expect(again.tables.map(({ numUnseenBlocks }) => numUnseenBlocks)).toEqual([0, 7]);
     manager.free(again);
     // Takes the least recently used ones: of the window's group, those that were given back first.
     const other = sequenceOf(300, 1);
@@ -192,9 +192,9 @@ describe('KvCacheManager', () => {
     const sequence = sequenceOf(130, 0);
     expect(manager.canAdmit(sequence, Number.POSITIVE_INFINITY, [], 129)).toBe(true);
     expect(manager.admit(sequence, Number.POSITIVE_INFINITY, 129)).toBe(0);
-    expect(sequence.groups.map(({ blocks }) => blocks.length)).toEqual([9, 9]);
+    expect(sequence.tables.map(({ blocks }) => blocks.length)).toEqual([9, 9]);
     // The token at 128 sees those from 109 on.
-    expect(sequence.groups[1]?.numUnseenBlocks).toBe(6);
+    expect(sequence.tables[1]?.numUnseenBlocks).toBe(6);
     expect(manager.numFreeBlocks).toBe(0);
     expect(manager.hasAllSeen(sequence, 128)).toBe(true);
     expect(manager.hasAllSeen(sequence, 0)).toBe(false);
@@ -206,7 +206,7 @@ describe('KvCacheManager', () => {
 function sequenceOf(length: number, kind: number): Sequence {
   return {
     tokens: Array.from({ length }, (_, index) => kind * 1000 + index),
-    groups: [],
+    tables: [],
     blockHashes: [],
     extraKeys: [],
     mayReadCache: true,
@@ -229,14 +229,14 @@ function checkOwners(
   sequences: readonly Sequence[],
 ): void {
   const owned = new Set<number>();
-  for (const { groups, tokens, numComputed } of sequences) {
-    const own = groups.map(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
+  for (const { tables, tokens, numComputed } of sequences) {
+    const own = tables.map(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
     // Of what is shared, each has an entry; within a sequence no block is twice.
     assert.equal(new Set(own.flat()).size, own.flat().length);
     for (const block of own.flat()) owned.add(block);
     for (const [group, blocks] of own.entries()) {
-      assert(groups[group]!.numUnseenBlocks <= firstSeen(config, group, numComputed));
-      assert(groups[group]!.blocks.length * config.blockSize >= numComputed);
+      assert(tables[group]!.numUnseenBlocks <= firstSeen(config, group, numComputed));
+      assert(tables[group]!.blocks.length * config.blockSize >= numComputed);
       if (!isNear(config, group)) continue;
       const window = config.windows[group]!;
       assert(blocks.length <= Math.ceil((window - 1 + config.maxNumBatchedTokens) / config.blockSize) + 1);

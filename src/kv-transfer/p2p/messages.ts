@@ -41,8 +41,8 @@ const self = {
   weight_format: name,
   block_size: count,
   layers: count,
-  /** Windows of the groups of layers; those who do not say have one group. */
-  layer_windows: z.string().max(4096).default(ONE_GROUP),
+  /** What an instance does not say has one group. */
+  layer_groups: name.default(ONE_GROUP),
   piece_bytes: count,
   rank: count,
   endpoints: z.object({ shm: endpoint, tcp: endpoint }),
@@ -150,9 +150,14 @@ export function identityOf(
   const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, layerBlockBytes } =
     compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
-  const layer_windows = windows.length === 1 ? ONE_GROUP : windows.map((window) => window ?? 'all').join(' ');
-  const shape = { block_size: blockSize, layers, layer_windows, piece_bytes: layerBlockBytes };
+  const layer_groups = groupsText(windows);
+  const shape = { block_size: blockSize, layers, layer_groups, piece_bytes: layerBlockBytes };
   return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
+}
+
+function groupsText(windows: KvCompatibility['windows']): string {
+  if (windows.length === 1) return ONE_GROUP;
+  return `${windows.length} with windows of ${[...new Set(windows)].map((window) => window ?? 'all')} tokens`;
 }
 
 /** Fields that must be equal, and what a person calls them. */
@@ -165,7 +170,7 @@ const EQUAL_FIELDS = [
   ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
-  ['layer_windows', 'windows of the groups of layers'],
+  ['layer_groups', 'groups of layers'],
   ['piece_bytes', 'bytes of a block and layer'],
   ['rank', 'tensor-parallel rank'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];
