@@ -157,7 +157,8 @@ export function identityOf(
 
 function groupsText(windows: KvCompatibility['windows']): string {
   if (windows.length === 1) return ONE_GROUP;
-  return `${windows.length} with windows of ${[...new Set(windows)].map((window) => window ?? 'all')} tokens`;
+  const kinds = [...new Set(windows)].map((window) => window ?? 'all');
+  return `${windows.length} that see ${kinds.join(', ')} tokens`;
 }
 
 /** Fields that must be equal, and what a person calls them. */
@@ -170,7 +171,7 @@ const EQUAL_FIELDS = [
   ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
-  ['layer_groups', 'groups of layers'],
+  ['layer_groups', 'division of layers into groups'],
   ['piece_bytes', 'bytes of a block and layer'],
   ['rank', 'tensor-parallel rank'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];
