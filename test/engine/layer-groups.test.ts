@@ -10,6 +10,7 @@ import { type Answer, generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 
+const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
 const BLOCK = 16;
 const LONGEST = 512;
 const STEP = 32;
@@ -72,8 +73,8 @@ describe.each(models)('$name', ({ folder }) => {
 
   it('answers requests together as alone, also where they give way, share beginnings and verify drafts', async () => {
     const speculative = { method: 'ngram', numSpeculativeTokens: 3, promptLookupMax: 3, promptLookupMin: 1 };
-    const tight = await start(folder, 'cpu', FEWEST_BLOCKS, { speculative });
-    const roomy = await start(folder, 'cpu', 24 * (LONGEST / BLOCK));
+    const tight = await start(folder, DEVICE, FEWEST_BLOCKS, { speculative });
+    const roomy = await start(folder, DEVICE, 24 * (LONGEST / BLOCK));
     const requests = [
       requestOf(1, 300, 40),
       requestOf(2, 20, 90),
@@ -92,8 +93,8 @@ describe.each(models)('$name', ({ folder }) => {
   it.each([20, 40, 200])(
     'finds a beginning of %i tokens that an earlier request left behind',
     async (shared) => {
-      const core = await start(folder, 'cpu', 24 * (LONGEST / BLOCK));
-      const plain = await start(folder, 'cpu', 24 * (LONGEST / BLOCK), { enablePrefixCaching: false });
+      const core = await start(folder, DEVICE, 24 * (LONGEST / BLOCK));
+      const plain = await start(folder, DEVICE, 24 * (LONGEST / BLOCK), { enablePrefixCaching: false });
       const [earlier, later] = [requestOf(1, 260, 5), requestOf(2, 250, 5)];
       const promptTokenIds = [
         ...earlier.promptTokenIds.slice(0, shared),
