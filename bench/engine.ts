@@ -14,7 +14,7 @@ import { type BenchFormat, BYTES_PER_WEIGHT, type SpeedLimits, weightBytesPerSec
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
-const PREFILL_TOKENS = 512;
+export const PREFILL_TOKENS = 512;
 const DECODE_PROMPT_TOKENS = 32;
 const DECODE_STEPS = 40;
 
@@ -146,15 +146,20 @@ function prompt(core: EngineCore, length: number, start: number): number[] {
 }
 
 /** Seconds of the step that computes a whole prompt and samples its first token. */
-function measurePrefill(core: EngineCore): number {
-  addRequest(core, numRequests, prompt(core, PREFILL_TOKENS, numRequests), 1);
+export function measurePrefill(core: EngineCore, adapterId: number | null = null): number {
+  addRequest(core, numRequests, prompt(core, PREFILL_TOKENS, numRequests), 1, adapterId);
   return timeSteps(core, () => !core.hasUnfinished);
 }
 
 /** Median seconds of a step in which `numSequences` sequences each get one token. */
-function measureDecode(core: EngineCore, numSequences: number): number {
+export function measureDecode(
+  core: EngineCore,
+  numSequences: number,
+  adapterOf: (index: number) => number | null = () => null,
+): number {
   for (let index = 0; index < numSequences; index += 1) {
-    addRequest(core, index, prompt(core, DECODE_PROMPT_TOKENS, index), DECODE_STEPS + 1);
+    const tokens = prompt(core, DECODE_PROMPT_TOKENS, index);
+    addRequest(core, index, tokens, DECODE_STEPS + 1, adapterOf(index));
   }
   core.step();
   const seconds: number[] = [];
@@ -171,6 +176,7 @@ function addRequest(
   id: number,
   promptTokenIds: readonly number[],
   maxTokens: number,
+  adapterId: number | null,
 ): void {
   core.scheduler.add({
     id,
@@ -183,7 +189,7 @@ function addRequest(
     extraKeys: saltKeys(`${numRequests++}`),
     sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0, sample: 0, numLogprobs: null },
     rules: null,
-    adapterId: null,
+    adapterId,
     numPromptLogprobs: null,
     stop: { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens },
   });

@@ -10,6 +10,7 @@ import { goldenSection } from './goldens.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
+import { loraSection } from './lora.ts';
 import { machineSection, measureMachine } from './machine.ts';
 import { proxySection } from './proxy.ts';
 import { qualitySection } from './quality.ts';
@@ -32,6 +33,7 @@ const SECTIONS = {
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
+  lora: loraSection,
   speculation: speculationSection,
   quality: qualitySection,
   step: stepSection,

@@ -1,11 +1,23 @@
 // The public API of svc: nothing else is promised to stay.
 
 export type { LLMOptions } from './config/llm-options.ts';
+export type { LoraModuleInput } from './config/lora-config.ts';
 export * from './errors.ts';
+export type { AdapterInput, AdaptersInput } from './llm/adapter-option.ts';
 export type { BeamSearchOutput, BeamSearchSequence } from './llm/beam-search-output.ts';
-export type { CallOptions, ChatOptions, GenerateOptions, StreamChatOptions } from './llm/call-options.ts';
+export type {
+  BeamSearchOptions,
+  CallOptions,
+  ChatOptions,
+  EmbedOptions,
+  GenerateOptions,
+  ScoreOptions,
+  StreamChatOptions,
+  StreamOptions,
+} from './llm/call-options.ts';
 export type { ChatMessageInput, ContentPart, ConversationsInput } from './llm/conversations.ts';
 export { LLM } from './llm/llm.ts';
+export type { EmbeddingRequestOutput, ScoringRequestOutput } from './llm/pooling-output.ts';
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
 export type {
   CompletionDelta,

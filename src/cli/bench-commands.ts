@@ -13,14 +13,7 @@ import type { OptionNames } from '../config/option-table.ts';
 import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import type { LatencyOptions } from './bench/latency.ts';
 import type { ThroughputOptions } from './bench/throughput.ts';
-import {
-  addOptions,
-  flagOptions,
-  positiveInteger,
-  type SplitArguments,
-  wholeNumber,
-  withModel,
-} from './flags.ts';
+import { addOptions, flagOptions, type SplitArguments, wholeNumber, withModel } from './flags.ts';
 
 interface QualityFlags {
   readonly quantization?: Quantization;
@@ -72,7 +65,9 @@ function addLatency(bench: Command, engineFlags: EngineFlags): void {
     .addOption(count('--batch-size <n>', 'prompts of the batch', 8))
     .addOption(count('--num-iters <n>', 'how often the batch is measured', 10))
     .addOption(
-      measured('--num-iters-warmup <n>', 'batches before those that count').argParser(wholeNumber).default(2),
+      measured('--num-iters-warmup <n>', 'batches before those that count')
+        .argParser(wholeNumber(0))
+        .default(2),
     )
     .addOption(outputJson())
     .addHelpOption(help())
@@ -113,7 +108,7 @@ function measured(flags: string, description: string): Option {
 }
 
 function count(flags: string, description: string, fallback?: number): Option {
-  return measured(flags, description).argParser(positiveInteger).default(fallback);
+  return measured(flags, description).argParser(wholeNumber(1)).default(fallback);
 }
 
 function help(): Option {
@@ -161,7 +156,7 @@ function addQuality(bench: Command): void {
       '--text-file <path>',
       'text to predict, such as a page of what the model will be used for',
     )
-    .option('--num-tokens <n>', 'tokens of the text to look at', positiveInteger, 4096)
+    .option('--num-tokens <n>', 'tokens of the text to look at, at least 2', wholeNumber(2), 4096)
     .option('--json', 'print JSON')
     .action(async (model: string | undefined, flags: QualityFlags) => {
       const { benchQuality } = await import('./bench/quality.ts');

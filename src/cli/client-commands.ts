@@ -2,7 +2,7 @@
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Target } from './chat/connect.ts';
-import { positiveInteger } from './flags.ts';
+import { wholeNumber } from './flags.ts';
 
 interface ClientFlags {
   readonly url?: string;
@@ -20,7 +20,7 @@ export function addClientCommands(svc: Command): void {
       process.exitCode = await chat({ ...target(model, flags), quick, systemPrompt });
     });
   addClient(svc, 'complete', 'let a model continue texts')
-    .option('--max-tokens <n>', "longest answer in tokens (default: the server's)", positiveInteger)
+    .option('--max-tokens <n>', "longest answer in tokens (default: the server's)", wholeNumber(1))
     .action(async (model: string | undefined, flags: ClientFlags & { readonly maxTokens?: number }) => {
       const { complete } = await import('./chat/complete.ts');
       const { maxTokens = null, quick = null } = flags;

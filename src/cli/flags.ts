@@ -78,16 +78,12 @@ export function addOptions<K extends string>(table: OptionNames<K>, command: Com
   }
 }
 
-/** A number of a command that has no table of options. */
-export function positiveInteger(text: string): number {
-  if (/^[1-9]\d*$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('expected a whole number of at least 1');
-}
-
-/** The same where none at all is a number, too. */
-export function wholeNumber(text: string): number {
-  if (/^(0|[1-9]\d*)$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('expected a whole number');
+/** Reads a number of a command that has no table of options. */
+export function wholeNumber(least: number): (text: string) => number {
+  return (text) => {
+    if (/^(0|[1-9]\d*)$/.test(text) && Number(text) >= least) return Number(text);
+    throw new InvalidArgumentError(`expected a whole number of at least ${least}`);
+  };
 }
 
 function placeholder({ kind }: OptionInfo): string {

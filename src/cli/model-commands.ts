@@ -49,7 +49,10 @@ function addDownload(svc: Command): void {
   svc
     .command('download')
     .description('download a model, so that it can be served without a network')
-    .argument('<model>', 'its name on the hub: org/name, org/name@revision, org/name:Q4_K_M')
+    .argument(
+      '<model>',
+      'its name on the hub: org/name, org/name@revision, org/name:Q4_K_M, org/name/file.gguf',
+    )
     .option(...REVISION)
     .option(...DOWNLOAD_DIR)
     .addHelpText('after', DOWNLOAD_NOTES)

@@ -38,6 +38,7 @@ export function startReport(
     ['address', `${address}/v1${host === null ? ' (all interfaces)' : ''}`],
     ...kvTransferRows(config.engine.kvTransfer),
     ...speculationRows(config.engine.speculative),
+    ...adapterRows(engine),
     ['api keys', apiKeys.length === 0 ? 'none: everybody may use the server' : `${apiKeys.length}`],
   ];
   const lines = rows.map(([name, value]) => `  ${name.padEnd(12)} ${value}`);
@@ -47,6 +48,11 @@ export function startReport(
       : [];
   const report = [`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint];
   return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
+}
+
+function adapterRows({ adapters }: InferenceEngine): readonly (readonly [string, string])[] {
+  const names = adapters.all.map(({ name, maxRank }) => `${name} (rank ${maxRank})`);
+  return names.length === 0 ? [] : [['adapters', names.join(', ')]];
 }
 
 function nextSteps(address: string, engine: InferenceEngine, needsKey: boolean): string[] {

@@ -19,6 +19,9 @@ export type Quantization = (typeof QUANTIZATIONS)[number];
 export const LOAD_FORMATS = ['auto', 'safetensors', 'gguf', 'dummy'] as const;
 export type LoadFormat = (typeof LOAD_FORMATS)[number];
 
+export const RUNNERS = ['auto', 'generate', 'pooling'] as const;
+export const CONVERSIONS = ['auto', 'none', 'embed', 'classify'] as const;
+
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
@@ -41,6 +44,10 @@ export interface EngineConfig {
   readonly loadFormat: LoadFormat;
   /** Fields that win over those of config.json. */
   readonly hfOverrides: Readonly<Record<string, unknown>> | null;
+  /** What the model is served as; `auto` is what its files say. */
+  readonly runner: (typeof RUNNERS)[number];
+  /** What a model that generates is turned into, where it is served as a pooling one. */
+  readonly convert: (typeof CONVERSIONS)[number];
   /** Null is the model's own limit, `auto` as much of it as the KV memory has room for. */
   readonly maxModelLen: number | 'auto' | null;
   /** Tokens of one step, over all requests. */

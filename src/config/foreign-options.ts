@@ -115,9 +115,13 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--enable-per-request-metrics', 'nothing', 'metrics are of the whole server', USE_METRICS),
 
   // Model.
-  refused('--runner', 'value', 'models here generate text', WITHOUT, ['auto', 'generate']),
-  refused('--task', 'value', 'models here generate text', WITHOUT, ['auto', 'generate']),
-  refused('--convert', 'value', 'models here generate text', WITHOUT, ['auto', 'none']),
+  refused('--task', 'value', 'it has another name here', 'use --runner', ['auto', 'generate']),
+  refused(
+    '--pooler-config',
+    'json',
+    'what is pooled is said by the files of the model',
+    'put it into modules.json and 1_Pooling/config.json',
+  ),
   refused('--tokenizer-mode', 'value', 'tokenizer.json is the one form that is read', 'use auto', [
     'auto',
     'hf',

@@ -55,20 +55,17 @@ export function loraModules(): Kind<LoraModule[]> {
 interface LoraOptions {
   readonly enableLora: boolean;
   readonly loraModules: readonly LoraModule[];
+  readonly servedModelName: readonly string[];
   readonly maxLoras: number;
   readonly maxLoraRank: number;
 }
 
 /**
  * Null where no adapter is or can be served.
- * @throws ConfigError where two adapters have one name, or there are more than may be loaded.
+ * @throws ConfigError where two adapters have one name, or that of the model, or there are more than may be loaded.
  */
-export function loraConfig({
-  enableLora,
-  loraModules,
-  maxLoras,
-  maxLoraRank,
-}: LoraOptions): LoraConfig | null {
+export function loraConfig(options: LoraOptions): LoraConfig | null {
+  const { enableLora, loraModules, servedModelName, maxLoras, maxLoraRank } = options;
   if (!enableLora && loraModules.length === 0) return null;
   const names = loraModules.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -76,6 +73,13 @@ export function loraConfig({
     throw new ConfigError(`--lora-modules: two adapters are called ${twice}; give each a name of its own`, {
       param: 'lora-modules',
     });
+  }
+  const taken = names.find((name) => servedModelName.includes(name));
+  if (taken !== undefined) {
+    throw new ConfigError(
+      `--lora-modules: ${taken} is a name of the model itself (--served-model-name); give the adapter another`,
+      { param: 'lora-modules' },
+    );
   }
   if (names.length > maxLoras) {
     throw new ConfigError(

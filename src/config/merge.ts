@@ -96,6 +96,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     packedCacheSize: values.packedCacheSize,
     loadFormat: values.loadFormat,
     hfOverrides: values.hfOverrides,
+    runner: values.runner,
+    convert: values.convert,
     maxModelLen: values.maxModelLen,
     ...stepLimits(values, given),
     maxQueuedRequests: values.maxQueuedRequests,

@@ -3,7 +3,7 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { LOAD_FORMATS, QUANTIZATIONS } from './engine-config.ts';
+import { CONVERSIONS, LOAD_FORMATS, QUANTIZATIONS, RUNNERS } from './engine-config.ts';
 import { type LoraModule, loraModules } from './lora-config.ts';
 import {
   choice,
@@ -145,6 +145,12 @@ export const SERVE_OPTIONS = new OptionTable({
     hfOverrides: optional(json(), {
       help: 'fields over those of config.json, as JSON, or part by part: --hf-overrides.rope_parameters.factor 4',
       defaultText: 'none',
+    }),
+    runner: option(choice(RUNNERS), 'auto', {
+      help: 'what the model is served as: one that generates text, or pooling: one that makes embeddings or scores; auto is what its files say',
+    }),
+    convert: option(choice(CONVERSIONS), 'auto', {
+      help: 'what a model is turned into that its files describe as another: embed for embeddings, classify for scores by its logits of "yes" and "no", none for text',
     }),
     maxModelLen: optional(sizeOrAuto(1), {
       help: 'longest sequence, prompt and answer together, in tokens; auto is the longest up to the limit of the model that the memory has room for',

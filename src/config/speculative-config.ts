@@ -12,7 +12,7 @@ interface AnyMethod {
 }
 
 /** Guesses what followed the same few tokens earlier in the sequence. */
-export interface NgramConfig extends AnyMethod {
+interface NgramConfig extends AnyMethod {
   readonly method: 'ngram';
   /** Most and fewest tokens at the end of the sequence that must have come before. */
   readonly promptLookupMax: number;
@@ -20,7 +20,7 @@ export interface NgramConfig extends AnyMethod {
 }
 
 /** Guesses what a second, smaller model samples greedily. */
-export interface DraftModelConfig extends AnyMethod {
+interface DraftModelConfig extends AnyMethod {
   readonly method: 'draft_model';
   /** A folder, or a name on the hub. */
   readonly model: string;

@@ -16,7 +16,7 @@ export class Adapters {
   readonly #config: LoraConfig | null;
   /** By name. */
   readonly #served = new Map<string, ServedAdapter>();
-  /** Those that requests still use, and how many do; also of adapters that are not served any more. */
+  /** Those in memory, and how many requests use each; also those that are not served any more. */
   readonly #users = new Map<ServedAdapter, number>();
   /** Ends when no adapter is being loaded: one is at a time. */
   #changes: Promise<unknown> = Promise.resolve();
@@ -27,7 +27,7 @@ export class Adapters {
     this.#client = client;
     this.#config = config;
     for (const [id, module] of (config?.modules ?? []).entries()) {
-      this.#served.set(module.name, { ...module, ...loaded[id]!, id });
+      this.#serve({ ...module, ...loaded[id]!, id });
       this.#nextId = id + 1;
     }
   }
@@ -48,24 +48,23 @@ export class Adapters {
 
   /** Names by the ids that the engine thread knows; those that are not served any more and still used are among them. */
   namesOf(ids: readonly number[]): string[] {
-    const known = new Map([...this.#users.keys(), ...this.all].map(({ id, name }) => [id, name]));
+    const known = new Map([...this.#users.keys()].map(({ id, name }) => [id, name]));
     return ids.flatMap((id) => known.get(id) ?? []);
   }
 
   /**
    * Keeps the adapter in memory until the function that it returns is called.
-   * @throws NotFoundError where it is not served any more.
+   * @throws NotFoundError where it has left.
    */
   use(adapter: ServedAdapter): () => void {
-    if (this.find(adapter.name) !== adapter) throw unknownAdapter(adapter.name);
-    this.#users.set(adapter, (this.#users.get(adapter) ?? 0) + 1);
+    const numUsers = this.#users.get(adapter);
+    if (numUsers === undefined) throw unknownAdapter(adapter.name);
+    this.#users.set(adapter, numUsers + 1);
     let isReleased = false;
     return () => {
       if (isReleased) return;
       isReleased = true;
-      const left = this.#users.get(adapter)! - 1;
-      if (left > 0) this.#users.set(adapter, left);
-      else this.#users.delete(adapter);
+      this.#users.set(adapter, this.#users.get(adapter)! - 1);
       this.#freeUnused(adapter);
     };
   }
@@ -77,6 +76,19 @@ export class Adapters {
    */
   load(module: LoraModule, isReplaced = false): Promise<ServedAdapter> {
     const loading = this.#changes.then(() => this.#load(module, isReplaced));
+    this.#changes = loading.catch(() => {});
+    return loading;
+  }
+
+  /**
+   * The adapter of that name, loaded where it is not.
+   * @throws AdapterError where the name is that of another folder, and as `load`.
+   */
+  ensure(module: LoraModule): Promise<ServedAdapter> {
+    const loading = this.#changes.then(() => {
+      const known = this.find(module.name);
+      return known?.path === module.path ? known : this.#load(module, false);
+    });
     this.#changes = loading.catch(() => {});
     return loading;
   }
@@ -104,23 +116,29 @@ export class Adapters {
       );
     }
     const { maxLoras, maxLoraRank } = this.#config;
+    const { size } = this.#users;
     // One that is replaced stays in memory until its requests have ended.
-    const numLoaded = new Set([...this.#users.keys(), ...this.all]).size;
-    if (numLoaded >= maxLoras + (before === null ? 0 : 1)) {
+    if (size >= maxLoras + (before === null ? 0 : 1)) {
       throw new AdapterError(
-        `${numLoaded} adapters are in memory, --max-loras allows ${maxLoras}: unload one, and let its requests end`,
+        `${size} adapters are in memory, --max-loras allows ${maxLoras}: unload one, and let its requests end`,
       );
     }
     const id = this.#nextId++;
     const loaded = await this.#client.loadAdapter({ id, path: module.path, maxRank: maxLoraRank });
     const adapter = { ...module, ...loaded, id };
-    this.#served.set(name, adapter);
+    this.#serve(adapter);
     if (before !== null) this.#freeUnused(before);
     return adapter;
   }
 
+  #serve(adapter: ServedAdapter): void {
+    this.#served.set(adapter.name, adapter);
+    this.#users.set(adapter, 0);
+  }
+
   #freeUnused(adapter: ServedAdapter): void {
-    if (this.#users.has(adapter) || this.find(adapter.name) === adapter) return;
+    if (this.#users.get(adapter) !== 0 || this.find(adapter.name) === adapter) return;
+    this.#users.delete(adapter);
     this.#client.unloadAdapter(adapter.id);
   }
 }

@@ -45,8 +45,8 @@ type Ready = Extract<FromEngine, { readonly type: 'ready' }>;
 export class EngineClient {
   /** Resolves when the engine thread ends without having been told to. */
   readonly died: Promise<EngineDeadError>;
-  /** Gets what the engine thread tells the connector. */
-  onTransferEvent: (event: KvTransferEvent) => void = () => {};
+  /** Gets what the engine thread tells of sequences that wait for KV blocks. */
+  kvConsumer: { onTransferEvent(event: KvTransferEvent): void } | null = null;
   /** Gets how many tokens each step has computed. */
   onStep: (numTokens: number) => void = () => {};
   readonly #onWarning: (message: string) => void;
@@ -101,7 +101,7 @@ export class EngineClient {
     }
     client.#port.on('message', (message: FromEngine) => {
       // A sequence that waits for its blocks does not wait for the text of others.
-      if (message.type === 'transferEvent') client.onTransferEvent(message.event);
+      if (message.type === 'transferEvent') client.kvConsumer?.onTransferEvent(message.event);
       else client.#inOrder(() => client.#receive(message));
     });
     client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));

@@ -3,7 +3,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
-import type { Executor } from '../runner/executor.ts';
+import type { EngineInfo, Executor } from '../runner/executor.ts';
 import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
 import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -35,6 +35,8 @@ export class EngineCore {
   readonly #inFlight: ScheduledStep[] = [];
   /** The first one is being loaded. */
   readonly #loading: AdapterLoading[] = [];
+  /** Adapters that are freed once no sequence names them. */
+  readonly #retired = new Set<number>();
 
   constructor(
     executor: Executor,
@@ -45,7 +47,8 @@ export class EngineCore {
     this.executor = executor;
     const { info, draftModel } = executor;
     const { numBlocks, windows } = info;
-    this.scheduler = new Scheduler({ ...config, numBlocks, windows }, draftModel, onTransferEvent);
+    const limits = { ...config, ...limitsOf(info, config), numBlocks, windows };
+    this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }
 
@@ -92,8 +95,18 @@ export class EngineCore {
     this.#loading.push({ ...listeners, parts: this.executor.loadAdapter(spec) });
   }
 
-  /** Loads one more part, so that steps run in between. @returns whether there is more to load. */
-  loadAdapters(): boolean {
+  /** No new request names the adapter; those that do go on with it. */
+  retireAdapter(adapterId: number): void {
+    this.#retired.add(adapterId);
+  }
+
+  /** Frees what is retired, and loads one more part, so that steps run in between. @returns whether there is more to load. */
+  tendAdapters(): boolean {
+    for (const id of this.#retired) {
+      if (this.scheduler.usesAdapter(id)) continue;
+      this.executor.unloadAdapter(id);
+      this.#retired.delete(id);
+    }
     const [first] = this.#loading;
     if (first === undefined) return false;
     try {
@@ -123,4 +136,21 @@ export class EngineCore {
     const at = performance.now();
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
+}
+
+/** A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with. */
+function limitsOf(
+  { computesWholePrompts, maxModelLen }: EngineInfo,
+  {
+    maxNumBatchedTokens,
+    enablePrefixCaching,
+  }: Pick<SchedulerConfig, 'maxNumBatchedTokens' | 'enablePrefixCaching'>,
+) {
+  return {
+    computesWholePrompts,
+    maxNumBatchedTokens: computesWholePrompts
+      ? Math.max(maxNumBatchedTokens, maxModelLen)
+      : maxNumBatchedTokens,
+    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,
+  };
 }

@@ -56,7 +56,7 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
     }
     const finished = core.step();
     for (const outputs of finished ?? []) send(channel, { type: 'outputs', ...outputs });
-    const isLoading = core.loadAdapters();
+    const isLoading = core.tendAdapters();
     isIdle = finished === null && !isLoading;
   }
 }
@@ -89,7 +89,7 @@ function handle(core: EngineCore, outbox: MessagePort, message: Exclude<ToEngine
       break;
     }
     case 'unloadAdapter':
-      core.executor.unloadAdapter(message.adapterId);
+      core.retireAdapter(message.adapterId);
       break;
     case 'stats':
       send(outbox, { type: 'stats', callId: message.callId, stats: core.stats });

@@ -1,9 +1,10 @@
 // The engine as the main thread sees it: text in, text out.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import type { EngineDeadError } from '../errors.ts';
+import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
+import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { openModelSource } from '../models/source/model-source.ts';
@@ -29,6 +30,13 @@ import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
 import type { EngineStats } from './messages.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
+import { runPooled } from './pooling/pooled-request.ts';
+import {
+  type PoolingOptions,
+  type PoolingPrompt,
+  type PreparedPooling,
+  preparePooling,
+} from './pooling/pooling-input.ts';
 import { type EngineObserver, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
@@ -38,11 +46,23 @@ export type { Ticket } from './admission.ts';
 export type { ModelLimits, PreparedRequest, Prompt, RequestOptions } from './input-processor.ts';
 export type { EngineStats } from './messages.ts';
 export type { OutputDelta } from './output-processor.ts';
+export type { PoolingOptions, PoolingPrompt, PreparedPooling } from './pooling/pooling-input.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** A request without a ticket has the engine to itself: no turns, and no bound. */
 const NO_TICKET = { caller: 0, group: 0 };
+/** What is the same of all sequences that are pooled: nothing is sampled, and the prompt is the end. */
+const POOLED = {
+  extraKeys: [],
+  sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, numLogprobs: null, seed: 0, sample: 0 },
+  rules: null,
+  numPromptLogprobs: null,
+  stop: { eosTokenId: null, stopTokenIds: [], minTokens: 0, maxTokens: 1 },
+  resumedTokenIds: [],
+  transfer: null,
+  adapterId: null,
+} as const;
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
 
 interface InferenceEngineOptions extends EngineClientOptions {
@@ -96,7 +116,7 @@ export class InferenceEngine {
     // Read first: their errors are reported before a weight is read.
     const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
     const source = openConfiguredSource(config);
-    const modelConfig = readModelConfig(source);
+    const modelConfig = readModelConfig(source, config);
     const generation = readGenerationConfig(source, {
       source: config.generationConfig,
       override: config.overrideGenerationConfig,
@@ -181,7 +201,12 @@ export class InferenceEngine {
    * Tokenises and checks a request.
    * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
    */
-  prepare(prompt: Prompt, params: SamplingParams, options: RequestOptions = {}): Promise<PreparedRequest> {
+  async prepare(
+    prompt: Prompt,
+    params: SamplingParams,
+    options: RequestOptions = {},
+  ): Promise<PreparedRequest> {
+    this.expectGenerating();
     return prepareRequest(prompt, params, options, this);
   }
 
@@ -220,6 +245,65 @@ export class InferenceEngine {
       samples.withdraw();
       this.transfers?.end(transfer, unfinished === 0 && !signal?.aborted);
     }
+  }
+
+  /** @throws InvalidRequestError where the model gives numbers, not tokens. */
+  expectGenerating(): void {
+    const { pooling, model } = this.info;
+    if (pooling === null) return;
+    const [gives, routes] =
+      pooling.task === 'embed'
+        ? ['embeddings', '/v1/embeddings']
+        : ['scores of texts', '/v1/rerank or /score'];
+    throw new InvalidRequestError(`The model ${model} gives ${gives} and generates no text: use ${routes}`, {
+      param: 'model',
+    });
+  }
+
+  /** @throws InvalidRequestError where the model generates text. */
+  expectPooling(): PoolingConfig {
+    const { pooling, model } = this.info;
+    if (pooling !== null) return pooling;
+    throw new InvalidRequestError(
+      `The model ${model} generates text: embeddings and scores are served where it is started with --runner pooling, or a ` +
+        'model is that was made for them',
+      { param: 'model' },
+    );
+  }
+
+  /** @throws InvalidRequestError where the model does not give embeddings. */
+  expectEmbedding(): EmbeddingConfig {
+    const pooling = this.expectPooling();
+    if (pooling.task === 'embed') return pooling;
+    throw new InvalidRequestError(
+      `The model ${this.info.model} scores how well two texts fit, and gives no embeddings: use /v1/rerank or /score`,
+      { param: 'model' },
+    );
+  }
+
+  /**
+   * Tokenises and checks what a pooling model is to read.
+   * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
+   */
+  async preparePooling(prompt: PoolingPrompt, options: PoolingOptions): Promise<PreparedPooling> {
+    const pooling = this.expectPooling();
+    const pairPrompt = pooling.task === 'score' ? pooling.prompt : 'pair';
+    return preparePooling(prompt, options, { tokenizer: this.tokenizer, limits: this.limits, pairPrompt });
+  }
+
+  /**
+   * The model's numbers for one sequence: the hidden state that stands for it, or what its head makes of that.
+   * @throws EngineDeadError when the engine ends before; the reason of `signal` when it is aborted, which frees the KV blocks.
+   */
+  pool(prepared: PreparedPooling, signal?: AbortSignal, ticket: Ticket | null = null): Promise<Float32Array> {
+    const { promptTokenIds, secondTextStart, priority, arrivedAt } = prepared;
+    const { caller, group } = ticket ?? NO_TICKET;
+    const ids = { id: this.#nextId++, caller, group, priority };
+    const request = { ...POOLED, ...ids, promptTokenIds, pooling: { secondTextStart } };
+    this.#observer?.prompt(1);
+    const times = new SampleTimes(this.#observer, { arrivedAt, promptTokenIds, stop: POOLED.stop });
+    const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
+    return runPooled(this.#client, { request, times, window, signal });
   }
 
   /** Whether requests may ask to be served earlier or later than others. */

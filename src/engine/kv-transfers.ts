@@ -42,12 +42,11 @@ export class KvTransfers {
     const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       memoryToken,
-      applyTransfer: (command) => client.applyTransfer(command),
+      engine: client,
       warn: onWarning,
     });
     const transfers = new KvTransfers(connector, onError);
-    client.onTransferEvent = (event) =>
-      transfers.#guard(() => connector.consumer.onTransferEvent(event), undefined);
+    client.kvConsumer = connector.consumer;
     // Peers are told at once, not when their deadlines end.
     void client.died.then(() => transfers.close());
     return transfers;

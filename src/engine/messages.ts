@@ -27,7 +27,7 @@ export interface StepOutputs {
   readonly at: number;
   /** Tokens that it computed. */
   readonly numTokens: number;
-  /** The new tokens of each request that got some. */
+  /** What each request got that got something. */
   readonly outputs: readonly TokenOutput[];
 }
 
@@ -37,7 +37,7 @@ export type ToEngine =
   | { readonly type: 'abort'; readonly requestIds: readonly number[] }
   | { readonly type: 'applyTransfer'; readonly command: KvTransferCommand }
   | { readonly type: 'loadAdapter'; readonly callId: number; readonly spec: AdapterSpec }
-  /** No request names it any more. */
+  /** No new request names it: it is freed when the last one that does has ended. */
   | { readonly type: 'unloadAdapter'; readonly adapterId: number }
   | { readonly type: 'stats'; readonly callId: number }
   | { readonly type: 'resetPrefixCache'; readonly callId: number }

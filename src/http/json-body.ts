@@ -9,12 +9,12 @@ import { shortened } from '../util/preview.ts';
 const MAX_DEPTH = 128;
 /** Texts, lists, objects and names of fields together: handing more over to the main thread would hold it up. */
 const MAX_PARTS = 45_000;
-/** Numbers, true, false and null, token ids in `prompt` left out. */
+/** Numbers, true, false and null, token ids in `prompt` and `input` left out. */
 const MAX_SCALARS = 300_000;
 /** Of one object: each name is a text of its own, and schemas and templates look at every one. */
 const MAX_FIELDS = 4096;
-/** The field whose lists may have millions of token ids. */
-const TOKEN_IDS = 'prompt';
+/** The fields whose lists may have millions of token ids: those of completions, and of embeddings. */
+const TOKEN_IDS = ['prompt', 'input'];
 /** Characters of the place of a fault that an error shows. */
 const MAX_SHOWN_PATH = 200;
 /** Ids are below. */
@@ -31,7 +31,7 @@ const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
- * What JSON.parse gives, but that lists of token ids in `prompt` are Int32Arrays: they pass between threads at no cost.
+ * What JSON.parse gives, but that lists of token ids in `prompt` and `input` are Int32Arrays: they pass between threads at no cost.
  * @throws MalformedRequestError where the bytes are not JSON.
  * @throws InvalidRequestError where there are too many values, an object has too many fields, or a text holds half a
  * surrogate pair, with its path.
@@ -104,10 +104,19 @@ function endOfText(bytes: Buffer, start: number): number {
 }
 
 function packTokenIds(body: unknown): unknown {
-  if (typeof body !== 'object' || body === null || !Object.hasOwn(body, TOKEN_IDS)) return body;
-  const prompt: unknown = Reflect.get(body, TOKEN_IDS);
-  if (!Array.isArray(prompt)) return body;
-  return { ...body, [TOKEN_IDS]: Array.isArray(prompt[0]) ? prompt.map(packed) : packed(prompt) };
+  if (typeof body !== 'object' || body === null) return body;
+  const lists = TOKEN_IDS.filter(
+    (name) => Object.hasOwn(body, name) && Array.isArray(Reflect.get(body, name)),
+  );
+  if (lists.length === 0) return body;
+  return {
+    ...body,
+    ...Object.fromEntries(lists.map((name) => [name, packedLists(Reflect.get(body, name))])),
+  };
+}
+
+function packedLists(lists: unknown): unknown {
+  return Array.isArray(lists) && Array.isArray(lists[0]) ? lists.map(packed) : packed(lists);
 }
 
 /** An empty list stays a list: nobody knows of what. */
@@ -156,7 +165,7 @@ function checkText(text: string, path: string): void {
 
 function tooManyScalars(): InvalidRequestError {
   return new InvalidRequestError(
-    `The body holds more than ${MAX_SCALARS} numbers outside of lists of token ids in ${TOKEN_IDS}`,
+    `The body holds more than ${MAX_SCALARS} numbers outside of lists of token ids in ${TOKEN_IDS.join(' and ')}`,
   );
 }
 

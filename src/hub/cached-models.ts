@@ -1,8 +1,9 @@
-// The models that were downloaded from either hub: which there are, and how one is removed.
+// Lists the models that were downloaded from either hub, and removes them.
 
 import { rm } from 'node:fs/promises';
-import { ModelLoadError } from '../errors.ts';
+import { ModelLoadError, messageOf } from '../errors.ts';
 import { AlternativeHub } from './alternative-hub.ts';
+import { isFileError } from './file-states.ts';
 import { withLock } from './lock.ts';
 import { MainHub } from './main-hub.ts';
 import type { CachedModel } from './model-cache.ts';
@@ -55,7 +56,11 @@ export async function removeModel(
           `${name} is being downloaded by another process: end that one first (${lock})`,
         );
       },
-    );
+    ).catch((error: unknown) => {
+      throw isFileError(error)
+        ? new ModelLoadError(`${path} cannot be removed: ${messageOf(error)}`, { cause: error })
+        : error;
+    });
   }
   return meant;
 }

@@ -6,7 +6,8 @@ import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ModelLoadError } from '../errors.ts';
-import { HubBusyError, type HubContext, reasonOf, refuseForGood, retryDelay, unreachable } from './http.ts';
+import { cannotWrite } from './file-states.ts';
+import { HubBusyError, type HubContext, refuseForGood, retryDelay, unreachable } from './http.ts';
 import type { RemoteFile } from './remote-file.ts';
 
 /** Tries in a row that bring not one byte before the download is given up. */
@@ -27,7 +28,7 @@ interface FileDownload extends HubContext {
 export async function downloadFile(file: RemoteFile, target: string, download: FileDownload): Promise<void> {
   const part = `${target}.incomplete`;
   await mkdir(dirname(target), { recursive: true }).catch((error: unknown) => {
-    throw writeError(error, target);
+    throw cannotWrite(error, target);
   });
   for (let attempt = 1; ; attempt++) {
     await fillPart(file, part, download);
@@ -45,7 +46,7 @@ export async function downloadFile(file: RemoteFile, target: string, download: F
 /** Fetches until `part` has the size of `file`; every try goes on where the last one ended. */
 async function fillPart(file: RemoteFile, part: string, download: FileDownload): Promise<void> {
   const handle = await open(part, 'a+').catch((error: unknown) => {
-    throw writeError(error, part);
+    throw cannotWrite(error, part);
   });
   try {
     let have = (await handle.stat()).size;
@@ -113,7 +114,7 @@ async function tryOnce(
       room -= value.byteLength;
       if (room < 0) throw tooLong(file);
       await handle.appendFile(value).catch((error: unknown) => {
-        throw writeError(error, file.path);
+        throw cannotWrite(error, file.path);
       });
       download.onBytes(value.byteLength);
     }
@@ -124,7 +125,7 @@ async function tryOnce(
   }
 }
 
-/** What `promise` gives, or the signal's reason: fetch on Node 20 does not always hear an abort while a body comes. */
+/** The result of `promise`, or the signal's reason: fetch on Node 20 misses some aborts while it reads a body. */
 async function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   // Nobody may be left to hear of it.
   promise.catch(() => {});
@@ -141,13 +142,6 @@ function tooLong({ url, size }: RemoteFile): ModelLoadError {
   return new ModelLoadError(
     `${url}: the hub sends more than the ${size} bytes that it lists: the file is being replaced, try again later`,
   );
-}
-
-function writeError(error: unknown, path: string): ModelLoadError {
-  const isFull =
-    error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
-  const what = isFull ? 'the disk is full: free some space or set HF_HOME to another disk' : reasonOf(error);
-  return new ModelLoadError(`${path} cannot be written: ${what}`, { cause: error });
 }
 
 async function contentHash(path: string, file: RemoteFile): Promise<string> {

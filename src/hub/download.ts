@@ -4,7 +4,7 @@ import { mkdir, statfs } from 'node:fs/promises';
 import { ModelLoadError } from '../errors.ts';
 import { bytes } from '../util/bytes.ts';
 import { downloadFile } from './download-file.ts';
-import { sizeOf } from './file-states.ts';
+import { cannotWrite, isFileError, sizeOf } from './file-states.ts';
 import { HubUnreachableError } from './http.ts';
 import { withLock } from './lock.ts';
 import type { ModelCache } from './model-cache.ts';
@@ -55,9 +55,13 @@ export async function fetchModel(
       const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
       await withLock(cache.lock, () => downloadAll(download), onWait);
     }
-    await cache.finish(commit);
+    await cache.finish(commit).catch((error: unknown) => {
+      // Ignore: the files are there, and a cache that others keep may be read-only.
+      if (!isFileError(error)) throw error;
+    });
     return (await completeModel(cache.snapshot(commit), wanted)) ?? cache.snapshot(commit);
   } catch (error) {
+    if (isFileError(error)) throw cannotWrite(error, cache.folder);
     if (!(error instanceof HubUnreachableError)) throw error;
     const cached = await cachedModel(cache, wanted);
     if (cached === null) throw error;

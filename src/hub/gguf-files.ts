@@ -23,13 +23,18 @@ export function selectGguf(
     models.set(whole, [...(models.get(whole) ?? []), path]);
   }
   const chosen = [...models].filter(([whole, parts]) => isChosen(whole, parts, choice));
+  if (models.size === 0) {
+    throw new ModelLoadError(
+      `${repository} holds no *.gguf file: name a model that is published as GGUF, or leave out what asks for it (:Q4_K_M, --load-format gguf)`,
+    );
+  }
   const [only, ...others] = chosen;
   if (only === undefined || others.length > 0) {
     const names = [...(chosen.length > 0 ? chosen : models)].map(([, [first]]) => `${repository}/${first}`);
     const what = choice === null ? '' : ` ${'file' in choice ? choice.file : `of ${choice.quantization}`}`;
     const number = only === undefined ? 'no' : 'more than one';
     throw new ModelLoadError(
-      `${repository} holds ${number} GGUF model${what}: ${names.length > 0 ? `give one of ${names.join(', ')}` : 'check the spelling'}`,
+      `${repository} holds ${number} GGUF model${what}: give one of ${names.join(', ')}`,
     );
   }
   expectAllParts(repository, only[1]);

@@ -1,4 +1,4 @@
-// Requests to a hub with deadlines and retries; what goes wrong comes out as one line that says what to do.
+// Requests to a hub, with deadlines and retries; each fault becomes one line that tells a person what to do.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { z } from 'zod';
@@ -132,7 +132,7 @@ function whatToDo(error: unknown, { name, token }: HubContext['hub']): string {
 }
 
 /** The innermost reason: fetch itself only says "fetch failed". */
-export function reasonOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause } = error;
   if (cause instanceof Error) return 'code' in cause ? `${String(cause.code)}` : cause.message;

@@ -1,4 +1,4 @@
-// What is to be told of a model without downloading its weights: where its texts are, and how large the weights.
+// The texts of a model and the size of its weights, found without downloading the weights.
 
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -30,12 +30,13 @@ export async function inspectableModel(
   options: DownloadOptions = {},
 ): Promise<InspectableModel> {
   const name = parseModelName(nameOrPath);
-  const path = (await exists(nameOrPath)) || name === null ? null : await localCopy(nameOrPath, options);
-  if (path === null && name !== null && !(await exists(nameOrPath))) {
-    return remoteModel(nameOrPath, name, options);
-  }
-  const local = path ?? (await resolveModel(nameOrPath, options));
-  return { path: local, weightBytes: await localWeightBytes(local), isDownloaded: true };
+  if (name === null || (await exists(nameOrPath))) return localModel(await resolveModel(nameOrPath, options));
+  const copy = await localCopy(nameOrPath, options);
+  return copy === null ? remoteModel(nameOrPath, name, options) : localModel(copy);
+}
+
+async function localModel(path: string): Promise<InspectableModel> {
+  return { path, weightBytes: await localWeightBytes(path), isDownloaded: true };
 }
 
 /** Null where the weights are not all on this machine. */

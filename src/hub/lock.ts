@@ -1,6 +1,6 @@
 // One process downloads a model at a time: a lock file that its owner keeps fresh and that outlives no owner.
 
-import { mkdir, open, readFile, rm, stat, utimes } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,49 +16,74 @@ export async function withLock<T>(
   work: () => Promise<T>,
   onWait: () => void = () => {},
 ): Promise<T> {
-  let hasWaited = false;
-  while (!(await tryAcquire(path))) {
-    if (!hasWaited) onWait();
-    hasWaited = true;
-    if (await isAbandoned(path)) await rm(path, { force: true });
-    else await sleep(POLL_MS);
-  }
+  const file = await acquire(path, onWait);
   const heartbeat = setInterval(() => {
     const now = new Date();
-    // Ignore: somebody removed the lock file.
-    utimes(path, now, now).catch(() => {});
+    // Ignore: where the file system refuses it, others take the lock over after a while.
+    file.utimes(now, now).catch(() => {});
   }, HEARTBEAT_MS);
   heartbeat.unref();
   try {
     return await work();
   } finally {
     clearInterval(heartbeat);
-    await rm(path, { force: true });
+    // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
+    if ((await inodeAt(path)) === (await file.stat()).ino) await rm(path, { force: true });
+    await file.close();
   }
 }
 
-async function tryAcquire(path: string): Promise<boolean> {
+async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
   await mkdir(dirname(path), { recursive: true });
+  for (let hasWaited = false; ; hasWaited = true) {
+    const file = await create(path);
+    if (file !== null) return file;
+    if (!hasWaited) onWait();
+    const abandoned = await abandonedInode(path);
+    if (abandoned === null) await sleep(POLL_MS);
+    else await removeLock(path, abandoned);
+  }
+}
+
+/** Null where there is one already. */
+async function create(path: string): Promise<FileHandle | null> {
   try {
     const file = await open(path, 'wx');
     await file.writeFile(`${hostname()} ${process.pid}`);
-    await file.close();
-    return true;
+    return file;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return null;
     throw error;
   }
 }
 
-async function isAbandoned(path: string): Promise<boolean> {
+/** Another process may have done so already, and taken the lock: then it is put back. */
+async function removeLock(path: string, inode: number): Promise<void> {
+  const taken = `${path}.${process.pid}`;
+  // Ignore: it is gone.
+  await rename(path, taken).catch(() => {});
+  const found = await inodeAt(taken);
+  if (found !== null && found !== inode) await link(taken, path).catch(() => {});
+  await rm(taken, { force: true });
+}
+
+async function inodeAt(path: string): Promise<number | null> {
+  return stat(path).then(
+    ({ ino }) => ino,
+    () => null,
+  );
+}
+
+/** Of the lock, where its owner has ended or has not kept it fresh; null where somebody holds it, or nobody any more. */
+async function abandonedInode(path: string): Promise<number | null> {
   const [owner, info] = await Promise.all([
     readFile(path, 'utf8').catch(() => ''),
     stat(path).catch(() => null),
   ]);
-  if (info === null) return false;
+  if (info === null) return null;
   const [host, pid] = owner.split(' ');
-  if (host === hostname() && pid !== undefined && !isRunning(Number(pid))) return true;
-  return Date.now() - info.mtimeMs > STALE_MS;
+  const hasEnded = host === hostname() && pid !== undefined && !isRunning(Number(pid));
+  return hasEnded || Date.now() - info.mtimeMs > STALE_MS ? info.ino : null;
 }
 
 function isRunning(pid: number): boolean {

@@ -3,6 +3,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { ModelLoadError } from '../errors.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
@@ -12,6 +13,9 @@ import { type RemoteFile, remotePath } from './remote-file.ts';
 
 const MAIN = 'main';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
+
+/** More files than any model has: a longer listing is given up. */
+const MOST_FILES = 100_000;
 
 /** Hashes become file names: nothing else may come in. */
 const hex = z.string().regex(/^[0-9a-f]{40,64}$/);
@@ -63,7 +67,7 @@ export class MainHub implements ModelHub {
     ).value;
     const files: RemoteFile[] = [];
     let url: string | null = `${api}/tree/${sha}?recursive=true`;
-    while (url !== null) {
+    for (let numEntries = 0; url !== null; ) {
       const page: { value: z.output<typeof treeAnswer>; next: string | null } = await getJson(
         url,
         treeAnswer,
@@ -72,6 +76,9 @@ export class MainHub implements ModelHub {
       for (const entry of page.value) {
         if (entry.type === 'file') files.push(this.#remoteFile(model, sha, entry));
       }
+      numEntries += Math.max(1, page.value.length);
+      if (numEntries > MOST_FILES)
+        throw new ModelLoadError(`${this.name} lists more than ${MOST_FILES} files of ${model}: no model`);
       url = page.next;
     }
     return { commit: sha, files };

@@ -1,4 +1,4 @@
-// What a place to download models from must offer: the two hubs implement it, the downloader uses it.
+// The interface of a place to download models from; two hubs implement it.
 
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { RemoteFile } from './remote-file.ts';

@@ -38,7 +38,7 @@ export function isRevision(text: string): boolean {
 }
 
 function named(repository: string, revision: string | null, gguf: GgufChoice | null): HubModelName | null {
-  // What ends so is a file that is not there.
+  // A name with this end is the path of a file that does not exist.
   const isName = NAME.test(repository) && !/\.gguf$/i.test(repository);
   return isName ? { repository, revision, gguf } : null;
 }

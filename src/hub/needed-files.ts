@@ -1,4 +1,4 @@
-// Which files of all that a model's page holds svc reads, and whether a folder on this machine has them.
+// The files of a model's page that svc reads, and whether a folder on this machine has them.
 
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,10 +16,10 @@ import { selectGguf } from './gguf-files.ts';
 import type { GgufChoice } from './model-name.ts';
 
 /**
- * What svc wants of a model's page: all that serves it, the same without weights, only what makes text of tokens, or only what
- * tells its shape.
+ * What svc wants of a model's page: all that serves it, its GGUF files even where it has others, all but weights, only what
+ * makes text of tokens, or only what tells its shape.
  */
-export type ModelPart = 'model' | 'texts' | 'tokenizer' | 'config';
+export type ModelPart = 'model' | 'gguf' | 'texts' | 'tokenizer' | 'config';
 
 export interface WantedFiles {
   readonly repository: string;
@@ -33,7 +33,8 @@ const SHARD = /-\d{5}-of-\d{5}\.safetensors$/;
  * The paths that svc reads.
  * @throws ModelLoadError where the page holds nothing that can be served.
  */
-export function neededFiles(paths: readonly string[], { repository, part, gguf }: WantedFiles): string[] {
+export function neededFiles(paths: readonly string[], wanted: WantedFiles): string[] {
+  const { repository, part, gguf } = wanted;
   const has = (name: string) => paths.includes(name);
   const tokenizer = [...TOKENIZER_FILES, ...(has('tokenizer.json') ? [] : OLDER_TOKENIZER_FILES)].filter(has);
   if (part === 'tokenizer') {
@@ -42,7 +43,7 @@ export function neededFiles(paths: readonly string[], { repository, part, gguf }
       `${repository} has no tokenizer: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt`,
     );
   }
-  if (gguf !== null || isGgufOnly(paths)) return [...selectGguf(repository, paths, gguf)];
+  if (wantsGguf(paths, wanted)) return [...selectGguf(repository, paths, gguf)];
   if (!has('config.json')) {
     throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
   }
@@ -52,10 +53,10 @@ export function neededFiles(paths: readonly string[], { repository, part, gguf }
   return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...neededWeights(paths, repository)];
 }
 
-/** Without a choice it is the weights in safetensors that are wanted. */
-function isGgufOnly(paths: readonly string[]): boolean {
+/** Where neither name nor part asks for GGUF, weights in safetensors come first. */
+function wantsGguf(paths: readonly string[], { part, gguf }: WantedFiles): boolean {
   const has = (end: string) => paths.some((path) => path.endsWith(end));
-  return has('.gguf') && !has('.safetensors');
+  return part === 'gguf' || gguf !== null || (has('.gguf') && !has('.safetensors'));
 }
 
 function neededWeights(paths: readonly string[], repository: string): string[] {
@@ -80,7 +81,7 @@ export async function completeModel(folder: string, wanted: WantedFiles): Promis
   const paths = await filesIn(folder);
   const has = (name: string) => paths.includes(name);
   if (wanted.part === 'tokenizer') return hasTokenizer(has) ? folder : null;
-  if (wanted.gguf !== null || isGgufOnly(paths)) return completeGguf(folder, paths, wanted);
+  if (wantsGguf(paths, wanted)) return completeGguf(folder, paths, wanted);
   if (!has('config.json')) return null;
   if (wanted.part === 'config' || wanted.part === 'texts') return folder;
   const shards = has(WEIGHT_INDEX) ? readWeightIndex(folder) : null;

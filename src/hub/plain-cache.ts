@@ -44,7 +44,8 @@ export class PlainCache implements ModelCache {
     if (note?.state === state.text) return note.hash === file.hash.hex;
     // Another tool fetched it.
     if ((await sha256Of(path)) !== file.hash.hex) return false;
-    await this.publish(file);
+    // Ignore: in a folder that cannot be written to, it is looked at again the next time.
+    await this.publish(file).catch(() => {});
     return true;
   }
 
@@ -58,8 +59,9 @@ export class PlainCache implements ModelCache {
 
   publish(file: RemoteFile): Promise<void> {
     // One after the other: each adds to what is there.
-    this.#writing = this.#writing.then(() => this.#note(file));
-    return this.#writing;
+    const writing = this.#writing.then(() => this.#note(file));
+    this.#writing = writing.catch(() => {});
+    return writing;
   }
 
   async finish(): Promise<void> {}

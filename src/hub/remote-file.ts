@@ -1,4 +1,4 @@
-// A file as a hub lists it: where it is, and how one knows that it came whole.
+// A file as a hub lists it: its address, and the hash that proves it whole.
 
 import { z } from 'zod';
 

@@ -9,10 +9,13 @@ import { type HubModelName, isRevision, parseModelName } from './model-name.ts';
 
 /**
  * The path of a model: `nameOrPath` itself where it exists, else the local copy of the hub's model.
- * @throws ModelLoadError saying what is missing and what to do.
+ * @throws ModelLoadError saying what is missing and what to do; ConfigError for a revision that cannot be meant.
  */
 export async function resolveModel(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
-  if (await exists(nameOrPath)) return nameOrPath;
+  if (await exists(nameOrPath)) {
+    if (options.revision) throw revisionOfPath(nameOrPath, options.revision);
+    return nameOrPath;
+  }
   const name = parseModelName(nameOrPath);
   if (name === null) {
     throw new ModelLoadError(
@@ -27,6 +30,14 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
   const hub = await selectHub(options.env ?? process.env, { ...options, revision });
   const { repository, gguf } = name;
   return fetchModel(hub, { repository, gguf, part: options.part ?? 'model' }, options);
+}
+
+function revisionOfPath(path: string, revision: string): ConfigError {
+  return new ConfigError(
+    `--revision ${revision}: ${path} is on this machine, where a model has one revision only: leave the option out, or name a model ` +
+      'of the hub',
+    { param: 'revision' },
+  );
 }
 
 /** @throws ConfigError where the name and --revision differ, or --revision is none. */

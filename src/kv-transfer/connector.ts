@@ -57,12 +57,17 @@ export interface RequestTransfer {
   end(isComplete: boolean): void;
 }
 
+/** The engine, as a connector sees it. */
+export interface TransferringEngine {
+  applyTransfer(command: KvTransferCommand): void;
+}
+
 /** How a connector reaches the KV memory and the engine. */
 export interface ConnectorContext {
   readonly compatibility: KvCompatibility;
   /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
   readonly memoryToken: bigint;
-  readonly applyTransfer: (command: KvTransferCommand) => void;
+  readonly engine: TransferringEngine;
   /** Gets messages for a person, such as that an instance serves another model. */
   readonly warn?: (message: string) => void;
 }

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import { SAMPLING_FIELD_NAMES } from '../sampling/sampling-fields.ts';
 import { zodMessage } from '../util/zod-message.ts';
+import { type AdapterInput, type AdaptersInput, adapterSchema, adaptersSchema } from './adapter-option.ts';
 import { checkNames } from './check-names.ts';
 
 export interface CallOptions {
@@ -11,9 +12,29 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface GenerateOptions extends CallOptions {
+export interface StreamOptions extends CallOptions {
+  /** Computes the request in the place of the model alone: an adapter's name, or `{ name, path }`. */
+  readonly adapter?: AdapterInput | null | undefined;
+}
+
+export interface BeamSearchOptions extends CallOptions {
+  /** The same, for all prompts or one a prompt. */
+  readonly adapter?: AdaptersInput | undefined;
+}
+
+export interface GenerateOptions extends BeamSearchOptions {
   /** Show a progress bar on stderr where it is a terminal; the default. */
   readonly useProgressBar?: boolean | undefined;
+}
+
+export interface ScoreOptions extends GenerateOptions {
+  /** Most tokens that are kept of a prompt, from its beginning; -1 is what the model can read. Left out, longer ones are refused. */
+  readonly truncatePromptTokens?: number | undefined;
+}
+
+export interface EmbedOptions extends ScoreOptions {
+  /** Length of the embeddings, for models that were trained to have them cut; left out, all of it. */
+  readonly dimensions?: number | undefined;
 }
 
 export interface TemplateOptions {
@@ -24,7 +45,7 @@ export interface TemplateOptions {
 }
 
 export interface ChatOptions extends GenerateOptions, TemplateOptions {}
-export interface StreamChatOptions extends CallOptions, TemplateOptions {}
+export interface StreamChatOptions extends StreamOptions, TemplateOptions {}
 
 const signal = z.instanceof(AbortSignal, { error: 'must be an AbortSignal' }).optional();
 const useProgressBar = z.boolean().optional();
@@ -33,13 +54,22 @@ const template = {
   chatTemplateKwargs: z.record(z.string(), z.unknown()).optional(),
 };
 
-export const generateOptions = z.object({ signal, useProgressBar });
-export const chatOptions = z.object({ signal, useProgressBar, ...template });
-export const callOptions = z.object({ signal });
-export const streamChatOptions = z.object({ signal, ...template });
+const truncatePromptTokens = z.int().min(-1).optional();
+const dimensions = z.int().min(1).optional();
+
+export const generateOptions = z.object({ signal, useProgressBar, adapter: adaptersSchema });
+export const chatOptions = z.object({ signal, useProgressBar, adapter: adaptersSchema, ...template });
+export const beamSearchOptions = z.object({ signal, adapter: adaptersSchema });
+export const scoreOptions = z.object({ signal, useProgressBar, truncatePromptTokens });
+export const embedOptions = z.object({ ...scoreOptions.shape, dimensions });
+export const streamOptions = z.object({ signal, adapter: adapterSchema });
+export const streamChatOptions = z.object({ signal, adapter: adapterSchema, ...template });
 
 /** Every option that some method takes. */
-export const OPTION_NAMES: readonly string[] = Object.keys(chatOptions.shape);
+export const OPTION_NAMES: readonly string[] = [
+  ...Object.keys(chatOptions.shape),
+  ...Object.keys(embedOptions.shape),
+];
 
 /** @throws InvalidRequestError naming an option that `method` does not have, or that has a wrong value. */
 export function readOptions<S extends z.ZodObject>(method: string, schema: S, given: unknown): z.output<S> {

@@ -9,6 +9,8 @@ import {
   type Prompt,
   type RequestOptions,
 } from '../engine/inference-engine.ts';
+import { planScores } from '../engine/pooling/score-plan.ts';
+import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { withFolders } from '../models/model-folder.ts';
 import {
@@ -23,17 +25,24 @@ import type { SamplingParams } from '../sampling/sampling-params.ts';
 import { reservedVariable } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
 import { abortable } from '../util/abortable.ts';
+import { type AdapterInput, resolveAdapter, resolveAdapters } from './adapter-option.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import {
-  type CallOptions,
+  type BeamSearchOptions,
+  beamSearchOptions,
   type ChatOptions,
-  callOptions,
   chatOptions,
+  type EmbedOptions,
+  embedOptions,
   type GenerateOptions,
   generateOptions,
   readOptions,
+  type ScoreOptions,
   type StreamChatOptions,
+  type StreamOptions,
+  scoreOptions,
   streamChatOptions,
+  streamOptions,
   type TemplateOptions,
 } from './call-options.ts';
 import { checkNames } from './check-names.ts';
@@ -43,8 +52,17 @@ import {
   readConversation,
   readConversations,
 } from './conversations.ts';
+import { poolAll } from './pool-all.ts';
+import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
-import { type PromptInput, type PromptsInput, readPrompt, readPrompts } from './prompts.ts';
+import {
+  type PromptInput,
+  type PromptsInput,
+  readPairs,
+  readPrompt,
+  readPrompts,
+  textOf,
+} from './prompts.ts';
 import {
   type CompletionDelta,
   outputFields,
@@ -86,12 +104,15 @@ export class LLM {
     samplingParams: SamplingParamsInput = null,
     options: GenerateOptions = {},
   ): Promise<RequestOutput[]> {
-    const { signal, useProgressBar } = readOptions('generate', generateOptions, options);
+    const { signal, useProgressBar, adapter } = readOptions('generate', generateOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
-      const preparing = list.map((prompt, index) => this.#prepare(engine, prompt, params[index]!));
+      const adapters = await resolveAdapters(engine, adapter, list.length);
+      const preparing = list.map((prompt, index) =>
+        this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index] }),
+      );
       return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
     });
   }
@@ -105,16 +126,18 @@ export class LLM {
     samplingParams: SamplingParamsInput = null,
     options: ChatOptions = {},
   ): Promise<RequestOutput[]> {
-    const { signal, useProgressBar, ...template } = readOptions('chat', chatOptions, options);
+    const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
+      const adapters = await resolveAdapters(engine, adapter, list.length);
       const jobs: Job[] = [];
       // One after the other: an abort ends the preparation, too.
       for (const [index, messages] of list.entries()) {
         ended.throwIfAborted();
-        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template));
+        const own = { adapter: adapters[index] };
+        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template, own));
       }
       return this.#run(engine, jobs, ended, useProgressBar);
     });
@@ -128,11 +151,11 @@ export class LLM {
   async *stream(
     prompt: PromptInput,
     samplingParams: SamplingInput | null = null,
-    options: CallOptions = {},
+    options: StreamOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
-    const { signal } = readOptions('stream', callOptions, options);
-    yield* this.#stream(signal, samplingParams, (engine, params) =>
-      this.#prepare(engine, readPrompt(prompt, 'prompt'), params),
+    const { signal, adapter } = readOptions('stream', streamOptions, options);
+    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
+      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own),
     );
   }
 
@@ -142,9 +165,9 @@ export class LLM {
     samplingParams: SamplingInput | null = null,
     options: StreamChatOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
-    const { signal, ...template } = readOptions('streamChat', streamChatOptions, options);
-    yield* this.#stream(signal, samplingParams, (engine, params) =>
-      this.#prepareChat(engine, readConversation(messages), params, template),
+    const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
+    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
+      this.#prepareChat(engine, readConversation(messages), params, template, own),
     );
   }
 
@@ -156,18 +179,69 @@ export class LLM {
   async beamSearch(
     prompts: PromptsInput,
     params: BeamSearchInput,
-    options: CallOptions = {},
+    options: BeamSearchOptions = {},
   ): Promise<BeamSearchOutput[]> {
-    const { signal } = readOptions('beamSearch', callOptions, options);
+    const { signal, adapter } = readOptions('beamSearch', beamSearchOptions, options);
     return abortable(signal, async (ended) => {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
-      const preparing = readPrompts(prompts).map((prompt) => prepareBeamSearch(engine, prompt, resolved));
-      const search = async (promptTokenIds: readonly number[]): Promise<BeamSearchOutput> => {
-        const beams = await beamSearch(engine, promptTokenIds, resolved, { signal: ended });
+      const list = readPrompts(prompts);
+      const adapters = await resolveAdapters(engine, adapter, list.length);
+      const preparing = list.map((prompt) => prepareBeamSearch(engine, prompt, resolved));
+      const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
+        const run = { signal: ended, adapter: adapters[index] };
+        const beams = await beamSearch(engine, promptTokenIds, resolved, run);
         return { sequences: await describeBeams(engine, beams) };
       };
       return Promise.all((await Promise.all(preparing)).map(search));
+    });
+  }
+
+  /**
+   * Embeds prompts, with a model that was made for it.
+   * @returns one output a prompt, in their order.
+   * @throws InvalidRequestError before anything runs, where a prompt or an option is wrong or the model generates text.
+   */
+  async embed(prompts: PromptsInput, options: EmbedOptions = {}): Promise<EmbeddingRequestOutput[]> {
+    const { signal, useProgressBar, ...given } = readOptions('embed', embedOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const config = engine.expectEmbedding();
+      const dimensions = given.dimensions ?? null;
+      checkDimensions(dimensions, config, engine.info.hiddenSize);
+      const list = readPrompts(prompts);
+      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens };
+      const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));
+      const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
+      const pooled = await poolAll(engine, prepared, run);
+      return pooled.map((values, index) => ({
+        request_id: String(this.#numRequests++),
+        prompt: textOf(list[index]!),
+        prompt_token_ids: prepared[index]!.promptTokenIds,
+        outputs: { embedding: toEmbedding(values, config, dimensions) },
+      }));
+    });
+  }
+
+  /**
+   * Scores how well texts fit together: one text with each of several, or two lists text by text. A reranker reads both at
+   * once; of an embedding model it is the cosine of the two embeddings.
+   * @returns one output a pair, in the order of `second`.
+   * @throws InvalidRequestError before anything runs, where a text or an option is wrong or the model generates text.
+   */
+  async score(
+    first: string | readonly string[],
+    second: string | readonly string[],
+    options: ScoreOptions = {},
+  ): Promise<ScoringRequestOutput[]> {
+    const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
+    return abortable(signal, async (ended) => {
+      const engine = await this.#engine;
+      const texts = readPairs(first, second);
+      const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
+      const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
+      const scores = plan.scoresOf(await poolAll(engine, plan.prompts, run));
+      return scores.map((score) => ({ request_id: String(this.#numRequests++), outputs: { score } }));
     });
   }
 
@@ -184,8 +258,7 @@ export class LLM {
     options?: RequestOptions,
   ): Promise<Job> {
     const requestId = String(this.#numRequests++);
-    const text = 'text' in prompt ? prompt.text : null;
-    return { requestId, text, prepared: await engine.prepare(prompt, params, options) };
+    return { requestId, text: textOf(prompt), prepared: await engine.prepare(prompt, params, options) };
   }
 
   async #prepareChat(
@@ -193,6 +266,7 @@ export class LLM {
     messages: readonly ChatMessage[],
     params: SamplingParams,
     { addGenerationPrompt = true, chatTemplateKwargs: variables = {} }: TemplateOptions,
+    own: RequestOptions,
   ): Promise<Job> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
@@ -204,7 +278,7 @@ export class LLM {
       );
     }
     const text = await template.render(messages, { addGenerationPrompt, variables });
-    return this.#prepare(engine, { text }, params, { addSpecialTokens: false });
+    return this.#prepare(engine, { text }, params, { ...own, addSpecialTokens: false });
   }
 
   /** Keeps the engine's seats full without handing it everything at once. */
@@ -231,12 +305,14 @@ export class LLM {
   async *#stream(
     signal: AbortSignal | undefined,
     samplingParams: SamplingInput | null,
-    prepare: (engine: InferenceEngine, params: SamplingParams) => Promise<Job>,
+    adapter: AdapterInput | null | undefined,
+    prepare: (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>,
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
-    const { prepared } = await prepare(engine, params!);
+    const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)) };
+    const { prepared } = await prepare(engine, params!, own);
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();

@@ -1,6 +1,7 @@
 // Turns the forms in which a program may give prompts to `LLM` into the engine's one form.
 
 import type { Prompt } from '../engine/inference-engine.ts';
+import type { ScoredTexts } from '../engine/pooling/score-plan.ts';
 import { InvalidRequestError } from '../errors.ts';
 
 /** Text, token ids, or either with its name. */
@@ -45,4 +46,28 @@ export function readPrompt(prompt: PromptInput, path: string): Prompt {
       `got ${JSON.stringify(prompt)}`,
     { param: 'prompts' },
   );
+}
+
+/** Null for token ids. */
+export function textOf(prompt: Prompt): string | null {
+  return 'text' in prompt ? prompt.text : null;
+}
+
+/** @throws InvalidRequestError where there is no text, or the lists differ in length and the first is not one text for all. */
+export function readPairs(
+  first: string | readonly string[],
+  second: string | readonly string[],
+): ScoredTexts {
+  const lists = [first, second].map((texts) => (typeof texts === 'string' ? [texts] : texts));
+  const [a, b] = [lists[0]!, lists[1]!];
+  const areTexts = lists.every(
+    (list) => Array.isArray(list) && list.length > 0 && list.every((text) => typeof text === 'string'),
+  );
+  if (!areTexts || (a.length !== 1 && a.length !== b.length)) {
+    throw new InvalidRequestError(
+      'score() takes two texts, one text and a list of texts, or two lists of as many texts',
+      { param: 'prompts' },
+    );
+  }
+  return { first: a, second: b, params: ['the first text', 'the second text'] };
 }

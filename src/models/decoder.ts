@@ -1,4 +1,5 @@
-// A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for.
+// A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for; or in their place
+// what a pooling model makes of those rows.
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundToBf16 } from '../ops/float-formats.ts';
@@ -12,6 +13,7 @@ import { ropeTable } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
+import { loadPoolingHead } from './pooling/pooling-head.ts';
 import type { RopeConfig } from './rope-config.ts';
 
 /** What the architectures make a decoder from. */
@@ -24,7 +26,8 @@ interface DecoderDesign {
 /** Loads a decoder: embeddings, layers, head, in the order in which a step uses them. */
 export async function loadDecoder(context: LoadContext, design: DecoderDesign): Promise<Decoder> {
   const { config, weights, names, progress } = context;
-  const { vocabSize, hiddenSize, numLayers, tieWordEmbeddings: isTied } = config;
+  const { vocabSize, hiddenSize, numLayers, pooling } = config;
+  const isTied = config.tieWordEmbeddings && pooling === null;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
   // First: threads of the backend may be reading packed weights already.
   const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
@@ -40,9 +43,13 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
     await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
   }
   const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm);
-  const head = isTied ? embedding : weights.head({ name: names.head, n: vocabSize }, hiddenSize);
+  const head = pooling ? loadPoolingHead(context, pooling) : isTied ? embedding : loadHead(context);
   await done(numLayers + 2, 'output head');
   return new Decoder(context, { embedding, positions, layers, finalNorm, head });
+}
+
+function loadHead({ config, weights, names }: LoadContext): LinearWeight {
+  return weights.head({ name: names.head, n: config.vocabSize }, config.hiddenSize);
 }
 
 /** Layers that rotate alike share a table. */
@@ -61,16 +68,18 @@ interface DecoderParts {
   readonly positions: LinearWeight | null;
   readonly layers: readonly Layer[];
   readonly finalNorm: Norm;
-  /** [vocab, hidden]; the very embeddings where the two are tied. */
-  readonly head: LinearWeight;
+  /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows themselves are wanted. */
+  readonly head: LinearWeight | null;
 }
 
 export function kvCacheShape(
-  { numLayers: layers, numKvHeads: kvHeads, headDim }: ModelConfig,
+  { numLayers, numKvHeads: kvHeads, headDim, encoder }: ModelConfig,
   dtype: KvDType,
   blocks: number,
   blockSize: number,
 ): KvCacheShape {
+  // Nothing reads what a layer of an encoder stored once the layer is computed: all share the memory of one.
+  const layers = encoder === null ? numLayers : 1;
   return { layers, blocks, blockSize, kvHeads, headDim, dtype };
 }
 
@@ -128,6 +137,7 @@ class Decoder implements Model {
     const { finalNorm, head } = this.#parts;
     const wanted = ops.gatherRows(hidden, rows);
     const { logitScale, logitSoftcap } = this.config;
+    if (head === null) return finalNorm({ ops }, wanted, 'f32');
     const logits = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);
     if (logitScale !== 1) ops.scale(logits, logitScale);
     if (logitSoftcap !== null) ops.softcap(logits, logitSoftcap);

@@ -10,8 +10,9 @@ export interface LayerGroups {
   readonly windows: readonly (number | null)[];
 }
 
-/** One group where all layers see as far. */
-export function groupLayers({ layerWindows }: Pick<ModelConfig, 'layerWindows'>): LayerGroups {
+/** One group where all layers see as far, and where prompts are computed at once, which takes all their blocks. */
+export function groupLayers(config: Pick<ModelConfig, 'layerWindows' | 'encoder'>): LayerGroups {
+  const layerWindows = config.encoder === null ? config.layerWindows : config.layerWindows.map(() => null);
   const kinds = new Map<number | null, number[]>();
   for (const [layer, window] of layerWindows.entries()) {
     kinds.set(window, [...(kinds.get(window) ?? []), layer]);

@@ -7,6 +7,7 @@ import type { Ops } from '../ops/ops.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
+import type { PoolingChoice } from './pooling/pooling-config.ts';
 import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
@@ -25,6 +26,8 @@ export interface LoadOptions {
   readonly packedCache?: PackedCache | null;
   /** Longest context to serve; null is the model's own limit. */
   readonly maxModelLen: number | null;
+  /** What it is to be served as; absent is what its files say. */
+  readonly choice?: PoolingChoice;
   /** Called before a weight is read; what it throws ends the load. */
   readonly onOpen?: (model: ModelShape) => void;
   /** Gets what a person should know of a model that can be served all the same. */
@@ -42,7 +45,7 @@ const MAX_LENGTH = 10_000_000;
  *   longer than the model's.
  */
 export async function loadModel(source: ModelSource, ops: Ops, options: LoadOptions): Promise<Model> {
-  const config = readModelConfig(source);
+  const config = readModelConfig(source, options.choice);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   try {
@@ -74,7 +77,7 @@ async function loadFrom(
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
     fileStates: checkpoint.fileStates,
-    formats: [dtype, formatName(formats.products), formatName(formats.head)],
+    formats: [dtype, formatName(formats.products), formatName(formats.head), ...kindOf(config)],
   });
   const weights = new WeightReader(checkpoint, ops, { dtype, ...formats, published: config.quantization });
   const progress = async (fraction: number, what: string) => {
@@ -98,6 +101,11 @@ async function loadFrom(
   }
   options.packedCache?.close();
   return model;
+}
+
+/** A model that pools has other weights packed than one that generates, of the same files. */
+function kindOf({ pooling }: ModelConfig): string[] {
+  return pooling === null ? [] : [pooling.task];
 }
 
 /**
@@ -124,7 +132,7 @@ function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | nu
   if (wanted !== null && wanted > maxPositionEmbeddings) {
     throw new ConfigError(
       `--max-model-len ${wanted} is longer than the model's own limit of ${maxPositionEmbeddings} tokens ` +
-        '(max_position_embeddings in config.json); lower it or leave it out',
+        '(max_position_embeddings in config.json, max_seq_length in sentence_bert_config.json); lower it or leave it out',
       { param: 'max-model-len' },
     );
   }

@@ -1,4 +1,4 @@
-// The shape of a decoder-only model, from its config.json: what all architectures read alike. What is an architecture's own
+// The shape of a model, from its config.json: what all architectures read alike. What is an architecture's own
 // is a trait, which its file makes of the fields.
 
 import { z } from 'zod';
@@ -8,6 +8,7 @@ import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
+import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { longestContext, type RopeConfig, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
@@ -72,8 +73,20 @@ export interface ModelConfig {
   readonly experts: ExpertsConfig | null;
   /** Of latent attention; null where attention is over keys and values. */
   readonly latent: LatentConfig | null;
+  /** Of models whose tokens see those after them, too; null where they do not. */
+  readonly encoder: EncoderConfig | null;
+  /** What it makes of a sequence in the place of tokens; null where it generates. */
+  readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
   readonly numDraftLayers: number;
+}
+
+export interface EncoderConfig {
+  /** Rows of the table of positions from that of the first one on, and before it. */
+  readonly numPositions: number;
+  readonly positionOffset: number;
+  /** Kinds of tokens that have an embedding: those of a first and of a second text; 0 where there are none. */
+  readonly numTokenTypes: number;
 }
 
 /** Numbers a token of the vectors of latent attention; the last three are those of a head. */
@@ -233,6 +246,8 @@ export function readDecoderConfig(
     layerWindows,
     experts: null,
     latent: null,
+    encoder: null,
+    pooling: null,
     numDraftLayers: 0,
   };
 }

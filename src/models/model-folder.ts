@@ -18,7 +18,7 @@ const BUNDLED_MODEL_FOLDER = fileURLToPath(new URL(`../../models/${BUNDLED_MODEL
  * @throws ModelLoadError where there is no such model.
  */
 export async function modelFolder(nameOrPath: string, options: DownloadOptions = {}): Promise<string> {
-  return nameOrPath === '' ? BUNDLED_MODEL_FOLDER : resolveModel(nameOrPath, options);
+  return resolveModel(nameOrPath === '' ? BUNDLED_MODEL_FOLDER : nameOrPath, options);
 }
 
 /**
@@ -39,9 +39,10 @@ export async function withFolders(
   };
 }
 
-/** Weights that are made up are not downloaded. */
+/** Weights that are made up are not downloaded, and where GGUF is asked for no others are. */
 function partOf(format: LoadFormat): ModelPart {
-  return format === 'dummy' ? 'texts' : 'model';
+  if (format === 'dummy') return 'texts';
+  return format === 'gguf' ? 'gguf' : 'model';
 }
 
 async function withDraftFolder(

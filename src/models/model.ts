@@ -9,6 +9,8 @@ import type { ModelConfig } from './model-config.ts';
 export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
+  /** [tokens] which of the texts of its sequence a token belongs to, 0 or 1; left out, all are of the first. */
+  readonly tokenTypes?: Int32Array | undefined;
   /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
@@ -31,6 +33,9 @@ export interface Model extends ModelShape {
   readonly loraTargets: readonly LoraTarget[];
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
-  /** @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long. */
+  /**
+   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long; of a pooling model its numbers for
+   * them, [rows, `pooledSize`].
+   */
   logits(hidden: Tensor, rows: Int32Array): Tensor;
 }

@@ -5,6 +5,7 @@ import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
+import { bert, roberta } from './bert.ts';
 import { cohere, cohere2 } from './cohere.ts';
 import { deepseekV2, deepseekV3 } from './deepseek.ts';
 import { gemma } from './gemma.ts';
@@ -21,6 +22,8 @@ import { mixtral } from './mixtral.ts';
 import type { ModelConfig } from './model-config.ts';
 import { olmo2 } from './olmo2.ts';
 import { phi3 } from './phi3.ts';
+import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
+import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
 import { qwen2 } from './qwen2.ts';
 import { qwen2Moe } from './qwen2-moe.ts';
 import { qwen3 } from './qwen3.ts';
@@ -53,6 +56,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   phi3,
   smollm3,
   starcoder2,
+  bert,
+  roberta,
 ];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
@@ -61,10 +66,11 @@ export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => a
 const named = z.object({ architectures: z.array(z.string()).nullish() });
 
 /**
- * Reads config.json as the architecture that it names does.
- * @throws ModelLoadError naming the file, the field and what was expected.
+ * Reads config.json as the architecture that it names does, and what the model is for.
+ * @param choice what it is to be served as, where its files leave that open.
+ * @throws ModelLoadError naming the file, the field and what was expected; ConfigError where the choice contradicts them.
  */
-export function readModelConfig(files: ModelFiles): ModelConfig {
+export function readModelConfig(files: ModelFiles, choice: PoolingChoice = BY_FILES): ModelConfig {
   const text = files.read('config.json');
   if (text === null) {
     throw new ModelLoadError(
@@ -75,13 +81,31 @@ export function readModelConfig(files: ModelFiles): ModelConfig {
   const { path } = text;
   const json = parseModelJson(text, z.unknown());
   const names = checkModelJson(path, json, named).architectures ?? [];
-  const architecture = ARCHITECTURE_NAMES.find((name) => names.includes(name));
-  if (architecture !== undefined)
-    return findArchitecture(architecture).readConfig({ path, architecture, json });
+  const found = names.map(recognise).find((one) => one !== null);
+  if (found) {
+    const { architecture, namedTask } = found;
+    const config = findArchitecture(architecture).readConfig({ path, architecture, json });
+    return withPooling(config, { files, path, json, namedTask, choice });
+  }
   const got = names.length > 0 ? names.join(', ') : 'none';
   throw new ModelLoadError(
     `${path}: architecture ${got} is not supported; supported are ${ARCHITECTURE_NAMES.join(', ')}`,
   );
+}
+
+/** What decoders are called that were made into something else than a generator of text. */
+const CONVERTED: readonly (readonly [end: string, task: NamedTask])[] = [
+  ['ForSequenceClassification', 'score'],
+  ['Model', 'embed'],
+];
+
+/** The architecture that `name` is of, and what its end says that it is for; null for one that is not known. */
+function recognise(name: string): { readonly architecture: string; readonly namedTask: NamedTask } | null {
+  const isKnown = (one: string): boolean => ARCHITECTURE_NAMES.includes(one);
+  const [end, namedTask] = CONVERTED.find(([one]) => name.endsWith(one)) ?? ['', 'generate'];
+  if (isKnown(name)) return { architecture: name, namedTask };
+  const base = `${name.slice(0, name.length - end.length)}ForCausalLM`;
+  return end !== '' && isKnown(base) ? { architecture: base, namedTask } : null;
 }
 
 /** @param name one of `ARCHITECTURE_NAMES`. */

@@ -91,7 +91,7 @@ export interface NativeBackend {
   loadPacked(name: string): number;
   closePackedEntry(): void;
   /**
-   * Writes all weights so far as an entry, while ops run; `names` are theirs, in order. False where another process is
+   * Writes the first weights as an entry, while ops run; `names` are theirs, in order. False where another process is
    * writing the same entry. `close` gives it a few seconds to end.
    */
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
@@ -234,6 +234,8 @@ export interface NativeBackend {
     step: number,
     ...x: TensorArgs
   ): StreamPosition;
+  /** `starts` [rows of out + 1] rise. */
+  meanRows(starts: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   gatherRows(
     isBf16: boolean,
     rows: Int32Array,
@@ -241,12 +243,15 @@ export interface NativeBackend {
   ): StreamPosition;
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
+  /** Fills `values` when it runs. */
+  readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
   /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
+    isBidirectional: boolean,
     scale: number,
     window: number,
     softcap: number,
@@ -328,11 +333,11 @@ export type NativeTransferEvent =
   | { readonly type: 'sendClosed'; readonly send: number }
   /** All layer blocks have come and are what was sent. */
   | { readonly type: 'received'; readonly ticket: bigint }
-  /** A layer block is not what was sent; the rest goes on. */
+  /** A layer block is not what was sent, as it came (the rest goes on) or as it was copied. */
   | { readonly type: 'corrupt'; readonly ticket: bigint }
-  /** Nothing writes into the area any more. */
+  /** Nothing writes into its places or reads them any more. */
   | { readonly type: 'receiveClosed'; readonly ticket: bigint }
-  /** The blocks are filled, and were what was sent, or not. */
+  /** Nothing writes into the blocks any more; whether they are filled with what was sent. */
   | { readonly type: 'loaded'; readonly load: number; readonly isIntact: boolean };
 
 interface NativeTransferOptions {
@@ -367,9 +372,13 @@ export interface NativeTransferEngine {
   openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void;
   /** Layer blocks that have come so far. */
   progress(ticket: bigint): number;
-  /** `receiveClosed` follows. */
+  /** Ends its loads; `receiveClosed` follows: nothing writes into its places or reads them any more. */
   closeReceive(ticket: bigint): void;
-  /** Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory; `loaded` follows. */
+  /**
+   * Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory, as they come. `loaded` follows
+   * when all of the transfer has come and is copied, when a layer block was damaged since it came (after `corrupt`), or when
+   * the receive is closed; nothing writes into `blocks` from then on.
+   */
   load(load: number, ticket: bigint, firstBlock: number, blocks: Int32Array): void;
 
   readonly bytesSent: number;

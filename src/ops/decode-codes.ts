@@ -4,7 +4,7 @@ import { ModelLoadError } from '../errors.ts';
 import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
 import { roundToBf16, unpackE4m3 } from './float-formats.ts';
 import { readBytes } from './read-tensor.ts';
-import type { StoredCodes } from './stored-codes.ts';
+import { AWQ_PLACES, type StoredCodes } from './stored-codes.ts';
 import type { CodesWeightSource } from './weights.ts';
 
 /** Writes the numbers [n, k] that the codes of `source` encode to `into`. */
@@ -35,9 +35,6 @@ function notANumber(
     `tensor ${name} of ${path} is not finite at [${row}, ${column}]: NaN; fetch the file again`,
   );
 }
-
-/** In which place of a word AWQ keeps each of eight outputs. */
-const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
 
 function codesOf({
   tensor,

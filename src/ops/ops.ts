@@ -107,6 +107,8 @@ export interface AttentionOptions {
   readonly window: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
+  /** Whether a token also sees those after it, all `contextLengths` of its sequence; then there is no window. */
+  readonly isBidirectional?: boolean;
   /** [heads] The softmax of a head has this score more, which no value belongs to: its weights sum to less than 1. */
   readonly sinks?: Vector | null;
 }
@@ -256,6 +258,9 @@ export interface Ops {
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. */
   layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor;
 
+  /** layerNorm of x [tokens, cols] f32, in place. */
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void;
+
   /** rmsNorm of each head of x [tokens, heads * headDim] f32 by itself, in place, as for q and k; weight [headDim]. */
   qkNorm(x: Tensor, weight: Vector, eps: number): void;
 
@@ -319,11 +324,17 @@ export interface Ops {
   storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;
 
   /**
-   * Causal attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
+   * Attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
    * -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. heads is a multiple of kvHeads. The rows of a
-   * sequence are the last of its `contextLengths` positions.
+   * sequence are the last of its `contextLengths` positions; each sees those up to its own, unless it is told otherwise.
    */
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor;
+
+  /**
+   * Means of rows of x [tokens, cols] f32 -> [starts.length - 1, cols]: row i is that of rows starts[i] up to starts[i + 1] - 1,
+   * at least one, summed in their order.
+   */
+  meanRows(x: Tensor, starts: Int32Array): Tensor;
 
   /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
   gatherRows(x: Tensor, rows: Int32Array): Tensor;
@@ -345,6 +356,9 @@ export interface Ops {
 
   /** A copy in JavaScript memory, widened to f32, [rows * cols]. */
   read(x: Tensor): Float32Array;
+
+  /** The same, once the ops before it have run: `x` may be freed meanwhile. */
+  readLater(x: Tensor): Pending<Float32Array>;
 
   /** A tensor from JavaScript numbers, rounded to `dtype`. */
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor;

@@ -124,7 +124,7 @@ function orderVector(source: TensorSource, values: Float32Array): void {
   for (const place of stored.keys()) values[place] = stored[storedPlace(place, source)]!;
 }
 
-/** What is read as a whole: so many numbers in so many bytes. */
+/** The smallest unit of a file: so many numbers in so many bytes. */
 function blockOf(dtype: StorageDType): { readonly numbers: number; readonly bytes: number } {
   const numbers = numbersOfBlock(dtype);
   return { numbers, bytes: storedBytes(dtype, numbers) };

@@ -20,7 +20,7 @@ const MOST: Readonly<Record<CodeKind, number>> = { int4: 15, fp4: 6, int8: 255, 
 const BF16_MOST = 3.38e38;
 
 /** In which place of a word AWQ keeps each of eight outputs. */
-const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
+export const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
 
 /** @throws ModelLoadError naming the tensor, and the output or input of it that is wrong. */
 export function readStoredCodes(source: CodesWeightSource): StoredCodes {

@@ -3,6 +3,7 @@
 
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
+import type { PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
@@ -33,6 +34,12 @@ export interface EngineInfo {
   /** [groups of layers] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
   readonly windows: readonly (number | null)[];
   readonly maxModelLen: number;
+  /** Null where it generates. */
+  readonly pooling: PoolingConfig | null;
+  /** Whether a prompt is computed in one step, of any length. */
+  readonly computesWholePrompts: boolean;
+  /** Numbers of a hidden state, and of an embedding. */
+  readonly hiddenSize: number;
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;
@@ -55,7 +62,7 @@ export interface Executor {
    */
   forward(step: ScheduledStep, planPoint: number): void;
   /**
-   * Starts the sampling of the step whose forward pass was started last.
+   * Starts the sampling of the step, or the pooling, whose forward pass was started last.
    * @param edits how its logits are changed before: one entry for each row that samples, those of a sequence together; null
    *   leaves them as they are
    */

@@ -12,6 +12,7 @@ import { kvBlockBytes } from './kv-budget.ts';
 /** Its KV memory holds one sequence of the longest length at least, so many at most, and takes no more than this share in between. */
 const MAX_SEQUENCES = 8;
 const KV_SHARE = 0.1;
+const GENERATING = { runner: 'generate', convert: 'auto' } as const;
 
 interface LoadedDraft {
   readonly draftModel: DraftModel;
@@ -30,8 +31,8 @@ export function openDraftSource(
 ): ModelSource | null {
   if (speculative?.method !== 'draft_model') return null;
   const source = openModelSource(speculative.model);
-  const own = readModelConfig(source).vocabSize;
-  const wanted = readModelConfig(target).vocabSize;
+  const own = readModelConfig(source, GENERATING).vocabSize;
+  const wanted = readModelConfig(target, GENERATING).vocabSize;
   if (own === wanted) return source;
   throw new ConfigError(
     `--speculative-config: model: ${speculative.model} has a vocabulary of ${own} tokens, ${target.path} one of ${wanted}: ` +
@@ -48,12 +49,13 @@ export async function loadDraftModel(
   maxModelLen: number,
   { onProgress, onWarning }: Pick<LoadOptions, 'onProgress' | 'onWarning'>,
 ): Promise<LoadedDraft> {
-  const { maxPositionEmbeddings, quantization: published } = readModelConfig(source);
+  const { maxPositionEmbeddings, quantization: published } = readModelConfig(source, GENERATING);
   const maxLength = Math.min(maxModelLen, maxPositionEmbeddings);
   const model = await loadModel(source, ops, {
     dtype: published === null ? config.dtype : 'auto',
     quantization: published === null ? config.quantization : null,
     maxModelLen: maxLength,
+    choice: GENERATING,
     onProgress: (fraction, what) => onProgress?.(fraction, `draft model: ${what}`),
     ...(onWarning && { onWarning }),
   });

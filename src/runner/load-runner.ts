@@ -1,21 +1,25 @@
 // Loads the model, chooses the size of its KV memory and takes it.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
 import { mostBlocks } from '../kv-cache/block-groups.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { Model, ModelShape } from '../models/model.ts';
+import type { ModelConfig } from '../models/model-config.ts';
+import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import { numKvRows } from '../ops/kv-rows.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
-import type { EngineInfo } from './executor.ts';
+import type { EngineInfo, Executor } from './executor.ts';
 import { chooseNumBlocks, longestFitting } from './kv-budget.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
+import { PoolingRunner } from './pooling-runner.ts';
 
 export interface LoadListeners {
   readonly onProgress?: (fraction: number, what: string) => void;
@@ -27,7 +31,7 @@ export interface LoadListeners {
 export async function loadRunner(
   config: EngineConfig,
   { onProgress = () => {}, onWarning = () => {} }: LoadListeners = {},
-): Promise<ModelRunner> {
+): Promise<Executor> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
   const { dtype, quantization, kvCacheDtype, blockSize, modelPath } = config;
@@ -50,11 +54,13 @@ export async function loadRunner(
     kvCacheDtype,
     packedCache,
     maxModelLen: wantedLength,
+    choice: config,
     onOpen,
     onWarning,
     onProgress,
   };
   const source = openConfiguredSource(config);
+  expectPossible(config, readModelConfig(source, config));
   const draftSource = openDraftSource(config, source);
   const model = await loadModel(source, ops, options);
   const draft =
@@ -97,11 +103,16 @@ export async function loadRunner(
     numBlocks,
     windows,
     maxModelLen,
+    pooling: model.config.pooling,
+    computesWholePrompts: model.config.encoder !== null,
+    hiddenSize: model.config.hiddenSize,
     vocabSize: model.config.vocabSize,
     maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, config.maxNumBatchedTokens),
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
+  const { pooling } = model.config;
+  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
   return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
 }
 
@@ -119,6 +130,19 @@ function loadAdapters(
     while (part.done !== true) part = loading.next();
     return part.value;
   });
+}
+
+/** @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters. */
+function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooling }: ModelConfig): void {
+  const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
+  const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
+  if (pooling === null || option === undefined) return;
+  throw new ConfigError(
+    `--${option} is for models that generate text, and this one gives embeddings or scores: leave it out`,
+    {
+      param: option,
+    },
+  );
 }
 
 /** Of a cache with one block. */

@@ -35,6 +35,12 @@ export interface SequenceSampling extends PromptSampling {
   readonly sample: number;
 }
 
+/** What a pooling model must know of a sequence beside its tokens. */
+export interface SequencePooling {
+  /** Index of the first token of the second of two texts; null where the model does not tell them apart. */
+  readonly secondTextStart: number | null;
+}
+
 /** When a sequence ends. Stop strings are not here: they are found where text is made. */
 export interface StopRule {
   /** The end token; null where it is ignored or unknown. */
@@ -74,6 +80,8 @@ export interface NewRequest extends PromptRequest {
   readonly group: number;
   /** Its part in the exchange of KV blocks with other instances. */
   readonly transfer: SequenceTransfer | null;
+  /** Left out where tokens are wanted, not numbers. */
+  readonly pooling?: SequencePooling | null;
 }
 
 /** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
@@ -109,6 +117,7 @@ export class Request implements CachedSequence {
   readonly resumedLogprobs: Logprobs[] = [];
   readonly adapterId: number | null;
   readonly transfer: SequenceTransfer | null;
+  readonly pooling: SequencePooling | null;
   /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
   numBlocksSent = 0;
   readonly #history: LogitHistory | null;
@@ -149,6 +158,7 @@ export class Request implements CachedSequence {
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.adapterId = request.adapterId;
     this.transfer = request.transfer;
+    this.pooling = request.pooling ?? null;
     this.extraKeys = request.extraKeys;
   }
 

@@ -2,7 +2,7 @@
 // changes later, and everything in it can be logged, replayed or sent to another thread.
 
 import type { Logprobs } from '../sampling/logprobs.ts';
-import type { SequenceSampling } from './request.ts';
+import type { SequencePooling, SequenceSampling } from './request.ts';
 
 /** In `tokenIds`: the newest token of the same request, which an earlier step samples and nobody has read yet. */
 export const PENDING_TOKEN = -1;
@@ -19,8 +19,10 @@ export interface ScheduledSequence {
   readonly numDraftTokens: number;
   /** [groups] Blocks that the request has got since the step that had it last: they extend its block tables. */
   readonly newBlocks: readonly (readonly number[])[];
-  /** Null while the step ends inside the prompt: nothing is sampled then. */
+  /** Null while the step ends inside the prompt, and where numbers are wanted: nothing is sampled then. */
   readonly sampling: SequenceSampling | null;
+  /** Null or left out where the step does not complete a sequence that numbers are wanted for. */
+  readonly pooling?: SequencePooling | null;
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */
   readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */
@@ -64,7 +66,9 @@ export interface ScheduledStep {
 /** What a step gave one sequence. */
 export type SequenceOutput =
   | TokensOutput
-  /** The model's logits were NaN or infinite: no token could be sampled. */
+  /** What a pooling model makes of the whole sequence. */
+  | { readonly kind: 'pooled'; readonly values: Float32Array }
+  /** The model's logits, or its numbers, were NaN or infinite: no token could be sampled. */
   | { readonly kind: 'brokenLogits' };
 
 export interface TokensOutput {

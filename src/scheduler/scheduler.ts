@@ -34,6 +34,8 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
+  readonly computesWholePrompts?: boolean;
   /** Null guesses no tokens ahead. */
   readonly speculative: SpeculativeConfig | null;
 }
@@ -46,6 +48,8 @@ export interface TokenOutput {
   readonly requestId: number;
   /** One, which `finish` is about; none where the request ends with an error. */
   readonly tokenIds: readonly number[];
+  /** Left out but by a pooling model: what it made of the request, which ends without tokens. */
+  readonly pooled?: Float32Array;
   /** One row a token; null where none were asked for. */
   readonly logprobs: Logprobs | null;
   /** With the first token: the tokens of the prompt from the second on, in pieces; null where none were asked for. */
@@ -83,6 +87,7 @@ export interface SchedulerStats {
 }
 
 const NO_DRAFT: readonly number[] = [];
+const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
 export class Scheduler {
@@ -131,6 +136,13 @@ export class Scheduler {
     };
   }
 
+  /** Whether a sequence that is not over names the adapter. */
+  usesAdapter(adapterId: number): boolean {
+    return [...this.#requests.values()].some(
+      (request) => request.adapterId === adapterId && request.state !== 'finished',
+    );
+  }
+
   #adaptersOf(states: readonly RequestState[]): number[] {
     const requests = [...this.#requests.values()].filter(({ state }) => states.includes(state));
     return [...new Set(requests.flatMap(({ adapterId }) => adapterId ?? []))];
@@ -151,8 +163,13 @@ export class Scheduler {
 
   /** What the connector has decided; a transfer that is not known any more is ignored. */
   applyTransfer(command: KvTransferCommand): void {
-    if (command.kind === 'release') this.#transfers.release(command.transferId);
-    else this.#endLoad(command.transferId, command.numTokens);
+    if (command.kind === 'release') {
+      this.#transfers.release(command.transferId);
+      return;
+    }
+    const request = this.#transfers.endLoad(command.transferId);
+    if (request?.state === 'finished') this.#slots.freeBlocks(request);
+    else if (request !== null) this.#slots.endLoad(request, command.numTokens);
   }
 
   /**
@@ -235,7 +252,7 @@ export class Scheduler {
     let left = this.#config.maxNumBatchedTokens;
     for (const request of [...this.#slots.running]) {
       if (left === 0) break;
-      const numTokens = Math.min(left, request.numTokensToCompute);
+      const numTokens = this.#numTokensWithin(left, request);
       // It may have given up its blocks to one before it.
       if (request.state !== 'running' || numTokens === 0) continue;
       const hasBlocks = this.#kvCache.grow(request, request.numComputedTokens + numTokens);
@@ -246,6 +263,12 @@ export class Scheduler {
       left -= numTokens;
     }
     return left;
+  }
+
+  /** How many tokens of a request a step computes that has room for `left`. */
+  #numTokensWithin(left: number, { numTokensToCompute }: Request): number {
+    if (numTokensToCompute <= left) return numTokensToCompute;
+    return this.#config.computesWholePrompts ? 0 : left;
   }
 
   /**
@@ -267,7 +290,7 @@ export class Scheduler {
     let left = budget;
     for (let request = this.#slots.admitNext(left); request; request = this.#slots.admitNext(left)) {
       if (request.state !== 'running') continue;
-      const numTokens = Math.min(left, request.numTokensToCompute);
+      const numTokens = this.#numTokensWithin(left, request);
       if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
       left -= numTokens;
     }
@@ -294,7 +317,8 @@ export class Scheduler {
       firstPosition,
       numDraftTokens: draft.length,
       newBlocks: tables.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
-      sampling: reachesEnd ? request.sampling : null,
+      sampling: reachesEnd && request.pooling === null ? request.sampling : null,
+      pooling: reachesEnd ? request.pooling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request),
@@ -325,7 +349,7 @@ export class Scheduler {
     });
   }
 
-  /** Takes the results of `step`, the oldest in flight. @returns the new tokens of each request that got some. */
+  /** Takes the results of `step`, the oldest in flight. @returns what each request got that got something. */
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
     this.#numInFlightSteps -= 1;
@@ -345,9 +369,18 @@ export class Scheduler {
       if (output === null) continue;
       request.numPendingTokens -= 1;
       if (output.kind === 'brokenLogits') outputs.push(this.#fail(request));
+      else if (output.kind === 'pooled') outputs.push(this.#endPooled(request, output.values));
       else this.#takeTokens(request, output, outputs);
     }
     return outputs;
+  }
+
+  #endPooled(request: Request, pooled: Float32Array): TokenOutput {
+    const { id: requestId, numCachedTokens, promptLength, admissionTimes: admission } = request;
+    this.#totals.promptTokens += promptLength;
+    this.#finish(request);
+    const finish = { reason: 'stop', stopTokenId: null } as const;
+    return { requestId, ...NO_TOKENS, pooled, numCachedTokens, admission, finish };
   }
 
   #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
@@ -406,8 +439,7 @@ export class Scheduler {
     this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
     const finish = { reason: 'error', stopTokenId: null } as const;
-    const none = { tokenIds: [], logprobs: null, promptLogprobs: null, admission: null };
-    return { requestId, ...none, numCachedTokens, finish };
+    return { requestId, ...NO_TOKENS, numCachedTokens, admission: null, finish };
   }
 
   /** Forgets every cached prefix. @returns false, with nothing changed, while requests run or load. */
@@ -416,12 +448,6 @@ export class Scheduler {
     if (running + loading > 0) return false;
     this.#kvCache.reset();
     return true;
-  }
-
-  #endLoad(transferId: number, numTokens: number): void {
-    const request = this.#transfers.endLoad(transferId);
-    if (request?.state === 'finished') this.#slots.freeBlocks(request);
-    else if (request !== null) this.#slots.endLoad(request, numTokens);
   }
 
   #finish(request: Request): void {

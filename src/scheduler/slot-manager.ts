@@ -11,6 +11,7 @@ import { chooseVictim, chooseVictimsFor } from './victim.ts';
 interface SlotLimits extends Pick<KvCacheConfig, 'blockSize' | 'enablePrefixCaching'> {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  readonly computesWholePrompts?: boolean;
 }
 
 export class SlotManager {
@@ -66,6 +67,7 @@ export class SlotManager {
     const request = this.#waiting.first;
     if (request === null || this.#numFreeSlots === 0) return null;
     if (maxNewTokens === 0 && !wantsLoad(request)) return null;
+    if (this.#limits.computesWholePrompts && request.tokens.length > maxNewTokens) return null;
     return this.#admit(request, maxNewTokens) ? request : null;
   }
 

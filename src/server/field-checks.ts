@@ -69,7 +69,8 @@ function checkStream(body: CommonFields): void {
   }
 }
 
-function checkPriority({ priority }: CommonFields, engine: InferenceEngine): void {
+/** @throws InvalidRequestError for a priority where there are none. */
+export function checkPriority({ priority }: Pick<CommonFields, 'priority'>, engine: InferenceEngine): void {
   if ((priority ?? 0) === 0 || engine.hasPriorities) return;
   throw new InvalidRequestError(
     `priority must be 0 on this server, which serves requests in the order of their arrival, got ${priority}; ` +

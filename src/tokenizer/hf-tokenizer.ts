@@ -9,11 +9,14 @@ import { buildStages } from './decoder-stages.ts';
 import { encodeText } from './encode-text.ts';
 import type { EncodedText, LongText } from './encode-thread.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
+import { type JoinedTexts, joinTexts } from './joined-texts.ts';
 import { describeToken } from './token-bytes.ts';
 import {
   type DecodeStream,
   type DecodeStreamOptions,
   type EncodeOptions,
+  type JoinOptions,
+  type Texts,
   type TokenDescription,
   type Tokenizer,
   TooManyTokensError,
@@ -81,10 +84,29 @@ export class HfTokenizer implements Tokenizer {
     const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY } = options;
     const { numTokens, isWhole, ids } =
       text.length > LONG_TEXT
-        ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens })
+        ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens, join: null })
         : await this.#encode(text, addSpecialTokens);
     if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
     return numberList(ids);
+  }
+
+  async encodeJoined([text, second]: Texts, options: JoinOptions): Promise<JoinedTexts> {
+    const { addSpecialTokens, maxTokens, isCut } = options;
+    const isLong = text.length + (second?.length ?? 0) > LONG_TEXT;
+    const order = { text, addSpecialTokens, maxTokens, join: { pair: second ?? null, isCut } };
+    const { numTokens, isWhole, ids, secondTextStart } = isLong
+      ? await this.#longTexts.call(order)
+      : await this.#encodeJoined(order);
+    if (ids === null) throw new TooManyTokensError(numTokens, isWhole);
+    return { ids, secondTextStart };
+  }
+
+  async #encodeJoined({ text, addSpecialTokens, maxTokens, join }: LongText): Promise<EncodedText> {
+    const encoding = await encodeText(this.#native, text, addSpecialTokens, join?.pair);
+    const numTokens = encoding.getLength();
+    const isRefused = numTokens > maxTokens && !join?.isCut;
+    const joined = isRefused ? null : joinTexts(encoding, maxTokens);
+    return { numTokens, isWhole: true, ids: null, secondTextStart: null, ...joined };
   }
 
   async encodeAll(texts: readonly string[]): Promise<number[][]> {

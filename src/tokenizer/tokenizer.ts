@@ -1,5 +1,7 @@
 // Text to token ids and back. The engine never sees text; the main thread never sees logits.
 
+import type { JoinedTexts } from './joined-texts.ts';
+
 /** A tokenizer as published in tokenizer.json. */
 export interface Tokenizer {
   /** One more than the largest id, added tokens included. */
@@ -10,6 +12,11 @@ export interface Tokenizer {
   minTokens(text: string): number;
   /** @throws TooManyTokensError for more than `maxTokens`. */
   encode(text: string, options: EncodeOptions): Promise<number[]>;
+  /**
+   * One text or two as one sequence, with the special tokens that the model expects around and between them.
+   * @throws TooManyTokensError for more than `maxTokens`, where they are not to be cut, or not even one token of each text has room.
+   */
+  encodeJoined(texts: Texts, options: JoinOptions): Promise<JoinedTexts>;
   /** The same of many short texts, without special tokens. */
   encodeAll(texts: readonly string[]): Promise<number[][]>;
   decode(ids: readonly number[], options: { readonly skipSpecialTokens: boolean }): Promise<string>;
@@ -24,6 +31,16 @@ export interface Tokenizer {
   close(): Promise<void>;
 }
 
+/** One text, or two. */
+export type Texts = readonly [string] | readonly [string, string];
+
+export interface JoinOptions {
+  readonly addSpecialTokens: boolean;
+  readonly maxTokens: number;
+  /** Whether the end of what is too long is cut. */
+  readonly isCut: boolean;
+}
+
 export interface EncodeOptions {
   readonly addSpecialTokens: boolean;
   /** A text of more tokens is refused; every text will do where it is left out. */
@@ -34,10 +51,19 @@ export interface EncodeOptions {
 export class TooManyTokensError extends Error {
   /** `600`, or `at least 600` where only a beginning of the text was looked at. */
   readonly numTokens: string;
+  readonly #count: number;
+  readonly #isWhole: boolean;
 
   constructor(numTokens: number, isWhole: boolean) {
     super(`the text has too many tokens, ${numTokens} or more`);
     this.numTokens = isWhole ? String(numTokens) : `at least ${numTokens}`;
+    this.#count = numTokens;
+    this.#isWhole = isWhole;
+  }
+
+  /** The same where `others` more tokens belong to the text. */
+  with(others: number): TooManyTokensError {
+    return new TooManyTokensError(this.#count + others, this.#isWhole);
   }
 }
 

@@ -23,7 +23,7 @@ export interface ModelFiles {
   readBytes(name: typeof SENTENCEPIECE_FILE): ModelBytes | null;
 }
 
-/** What makes text of tokens, and prompts of conversations. */
+/** The files of a tokenizer and of its chat template. */
 export const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -44,7 +44,17 @@ export function hasTokenizer(has: (name: string) => boolean): boolean {
   return has('tokenizer.json') || has(SENTENCEPIECE_FILE) || (has('vocab.json') && has('merges.txt'));
 }
 
-export const CONFIG_FILES = ['config.json', 'generation_config.json'] as const;
+/** What is made of the hidden states of an embedding model or a reranker, and how long its texts may be. */
+const SENTENCE_FILES = [
+  'modules.json',
+  'sentence_bert_config.json',
+  '1_Pooling/config.json',
+  '1_LogitScore/config.json',
+] as const;
+
+export type SentenceFileName = (typeof SENTENCE_FILES)[number];
+
+export const CONFIG_FILES = ['config.json', 'generation_config.json', ...SENTENCE_FILES] as const;
 
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';

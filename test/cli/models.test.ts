@@ -109,6 +109,21 @@ describe('svc models inspect', () => {
     ]);
   });
 
+  it('tells of experts and windows, where a model has them', async () => {
+    const { stdout } = await runCli(['models', 'inspect', 'test/fixtures/goldens/gpt-oss']);
+    expect(stdout).toMatch(/^attention +.*, windows of \d+ tokens$/m);
+    expect(stdout).toMatch(/^experts +\d+ in a layer, of which \d+ compute a token$/m);
+  });
+
+  it('finds the format of the weights where config.json does not tell it', async () => {
+    const folder = join(home, 'unsaid');
+    await mkdir(folder);
+    writeTinyModel(folder, { dtype: 'f32', config: { torch_dtype: null, dtype: null } });
+    const { stdout } = await runCli(['models', 'inspect', folder]);
+    expect(stdout).toMatch(/^weights .* in f32, /m);
+    expect(stdout).toMatch(/TOKENS OF CACHE IN F32/);
+  });
+
   it('refuses a file that is no GGUF file in one line', async () => {
     expect(await runCli(['models', 'inspect', 'README.md'])).toMatchObject({
       code: 1,

@@ -112,11 +112,11 @@ describe('svc serve', () => {
 
   it('knows the options of other servers in a config file too, with the place', async () => {
     const path = join(folder, 'foreign.yaml');
-    await writeFile(path, 'swap-space: 4\nenable-lora: false\nenable_lora: true\n');
+    await writeFile(path, 'swap-space: 4\nenable-auto-tool-choice: false\nenable_auto_tool_choice: true\n');
     const { code, stderr } = await runCli(['serve', '--config', path]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /^error: .*foreign\.yaml:3:1 \(enable_lora\) is not available in svc: adapters .*\n$/,
+      /^error: .*foreign\.yaml:3:1 \(enable_auto_tool_choice\) is not available in svc: tools .*\n$/,
     );
   });
 

@@ -13,6 +13,7 @@ const codePoints: Tokenizer = {
   eosTokenId: null,
   minTokens: (text) => [...text].length,
   encode: async (text) => [...text].map((character) => character.codePointAt(0)!),
+  encodeJoined: async ([text]) => ({ ids: Int32Array.of(text.length), secondTextStart: null }),
   encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),

@@ -7,6 +7,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
@@ -31,6 +32,7 @@ describe('examples', () => {
   it('are all run here', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
       'disaggregated',
+      'offline-adapter.ts',
       'offline-chat.ts',
       'offline-streaming.ts',
       'offline.ts',
@@ -48,6 +50,16 @@ describe('examples', () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();
     expect(lines.match(/→/g)).toHaveLength(4);
     expect(lines).toMatch(/^Once upon a time →/);
+  });
+
+  it('offline-adapter.ts completes a prompt with and without an adapter', async () => {
+    const adapter = join(folder, 'adapter');
+    writeTinyAdapter(adapter);
+    const [first, second] = (await runExample('offline-adapter.ts', folder, adapter)).split(
+      /^(?=adapter: )/m,
+    );
+    expect(first).toMatch(/^model: ./);
+    expect(second!.slice('adapter'.length)).not.toBe(first!.slice('model'.length));
   });
 
   it('offline-chat.ts answers its questions', async () => {

@@ -18,8 +18,9 @@ export interface ClusterOptions {
   /** More options of every instance, and of the proxy. */
   readonly serveArgs?: readonly string[];
   readonly proxyArgs?: readonly string[];
-  /** More options of the producers alone. */
+  /** More options of the producers alone, and of the consumers. */
   readonly producerArgs?: readonly string[];
+  readonly consumerArgs?: readonly string[];
 }
 
 /** Fields of the --kv-transfer-config of one instance. */
@@ -80,7 +81,7 @@ export class Cluster {
   async spawn(role: 'kv_producer' | 'kv_consumer', { extra, ...own }: OwnConfig = {}): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
     const { model, sendType, transport, kvTransfer, extraConfig } = this.#options;
-    const { serveArgs = [], producerArgs = [] } = this.#options;
+    const { serveArgs = [], producerArgs = [], consumerArgs = [] } = this.#options;
     const config = {
       kv_connector: 'P2pNcclConnector',
       kv_role: role,
@@ -100,7 +101,7 @@ export class Cluster {
     };
     const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), '--num-threads', '1'];
     args.push('--kv-transfer-config', JSON.stringify(config), ...serveArgs);
-    if (role === 'kv_producer') args.push(...producerArgs);
+    args.push(...(role === 'kv_producer' ? producerArgs : consumerArgs));
     const svc = spawnSvc(args, port);
     const instance = { ...svc, httpAddress: `127.0.0.1:${port}` };
     (role === 'kv_producer' ? this.producers : this.consumers).push(instance);

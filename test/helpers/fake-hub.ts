@@ -22,6 +22,8 @@ export interface FakeHubBehaviour {
   /** Bytes after which each of the first `numStalls` file answers brings nothing more, and does not end. */
   stallAfter?: number;
   numStalls?: number;
+  /** Make every page of the listing one of so many entries, with another page behind it. */
+  endlessEntries?: number;
   /** Send so many bytes more than the listing says. */
   numSurplus?: number;
 }
@@ -89,6 +91,17 @@ export class FakeHub {
   /** Two entries a page: a client that forgets the second page misses files. */
   #tree(search: string, response: ServerResponse): void {
     const page = Number(new URLSearchParams(search).get('page') ?? 0);
+    const linkTo = (next: number): void => {
+      const url = `${this.url}/api/models/org/tiny/tree/${COMMIT}?recursive=true&page=${next}`;
+      response.setHeader('link', `<${url}>; rel="next"`);
+    };
+    const folder = { type: 'directory', path: 'onnx', oid: '0'.repeat(40), size: 0 };
+    const { endlessEntries } = this.behaviour;
+    if (endlessEntries !== undefined) {
+      linkTo(page + 1);
+      json(response, new Array<object>(endlessEntries).fill(folder));
+      return;
+    }
     const entries = [...this.#files].map(([path, content]) => ({
       type: 'file',
       path,
@@ -96,11 +109,7 @@ export class FakeHub {
       oid: gitHash(content),
       ...(path.endsWith('.safetensors') && { lfs: { oid: sha256(content), size: content.length } }),
     }));
-    if (entries.length > 2 * (page + 1)) {
-      const next = `${this.url}/api/models/org/tiny/tree/${COMMIT}?recursive=true&page=${page + 1}`;
-      response.setHeader('link', `<${next}>; rel="next"`);
-    }
-    const folder = { type: 'directory', path: 'onnx', oid: '0'.repeat(40), size: 0 };
+    if (entries.length > 2 * (page + 1)) linkTo(page + 1);
     json(response, [folder, ...entries.slice(2 * page, 2 * page + 2)]);
   }
 

@@ -98,9 +98,11 @@ export class KvInstance {
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },
       memoryToken: memory.share(),
-      applyTransfer: (command: KvTransferCommand) => {
-        heard.commands.push(command);
-        heard.waiting.hear(command);
+      engine: {
+        applyTransfer: (command: KvTransferCommand) => {
+          heard.commands.push(command);
+          heard.waiting.hear(command);
+        },
       },
       warn: (message: string) => void heard.warnings.push(message),
     };

@@ -74,6 +74,23 @@ describe('what to download and where', () => {
     );
   });
 
+  it('is no revision of what is on this machine', async () => {
+    await expect(resolveModel(home, { env, revision: 'main' })).rejects.toThrow(
+      /^--revision main: .* is on this machine, where a model has one revision only: leave the option out/,
+    );
+  });
+
+  it('are GGUF files where these are asked for, though weights in safetensors are there', async () => {
+    await hub.close();
+    hub = await FakeHub.start({ ...FILES, 'tiny-q8_0.gguf': 'GGUF' });
+    env.HF_ENDPOINT = hub.url;
+    const path = await resolveModel('org/tiny', { env, part: 'gguf' });
+    expect(path).toMatch(/tiny-q8_0\.gguf$/);
+    expect(weightsRequests()).toEqual([]);
+    const offline = { ...env, HF_HUB_OFFLINE: '1' };
+    expect(await resolveModel('org/tiny', { env: offline, part: 'gguf' })).toBe(path);
+  });
+
   it('names the revision that the hub does not have', async () => {
     expect(await refusal(resolveModel('org/tiny', { env, revision: 'v9' }))).toMatch(
       /has no model org\/tiny with a revision v9/,
@@ -241,6 +258,13 @@ describe('downloading a model', () => {
     expect(WEIGHTS.equals(await weightsOf(one))).toBe(true);
   });
 
+  it('takes a whole copy where nothing can be noted beside it', async () => {
+    const folder = await fetchTiny();
+    await rm(join(repository(), 'refs'), { recursive: true });
+    await writeFile(join(repository(), 'refs'), 'no folder');
+    expect(await fetchTiny()).toBe(folder);
+  });
+
   it('takes over the lock of a process that was killed', async () => {
     await plantLock(`${hostname()} 999999999`);
     expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
@@ -255,7 +279,7 @@ describe('downloading a model', () => {
 
 describe('the alternative hub', () => {
   const folder = () => join(home, 'models', 'org--tiny', 'snapshots', 'master');
-  const fileNames = ['config.json', 'model.safetensors', 'tokenizer.json'];
+  const fileNames = ['config.json', 'model.safetensors', 'tokenizer.json'] as const;
   beforeEach(() => {
     env = { SVC_USE_ALT_MODEL_HUB: 'True', MODELSCOPE_ENDPOINT: hub.url, MODELSCOPE_CACHE: home };
   });
@@ -313,6 +337,16 @@ describe('the alternative hub', () => {
     expect(weightsRequests()).toEqual([]);
   });
 
+  it('takes what its own tools fetched into a folder that cannot be written to', async () => {
+    await mkdir(folder(), { recursive: true });
+    const files = { ...FILES, 'model.safetensors': WEIGHTS };
+    for (const name of fileNames) await writeFile(join(folder(), name), files[name]);
+    // Where the notes would go.
+    await mkdir(join(home, 'models', 'org--tiny', '.svc-master.json', 'taken'), { recursive: true });
+    expect(await fetchTiny()).toBe(folder());
+    expect(fileRequests()).toEqual([]);
+  });
+
   it.each(['hub/models/org/tiny', 'hub/org/tiny', 'models/org/tiny', 'org/tiny'])(
     'offline is what an older version of its tools left in %s',
     async (older) => {
@@ -337,6 +371,19 @@ describe('a model that cannot be had', () => {
     await writeFile(index, '{"weight_map": ');
     const offline = { ...env, HF_HUB_OFFLINE: '1' };
     expect(await refusal(resolveModel('org/tiny', { env: offline }))).toContain(`${index} is not valid JSON`);
+  });
+
+  it('has nowhere to go where --download-dir is no folder', async () => {
+    const downloadDir = join(home, 'file');
+    await writeFile(downloadDir, '');
+    expect(await refusal(resolveModel('org/tiny', { env, downloadDir }))).toMatch(
+      /file\/models--org--tiny cannot be written: .*: give --download-dir a folder that svc may write to/,
+    );
+  });
+
+  it('is one whose listing never ends', async () => {
+    hub.behaviour = { endlessEntries: 20_000 };
+    expect(await refusal(fetchTiny())).toMatch(/lists more than 100000 files of org\/tiny/);
   });
 
   it('is told apart from a folder that does not exist', async () => {

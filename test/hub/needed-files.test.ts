@@ -69,7 +69,13 @@ describe('a GGUF model on a page', () => {
     expect(() => needed(files, 'org/m:Q5_0')).toThrow(
       /no GGUF model of Q5_0: give one of org\/m\/m-Q4_K_M\.gguf/,
     );
-    expect(() => needed(['a.txt'], 'org/m:Q5_0')).toThrow(/no GGUF model of Q5_0: check the spelling/);
+    expect(() => needed(['a.txt'], 'org/m:Q5_0')).toThrow(/org\/m holds no \*\.gguf file: name a model/);
+  });
+
+  it('comes before weights in safetensors where GGUF is asked for', () => {
+    const paths = [...CONFIG, 'model.safetensors', 'm-Q8_0.gguf'];
+    expect(needed(paths, 'org/m', 'gguf')).toEqual(['m-Q8_0.gguf']);
+    expect(needed(paths, 'org/m')).toEqual([...CONFIG, 'model.safetensors']);
   });
 
   it('is refused where a part is missing', () => {

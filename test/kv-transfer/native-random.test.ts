@@ -1,4 +1,5 @@
-// Whatever order things happen in - steps, grants, cancels, cut links - what is loaded is what was computed.
+// Whatever order things happen in - steps, grants, cancels, cut links - what is loaded is what was computed, and nothing is
+// written into blocks whose load has ended.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -34,8 +35,8 @@ interface Sending {
   readonly blocks: readonly number[];
   numFed: number;
   isCancelled: boolean;
-  /** Where it was granted last. */
-  receive: { readonly d: TransferNode; readonly ticket: bigint } | null;
+  /** Where it was granted last, and whether all of it came into its blocks there. */
+  receive: { readonly d: TransferNode; readonly ticket: bigint; readonly loaded: Promise<boolean> } | null;
 }
 
 /** One producer and two consumers, with everything that was begun. */
@@ -46,6 +47,9 @@ class Play {
   );
   readonly #sendings: Sending[];
   readonly #links = new Map<string, number>();
+  /** Blocks whose load has ended, and what was written into them since. */
+  #givenBack: { readonly d: TransferNode; readonly blocks: readonly number[]; readonly contents: Buffer }[] =
+    [];
   #numGrants = 0;
 
   constructor(seed: number) {
@@ -66,7 +70,7 @@ class Play {
       case 'cancel':
         return this.#cancel(this.#sendings[op.transfer]!);
       case 'closeReceive':
-        return this.#closeReceive(this.#sendings[op.transfer]!);
+        return this.#giveUp(this.#sendings[op.transfer]!);
       case 'cut':
         return this.#cut(op.to, op.kind);
       case 'wait':
@@ -81,14 +85,14 @@ class Play {
         await this.p.event('sendClosed', ({ send }) => send === sending.send);
         continue;
       }
-      this.#grant(sending, sending.send % 2, sending.send < 2 ? 'shm' : 'tcp', 0);
+      await this.#grant(sending, sending.send % 2, sending.send < 2 ? 'shm' : 'tcp', 0);
       this.#save([sending.send], BLOCKS);
-      const { d, ticket } = sending.receive!;
-      await d.event('received', (event) => event.ticket === ticket);
-      expect(await d.load(ticket, sending.blocks)).toBe(true);
+      const { d, loaded } = sending.receive!;
+      expect(await loaded).toBe(true);
       expect(d.read(sending.blocks).equals(this.p.read(sending.blocks))).toBe(true);
     }
     expect(this.ds.some((d) => d.has('corrupt'))).toBe(false);
+    for (const { d, blocks, contents } of this.#givenBack) expect(d.read(blocks).equals(contents)).toBe(true);
   }
 
   close(): void {
@@ -107,15 +111,16 @@ class Play {
     for (const layer of range(SHAPE.layers)) this.p.memory.onKvLayerSaved(layer);
   }
 
-  #grant(sending: Sending, to: number, kind: Kind, first: number): void {
+  async #grant(sending: Sending, to: number, kind: Kind, first: number): Promise<void> {
     if (sending.isCancelled) return;
-    this.#closeReceive(sending);
+    await this.#giveUp(sending);
     const d = this.ds[to]!;
+    this.#givenBack = this.#givenBack.filter((one) => one.d !== d || one.blocks !== sending.blocks);
     const ticket = BigInt(this.#numGrants);
     const count = BLOCKS - first;
     d.receive(ticket, count, first, this.#numGrants * BLOCKS);
     this.#numGrants += 1;
-    sending.receive = { d, ticket };
+    sending.receive = { d, ticket, loaded: d.load(ticket, sending.blocks.slice(first), first) };
     const name = `${kind} ${to}`;
     const link = this.#links.get(name) ?? this.p.engine.connect(kind, d.address(kind), 2);
     this.#links.set(name, link);
@@ -127,9 +132,16 @@ class Play {
     sending.isCancelled = true;
   }
 
-  #closeReceive(sending: Sending): void {
-    sending.receive?.d.engine.closeReceive(sending.receive.ticket);
+  /** The blocks belong to somebody else as soon as the load has ended. */
+  async #giveUp(sending: Sending): Promise<void> {
+    if (sending.receive === null) return;
+    const { receive, blocks, send } = sending;
+    const { d, ticket, loaded } = receive;
     sending.receive = null;
+    d.engine.closeReceive(ticket);
+    await loaded;
+    d.fill(blocks, 1001 + send);
+    this.#givenBack.push({ d, blocks, contents: d.read(blocks) });
   }
 
   #cut(to: number, kind: Kind): void {

@@ -221,16 +221,55 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
     expect(order).toEqual([2n, 1n]);
   });
 
-  it('loads nothing before all has come', async () => {
+  it('fills blocks as they come where they were asked for before, and says so when all have come', async () => {
     const [p, d] = [node(), node()];
+    p.fill(range(6), 11);
     const link = await p.link(kind, d.address(kind));
-    d.receive(1n, 4);
-    p.engine.openSend(1, 4);
+    d.receive(1n, 6);
+    const loads = [d.load(1n, range(6, 10)), d.load(1n, range(4, 20), 2)];
+    p.engine.openSend(1, 6);
     p.engine.grant(1, link, 1n, 0);
-    p.save(1, 0, range(3));
-    await until(() => d.engine.progress(1n) === 9);
-    expect(await d.load(1n, range(4))).toBe(false);
-    expect(await d.load(1n, range(2))).toBe(false);
+    p.save(1, 0, range(4));
+    await until(() => d.read(range(4, 10)).equals(p.read(range(4))));
+    await until(() => d.read([20, 21]).equals(p.read([2, 3])));
+    expect([d.has('received'), d.has('loaded')]).toEqual([false, false]);
+    p.save(1, 4, [4, 5]);
+    expect(await Promise.all(loads)).toEqual([true, true]);
+    expect(d.events.map(({ type }) => type)).toEqual(['received', 'loaded', 'loaded']);
+    expect(d.read(range(6, 10)).equals(p.read(range(6)))).toBe(true);
+    expect(d.read(range(4, 20)).equals(p.read(range(4, 2)))).toBe(true);
+  });
+
+  it('lets go of the blocks of a load before it says that their receive is closed', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(8), 12);
+    const link = await p.link(kind, d.address(kind), 1);
+    d.receive(1n, 8);
+    p.engine.openSend(1, 8);
+    p.engine.grant(1, link, 1n, 0);
+    const loading = d.load(1n, range(8, 20));
+    p.save(1, 0, range(5));
+    await until(() => d.engine.progress(1n) === 15);
+    d.engine.closeReceive(1n);
+    expect(await loading).toBe(false);
+    await d.event('receiveClosed');
+    expect(d.events.map(({ type }) => type)).toEqual(['loaded', 'receiveClosed']);
+    // Another sequence has them now; what still comes under the old ticket is not for it.
+    d.fill(range(8, 20), 13);
+    const others = d.read(range(8, 20));
+    p.save(1, 5, range(3, 5));
+    await p.event('sent');
+    d.receive(2n, 8);
+    p.engine.grant(1, link, 2n, 0);
+    expect(await d.load(2n, range(8, 40))).toBe(true);
+    expect(d.read(range(8, 20)).equals(others)).toBe(true);
+  });
+
+  it('fails a load of more blocks than come, of earlier ones, or of a ticket that is not open', async () => {
+    const d = node();
+    d.receive(1n, 4, 2);
+    const loads = [d.load(1n, range(5), 2), d.load(1n, range(2), 5), d.load(1n, [0], 1), d.load(9n, [0])];
+    expect(await Promise.all(loads)).toEqual([false, false, false, false]);
   });
 
   it('serves many instances at once', async () => {
@@ -280,6 +319,7 @@ it('finds, when it loads, that what was received has changed since', needsNative
     await d.event('received', (event) => event.ticket === BigInt(send));
   }
   expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
+  expect(d.events).toContainEqual({ type: 'corrupt', ticket: 1n });
   expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
 });
 

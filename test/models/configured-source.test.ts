@@ -1,8 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
@@ -78,8 +77,6 @@ function publishedShapes(): [architecture: string, config: string][] {
 }
 
 describe('--load-format dummy', () => {
-  const left = () => readdirSync(tmpdir()).filter((name) => name.startsWith('svc-dummy-')).length;
-
   it.each(publishedShapes())(
     'computes with random weights and needs config.json alone: %s',
     async (_, config) => {
@@ -98,18 +95,22 @@ describe('--load-format dummy', () => {
   );
 
   it('leaves no file behind, not even where the load fails', async () => {
-    const before = left();
-    const options = { dtype: 'auto', maxModelLen: null } as const;
+    const scratch = newFolder();
+    mkdirSync(scratch);
+    vi.stubEnv('TMPDIR', scratch);
+    onTestFinished(() => void vi.unstubAllEnvs());
     const source = sourceOf(tinyModel(), { loadFormat: 'dummy' });
-    await loadModel(source, new ReferenceOps(), options);
-    const failing = loadModel(source, new ReferenceOps(), {
-      ...options,
-      onProgress: () => {
-        throw new Error('enough');
-      },
+    const load = (onProgress: () => void) =>
+      loadModel(source, new ReferenceOps(), { dtype: 'auto', maxModelLen: null, onProgress });
+    const during = new Set<number>();
+    await load(() => during.add(readdirSync(scratch).length));
+    expect([...during]).toEqual([1]);
+    expect(readdirSync(scratch)).toEqual([]);
+    const failing = load(() => {
+      throw new Error('enough');
     });
     await expect(failing).rejects.toThrow('enough');
-    expect(left()).toBe(before);
+    expect(readdirSync(scratch)).toEqual([]);
   });
 
   it('is no way to make up weights that are published quantised', async () => {
@@ -131,7 +132,7 @@ describe('--load-format', () => {
     expect(() => sourceOf(folder, { loadFormat: 'gguf' })).toThrow(
       /more than one GGUF model: give one of .*a-Q8_0\.gguf/,
     );
-    expect(() => sourceOf(tinyModel(), { loadFormat: 'gguf' })).toThrow(/holds no GGUF model/);
+    expect(() => sourceOf(tinyModel(), { loadFormat: 'gguf' })).toThrow(/holds no \*\.gguf file/);
   });
 
   it('gguf says of a file that is none what was expected', () => {

@@ -10,9 +10,11 @@ export class ModelSession {
   private readonly model: Model;
   private readonly cache: KvCache;
   private readonly blocks: Int32Array;
+  private readonly adapters: Int32Array | undefined;
   private context = 0;
 
-  constructor(ops: Ops, model: Model, maxTokens: number) {
+  constructor(ops: Ops, model: Model, maxTokens: number, adapter?: number) {
+    this.adapters = adapter === undefined ? undefined : Int32Array.of(adapter);
     const count = Math.ceil(maxTokens / BLOCK_SIZE);
     this.ops = ops;
     this.model = model;
@@ -41,6 +43,7 @@ export class ModelSession {
             blockTables: blocks,
             maxBlocks: blocks.length,
           },
+          adapters: this.adapters,
         },
         this.cache,
       );

@@ -20,10 +20,16 @@ const TOKENS = [1, 5, 9, 2, 7];
 interface LoadOptions {
   readonly quantization?: Quantization | undefined;
   readonly maxBytes?: number;
+  /** Another model that is loaded before the entry is written. */
+  readonly draft?: string;
 }
 
 /** A start with the cache: where its weights came from, what was warned of, and what the model computes. */
-async function load(model: string, folder: string, { quantization, maxBytes = 2 ** 30 }: LoadOptions = {}) {
+async function load(
+  model: string,
+  folder: string,
+  { quantization, maxBytes = 2 ** 30, draft }: LoadOptions = {},
+) {
   const ops = openCpu('portable');
   const warnings: string[] = [];
   try {
@@ -34,6 +40,8 @@ async function load(model: string, folder: string, { quantization, maxBytes = 2 
       maxModelLen: null,
       packedCache: cache,
     });
+    if (draft !== undefined)
+      await loadModel(openModelSource(draft), ops, { dtype: 'bfloat16', maxModelLen: null });
     await cache.keep();
     const logits = new ModelSession(ops, loaded, 64).run(TOKENS, TOKENS.length);
     return { isFromCache: cache.hasAllWeights, warnings, logits };
@@ -75,6 +83,17 @@ describe('packed cache', needsNative, () => {
       onlyEntry(folder);
     },
   );
+
+  it('keeps the weights of its own model only, whatever is loaded behind it', async () => {
+    const [model, alone, beside] = [newModel(1), newFolder(), newFolder()];
+    await load(model, alone);
+    await load(model, beside, { draft: newModel(2) });
+    expect(statSync(onlyEntry(beside)).size).toBe(statSync(onlyEntry(alone)).size);
+    expect(await load(model, beside, { draft: newModel(2) })).toMatchObject({
+      isFromCache: true,
+      warnings: [],
+    });
+  });
 
   it('keeps an entry for each model and format', async () => {
     const [model, folder] = [newModel(1), newFolder()];

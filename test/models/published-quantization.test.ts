@@ -258,6 +258,24 @@ describe('quantization_config', () => {
       /q_proj \[128, 128\]: groups of 96 .* must divide its 128 inputs/,
     ],
     [
+      'groups of a negative size',
+      gptqScheme({}),
+      { quant_method: 'gptq', bits: 4, group_size: -128 },
+      /q_proj \[128, 128\]: groups of -128 .* must divide its 128 inputs/,
+    ],
+    [
+      'an expression that takes exponential time',
+      ct,
+      compressed({ ignore: ['re:(.*o)+!'] }),
+      /"ignore" of quantization_config has .*which may take forever to match/,
+    ],
+    [
+      'an expression that takes a high power of the length in time',
+      ct,
+      compressed({}, { targets: ['re:.*.*.*.*.*.*!'] }),
+      /"targets" of quantization_config has .*at most 5 of \* \+ \{/,
+    ],
+    [
       'groups of 16',
       gptqScheme({}),
       { quant_method: 'gptq', bits: 4, group_size: 16 },
@@ -310,6 +328,17 @@ describe('quantization_config', () => {
     const loading = load(quantized, ops, { quantization: 'int4' });
     await expect(loading).rejects.toThrow(ConfigError);
     await expect(loading).rejects.toThrow(/quantised already \(awq\): leave out --quantization/);
+  });
+
+  it('gives a projection the scheme of the group that names it, and no other the one for all', async () => {
+    const group = (targets: string[], num_bits: number) => ({
+      targets,
+      weights: { ...weights, num_bits },
+      input_activations: null,
+    });
+    const named = { all: group(['Linear'], 8), own: group(['re:.*_proj$'], 4) };
+    const { quantized } = publish(ct, { config: compressed({ config_groups: named }) });
+    expect((await load(quantized, ops)).weightFormat).toBe('int4-g32');
   });
 
   it('may give groups of projections schemes of their own', async () => {

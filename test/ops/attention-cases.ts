@@ -12,6 +12,8 @@ export interface Heads {
   readonly blockSize: number;
   readonly window: number | null;
   readonly softcap?: number;
+  /** Whether rows see the tokens after them, too. */
+  readonly isBidirectional?: boolean;
   /** Whether each head has a sink: of another size each. */
   readonly hasSinks?: boolean;
 }
@@ -114,8 +116,15 @@ export function attend(
   const q = ops.tensor(concat(queries), starts.at(-1)!, queryWidth, 'f32');
   const scale = 1 / Math.sqrt(heads.headDim);
   const step = beginStepOver(ops, cache, batch);
-  const { window, softcap = null, hasSinks } = heads;
+  const { window, softcap = null, isBidirectional = false, hasSinks } = heads;
   const sinks = Float32Array.from({ length: heads.kvHeads * heads.group }, (_, head) => 3 - 2 * head);
-  const options = { layer, scale, window, softcap, sinks: hasSinks ? ops.makeVector(sinks) : null };
+  const options = {
+    layer,
+    isBidirectional,
+    scale,
+    window,
+    softcap,
+    sinks: hasSinks ? ops.makeVector(sinks) : null,
+  };
   return ops.read(ops.attention(q, step, options));
 }

@@ -18,6 +18,8 @@ const HEADS: readonly Heads[] = [
   { headDim: 6, kvHeads: 1, group: 40, blockSize: 16, window: null },
   { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null, hasSinks: true },
   { headDim: 64, kvHeads: 1, group: 5, blockSize: 32, window: 128, softcap: 0.2, hasSinks: true },
+  { headDim: 32, kvHeads: 12, group: 1, blockSize: 16, window: null, isBidirectional: true },
+  { headDim: 64, kvHeads: 2, group: 3, blockSize: 32, window: null, isBidirectional: true },
 ];
 
 const SIZES: readonly SequenceSize[] = [
@@ -50,6 +52,40 @@ describeEachIsa('attention', (isa) => {
         });
       // In bf16 the weights and the output are rounded: each to 2^-9 of numbers up to 1.
       expectClose(compute(cpu), compute(reference), { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
+    });
+
+    it('shows each row the whole sequence where it is bidirectional, with the bits that the row has alone', () => {
+      const heads: Heads = {
+        headDim: 64,
+        kvHeads: 2,
+        group: 2,
+        blockSize: 16,
+        window: null,
+        isBidirectional: true,
+      };
+      const { sequences, numBlocks } = makeSequences(new Random(11), heads, dtype, [
+        { context: 700, queries: 700 },
+        { context: 33, queries: 33 },
+      ]);
+      cpu.scope(() => {
+        const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
+        const cache = cpu.makeKvCache(shape);
+        for (const one of sequences) storeTokens(cpu, cache, 0, one, 0, one.context);
+        const whole = attend(cpu, cache, 0, heads, sequences);
+        for (const [index, first] of [
+          [0, 0],
+          [1, 700],
+        ] as const) {
+          const one = sequences[index]!;
+          const alone = attend(cpu, cache, 0, heads, [one]);
+          expect(alone).toEqual(whole.slice(first * 256, (first + one.queries) * 256));
+          const last = attend(cpu, cache, 0, heads, [{ ...one, queries: 1 }]);
+          expect(last).toEqual(alone.slice(-256));
+          const causal = attend(cpu, cache, 0, { ...heads, isBidirectional: false }, [one]);
+          expect(causal.slice(-256)).toEqual(last);
+          expect(causal.slice(0, 256)).not.toEqual(alone.slice(0, 256));
+        }
+      });
     });
 
     it('gives less of the values the larger a sink is, and takes nothing from it', () => {

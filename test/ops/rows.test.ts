@@ -77,6 +77,57 @@ describeEachIsa('row ops', (isa) => {
     },
   );
 
+  it('layerNormInPlace leaves the numbers of layerNorm in its argument', () => {
+    const random = new Random(12);
+    const [x, weight, bias] = [random.floats(9 * 100), random.floats(100), random.floats(100)];
+    for (const ops of [cpu, reference]) {
+      ops.scope(() => {
+        const vectors = [ops.makeVector(weight), ops.makeVector(bias)] as const;
+        const changed = ops.tensor(x, 9, 100, 'f32');
+        const made = ops.layerNorm(changed, ...vectors, 1e-5, 'f32');
+        ops.layerNormInPlace(changed, ...vectors, 1e-5);
+        expect(ops.read(changed)).toEqual(ops.read(made));
+      });
+    }
+  });
+
+  it('meanRows sums the rows of each range in their order and divides by their number', () => {
+    const random = new Random(13);
+    for (const cols of WIDTHS) {
+      const x = random.floats(40 * cols);
+      const starts = Int32Array.of(2, 3, 20, 37);
+      const [actual, expected] = both((ops) =>
+        ops.read(ops.meanRows(ops.tensor(x, 40, cols, 'f32'), starts)),
+      );
+      expectClose(actual, expected, { absolute: 1e-6 });
+      const alone = cpu.scope(() =>
+        cpu.read(
+          cpu.meanRows(cpu.tensor(x.slice(3 * cols, 20 * cols), 17, cols, 'f32'), Int32Array.of(0, 17)),
+        ),
+      );
+      expect(alone).toEqual(actual.slice(cols, 2 * cols));
+    }
+    const x = random.floats(8);
+    for (const ops of [cpu, reference]) {
+      for (const starts of [[0, 5], [1, 1], [2, 1], [-1, 2], []]) {
+        const mean = () => ops.scope(() => ops.meanRows(ops.tensor(x, 4, 2, 'f32'), Int32Array.from(starts)));
+        expect(mean).toThrow(/meanRows: expected/);
+      }
+    }
+  });
+
+  it.each(dtypes)('readLater gives the numbers that a %s tensor has in its turn', (dtype) => {
+    const x = new Random(14).floats(5 * 33);
+    for (const ops of [cpu, reference]) {
+      const [later, now] = ops.scope(() => {
+        const tensor = ops.tensor(x, 5, 33, dtype);
+        return [ops.readLater(tensor), ops.read(tensor)];
+      });
+      ops.scope(() => ops.tensor(new Float32Array(5 * 33), 5, 33, dtype));
+      expect(later.read()).toEqual(now);
+    }
+  });
+
   it('qkNorm normalises each head of a view by itself', () => {
     const random = new Random(2);
     for (const headDim of [8, 16, 24, 80, 128]) {

@@ -84,6 +84,16 @@ describe('a tokenizer published as tokenizer.model only', () => {
     expect(ids.slice(-2)).toEqual([620, 621]);
   });
 
+  it('begins texts with a token of added_tokens.json', async () => {
+    const tokenizer = await load({
+      'tokenizer.model': golden('bpe'),
+      'tokenizer_config.json': { add_bos_token: true, bos_token: '<|begin|>', legacy: false },
+      'added_tokens.json': { '<|begin|>': 620 },
+    });
+    const [first] = await tokenizer.encode('a', { addSpecialTokens: true });
+    expect(first).toBe(620);
+  });
+
   it.each([
     ['cut off', golden('bpe').subarray(0, 1000), /it ends inside the field at byte/],
     ['no message', Buffer.from('plain text'), /is no SentencePiece model that svc can read/],
@@ -118,6 +128,29 @@ describe('a tokenizer published as vocab.json and merges.txt', () => {
     const tokenizer = await load({ ...small, 'special_tokens_map.json': { eos_token: '<|end|>' } });
     expect(await tokenizer.encode('a<|end|>', { addSpecialTokens: true })).toEqual([0, 5]);
     expect(await tokenizer.decode([0, 5], { skipSpecialTokens: true })).toBe('a');
+  });
+
+  it('begins and ends texts with tokens of added_tokens.json, by their own ids', async () => {
+    const tokenizer = await load({
+      ...small,
+      'added_tokens.json': { '<|begin|>': 6, '<|late|>': 7 },
+      'tokenizer_config.json': {
+        bos_token: '<|begin|>',
+        eos_token: '<|late|>',
+        add_bos_token: true,
+        add_eos_token: true,
+      },
+    });
+    expect(await tokenizer.encode('ab', { addSpecialTokens: true })).toEqual([6, 3, 7]);
+  });
+
+  it('takes every token that special_tokens_map.json names for no text', async () => {
+    const tokenizer = await load({
+      ...small,
+      'added_tokens.json': { '<|im_start|>': 6, '<|word|>': 7 },
+      'special_tokens_map.json': { additional_special_tokens: ['<|im_start|>'] },
+    });
+    expect(await tokenizer.decode([6, 0, 7], { skipSpecialTokens: true })).toBe('a<|word|>');
   });
 
   it('names the line that is no merge', async () => {

@@ -50,11 +50,11 @@ def greedy(model: torch.nn.Module, ids: list[int]) -> tuple[list[int], float]:
     return tokens[len(ids) :], gap
 
 
-def make_case(model: torch.nn.Module, name: str, length: int, seed: int) -> tuple[dict, torch.Tensor]:
+def make_case(model: torch.nn.Module, name: str, length: int, seed: int, vocab: int = VOCAB) -> tuple[dict, torch.Tensor]:
     """Tries prompts until one has a clear continuation."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(200):
-        ids = torch.randint(3, VOCAB, (length,), generator=generator).tolist()
+        ids = torch.randint(3, vocab, (length,), generator=generator).tolist()
         continuation, gap = greedy(model, ids)
         if gap > CLEAR_GAP:
             logits = model(torch.tensor([ids]), use_cache=False).logits[0, -ROWS:]

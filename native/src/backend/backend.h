@@ -105,6 +105,8 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
+  /// Whether a row sees the tokens after it too, those of its whole sequence.
+  bool isBidirectional;
   /// 0 is none.
   int64_t window;
   /// 0 is none.
@@ -187,6 +189,8 @@ class Backend {
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
   virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
   virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
+  /// The mean of the rows [starts[i], starts[i + 1]) of x, none of which is empty, in row i of out.
+  virtual StreamPosition meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) = 0;
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;
@@ -194,6 +198,9 @@ class Backend {
   virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
   /// `tokens` is filled when the op runs.
   virtual StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) = 0;
+
+  /// `values` is filled when the op runs.
+  virtual StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) = 0;
 
   /// Copies between tensors and numbers of this process; both wait for all ops before them.
   virtual void read(DType dtype, Rows x, int64_t cols, float* values) = 0;

@@ -99,8 +99,10 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value addScaled(const Info&);
   Napi::Value scale(const Info&);
   Napi::Value softcap(const Info&);
+  Napi::Value meanRows(const Info&);
   Napi::Value gatherRows(const Info&);
   Napi::Value read(const Info&);
+  Napi::Value readLater(const Info&);
   Napi::Value write(const Info&);
 
   // matmul.cc

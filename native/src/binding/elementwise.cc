@@ -2,6 +2,9 @@
 
 #include "binding/backend_object.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace svc {
 
 /// embedding(weight, ids, sampled, out[4])
@@ -101,6 +104,20 @@ Napi::Value BackendObject::softcap(const Info& info) {
   return recorded(info, a, backend().softcap(cap, a.rows(DType::F32, cols), cols));
 }
 
+/// meanRows(starts, x[4], out[4])
+Napi::Value BackendObject::meanRows(const Info& info) {
+  Args a = args("meanRows", info);
+  std::vector<int32_t> starts = a.int32s(1).copy();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols), out = a.rows(DType::F32, cols);
+  a.expectEqual("starts of the output's rows, and their end", out.rows + 1, static_cast<int64_t>(starts.size()));
+  a.expectBelow("starts", {starts.data(), static_cast<int64_t>(starts.size())}, x.rows + 1);
+  if (std::adjacent_find(starts.begin(), starts.end(), std::greater_equal<>()) != starts.end()) {
+    a.fail("starts that rise", "others");
+  }
+  return recorded(info, a, backend().meanRows(std::move(starts), x, cols, out));
+}
+
 /// gatherRows(isBf16, rows, x[4], out[4])
 Napi::Value BackendObject::gatherRows(const Info& info) {
   Args a = args("gatherRows", info);
@@ -122,6 +139,15 @@ Napi::Value BackendObject::read(const Info& info) {
   const Rows x = a.rows(dtype, cols);
   backend().read(dtype, x, cols, a.keptFloat32s(x.rows * cols).data);
   return info.Env().Undefined();
+}
+
+/// readLater(isBf16, x[4], Float32Array): the op fills the array.
+Napi::Value BackendObject::readLater(const Info& info) {
+  Args a = args("readLater", info);
+  const DType dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(dtype, cols);
+  return recorded(info, a, backend().readLater(dtype, x, cols, a.keptFloat32s(x.rows * cols).data));
 }
 
 /// write(isBf16, Float32Array, out[4])

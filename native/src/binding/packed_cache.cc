@@ -27,11 +27,12 @@ Napi::Value BackendObject::closePackedEntry(const Info& info) {
   return info.Env().Undefined();
 }
 
-/// savePackedEntry(path, key, names): names of all weights so far, in their order.
+/// savePackedEntry(path, key, names): of the first weights, in their order; those behind them are another model's.
 Napi::Value BackendObject::savePackedEntry(const Info& info) {
   const auto names = info[2].As<Napi::Array>();
-  if (names.Length() != weights_.size()) {
-    throw ArgumentError("savePackedEntry", std::to_string(weights_.size()) + " names", std::to_string(names.Length()));
+  if (names.Length() > weights_.size()) {
+    throw ArgumentError("savePackedEntry", "at most " + std::to_string(weights_.size()) + " names",
+                        std::to_string(names.Length()));
   }
   std::vector<NamedWeight> weights;
   for (uint32_t i = 0; i < names.Length(); ++i) weights.push_back({names.Get(i).ToString(), weights_[i]});

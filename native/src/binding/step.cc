@@ -131,13 +131,14 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   return recorded(info, a, stored);
 }
 
-/// attention(step, layer, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
+/// attention(step, layer, isBidirectional, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
   AttentionOptions options{};
   options.layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
+  options.isBidirectional = a.boolean();
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
   options.softcap = static_cast<float>(a.real());
@@ -153,6 +154,7 @@ Napi::Value BackendObject::attention(const Info& info) {
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);
+  if (options.isBidirectional && options.window != 0) a.fail("no window where rows see the tokens after them", "one");
   if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
   if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));

@@ -96,9 +96,9 @@ TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t 
                              std::vector<transfer::Listener> listeners, transfer::EventQueue& events)
     : area(receiveBytes),
       table(table),
-      receiver({table->memory.layers, table->memory.layerBlockBytes}, std::move(listeners), events),
-      sender(table, events),
-      loader(table->memory, events) {}
+      loader(table->memory, events),
+      receiver({table->memory.layers, table->memory.layerBlockBytes}, std::move(listeners), loader, events),
+      sender(table, events) {}
 
 template <TransferEngine::Method method>
 Napi::Value TransferEngine::call(const Info& info) {
@@ -222,22 +222,20 @@ Napi::Value TransferEngine::closeSend(const Info& info) {
 
 Napi::Value TransferEngine::openReceive(const Info& info) {
   Parts& all = parts(info);
-  auto receive = std::make_shared<transfer::Receive>();
-  receive->ticket = ticketArgument(info, 0);
-  receive->firstBlock = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
+  const uint64_t ticket = ticketArgument(info, 0);
+  const auto first = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
   const auto offsets = info[2].As<Napi::Float64Array>();
   const transfer::KvMemory& memory = all.table->memory;
   const double blockBytes = static_cast<double>(memory.layers * memory.layerBlockBytes);
+  std::vector<char*> places;
   for (size_t i = 0; i < offsets.ElementLength(); ++i) {
     const double offset = offsets[i];
     if (!(offset >= 0 && offset + blockBytes <= static_cast<double>(all.area.size()))) {
       throw Napi::RangeError::New(info.Env(), "openReceive: an offset outside of the receive memory");
     }
-    receive->places.push_back(all.area.data() + static_cast<size_t>(offset));
+    places.push_back(all.area.data() + static_cast<size_t>(offset));
   }
-  receive->checksums.resize(receive->places.size() * memory.layers);
-  receive->hasCome.resize(receive->places.size() * memory.layers);
-  all.receiver.open(std::move(receive));
+  all.receiver.open(std::make_shared<transfer::Receive>(ticket, memory.layers, first, std::move(places)));
   return info.Env().Undefined();
 }
 
@@ -253,16 +251,19 @@ Napi::Value TransferEngine::closeReceive(const Info& info) {
 
 Napi::Value TransferEngine::load(const Info& info) {
   Parts& all = parts(info);
-  transfer::LoadJob job{idArgument(info, 0, "load: a load"), all.receiver.find(ticketArgument(info, 1)), 0, {}};
-  job.firstBlock = static_cast<uint32_t>(integerArgument(info, 2, 0, kMaxBlocks, "load: the first block"));
+  const uint32_t id = idArgument(info, 0, "load: a load");
+  auto receive = all.receiver.find(ticketArgument(info, 1));
+  const auto first = static_cast<uint32_t>(integerArgument(info, 2, 0, kMaxBlocks, "load: the first block"));
   const auto blocks = info[3].As<Napi::Int32Array>();
+  std::vector<uint32_t> kvBlocks;
   for (size_t i = 0; i < blocks.ElementLength(); ++i) {
     if (blocks[i] < 0 || static_cast<uint32_t>(blocks[i]) >= all.table->memory.blocks) {
       throw Napi::RangeError::New(info.Env(), "load: a block outside of the KV memory");
     }
-    job.blocks.push_back(static_cast<uint32_t>(blocks[i]));
+    kvBlocks.push_back(static_cast<uint32_t>(blocks[i]));
   }
-  all.loader.post(std::move(job));
+  if (receive) all.loader.load({id, std::move(receive), first, std::move(kvBlocks)});
+  else events_->push({EventKind::Loaded, id});
   return info.Env().Undefined();
 }
 

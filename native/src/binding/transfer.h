@@ -24,16 +24,16 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   using Info = Napi::CallbackInfo;
   using Method = Napi::Value (TransferEngine::*)(const Info&);
 
-  /// The parts that `close` ends, in the order in which they must end.
+  /// The parts that `close` ends, the last one first: each uses those before it.
   struct Parts {
     Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, std::vector<transfer::Listener> listeners,
           transfer::EventQueue& events);
 
     Pages area;
     std::shared_ptr<transfer::SendTable> table;
+    transfer::Loader loader;
     transfer::Receiver receiver;
     transfer::Sender sender;
-    transfer::Loader loader;
   };
 
   template <Method method>

@@ -152,6 +152,11 @@ StreamPosition CpuBackend::softcap(float cap, Rows x, int64_t cols) {
   return stream_.record([this, cap, x, cols] { runSoftcap(pool_, kernels_, cap, x, cols); });
 }
 
+StreamPosition CpuBackend::meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) {
+  return stream_.record(
+      [this, starts = std::move(starts), x, cols, out] { runMeanRows(pool_, kernels_, starts, x, cols, out); });
+}
+
 StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) {
   return stream_.record([dtype, rows = std::move(rows), x, cols, out] { runGatherRows(dtype, rows, x, cols, out); });
 }
@@ -174,6 +179,10 @@ StreamPosition CpuBackend::sample(Rows logits, int vocab, SamplingRows rows, int
   return stream_.record([this, logits, vocab, rows = std::move(rows), tokens] {
     runSample(pool_, kernels_, logits, vocab, rows, tokens);
   });
+}
+
+StreamPosition CpuBackend::readLater(DType dtype, Rows x, int64_t cols, float* values) {
+  return stream_.record([this, dtype, x, cols, values] { runRead(kernels_, dtype, x, cols, values); });
 }
 
 void CpuBackend::read(DType dtype, Rows x, int64_t cols, float* values) {

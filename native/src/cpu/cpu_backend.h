@@ -76,6 +76,8 @@ class CpuBackend final : public Backend {
   StreamPosition softcap(float cap, Rows x, int64_t cols) override;
   StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
   StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
+  StreamPosition meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) override;
+  StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) override;
   StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
 
   StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;

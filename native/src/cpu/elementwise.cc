@@ -116,6 +116,17 @@ void runSoftcap(ThreadPool& pool, const KernelSet& set, float cap, Rows x, int64
   eachRow(pool, x.rows, cols, [&](int64_t row) { set.softcap(floatsAt(x, row), cap, static_cast<int>(cols)); });
 }
 
+void runMeanRows(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& starts, Rows x, int64_t cols,
+                 Rows out) {
+  const int width = static_cast<int>(cols);
+  pool.run(static_cast<int>(out.rows), [&](int index, int) {
+    float* const mean = floatsAt(out, index);
+    std::memset(mean, 0, cols * sizeof(float));
+    for (int64_t row = starts[index]; row < starts[index + 1]; ++row) set.addScaled(mean, floatsAt(x, row), 1.0f, width);
+    set.scale(mean, 1.0f / static_cast<float>(starts[index + 1] - starts[index]), width);
+  });
+}
+
 void runGatherRows(DType dtype, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out) {
   for (int64_t row = 0; row < out.rows; ++row) {
     char* to = rowAt(out, row, dtype);

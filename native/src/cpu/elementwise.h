@@ -26,6 +26,7 @@ void runCast(ThreadPool&, const KernelSet&, Rows x, int64_t cols, DType, Rows ou
 void runAddScaled(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols, Rows residual);
 void runScale(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols);
 void runSoftcap(ThreadPool&, const KernelSet&, float cap, Rows x, int64_t cols);
+void runMeanRows(ThreadPool&, const KernelSet&, const std::vector<int32_t>& starts, Rows x, int64_t cols, Rows out);
 void runGatherRows(DType, const std::vector<int32_t>& rows, Rows x, int64_t cols, Rows out);
 void runRead(const KernelSet&, DType, Rows x, int64_t cols, float* values);
 void runWrite(const KernelSet&, DType, const float* values, int64_t cols, Rows out);

@@ -134,7 +134,7 @@ struct AttentionJob {
   size_t outStride;  // bytes
 };
 
-/// Query rows of one sequence that share a KV head; their positions are consecutive.
+/// Query rows of one sequence that share a KV head.
 struct AttentionTask {
   const int32_t* blockTable;
   int contextLength;
@@ -143,7 +143,10 @@ struct AttentionTask {
   Range headsTogether;
   int firstRow;
   int tokens;
+  /// The newest token that the first row sees, and by how much that of each next row is newer: by 1, or by 0 where all see
+  /// the whole sequence.
   int firstPosition;
+  int positionStep;
   /// The same thread will read on up to this token: memory is fetched ahead so far.
   int fetchEnd;
 };

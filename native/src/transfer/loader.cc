@@ -1,59 +1,87 @@
 #include "transfer/loader.h"
 
-#include "threads/thread_name.h"
+#include <algorithm>
 
 namespace svc::transfer {
+namespace {
+
+/// Bytes of one load that are copied before commands and other loads are served.
+constexpr size_t kBytesPerTurn = size_t{4} << 20;
+
+bool fits(const Load& load) {
+  const Receive& receive = *load.receive;
+  if (load.firstBlock < receive.firstBlock) return false;
+  const size_t skipped = load.firstBlock - receive.firstBlock;
+  return skipped + load.blocks.size() <= receive.places.size();
+}
+
+}  // namespace
 
 Loader::Loader(KvMemory memory, EventQueue& events)
-    : memory_(std::move(memory)), events_(events), checksum_(memory_.layerBlockBytes), thread_([this] { run(); }) {}
-
-Loader::~Loader() {
-  {
-    const std::lock_guard lock(mutex_);
-    isStopping_ = true;
-  }
-  hasWork_.notify_one();
-  thread_.join();
+    : memory_(std::move(memory)), events_(events), checksum_(memory_.layerBlockBytes) {
+  poller_.start([](int, uint32_t) {}, [this] { copyArrived(); });
 }
 
-void Loader::post(LoadJob job) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  hasWork_.notify_one();
+Loader::~Loader() { poller_.stop(); }
+
+void Loader::load(Load load) {
+  numLoads_ += 1;
+  poller_.post([this, load = std::move(load)] {
+    if (fits(load)) loads_.push_back(load);
+    else end(load, false);
+  });
 }
 
-void Loader::run() {
-  nameThread("svc-transfer");
-  std::unique_lock lock(mutex_);
-  while (true) {
-    hasWork_.wait(lock, [this] { return isStopping_ || !jobs_.empty(); });
-    if (isStopping_) return;
-    const LoadJob job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    events_.push({EventKind::Loaded, job.load, {}, copy(job)});
-    lock.lock();
-  }
+void Loader::wake() {
+  if (numLoads_ > 0) poller_.wake();
 }
 
-bool Loader::copy(const LoadJob& job) const {
-  if (!job.receive) return false;
-  const Receive& receive = *job.receive;
-  const size_t numBlocks = receive.places.size(), skipped = job.firstBlock - receive.firstBlock;
-  if (receive.numCome != receive.hasCome.size() || job.firstBlock < receive.firstBlock) return false;
-  if (skipped + job.blocks.size() > numBlocks) return false;
-  // Copies in the order of the source's addresses.
-  for (size_t i = 0; i < job.blocks.size(); ++i) {
-    if (isStopping_) return false;
-    for (uint32_t layer = 0; layer < memory_.layers; ++layer) {
-      char* to = memory_.layerBlock(layer, job.blocks[i]);
-      const char* from = receive.places[skipped + i] + layer * memory_.layerBlockBytes;
-      if (checksum_.copy(to, from) != receive.checksums[layer * numBlocks + skipped + i]) return false;
+void Loader::close(uint64_t ticket) {
+  poller_.post([this, ticket] {
+    std::erase_if(loads_, [&](const Load& load) {
+      if (load.receive->ticket != ticket) return false;
+      end(load, false);
+      return true;
+    });
+    events_.push({EventKind::ReceiveClosed, ticket});
+  });
+}
+
+void Loader::copyArrived() {
+  bool isMore = false;
+  for (auto load = loads_.begin(); load != loads_.end();) {
+    const bool isIntact = copySome(*load);
+    if (isIntact && load->numRead < load->receive->arrivals.size()) {
+      isMore = isMore || load->numRead < load->receive->numReadable;
+      ++load;
+    } else {
+      if (!isIntact) events_.push({EventKind::Corrupt, load->receive->ticket});
+      end(*load, isIntact);
+      load = loads_.erase(load);
     }
   }
+  if (isMore) poller_.wake();
+}
+
+bool Loader::copySome(Load& load) const {
+  const Receive& receive = *load.receive;
+  const size_t numBlocks = receive.places.size(), skipped = load.firstBlock - receive.firstBlock;
+  const uint64_t most = std::max<uint64_t>(kBytesPerTurn / memory_.layerBlockBytes, 1);
+  const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + most);
+  for (; load.numRead < end; ++load.numRead) {
+    const size_t slot = receive.arrivals[load.numRead];
+    const size_t layer = slot / numBlocks, block = slot % numBlocks;
+    if (block < skipped || block - skipped >= load.blocks.size()) continue;
+    char* to = memory_.layerBlock(static_cast<uint32_t>(layer), load.blocks[block - skipped]);
+    const char* from = receive.places[block] + layer * memory_.layerBlockBytes;
+    if (checksum_.copy(to, from) != receive.checksums[slot]) return false;
+  }
   return true;
+}
+
+void Loader::end(const Load& load, bool isIntact) {
+  numLoads_ -= 1;
+  events_.push({EventKind::Loaded, load.id, {}, isIntact});
 }
 
 }  // namespace svc::transfer

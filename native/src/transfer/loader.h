@@ -1,28 +1,27 @@
-// A thread that verifies received layer blocks and copies them into KV blocks.
+// A thread that copies received layer blocks into KV blocks as they arrive, and verifies them once more.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "memory/crc32c.h"
 #include "transfer/event.h"
 #include "transfer/kv_memory.h"
-#include "transfer/receiver.h"
+#include "transfer/poller.h"
+#include "transfer/receive.h"
 
 namespace svc::transfer {
 
-struct LoadJob {
-  uint32_t load;
-  /// Null if nothing was received under the ticket: the load fails.
-  std::shared_ptr<Receive> receive;
-  /// Index in the transfer of the first block to load.
+/// KV blocks that one sequence wants filled. They belong to the loader until their Loaded event.
+struct Load {
+  uint32_t id;
+  std::shared_ptr<const Receive> receive;
+  /// Index in the transfer of the block that comes into the first KV block.
   uint32_t firstBlock;
-  /// The KV blocks to fill.
   std::vector<uint32_t> blocks;
+  /// How many arrivals have been looked at.
+  uint64_t numRead = 0;
 };
 
 class Loader {
@@ -30,22 +29,28 @@ class Loader {
   Loader(KvMemory memory, EventQueue& events);
   ~Loader();
 
-  /// A Loaded event follows.
-  void post(LoadJob job);
+  /// A Loaded event follows when all of the receive has come and is copied, when a layer block is not as it was sent
+  /// (after a Corrupt event), or when the receive is closed. From then on nothing writes into the KV blocks.
+  void load(Load load);
+  /// More has arrived.
+  void wake();
+  /// Nothing more arrives under this ticket: ends its loads. A ReceiveClosed event follows: from then on nothing reads its
+  /// places.
+  void close(uint64_t ticket);
 
  private:
-  void run();
-  /// True if every layer block is as it was sent.
-  bool copy(const LoadJob& job) const;
+  void copyArrived();
+  /// Copies some of what has arrived. False if a layer block is not as it was sent.
+  bool copySome(Load& load) const;
+  void end(const Load& load, bool isIntact);
 
   const KvMemory memory_;
   EventQueue& events_;
   const BlockChecksum checksum_;
-  std::mutex mutex_;
-  std::condition_variable hasWork_;
-  std::deque<LoadJob> jobs_;
-  std::atomic<bool> isStopping_ = false;
-  std::thread thread_;
+  std::atomic<size_t> numLoads_ = 0;
+  // Owned by the thread.
+  std::vector<Load> loads_;
+  Poller poller_;
 };
 
 }  // namespace svc::transfer

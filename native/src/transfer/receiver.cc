@@ -21,8 +21,8 @@ constexpr size_t kMaxParts = 32;
 
 }  // namespace
 
-Receiver::Receiver(LayerBlockShape shape, std::vector<Listener> listeners, EventQueue& events)
-    : shape_(shape), events_(events), checksum_(shape.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
+Receiver::Receiver(LayerBlockShape shape, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
+    : shape_(shape), loader_(loader), events_(events), checksum_(shape.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
   // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
@@ -51,7 +51,7 @@ void Receiver::close(uint64_t ticket) {
     for (auto& [fd, inbound] : connections_) {
       if (inbound.receive && inbound.receive->ticket == ticket) inbound.receive = nullptr;
     }
-    events_.push({EventKind::ReceiveClosed, ticket});
+    loader_.close(ticket);
   });
 }
 
@@ -166,6 +166,7 @@ void Receiver::beginLayerBlocks(Inbound& inbound) {
 
 void Receiver::endLayerBlocks(Inbound& inbound) {
   if (inbound.receive && inbound.isCorrupt) events_.push({EventKind::Corrupt, inbound.receive->ticket});
+  if (inbound.receive) loader_.wake();
   inbound.have = 0;
   inbound.receive = nullptr;
   inbound.state = State::Header;
@@ -238,7 +239,9 @@ void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum) {
   const size_t slot = slotOf(inbound, index);
   receive.checksums[slot] = expected;
   receive.hasCome[slot] = true;
-  if (++receive.numCome == receive.hasCome.size()) events_.push({EventKind::Received, receive.ticket});
+  receive.arrivals[receive.numCome] = slot;
+  if (++receive.numCome == receive.arrivals.size()) events_.push({EventKind::Received, receive.ticket});
+  receive.numReadable = receive.numCome.load();
 }
 
 }  // namespace svc::transfer

@@ -16,24 +16,12 @@
 #include "memory/shared_pages.h"
 #include "memory/crc32c.h"
 #include "transfer/event.h"
+#include "transfer/loader.h"
 #include "transfer/poller.h"
+#include "transfer/receive.h"
 #include "transfer/transport.h"
 
 namespace svc::transfer {
-
-/// The layer blocks that one ticket allows, [layer][index], each at its place in the receive memory.
-struct Receive {
-  uint64_t ticket;
-  /// Index in the transfer of the first block.
-  uint32_t firstBlock;
-  /// The place of each block's first layer.
-  std::vector<char*> places;
-  /// Checksums of the layer blocks that have arrived; the loader verifies them once more.
-  std::vector<uint32_t> checksums;
-  /// Layer blocks [layer][index] that have arrived intact. Nothing is written there again, so that the loader can read.
-  std::vector<bool> hasCome;
-  std::atomic<uint64_t> numCome = 0;
-};
 
 /// Shape of the KV memory; every sender's must be the same.
 struct LayerBlockShape {
@@ -43,13 +31,13 @@ struct LayerBlockShape {
 
 class Receiver {
  public:
-  Receiver(LayerBlockShape shape, std::vector<Listener> listeners, EventQueue& events);
+  Receiver(LayerBlockShape shape, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
   /// Null for a ticket that is not open.
   std::shared_ptr<Receive> find(uint64_t ticket);
-  /// A ReceiveClosed event follows: from then on nothing writes into its places.
+  /// Ends its loads, too. A ReceiveClosed event follows: from then on nothing writes into its places or reads them.
   void close(uint64_t ticket);
 
   const std::vector<Listener>& listeners() const { return listeners_; }
@@ -93,6 +81,7 @@ class Receiver {
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
   const LayerBlockShape shape_;
+  Loader& loader_;
   EventQueue& events_;
   const BlockChecksum checksum_;
   const std::vector<Listener> listeners_;

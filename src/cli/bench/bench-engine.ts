@@ -8,6 +8,7 @@ import { ConfigError } from '../../errors.ts';
 import { withFolders } from '../../models/model-folder.ts';
 import { readModelConfig } from '../../models/registry.ts';
 import { openConfiguredSource } from '../../models/source/configured-source.ts';
+import { downloadProgress } from '../download-progress.ts';
 import { startLoadProgress } from '../load-progress.ts';
 
 export interface BenchEngine {
@@ -34,7 +35,7 @@ export async function startBenchEngine(flags: OptionSource, needs: Needs | null)
   try {
     const config = await withFolders(
       { ...given, skipTokenizerInit: needs !== null },
-      { onProgress: ({ done, total, what }) => progress.update(total === 0 ? 0 : done / total, what) },
+      { onProgress: downloadProgress(progress.update) },
     );
     // Said before anything is loaded.
     if (needs !== null) checkNeeds(config, needs);

@@ -33,14 +33,14 @@ export class Predictor {
     const { ops } = selectOps(config);
     const { dtype, quantization, kvCacheDtype } = config;
     const source = openModelSource(config.modelPath);
-    const model = await loadModel(source, ops, {
-      dtype,
-      quantization,
-      kvCacheDtype,
-      maxModelLen: null,
-      onProgress,
-    });
-    return new Predictor(model, ops, Math.ceil(maxTokens / BLOCK_SIZE));
+    const options = { dtype, quantization, kvCacheDtype, maxModelLen: null, onProgress };
+    try {
+      const model = await loadModel(source, ops, options);
+      return new Predictor(model, ops, Math.ceil(maxTokens / BLOCK_SIZE));
+    } catch (error) {
+      ops.close();
+      throw error;
+    }
   }
 
   /** Calls `use` with the logits [vocab] after each token; they are valid during the call. */

@@ -7,6 +7,7 @@ import { ConfigError } from '../../errors.ts';
 import { withFolders } from '../../models/model-folder.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { loadTokenizer } from '../../tokenizer/load-tokenizer.ts';
+import { downloadProgress } from '../download-progress.ts';
 import { startLoadProgress } from '../load-progress.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
@@ -26,7 +27,7 @@ interface QualityOptions {
   readonly isJson: boolean;
 }
 
-/** The text is cut into pieces of so many tokens, each predicted by itself. */
+/** The text is cut into pieces of so many tokens, or as many as the model's context has, each predicted by itself. */
 const WINDOW = 512;
 
 /** @throws ConfigError for a file that cannot be read or is too short; ModelLoadError for the model. */
@@ -34,7 +35,8 @@ export async function benchQuality(options: QualityOptions): Promise<void> {
   const progress = await startLoadProgress((line) => process.stderr.write(`${line}\n`));
   try {
     const show = progress.update.bind(progress);
-    const plain = await withFolders(toEngineConfig({ model: options.model, dtype: options.dtype }));
+    const named = toEngineConfig({ model: options.model, dtype: options.dtype });
+    const plain = await withFolders(named, { onProgress: downloadProgress(show) });
     const tokens = await readTokens(plain.modelPath, options);
     const quality = await comparePrecision(plain, options.precision, tokens, show);
     progress.stop();
@@ -58,14 +60,21 @@ export async function comparePrecision(
   onProgress: (fraction: number, what: string) => void = () => {},
 ): Promise<Quality> {
   const expected = await Predictor.load(plain, WINDOW, onProgress);
-  const actual = await Predictor.load({ ...plain, ...precision }, WINDOW, onProgress);
   try {
-    const { dtype, weightBytes } = expected.model;
-    const comparison = compare(expected, actual, tokens, onProgress);
-    return { ...comparison, dtype, weightBytes: { expected: weightBytes, actual: actual.model.weightBytes } };
+    const actual = await Predictor.load({ ...plain, ...precision }, WINDOW, onProgress);
+    try {
+      const { dtype, weightBytes } = expected.model;
+      const comparison = compare(expected, actual, tokens, onProgress);
+      return {
+        ...comparison,
+        dtype,
+        weightBytes: { expected: weightBytes, actual: actual.model.weightBytes },
+      };
+    } finally {
+      actual.close();
+    }
   } finally {
     expected.close();
-    actual.close();
   }
 }
 
@@ -91,8 +100,9 @@ function compare(
   onProgress: (fraction: number, what: string) => void,
 ): Comparison {
   const comparer = new LogitComparer();
-  for (let first = 0; first + 1 < tokens.length; first += WINDOW) {
-    const window = tokens.slice(first, first + WINDOW);
+  const length = Math.min(WINDOW, expected.model.config.maxPositionEmbeddings);
+  for (let first = 0; first + 1 < tokens.length; first += length) {
+    const window = tokens.slice(first, first + length);
     const rows: Float32Array[] = [];
     expected.predict(window, (_, logits) => void rows.push(logits.slice()));
     actual.predict(window, (position, logits) => {

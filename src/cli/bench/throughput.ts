@@ -21,8 +21,8 @@ export interface ThroughputOptions {
   readonly outputJson?: string;
 }
 
-export const DEFAULT_NUM_PROMPTS = 64;
-export const DEFAULT_INPUT_LEN = 128;
+const DEFAULT_NUM_PROMPTS = 64;
+const DEFAULT_INPUT_LEN = 128;
 
 /** @throws ConfigError for the dataset, InvalidRequestError for a prompt of it that is too long, and what `startBenchEngine` throws. */
 export async function benchThroughput(options: ThroughputOptions, flags: OptionSource): Promise<void> {

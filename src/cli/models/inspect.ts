@@ -7,7 +7,8 @@ import type { HubOptions } from '../../hub/model-hub.ts';
 import type { ModelConfig } from '../../models/model-config.ts';
 import { readModelConfig } from '../../models/registry.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
-import { openModelSource } from '../../models/source/model-source.ts';
+import { type ModelSource, openModelSource } from '../../models/source/model-source.ts';
+import { findTensorNames } from '../../models/tensor-names.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
@@ -39,7 +40,7 @@ interface Report {
 function reportOf(name: string, { path, weightBytes, isDownloaded }: InspectableModel): Report {
   const freeMemoryBytes = freeHostMemory();
   const about = { model: name, path, isDownloaded, publishedBytes: weightBytes, freeMemoryBytes };
-  const config = readConfig(path);
+  const config = readConfig(path, isDownloaded);
   if (typeof config === 'string') {
     return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
   }
@@ -65,13 +66,24 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
 }
 
 /** The reason why it cannot be read, where it cannot. */
-function readConfig(path: string): ModelConfig | string {
+function readConfig(path: string, isDownloaded: boolean): ModelConfig | string {
   try {
-    return readModelConfig(openModelSource(path));
+    const source = openModelSource(path);
+    const config = readModelConfig(source);
+    return isDownloaded ? withStoredFormat(config, source) : config;
   } catch (error) {
     if (error instanceof ModelLoadError) return error.message;
     throw error;
   }
+}
+
+/** Where config.json does not say in which format the weights are, they do. */
+function withStoredFormat(config: ModelConfig, source: ModelSource): ModelConfig {
+  if (config.checkpointDType !== null || config.quantization !== null) return config;
+  const checkpoint = source.openCheckpoint();
+  const { embedding } = findTensorNames(checkpoint, config.tensorNames);
+  const stored = checkpoint.dtypeOf(`${embedding}.weight`);
+  return { ...config, checkpointDType: stored === 'f32' || stored === 'f16' ? stored : 'bf16' };
 }
 
 function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean) {
@@ -88,6 +100,8 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
     vocabSize: config.vocabSize,
     contextLength: config.maxPositionEmbeddings,
     slidingWindow: config.slidingWindow,
+    /** Of a layer that has some, and how many of them compute a token; null where no layer has. */
+    experts: config.experts && { count: config.experts.count, perToken: config.experts.routing.topK },
   };
 }
 
@@ -129,10 +143,15 @@ function textOf(report: Report): string {
 
 function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
   const { architecture, parameters, numLayers, hiddenSize, numHeads, numKvHeads, vocabSize } = shape;
+  const { experts, slidingWindow } = shape;
+  const window = slidingWindow === null ? '' : `, windows of ${count(slidingWindow)} tokens`;
   const size = parameters === null ? '' : `${parametersText(parameters)} parameters, `;
   return [
     ['architecture', `${architecture}, ${size}${numLayers} layers of width ${hiddenSize}`],
-    ['attention', `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}`],
+    ['attention', `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}${window}`],
+    ...(experts === null
+      ? []
+      : [['experts', `${experts.count} in a layer, of which ${experts.perToken} compute a token`]]),
     ['context', `${count(shape.contextLength)} tokens of a vocabulary of ${count(vocabSize)}`],
   ];
 }

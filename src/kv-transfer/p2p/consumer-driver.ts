@@ -5,11 +5,11 @@ import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type {
-  KvTransferCommand,
   KvTransferEvent,
   KvTransferStats,
   RecomputeReason,
   RequestTransfer,
+  TransferringEngine,
 } from '../connector.ts';
 import {
   type ConsumerEffect,
@@ -24,8 +24,7 @@ import {
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
-import { type Peer, PeerError } from './peer.ts';
-import type { Peers } from './peers.ts';
+import { type Peer, PeerError, type Peers } from './peers.ts';
 import type { SlotPool } from './slot-pool.ts';
 import { type Entry, Transfers } from './transfers.ts';
 
@@ -34,7 +33,7 @@ interface KvConsumerOptions {
   readonly peers: Peers;
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;
-  readonly applyTransfer: (command: KvTransferCommand) => void;
+  readonly engine: TransferringEngine;
   readonly groups: BlockGroups;
 }
 
@@ -154,7 +153,7 @@ export class KvConsumer {
       this.transfers.push(entry, { ...event, kind: 'wanted' });
     } else {
       // The request ended before the engine knew.
-      this.#options.applyTransfer({ kind: 'loaded', transferId, numTokens: 0 });
+      this.#options.engine.applyTransfer({ kind: 'loaded', transferId, numTokens: 0 });
     }
   }
 
@@ -209,11 +208,18 @@ export class KvConsumer {
         this.#pullLater(entry, effect);
         break;
       case 'load':
-        this.#load(entry, effect);
+        this.#options.mover.load(
+          effect.ticket,
+          effect.firstBlock,
+          Int32Array.from(effect.blocks),
+          (isIntact) => {
+            this.transfers.push(entry, { kind: 'copied', transferId: effect.transferId, isIntact });
+          },
+        );
         break;
       case 'loaded':
         this.#counts.loadedTokens += effect.numCopied;
-        this.#options.applyTransfer({
+        this.#options.engine.applyTransfer({
           kind: 'loaded',
           transferId: effect.transferId,
           numTokens: effect.numTokens,
@@ -273,13 +279,6 @@ export class KvConsumer {
   #pullLater(entry: Receipt, { ticket }: EffectOf<'pullLater'>): void {
     const again = () => this.transfers.push(entry, { kind: 'pullAgain', ticket });
     setTimeout(again, this.#options.deadlines.unknownRetry);
-  }
-
-  #load(entry: Receipt, { transferId, ticket, firstBlock, blocks }: EffectOf<'load'>): void {
-    this.#options.mover.load(ticket, firstBlock, Int32Array.from(blocks), (isIntact) => {
-      if (!isIntact) this.#counts.corruptLayerBlocks += 1;
-      this.transfers.push(entry, { kind: 'copied', transferId, isIntact });
-    });
   }
 
   /** Lets P free the blocks, also where there is no connection to it yet. */

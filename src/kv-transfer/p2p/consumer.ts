@@ -6,7 +6,7 @@ import { type BlockGroups, tokensInFirst, transferSize } from '../../kv-cache/bl
 import type { RecomputeReason } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer } from './messages.ts';
-import type { PeerError } from './peer.ts';
+import type { PeerError } from './peers.ts';
 import type { SlotLocation, Slots } from './slot-pool.ts';
 import type { PeerEvent } from './transfers.ts';
 
@@ -26,11 +26,14 @@ export interface ReceiveBuffer {
   readonly isClosing: boolean;
 }
 
-/** One sequence that is to have the blocks; it asks at most once. */
+/** One sequence that is to have the blocks. It asks at most once, and gets its own blocks back with the answer. */
 export interface SampleLoad {
   readonly transferId: number;
-  /** idle: it has not asked. wanted: it waits. loading: blocks are being copied. done: answered, or gone. */
-  readonly state: 'idle' | 'wanted' | 'loading' | 'done';
+  /**
+   * idle: it has not asked. wanted: it waits for a buffer. loading: native threads fill its blocks with what comes into
+   * the buffer; the blocks are theirs until `copied`. ending: the same, but the sequence is over. done: answered, or gone.
+   */
+  readonly state: 'idle' | 'wanted' | 'loading' | 'ending' | 'done';
   readonly firstBlock: number;
   readonly blocks: readonly number[];
 }
@@ -82,16 +85,16 @@ export type ConsumerEvent = Readonly<
   | { kind: 'noSlots'; mayWait: boolean }
   /** Slots were given back: try again. */
   | { kind: 'slotsFreed' }
-  /** The answer to `closeBuffer`; `nextTicket` is a fresh one. */
+  /** The answer to `closeBuffer`, after those to all its loads; `nextTicket` is a fresh one. */
   | { kind: 'bufferClosed'; nextTicket: bigint }
   /** The answer to `pull`. */
   | { kind: 'answered'; ticket: bigint; answer: Answer | PeerError['code'] }
   /** The answer to `pullLater`. */
   | { kind: 'pullAgain'; ticket: bigint }
-  /** All blocks have come, or one that is damaged. */
+  /** All blocks have come; one is damaged, as it came or as it was copied. */
   | { kind: 'received'; ticket: bigint }
   | { kind: 'corrupt'; ticket: bigint }
-  /** The answer to `load`. */
+  /** The answer to `load`: nothing writes into the blocks any more. False where not all came, or one was damaged. */
   | { kind: 'copied'; transferId: number; isIntact: boolean }
   /** Time has passed. */
   | { kind: 'tick'; progress: number }
@@ -101,11 +104,12 @@ export type ConsumerEffect = Readonly<
   | { kind: 'takeSlots'; firstBlock: number; count: number }
   | { kind: 'giveSlots'; slots: Slots }
   | { kind: 'openBuffer'; buffer: ReceiveBuffer }
+  /** Ends its loads, too. */
   | { kind: 'closeBuffer'; ticket: bigint }
   /** Ask P for the blocks from `firstBlock` on, of `numBlocks` in all. */
   | { kind: 'pull'; ticket: bigint; firstBlock: number; numBlocks: number }
   | { kind: 'pullLater'; ticket: bigint }
-  /** Copy the blocks from `firstBlock` on out of the buffer into `blocks`. */
+  /** Copy the blocks from `firstBlock` on into `blocks`, as they come into the buffer. */
   | { kind: 'load'; transferId: number; ticket: bigint; firstBlock: number; blocks: readonly number[] }
   /** The answer to `wanted`; `numCopied` of the `numTokens` were copied out of the buffer. */
   | { kind: 'loaded'; transferId: number; numTokens: number; numCopied: number }
@@ -301,6 +305,7 @@ class Draft {
     this.transfer.lastActivity = this.#now;
     this.effects.push({ kind: 'openBuffer', buffer });
     this.#pull();
+    for (const sample of this.transfer.samples) if (sample.state === 'wanted') this.#load(sample);
   }
 
   #close(): void {
@@ -373,7 +378,6 @@ class Draft {
     transfer.lastActivity = this.#now;
     const isPushed = transfer.isPushed && transfer.retries === 0;
     this.effects.push({ kind: 'tellReceived', isPushed, location: buffer.slots.location });
-    for (const sample of transfer.samples) if (sample.state === 'wanted') this.#load(sample);
   }
 
   /** Something went wrong on the way: everything is pulled once more, under a new ticket. */
@@ -397,22 +401,23 @@ class Draft {
     const { transfer } = this;
     const known = this.#sample(transferId);
     // The request ended before the engine knew.
-    if (known?.state !== 'idle') {
+    if (known === undefined || known.state === 'done') {
       this.effects.push({ kind: 'loaded', transferId, numTokens: 0, numCopied: 0 });
-      return;
     }
+    if (known?.state !== 'idle') return;
     Object.assign(known, { state: 'wanted', firstBlock, blocks } as const);
     if (transfer.failure !== null) this.#answer(known, 0);
-    else if (transfer.phase === 'received') this.#load(known);
+    else this.#load(known);
   }
 
-  /** Copies the blocks that the sequence lacks out of the buffer, which is complete. */
+  /** Gives the blocks that the sequence lacks to the native threads, where there is a buffer to fill them from. */
   #load(sample: MutableSample): void {
     const { buffer, numTokens } = this.transfer;
+    if (buffer === null || buffer.isClosing) return;
     const { transferId, firstBlock } = sample;
     if (firstBlock >= this.#numBlocks) {
       this.#answer(sample, numTokens);
-    } else if (buffer === null || firstBlock < buffer.firstBlock || sample.blocks.length < this.#numBlocks) {
+    } else if (firstBlock < buffer.firstBlock || sample.blocks.length < this.#numBlocks) {
       this.#answer(sample, 0);
     } else {
       sample.state = 'loading';
@@ -424,33 +429,42 @@ class Draft {
   #copied(transferId: number, isIntact: boolean): void {
     const { transfer } = this;
     const sample = this.#sample(transferId);
-    if (sample?.state !== 'loading') return;
-    const numCopied = isIntact ? transfer.numTokens - this.#tokensBefore(sample.firstBlock) : 0;
-    // P has let go of the blocks when they had arrived intact: it cannot be asked again.
-    if (!isIntact && transfer.failure === null) this.#fail('corrupt', false);
-    this.#answer(sample, isIntact ? transfer.numTokens : 0, numCopied);
-    if (transfer.phase === 'over') this.#closeUnread();
+    if (sample?.state !== 'loading' && sample?.state !== 'ending') return;
+    if (isIntact) {
+      const { numTokens } = transfer;
+      this.#answer(sample, numTokens, numTokens - this.#tokensBefore(sample.firstBlock));
+    } else if (sample.state === 'ending' || transfer.phase === 'over') {
+      this.#answer(sample, 0);
+    } else {
+      // It waits for the next buffer; but when all had arrived intact, P has let go of the blocks and cannot be asked again.
+      sample.state = 'wanted';
+      if (transfer.phase === 'received') this.#fail('corrupt', false);
+    }
   }
 
-  /** The request is over; a sequence whose blocks are being copied is answered when they are. */
+  /** The request is over. */
   #endSamples(): void {
     for (const sample of this.transfer.samples) this.#endSample(sample);
   }
 
+  /** Native threads write into the blocks of a sequence that is loading: it is answered when they have let go. */
   #endSample(sample: MutableSample | undefined): void {
     if (sample?.state === 'wanted') this.#answer(sample, 0);
-    else if (sample?.state === 'idle') this.#finish(sample);
+    else if (sample?.state === 'idle') this.#settle(sample, 'done');
+    else if (sample?.state === 'loading') this.#settle(sample, 'ending');
   }
 
   #answer(sample: MutableSample, numTokens: number, numCopied = 0): void {
     this.effects.push({ kind: 'loaded', transferId: sample.transferId, numTokens, numCopied });
-    this.#finish(sample);
+    this.#settle(sample, 'done');
   }
 
-  #finish(sample: MutableSample): void {
-    sample.state = 'done';
+  /** The transfer ends with the last sequence that needs it, and is forgotten when all are answered. */
+  #settle(sample: MutableSample, state: 'ending' | 'done'): void {
+    sample.state = state;
     const { samples, failure } = this.transfer;
-    if (samples.every(({ state }) => state === 'done')) this.#forget(failure === null);
+    if (samples.every((one) => one.state === 'done')) this.#forget(failure === null);
+    else if (samples.every((one) => one.state === 'done' || one.state === 'ending')) this.#end(true);
   }
 
   #lose(): void {
@@ -479,12 +493,7 @@ class Draft {
   #end(tells: boolean): void {
     if (isExpected(this.transfer) && tells) this.effects.push({ kind: 'tellCancel' });
     this.transfer.phase = 'over';
-    this.#closeUnread();
-  }
-
-  /** What is being copied out of the buffer must not be overwritten. */
-  #closeUnread(): void {
-    if (this.transfer.samples.every(({ state }) => state !== 'loading')) this.#close();
+    this.#close();
   }
 
   #tick(progress: number): void {

@@ -24,7 +24,7 @@ interface MoverOptions {
 type OnSend = (event: 'sent' | 'sendClosed') => void;
 /** All blocks have come, or one that is damaged; nothing is written any more, which comes last. */
 type OnReceive = (event: 'received' | 'corrupt' | 'receiveClosed') => void;
-/** Whether the blocks are filled with what was sent. */
+/** Nothing writes into the blocks any more; whether they are filled with what was sent. */
 type OnLoaded = (isIntact: boolean) => void;
 
 /** What the rest of KV transfer needs of the native threads. */
@@ -127,12 +127,12 @@ export class NativeMover {
     return this.#isClosed ? 0 : this.#engine.progress(ticket);
   }
 
-  /** `receiveClosed` follows. */
+  /** Ends its loads; `receiveClosed` follows. */
   closeReceive(ticket: bigint): void {
     if (!this.#isClosed) this.#engine.closeReceive(ticket);
   }
 
-  /** Copies blocks from `firstBlock` on into `blocks`. */
+  /** Copies blocks from `firstBlock` on into `blocks`, as they come. */
   load(ticket: bigint, firstBlock: number, blocks: Int32Array, onLoaded: OnLoaded): void {
     if (this.#isClosed) {
       onLoaded(false);

@@ -20,8 +20,7 @@ import {
   type Unnumbered,
 } from './messages.ts';
 import { type BlockMover, NativeMover } from './native-mover.ts';
-import type { Peer } from './peer.ts';
-import { Peers, type PeersHandlers } from './peers.ts';
+import { type Peer, Peers, type PeersHandlers } from './peers.ts';
 import { KvProducer } from './producer-driver.ts';
 import { SlotPool } from './slot-pool.ts';
 import type { PeerEvent } from './transfers.ts';
@@ -45,7 +44,7 @@ export class P2pConnector {
   #isClosed = false;
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
-    const { compatibility, applyTransfer, warn = () => {} } = context;
+    const { compatibility, engine, warn = () => {} } = context;
     const { layers, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
     const slotBytes = layers * layerBlockBytes;
@@ -69,7 +68,7 @@ export class P2pConnector {
     const own = identityOf(compatibility, { epoch, address: this.#address, endpoints });
     const reach = { ip, port, keys: curveKeys(secret), own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
-    const shared = { mover: this.#mover, peers: this.#peers, deadlines, applyTransfer };
+    const shared = { mover: this.#mover, peers: this.#peers, deadlines, engine };
     this.producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
     this.consumer = new KvConsumer({ ...shared, slots, groups: compatibility });
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();

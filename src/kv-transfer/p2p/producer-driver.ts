@@ -3,12 +3,11 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
-import type { KvTransferCommand, KvTransferStats, RequestTransfer, SendOutcome } from '../connector.ts';
+import type { KvTransferStats, RequestTransfer, SendOutcome, TransferringEngine } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
-import type { Peer } from './peer.ts';
-import type { Peers } from './peers.ts';
+import type { Peer, Peers } from './peers.ts';
 import {
   answerToPull,
   newSend,
@@ -24,7 +23,7 @@ interface KvProducerOptions {
   readonly mover: BlockMover;
   readonly peers: Peers;
   readonly deadlines: Deadlines;
-  readonly applyTransfer: (command: KvTransferCommand) => void;
+  readonly engine: TransferringEngine;
   readonly sendType: SendType;
   /** Bytes that are held at most for pulls (GET). */
   readonly holdBytes: number;
@@ -44,6 +43,8 @@ export class KvProducer {
   readonly #options: KvProducerOptions;
   /** By the number of the transfer: those whose blocks cannot be reused yet. */
   readonly #byId = new Map<number, Send>();
+  /** Of the transfers that wait for a pull. */
+  #numHeldBlocks = 0;
   /** Called when all blocks can be reused. */
   readonly #onIdle: (() => void)[] = [];
   readonly #ended: Record<SendOutcome, number> = { delivered: 0, expired: 0, cancelled: 0, failed: 0 };
@@ -79,6 +80,7 @@ export class KvProducer {
     }
     const entry: Send = { transfer: newSend(about, sendType, Date.now()), peer: null, answers: [] };
     mover.openSend(transferId, numBlocks, (kind) => this.transfers.push(entry, { kind }));
+    this.#numHeldBlocks += heldBlocks(entry.transfer);
     this.#byId.set(transferId, entry);
     this.transfers.add(entry);
     if (sendType !== 'GET') void this.#reserve(entry);
@@ -132,6 +134,7 @@ export class KvProducer {
 
   #handle(entry: Send, event: ProducerEvent): void {
     const [transfer, effects] = reduceProducer(entry.transfer, event, Date.now(), this.#options);
+    this.#numHeldBlocks += heldBlocks(transfer) - heldBlocks(entry.transfer);
     entry.transfer = transfer;
     for (const effect of effects) this.#run(entry, effect);
   }
@@ -162,7 +165,7 @@ export class KvProducer {
         break;
       case 'release':
         this.#byId.delete(transferId);
-        this.#options.applyTransfer({ kind: 'release', transferId });
+        this.#options.engine.applyTransfer({ kind: 'release', transferId });
         if (this.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
         break;
     }
@@ -188,13 +191,16 @@ export class KvProducer {
       this.#ended.expired += 1;
       return false;
     }
-    const held = [...this.transfers].filter(({ transfer }) => transfer.phase === 'holding');
-    let total = held.reduce((sum, { transfer }) => sum + transfer.numBlocks, numBlocks);
-    for (const entry of held) {
-      if (total <= most) break;
-      total -= entry.transfer.numBlocks;
-      this.transfers.push(entry, { kind: 'evicted' });
+    if (this.#numHeldBlocks + numBlocks <= most) return true;
+    for (const entry of this.transfers) {
+      if (entry.transfer.phase === 'holding') this.transfers.push(entry, { kind: 'evicted' });
+      if (this.#numHeldBlocks + numBlocks <= most) break;
     }
     return true;
   }
+}
+
+/** Blocks of a transfer that wait for a pull. */
+function heldBlocks({ phase, numBlocks }: ProducerTransfer): number {
+  return phase === 'holding' ? numBlocks : 0;
 }

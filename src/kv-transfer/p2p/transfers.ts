@@ -3,8 +3,7 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import { type Answer, idOfKey, type Request } from './messages.ts';
-import { type Peer, PeerError } from './peer.ts';
-import type { Peers } from './peers.ts';
+import { type Peer, PeerError, type Peers } from './peers.ts';
 
 /** A transfer between two events. */
 export interface Entry {

@@ -28,14 +28,14 @@ const schema = z.looseObject({
     .union([z.string().max(10_000), z.array(z.string().max(1000)).max(10_000)])
     .nullish()
     .transform((targets) => targets ?? null),
-  exclude_modules: z.unknown(),
+  exclude_modules: z.unknown().optional(),
   rank_pattern: patterns(rank),
   alpha_pattern: patterns(alpha),
   layers_to_transform: z
     .union([layer, z.array(layer).max(10_000)])
     .nullish()
     .transform((layers) => (typeof layers === 'number' ? [layers] : (layers ?? null))),
-  init_lora_weights: z.unknown(),
+  init_lora_weights: z.unknown().optional(),
 });
 
 type Fields = z.output<typeof schema>;

@@ -25,10 +25,10 @@ export function firstMatches(
   try {
     return script.runInContext(createContext({ names, patterns }), { timeout: DEADLINE_MS });
   } catch (cause) {
-    const reason =
-      cause instanceof Error && 'code' in cause
-        ? `takes longer than ${DEADLINE_MS / 1000} s to match`
-        : 'is no regular expression of JavaScript';
+    const isLate = typeof cause === 'object' && cause !== null && 'code' in cause;
+    const reason = isLate
+      ? `takes longer than ${DEADLINE_MS / 1000} s to match`
+      : 'is no regular expression of JavaScript';
     throw new ModelLoadError(`${where} ${reason}: ${patterns.join(', ')}; name the modules instead`, {
       cause,
     });

@@ -72,6 +72,8 @@ export function headNorms({ config, weights }: LayerContext, prefix: string, wei
 export class Attention implements Block {
   readonly #context: LayerContext;
   readonly #layer: number;
+  /** Where its keys and values are. */
+  readonly #kvLayer: number;
   readonly #parts: AttentionParts;
   /** Null where the layer knows no positions. */
   readonly #ropeTable: Vector | null;
@@ -80,6 +82,7 @@ export class Attention implements Block {
     const rope = context.config.layerRopes[layer] ?? null;
     this.#context = context;
     this.#layer = layer;
+    this.#kvLayer = context.config.encoder === null ? layer : 0;
     this.#parts = parts;
     this.#ropeTable = rope && context.ropeTables.get(rope)!;
   }
@@ -107,9 +110,9 @@ export class Attention implements Block {
 
   /** Rotates q and k, stores k and v, and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScale, attentionSoftcap } =
+    const { headDim, rotaryDim, ropeIsInterleaved, layerWindows, attentionScale, attentionSoftcap, encoder } =
       this.#context.config;
-    const layer = this.#layer;
+    const layer = this.#kvLayer;
     if (this.#ropeTable !== null) {
       const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
       ops.rope(q, inputs, this.#ropeTable, heads);
@@ -119,7 +122,8 @@ export class Attention implements Block {
     return ops.attention(q, inputs, {
       layer,
       scale: attentionScale,
-      window: layerWindows[layer] ?? null,
+      isBidirectional: encoder !== null,
+      window: layerWindows[this.#layer] ?? null,
       softcap: attentionSoftcap,
       sinks: this.#parts.sinks ?? null,
     });

@@ -3,7 +3,7 @@
 import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
-import type { LayerContext } from './layer.ts';
+import type { Layer, LayerContext } from './layer.ts';
 import type { Step } from './step.ts';
 
 /** x [tokens, hidden] f32 -> a new tensor [tokens, hidden] in `dtype`. */
@@ -31,6 +31,13 @@ export const layerNorm: LoadNorm = (context, name) =>
   makeLayerNorm(context, name, context.weights.vector(`${name}.bias`, context.config.hiddenSize));
 
 export const layerNormWithoutBias: LoadNorm = (context, name) => makeLayerNorm(context, name, null);
+
+/** Of the stream itself, as where norms come after the blocks. */
+export function layerNormInPlace({ config, weights }: NormContext, name: string): Layer {
+  const weight = weights.vector(`${name}.weight`, config.hiddenSize);
+  const bias = weights.vector(`${name}.bias`, config.hiddenSize);
+  return (x, { ops }) => ops.layerNormInPlace(x, weight, bias, config.normEps);
+}
 
 function makeLayerNorm({ config, weights }: NormContext, name: string, bias: Vector | null): Norm {
   const weight = weights.vector(`${name}.weight`, config.hiddenSize);

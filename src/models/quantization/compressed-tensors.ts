@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import type { CodesWeightSource, LinearWeightSource } from '../../ops/weights.ts';
+import { preview } from '../../util/preview.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { blockScales, float8Weight } from './float8-weight.ts';
 import { groupSizeFor } from './group-size.ts';
@@ -117,21 +118,33 @@ export const compressedTensors: QuantizationMethod<Config> = {
   finder({ format, config_groups, ignore }, path) {
     const ignored = (ignore ?? []).map((text) => rule(path, 'ignore', text));
     const groups = Object.values(config_groups).map(({ targets, format: own, ...fields }) => ({
-      takes: targets.map((text) => (text === 'Linear' ? () => true : rule(path, 'targets', text))),
+      takes: targets.filter((text) => text !== ALL).map((text) => rule(path, 'targets', text)),
+      takesAll: targets.includes(ALL),
       find: finderOf({ ...fields, format: own ?? format }),
     }));
     return (checkpoint, projection) => {
       const matches = (rules: readonly ((name: string) => boolean)[]) =>
         rules.some((matches) => matches(projection.name));
       if (matches(ignored)) return null;
-      return groups.find(({ takes }) => matches(takes))?.find(checkpoint, projection) ?? null;
+      // A group for all is for those that no other group names, wherever it is in the file.
+      const group = groups.find(({ takes }) => matches(takes)) ?? groups.find(({ takesAll }) => takesAll);
+      return group?.find(checkpoint, projection) ?? null;
     };
   },
 };
 
+/** Stands for every projection. */
+const ALL = 'Linear';
+
 /** A name, or after `re:` an expression for the beginning of one. */
 function rule(path: string, field: string, text: string): (name: string) => boolean {
   if (!text.startsWith('re:')) return (name) => name === text;
+  if (mayTakeForever(text)) {
+    throw new ModelLoadError(
+      `${path}: "${field}" of quantization_config has ${preview(text)}, which may take forever to match: expected at most ` +
+        `${MOST_REPEATS} of * + { in it, none of them behind a group with |, ? or another of them`,
+    );
+  }
   try {
     const pattern = new RegExp(`^(?:${text.slice(3)})`);
     return (name) => pattern.test(name);
@@ -141,6 +154,20 @@ function rule(path: string, field: string, text: string): (name: string) => bool
       { cause: error },
     );
   }
+}
+
+/** Names have up to a hundred characters: so many repetitions of a part are tried in a second. */
+const MOST_REPEATS = 5;
+
+/** Whether an expression tries many ways to match: their number grows with a power of the length for each repetition. */
+function mayTakeForever(expression: string): boolean {
+  const plain = expression
+    .replace(/\\./g, 'x')
+    .replace(/\[[^\]]*\]/g, 'x')
+    .replace(/\(\?/g, '(');
+  const numRepeats = plain.match(/[*+{]/g)?.length ?? 0;
+  const repeatsGroup = /\)[*+{]/.test(plain);
+  return numRepeats > MOST_REPEATS || (repeatsGroup && (numRepeats > 1 || /[|?]/.test(plain)));
 }
 
 function finderOf(fields: object): FindWeight {

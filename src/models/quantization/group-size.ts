@@ -12,7 +12,7 @@ const UNIT = 32;
  */
 export function groupSizeFor(groupSize: number | null, { name, n, k }: QuantizedProjection): number | null {
   if (groupSize === null || groupSize === -1) return null;
-  if (k % groupSize === 0 && groupSize % UNIT === 0) return groupSize;
+  if (groupSize > 0 && k % groupSize === 0 && groupSize % UNIT === 0) return groupSize;
   if (groupSize === k) return null;
   throw new ModelLoadError(
     `${name} [${n}, ${k}]: groups of ${groupSize} (quantization_config) must divide its ${k} inputs and be a multiple of ` +

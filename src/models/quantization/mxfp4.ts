@@ -18,8 +18,8 @@ export const mxfp4: QuantizationMethod<object> = {
   finder: () => () => null,
 };
 
-/** A matrix for each expert, [count, n * interleaved, k]; those that are interleaved take turns row by row. */
-interface StackedCodes {
+/** Projections [n, k] of `count` experts in one tensor; those that are interleaved take turns output by output. */
+export interface StackedProjections {
   readonly name: string;
   readonly count: number;
   readonly n: number;
@@ -30,7 +30,7 @@ interface StackedCodes {
 /** Where expert `expert` of `name_blocks` and `name_scales` is, the `which`-th of those that are interleaved. */
 export function mxfp4Expert(
   checkpoint: Checkpoint,
-  { name, count, n, k, interleaved }: StackedCodes,
+  { name, count, n, k, interleaved }: StackedProjections,
   expert: number,
   which: number,
 ): CodesWeightSource {

@@ -7,14 +7,14 @@ import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync } from
 import { join } from 'node:path';
 import type { PackedWeights } from '../../ops/packed-weights.ts';
 
-export interface PackedCacheOptions {
+interface PackedCacheOptions {
   readonly folder: string;
   /** Of all entries together. */
   readonly maxBytes: number;
 }
 
 /** What the packed weights of one load follow from. */
-export interface PackedModel {
+interface PackedModel {
   readonly fingerprint: string;
   /** What each file of weights is now, as `Checkpoint.fileStates` has it. */
   readonly fileStates: readonly string[];
@@ -64,9 +64,8 @@ export class PackedCache {
 
   /** After the last weight of a model that can be served. */
   close(): void {
-    if (!this.#hasAllWeights) return;
     const defect = this.#weights.close();
-    this.#hasAllWeights = defect === null;
+    this.#hasAllWeights &&= defect === null;
     if (defect !== null) this.#warnOfDefect(defect);
   }
 

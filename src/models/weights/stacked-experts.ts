@@ -2,7 +2,7 @@
 // output by output. In floats they are published input by input, in MXFP4 output by output.
 
 import { type LinearPart, narrow, reshape, type TensorSource } from '../../ops/weights.ts';
-import { mxfp4Expert } from '../quantization/mxfp4.ts';
+import { mxfp4Expert, type StackedProjections } from '../quantization/mxfp4.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
 export interface StackedShape {
@@ -28,7 +28,7 @@ export function stackedExpert(
   expert: number,
 ): ExpertParts {
   const [gateUp, down] = [`${prefix}.gate_up_proj`, `${prefix}.down_proj`];
-  const part = (stack: Stack, which = 0) => partOf(checkpoint, stack, expert, which);
+  const part = (stack: StackedProjections, which = 0) => partOf(checkpoint, stack, expert, which);
   const both = { name: gateUp, count, n: intermediateSize, k: hiddenSize, interleaved: 2 } as const;
   return {
     gate: part(both, 0),
@@ -37,16 +37,12 @@ export function stackedExpert(
   };
 }
 
-/** Projections [n, k] of `count` experts; those that are interleaved take turns output by output. */
-interface Stack {
-  readonly name: string;
-  readonly count: number;
-  readonly n: number;
-  readonly k: number;
-  readonly interleaved: 1 | 2;
-}
-
-function partOf(checkpoint: Checkpoint, stack: Stack, expert: number, which: number): LinearPart {
+function partOf(
+  checkpoint: Checkpoint,
+  stack: StackedProjections,
+  expert: number,
+  which: number,
+): LinearPart {
   const { name, count, n, k, interleaved } = stack;
   const biases = checkpoint.find(`${name}_bias`, [count, n * interleaved]);
   const bias = everyNth(biases, interleaved, which, expert * n, n);

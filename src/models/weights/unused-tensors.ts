@@ -9,6 +9,10 @@ import type { TensorNames } from '../tensor-names.ts';
 /** Buffers that some releases hold beside their weights and that are computed here: angles, and masks of attention. */
 const COMPUTED = /\.(rotary_emb\.(inv_freq|cos_cached|sin_cached)|(attn|attention)\.(bias|masked_bias))$/;
 
+/** Of encoders: counted positions, and what was on top of them in training. */
+const OF_TRAINING =
+  /(^|\.)(embeddings\.(position_ids|token_type_ids)|pooler\.dense\.\w+|cls\.predictions\..+|lm_head\..+)$/;
+
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;
 
@@ -44,7 +48,8 @@ export function judgeUnused(
   const isHarmless = (name: string): boolean =>
     COMPUTED.test(name) ||
     layerOf(name, layers) >= config.numLayers ||
-    (config.tieWordEmbeddings && name === `${head}.weight`);
+    ((config.tieWordEmbeddings || config.pooling !== null) && name === `${head}.weight`) ||
+    (config.encoder !== null && OF_TRAINING.test(name));
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
   const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));
   if (ofLayer !== undefined) {

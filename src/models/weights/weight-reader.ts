@@ -122,6 +122,17 @@ export class WeightReader {
     );
   }
 
+  /** Rows of a matrix [rows, k], by themselves and in the format to compute in: small products that decide. */
+  rows(name: string, rows: number, wanted: readonly number[], k: number): LinearWeight {
+    const parts = wanted.map((first) => this.#plain({ name, n: 1, within: { rows, first } }, k));
+    return this.#ops.loadLinear(parts, this.dtype);
+  }
+
+  /** A product with a bias, in the format to compute in: those after the layers are small, and decide. */
+  classifier(name: string, n: number, k: number, bias: boolean): LinearWeight {
+    return this.#ops.loadLinear([this.#plain({ name, n, bias }, k)], this.dtype);
+  }
+
   /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
   expert({ gate, up, down }: ExpertNames, hidden: number, inner: number): Expert {
     return this.#expert({

@@ -164,6 +164,13 @@ export class NativeOps implements Ops {
     return out;
   }
 
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void {
+    const { index, length } = this.#own('layerNormInPlace', weight, NativeVector);
+    const biasIndex = bias === null ? NO_VECTOR : this.#own('layerNormInPlace', bias, NativeVector).index;
+    const args = argsOf(expectTensor('layerNormInPlace', 'x', x, { cols: length, dtype: 'f32' }));
+    this.#guard(() => this.#native.layerNorm(false, index, biasIndex, eps, ...args, ...args));
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     const { index } = this.#own('qkNorm', weight, NativeVector);
     const input = expectTensor('qkNorm', 'x', x, { dtype: 'f32' });
@@ -321,13 +328,21 @@ export class NativeOps implements Ops {
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
-    const { layer, scale, window, softcap, sinks } = options;
+    const { layer, isBidirectional = false, scale, window, softcap, sinks } = options;
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
     const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
-    const numbers = [layer, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
+    const numbers = [layer, isBidirectional, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
     this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  meanRows(x: Tensor, starts: Int32Array): Tensor {
+    const input = expectTensor('meanRows', 'x', x, { dtype: 'f32' });
+    if (starts.length === 0) throw new ShapeError('meanRows', 'starts, and their end', 'none');
+    const out = this.#arena.allocate(starts.length - 1, x.cols, 'f32');
+    this.#guard(() => this.#native.meanRows(starts, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -401,6 +416,14 @@ export class NativeOps implements Ops {
     const values = new Float32Array(x.rows * x.cols);
     this.#guard(() => this.#native.read(x.dtype === 'bf16', ...argsOf(input), values));
     return values;
+  }
+
+  readLater(x: Tensor): Pending<Float32Array> {
+    const input = expectTensor('readLater', 'x', x, {});
+    const values = new Float32Array(x.rows * x.cols);
+    const isBf16 = x.dtype === 'bf16';
+    const position = this.#guard(() => this.#native.readLater(isBf16, ...argsOf(input), values));
+    return new NativePending(this.#native, position, () => values);
   }
 
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {

@@ -8,6 +8,8 @@ export class NativePackedWeights implements PackedWeights {
   readonly #kernels: string;
   /** That of the weight with the index i is names[i]. */
   readonly #names: string[] = [];
+  /** So many of them, the first, are of the load that was closed. */
+  #numClosed = 0;
   #isOpen = false;
   #defect: string | null = null;
 
@@ -22,7 +24,7 @@ export class NativePackedWeights implements PackedWeights {
   }
 
   get byteLength(): number {
-    return this.#names.reduce((sum, _, index) => sum + this.#native.weightBytes(index), 0);
+    return this.#closed.reduce((sum, _, index) => sum + this.#native.weightBytes(index), 0);
   }
 
   open(path: string, key: string): void {
@@ -33,12 +35,17 @@ export class NativePackedWeights implements PackedWeights {
 
   close(): string | null {
     this.#isOpen = false;
+    this.#numClosed = this.#names.length;
     this.#native.closePackedEntry();
     return this.#defect;
   }
 
   save(path: string, key: string): Promise<boolean> {
-    return this.#native.savePackedEntry(path, key, this.#names);
+    return this.#native.savePackedEntry(path, key, this.#closed);
+  }
+
+  get #closed(): readonly string[] {
+    return this.#names.slice(0, this.#numClosed);
   }
 
   /** The index of the weight: out of the open file, else as `pack` makes it. */

@@ -1,4 +1,4 @@
-// Causal attention over the paged cache, the reference backend's definition: one query row, one head at a time.
+// Attention over the paged cache, the reference backend's definition: one query row, one head at a time.
 
 import { ShapeError } from '../../errors.ts';
 import { attentionDTypeOf } from '../dtype.ts';
@@ -33,7 +33,7 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
       const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
-        const position = firstPosition + (row - start);
+        const position = options.isBidirectional ? context - 1 : firstPosition + (row - start);
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
           const at = head * headDim;
           const query = input.row(row).subarray(at, at + headDim);

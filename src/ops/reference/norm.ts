@@ -24,10 +24,20 @@ export function layerNorm(
   eps: number,
   dtype: ComputeDType,
 ): RefTensor {
+  const out = RefTensor.zeros(x.rows, x.cols, dtype);
+  normaliseRows(x, weight, bias, eps, out);
+  return roundToDType(out);
+}
+
+/** layerNorm of x [tokens, cols] f32, in place. */
+export function layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void {
+  normaliseRows(x, weight, bias, eps, expectTensor('layerNorm', 'x', x, { dtype: 'f32' }));
+}
+
+function normaliseRows(x: Tensor, weight: Vector, bias: Vector | null, eps: number, out: RefTensor): void {
   const scale = expectVector('layerNorm', 'weight', weight, x.cols);
   const shift = bias && expectVector('layerNorm', 'bias', bias, x.cols);
   const input = expectTensor('layerNorm', 'x', x, { dtype: 'f32' });
-  const out = RefTensor.zeros(x.rows, x.cols, dtype);
   for (let row = 0; row < x.rows; row++) {
     const values = input.row(row);
     const mean = values.reduce((sum, value) => sum + value, 0) / x.cols;
@@ -35,7 +45,6 @@ export function layerNorm(
     const factor = 1 / Math.sqrt(variance + eps);
     out.row(row).set(values.map((value, i) => (value - mean) * factor * scale[i]! + (shift?.[i] ?? 0)));
   }
-  return roundToDType(out);
 }
 
 /** Each head of x [tokens, heads * headDim] f32 normalised by itself, in place; weight [headDim]. */

@@ -45,7 +45,8 @@ import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, restrictLogits } from './logits.ts';
 import { RefLora } from './lora.ts';
-import { layerNorm, qkNorm, rmsNorm } from './norm.ts';
+import { meanRows } from './mean-rows.ts';
+import { layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './norm.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
@@ -147,6 +148,10 @@ export class ReferenceOps implements Ops {
     return this.#keep(layerNorm(x, weight, bias, eps, dtype));
   }
 
+  layerNormInPlace(x: Tensor, weight: Vector, bias: Vector | null, eps: number): void {
+    layerNormInPlace(x, weight, bias, eps);
+  }
+
   qkNorm(x: Tensor, weight: Vector, eps: number): void {
     qkNorm(x, weight, eps);
   }
@@ -225,6 +230,10 @@ export class ReferenceOps implements Ops {
     return this.#step;
   }
 
+  meanRows(x: Tensor, starts: Int32Array): Tensor {
+    return this.#keep(meanRows(x, starts));
+  }
+
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
     const input = expectTensor('gatherRows', 'x', x, {});
     const out = RefTensor.zeros(rows.length, x.cols, x.dtype);
@@ -259,6 +268,11 @@ export class ReferenceOps implements Ops {
     const values = new Float32Array(x.rows * x.cols);
     for (let row = 0; row < x.rows; row++) values.set(input.row(row), row * x.cols);
     return values;
+  }
+
+  readLater(x: Tensor): Pending<Float32Array> {
+    const values = this.read(x);
+    return { read: () => values };
   }
 
   tensor(values: Float32Array, rows: number, cols: number, dtype: ComputeDType): Tensor {

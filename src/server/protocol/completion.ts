@@ -2,11 +2,13 @@
 
 import { z } from 'zod';
 import { commonFields, unavailableFields } from './common-fields.ts';
-import { promptSchema } from './prompt.ts';
+import { promptsSchema } from './prompt.ts';
+
+const MAX_PROMPTS = 1024;
 
 export const completionSchema = z.looseObject({
   ...commonFields,
-  prompt: promptSchema,
+  prompt: promptsSchema(MAX_PROMPTS),
   /** 0 is possible with `echo`: the prompt alone comes back. */
   max_tokens: z.int().min(0, 'must be at least 1').nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */

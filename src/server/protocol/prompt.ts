@@ -1,8 +1,6 @@
-// The `prompt` of a completion in its four forms: one or several texts, one or several lists of token ids.
+// The `prompt` of a completion, and the `input` of embeddings, in their four forms: one or several texts, one or several lists of token ids.
 
 import { z } from 'zod';
-
-const MAX_PROMPTS = 1024;
 
 /** Long lists come packed, see `parseJsonBody`. */
 type TokenIds = readonly number[] | Int32Array;
@@ -18,31 +16,33 @@ interface Fault {
 }
 
 /**
- * A prompt of any form becomes a list of prompts. Written by hand because a list may hold a million ids: a union of
- * array schemas would report each of them as wrong in the other forms.
+ * A prompt of any form becomes a list of prompts, at most `maxPrompts`. Written by hand because a list may hold a million ids: a
+ * union of array schemas would report each of them as wrong in the other forms.
  */
-export const promptSchema = z.unknown().transform((value, context): CompletionPrompt[] => {
-  const fault = faultOf(value);
-  if (fault === null) return toPrompts(value);
-  context.addIssue(
-    fault.isOfType
-      ? { code: 'invalid_type', expected: 'string', path: [...fault.path], message: fault.rule }
-      : { code: 'custom', path: [...fault.path], message: fault.rule },
-  );
-  return z.NEVER;
-});
+export function promptsSchema(maxPrompts: number) {
+  return z.unknown().transform((value, context): CompletionPrompt[] => {
+    const fault = faultOf(value, maxPrompts);
+    if (fault === null) return toPrompts(value);
+    context.addIssue(
+      fault.isOfType
+        ? { code: 'invalid_type', expected: 'string', path: [...fault.path], message: fault.rule }
+        : { code: 'custom', path: [...fault.path], message: fault.rule },
+    );
+    return z.NEVER;
+  });
+}
 
 const FORMS = 'must be a text, an array of texts, an array of token ids or an array of arrays of token ids';
 const ID_RULE = 'must be a token id, an integer of at least 0';
 
-function faultOf(value: unknown): Fault | null {
+function faultOf(value: unknown, maxPrompts: number): Fault | null {
   if (typeof value === 'string') return value === '' ? wrong([], 'must not be empty') : null;
   if (!isList(value)) return { path: [], rule: FORMS, isOfType: true };
   if (value.length === 0) return wrong([], 'must not be empty');
   const [first] = value;
   if (typeof first === 'number') return idFault(value, []);
   if (typeof first !== 'string' && !isList(first)) return { path: [0], rule: FORMS, isOfType: true };
-  if (value.length > MAX_PROMPTS) return wrong([], `must have at most ${MAX_PROMPTS} prompts`);
+  if (value.length > maxPrompts) return wrong([], `must have at most ${maxPrompts} prompts`);
   return typeof first === 'string' ? textsFault(value) : idListsFault(value);
 }
 

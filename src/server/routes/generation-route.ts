@@ -2,13 +2,13 @@
 // stream, and failures on the way.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { InferenceEngine, Ticket } from '../../engine/inference-engine.ts';
+import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
-import { sharedAbortController } from '../../util/abortable.ts';
 import { summary } from '../../util/preview.ts';
+import { type AdmittedRequest, answerAdmitted } from '../admitted.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -33,41 +33,23 @@ async function generate(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  const { engine, options } = context;
-  const caller = context.callerOf(request);
-  // A full server does not read what it cannot take.
-  engine.admission.check(caller, 1);
-  const controller = sharedAbortController();
-  context.inFlight.add(controller, reply, {
-    requestId: request.id,
-    timeoutMs: options.requestTimeoutMs ?? 0,
-  });
-  const { signal } = controller;
-  let ticket: Ticket | null = null;
-  let releaseAdapter: (() => void) | null = null;
-  try {
+  const { logRequests, writeTimeoutMs } = context.options;
+  return answerAdmitted(context, request, reply, async ({ engine, controller, open }) => {
+    engine.expectGenerating();
     const parsed = await endpoint.parse(context, engine, request);
-    if (options.logRequests) logRequest(request, parsed);
-    signal.throwIfAborted();
+    if (logRequests) logRequest(request, parsed);
     const adapter = parsed.prompts[0]?.adapter ?? null;
-    if (adapter !== null) releaseAdapter = engine.adapters.use(adapter);
-    ticket = engine.admission.open(caller, numSequences(parsed));
-    const run = { signal, ticket };
-    if (!parsed.isStream) {
-      return await replyJson(reply, await respondWhole(engine, parsed, run), options.writeTimeoutMs);
+    const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);
+    try {
+      const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
+      if (!parsed.isStream)
+        return await replyJson(reply, await respondWhole(engine, parsed, run), writeTimeoutMs);
+      const sse = new SseStream(reply, writeTimeoutMs);
+      return await stream(engine, parsed, run, sse, request, controller);
+    } finally {
+      releaseAdapter();
     }
-    const sse = new SseStream(reply, options.writeTimeoutMs);
-    await stream(engine, parsed, run, sse, request, controller);
-  } catch (error) {
-    // Ends the other prompts of the request, too.
-    controller.abort(error);
-    if (!(error instanceof ClientGoneError)) throw error;
-    reply.hijack();
-  } finally {
-    ticket?.close();
-    releaseAdapter?.();
-  }
-  return undefined;
+  });
 }
 
 /** The status has been sent: an error can only be an event. */
@@ -77,7 +59,7 @@ async function stream(
   run: GenerationRun,
   sse: SseStream,
   request: FastifyRequest,
-  controller: AbortController,
+  controller: AdmittedRequest['controller'],
 ): Promise<void> {
   try {
     await respondStream(engine, parsed, run, sse);

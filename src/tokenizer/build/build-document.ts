@@ -8,9 +8,8 @@ import { byteLevelDocument } from './byte-level-document.ts';
 import { type AddedTokenDocument, addedToken, sentencePieceDocument } from './sentencepiece-document.ts';
 import { readSentencePieceModel } from './sentencepiece-model.ts';
 
-const token = z
-  .union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)])
-  .nullish();
+const token = z.union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)]);
+const named = token.nullish();
 
 /** What tokenizer_config.json and special_tokens_map.json say of how texts are tokenised. */
 const settings = z.object({
@@ -19,10 +18,11 @@ const settings = z.object({
   add_eos_token: z.boolean().nullish(),
   add_prefix_space: z.boolean().nullish(),
   legacy: z.boolean().nullish(),
-  bos_token: token,
-  eos_token: token,
-  unk_token: token,
-  pad_token: token,
+  bos_token: named,
+  eos_token: named,
+  unk_token: named,
+  pad_token: named,
+  additional_special_tokens: z.array(token).nullish(),
 });
 
 type Settings = z.output<typeof settings>;
@@ -46,10 +46,11 @@ export function buildTokenizerJson(files: ModelFiles): ModelText | null {
     const vocabulary = readSentencePieceModel(model.path, model.bytes);
     const known = new Set(vocabulary.pieces.map(({ text }) => text));
     const config = readSettings(files);
+    const addedTokens = readAddedTokens(files, known, config);
     const document = sentencePieceDocument(vocabulary, {
-      ...aroundTexts(config, known, true),
+      ...aroundTexts(config, withAdded(known, addedTokens), true),
       prefixesEachPart: config.legacy !== false && /^(Code)?Llama/.test(config.tokenizer_class ?? 'Llama'),
-      addedTokens: readAddedTokens(files, known, config),
+      addedTokens,
     });
     return { path: model.path, text: JSON.stringify(document) };
   }
@@ -75,8 +76,12 @@ function byteLevel(files: ModelFiles, vocab: ModelText, merges: ModelText): obje
     wordPattern: isQwen ? QWEN2_WORDS : null,
     composes: isQwen,
     addsPrefixSpace: config.add_prefix_space ?? false,
-    ...aroundTexts(config, new Set([...known, ...added.map(({ content }) => content)]), false),
+    ...aroundTexts(config, withAdded(known, added), false),
   });
+}
+
+function withAdded(known: ReadonlySet<string>, added: readonly AddedTokenDocument[]): ReadonlySet<string> {
+  return new Set([...known, ...added.map(({ content }) => content)]);
 }
 
 /** Two tokens a line; the first line may name the version. */
@@ -93,14 +98,14 @@ function readMerges({ path, text }: ModelText): [string, string][] {
 }
 
 function readSettings(files: ModelFiles): Settings {
-  const texts = [files.read('special_tokens_map.json'), files.read('tokenizer_config.json')];
-  return Object.assign({}, ...texts.map((text) => (text === null ? {} : parseModelJson(text, settings))));
+  const read = (text: ModelText | null): Settings => (text === null ? {} : parseModelJson(text, settings));
+  return { ...read(files.read('special_tokens_map.json')), ...read(files.read('tokenizer_config.json')) };
 }
 
-function specialTexts({ bos_token, eos_token, unk_token, pad_token }: Settings): string[] {
-  return [
-    ...new Set([bos_token, eos_token, unk_token, pad_token].filter((text) => typeof text === 'string')),
-  ];
+function specialTexts(config: Settings): string[] {
+  const { bos_token, eos_token, unk_token, pad_token, additional_special_tokens } = config;
+  const texts = [bos_token, eos_token, unk_token, pad_token, ...(additional_special_tokens ?? [])];
+  return [...new Set(texts.filter((text) => typeof text === 'string'))];
 }
 
 /** Those of added_tokens.json that the vocabulary does not have, in the order of their ids. */

@@ -1,6 +1,6 @@
 // From a vocabulary of byte-level BPE and its merges, as vocab.json with merges.txt and GGUF files have it, to a tokenizer.json.
 
-import { type AddedTokenDocument, templateProcessor } from './sentencepiece-document.ts';
+import { type AddedTokenDocument, templateProcessor, withAddedIds } from './sentencepiece-document.ts';
 
 interface ByteLevelVocabulary {
   readonly ids: ReadonlyMap<string, number>;
@@ -38,7 +38,7 @@ export function byteLevelDocument(vocabulary: ByteLevelVocabulary): object {
     normalizer: composes ? { type: 'NFC' } : null,
     pre_tokenizer:
       wordPattern === null ? byteLevel(true) : { type: 'Sequence', pretokenizers: [cut, byteLevel(false)] },
-    post_processor: templateProcessor(prefix, suffix, ids),
+    post_processor: templateProcessor(prefix, suffix, withAddedIds(ids, addedTokens)),
     decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
       type: 'BPE',

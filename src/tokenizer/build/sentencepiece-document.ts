@@ -81,7 +81,7 @@ export function sentencePieceDocument(
       addsDummyPrefix && !hasPrefixes
         ? { type: 'Metaspace', replacement: SPACE, prepend_scheme: 'first', split: false }
         : null,
-    post_processor: templateProcessor(prefix, suffix, ids),
+    post_processor: templateProcessor(prefix, suffix, withAddedIds(ids, addedTokens)),
     decoder: {
       type: 'Sequence',
       decoders: [
@@ -126,7 +126,18 @@ function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, h
   return { type: 'Sequence', normalizers: steps };
 }
 
-/** Puts tokens around every text; null where there are none. */
+/** The ids of a vocabulary by their texts, and those of the tokens beside it. */
+export function withAddedIds(
+  ids: ReadonlyMap<string, number>,
+  addedTokens: readonly AddedTokenDocument[],
+): ReadonlyMap<string, number> {
+  return new Map([...ids, ...addedTokens.map(({ content, id }) => [content, id] as const)]);
+}
+
+/**
+ * Puts tokens around every text; null where there are none.
+ * @param ids of these tokens at least.
+ */
 export function templateProcessor(
   prefix: readonly string[],
   suffix: readonly string[],
@@ -140,7 +151,7 @@ export function templateProcessor(
     { Sequence: { id, type_id } },
     ...suffix.map((token) => special(token, type_id)),
   ];
-  const tokens = around.map((id) => [id, { id, ids: [ids.get(id) ?? 0], tokens: [id] }]);
+  const tokens = around.map((id) => [id, { id, ids: [ids.get(id)], tokens: [id] }]);
   return {
     type: 'TemplateProcessing',
     single: text('A', 0),

@@ -99,6 +99,26 @@ describe('svc bench quality', () => {
     expect(comparison.parse(JSON.parse(stdout))).toMatchObject({ quantization: null, dtype: 'bf16' });
   });
 
+  it('predicts a text that is longer than the context of the model piece by piece', async () => {
+    const folder = newPath();
+    writeTinyModel(folder, { dtype: 'bf16', config: { max_position_embeddings: 32 } });
+    const { code, stdout } = await runCli([
+      'bench',
+      'quality',
+      folder,
+      '--text-file',
+      textFile(STORY),
+      '--num-tokens',
+      '70',
+      '--json',
+    ]);
+    expect(code).toBe(0);
+    const { numTokens, meanKl } = comparison.parse(JSON.parse(stdout));
+    // 32, 32 and 6 tokens, of which the first of each is not predicted.
+    expect(numTokens).toBe(67);
+    expect(meanKl).toBeGreaterThan(0);
+  });
+
   it('prints a table for people', async () => {
     const { code, stdout } = await runCli([
       'bench',
@@ -118,7 +138,7 @@ describe('svc bench quality', () => {
     [[], /^error: required option '--text-file <path>' not specified\n$/],
     [['--text-file', 'a', '--quantization', 'int3'], /'int3' is invalid.*int8, int4, fp8/],
     [['--text-file', 'a', '--kv-cache-dtype', 'int4'], /'int4' is invalid.*fp8, int8/],
-    [['--text-file', 'a', '--num-tokens', '0'], /expected a whole number of at least 1/],
+    [['--text-file', 'a', '--num-tokens', '1'], /expected a whole number of at least 2/],
   ])('refuses %j in one line', async (args, message) => {
     const { code, stderr } = await runCli(['bench', 'quality', ...args]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });

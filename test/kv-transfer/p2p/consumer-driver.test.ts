@@ -46,7 +46,7 @@ class Consumer {
         slots: this.slots,
         groups: COMPATIBILITY,
       },
-      applyTransfer: (command) => void this.commands.push(command),
+      engine: { applyTransfer: (command) => void this.commands.push(command) },
     });
     node.onRequest = (peer, message) =>
       message.type === 'reserve' ? this.consumer.onReserve(peer, message) : { type: 'full' };
@@ -387,6 +387,21 @@ describe('a request at the consumer', () => {
     d.consumer.onTransferEvent({ kind: 'loadEnded', transferId: 1 });
     expect(d.commands).toEqual([{ kind: 'loaded', transferId: 1, numTokens: 0 }]);
     await until(() => d.isIdle);
+  });
+
+  it('that ends while blocks come gets its blocks back when nothing writes into them any more', async () => {
+    const d = await Consumer.start();
+    d.p.onRequest = () => pulled('sending');
+    const transfer = d.load(d.newKey());
+    await until(() => d.pulls.length === 1);
+    transfer?.end(false);
+    d.consumer.onTransferEvent({ kind: 'loadEnded', transferId: 1 });
+    // The mover has not let go of them yet.
+    expect(d.commands).toEqual([]);
+    expect(await d.loaded(1)).toBe(0);
+    await until(() => d.isIdle && d.p.types.includes('cancel'));
+    await d.send(d.pulls[0]!.ticket);
+    expect([d.commands.length, d.contents()]).toEqual([1, [undefined, undefined, undefined]]);
   });
 
   it('can be answered at once', async () => {

@@ -43,7 +43,13 @@ const received: ConsumerEvent = { kind: 'received', ticket: TICKET };
 const corrupt: ConsumerEvent = { kind: 'corrupt', ticket: TICKET };
 const closed: ConsumerEvent = { kind: 'bufferClosed', nextTicket: 8n };
 const tick: ConsumerEvent = { kind: 'tick', progress: 0 };
-const copied = (isIntact: boolean): ConsumerEvent => ({ kind: 'copied', transferId: 1, isIntact });
+const copied = (isIntact: boolean, transferId = 1): ConsumerEvent => ({
+  kind: 'copied',
+  transferId,
+  isIntact,
+});
+
+const NOTHING_LOADED = { kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 };
 
 type PullState = Extract<Answer, { type: 'pulled' }>['state'];
 function answered(state: PullState, num_tokens = 40, ticket = TICKET): ConsumerEvent {
@@ -67,9 +73,13 @@ const STATES = {
   arriving: () => pulled().on(slotsTaken, wanted, answered('sending')),
   computing: () => pulled().on(slotsTaken, wanted, answered('computing')),
   closing: () => pulled().on(slotsTaken, wanted, answered('sending'), corrupt),
-  'pulling again': () => pulled().on(slotsTaken, wanted, answered('sending'), corrupt, closed),
+  'closing, blocks let go': () =>
+    pulled().on(slotsTaken, wanted, answered('sending'), corrupt, copied(false)),
+  'pulling again': () => pulled().on(slotsTaken, wanted, answered('sending'), corrupt, copied(false), closed),
   received: () => pushed().on(claimed, received),
   loading: () => pushed().on(claimed, received, wanted),
+  ending: () => pushed().on(claimed, received, wanted, { kind: 'ended' }),
+  'failed while loading': () => pushed().on(claimed, wanted, { kind: 'peerGone' }),
   failed: () => pushed().on(claimed, { kind: 'peerGone' }),
   over: () => pushed().on(claimed, received, wanted, copied(true)),
 } as const satisfies Record<string, () => Machine>;
@@ -118,14 +128,17 @@ describe('a transfer at the consumer', () => {
       'pushed and claimed': givesBack('arriving'),
       'pushed and wanted': givesBack('arriving'),
       'received, not claimed': givesBack('received'),
-      waiting: ['pulling', 'openBuffer', 'pull'],
+      waiting: ['pulling', 'openBuffer', 'pull', 'load'],
       pulling: givesBack('pulling'),
       arriving: givesBack('arriving'),
       computing: givesBack('arriving'),
       closing: givesBack('pulling'),
+      'closing, blocks let go': givesBack('pulling'),
       'pulling again': givesBack('pulling'),
       received: givesBack('received'),
       loading: givesBack('received'),
+      ending: givesBack('over'),
+      'failed while loading': givesBack('over'),
       failed: givesBack('over'),
       over: givesBack('over'),
     });
@@ -142,17 +155,35 @@ describe('a transfer at the consumer', () => {
     expectEach({ kind: 'slotsFreed' }, { waiting: ['waiting', 'takeSlots'] });
   });
 
-  it('tells P when all blocks are here, and copies them for sequences that want them', () => {
+  it('gives the blocks of a sequence to the native threads as soon as both it and a buffer are there', () => {
+    expectEach(wanted, {
+      'pushed and claimed': ['arriving', 'load'],
+      received: ['received', 'load'],
+      failed: ['over', 'loaded', 'forget'],
+      over: ['over', 'loaded'],
+      pushed: ['arriving', 'loaded'],
+      'received, not claimed': ['received', 'loaded'],
+    });
+    expect(STATES['pushed and wanted']().effects).toEqual([
+      { kind: 'load', transferId: 1, ticket: TICKET, firstBlock: 0, blocks: BLOCKS.slice(0, 10) },
+    ]);
+    expect(STATES.waiting().on(slotsTaken).effects.at(-1)).toMatchObject({ kind: 'load', ticket: TICKET });
+    const late = pulled().on(slotsTaken, answered('sending'), corrupt, wanted);
+    expect(late.kinds).toEqual([]);
+    expect(late.on(closed).effects.at(-1)).toMatchObject({ kind: 'load', ticket: 8n });
+  });
+
+  it('tells P when all blocks are here', () => {
     expectEach(received, {
       pushed: ['received', 'tellReceived'],
       'pushed and claimed': ['received', 'tellReceived'],
-      'pushed and wanted': ['received', 'tellReceived', 'load'],
-      pulling: ['received', 'tellReceived', 'load'],
-      arriving: ['received', 'tellReceived', 'load'],
-      computing: ['received', 'tellReceived', 'load'],
+      'pushed and wanted': ['received', 'tellReceived'],
+      pulling: ['received', 'tellReceived'],
+      arriving: ['received', 'tellReceived'],
+      computing: ['received', 'tellReceived'],
     });
     expect(pushed().on(received).effects).toMatchObject([{ isPushed: true, location: 'buffer' }]);
-    expect(STATES.arriving().on(received).effects).toMatchObject([{ isPushed: false }, { kind: 'load' }]);
+    expect(STATES.arriving().on(received).effects).toMatchObject([{ isPushed: false }]);
   });
 
   it('is pulled again after a damaged block, or forgotten where no request has come', () => {
@@ -167,20 +198,25 @@ describe('a transfer at the consumer', () => {
   });
 
   it('is pulled again under a new ticket into the same slots, once', () => {
-    const again = STATES.closing().on(closed);
+    const again = STATES['pulling again']();
     expect(again.effects).toMatchObject([
       { kind: 'openBuffer', buffer: { ticket: 8n } },
       { kind: 'pull', ticket: 8n },
+      { kind: 'load', ticket: 8n },
     ]);
     expect(again.on(corrupt).effects).toEqual([]);
     again.on({ kind: 'corrupt', ticket: 8n });
-    expect(again.kinds).toEqual(['recompute', 'tellCancel', 'closeBuffer', 'loaded', 'forget']);
+    expect(again.kinds).toEqual(['recompute', 'tellCancel', 'closeBuffer']);
     expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
   });
 
   it('frees the slots of a closed buffer where it is over', () => {
     expectEach(closed, {
+      // Native threads close a buffer after they have let go of the blocks: the first of these never happens.
       closing: ['pulling', 'openBuffer', 'pull'],
+      'closing, blocks let go': ['pulling', 'openBuffer', 'pull', 'load'],
+      ending: ['over', 'giveSlots'],
+      'failed while loading': ['over', 'giveSlots'],
       failed: ['over', 'giveSlots'],
       over: ['over', 'giveSlots'],
     });
@@ -211,8 +247,8 @@ describe('a transfer at the consumer', () => {
     const subject = STATES.pulling().on(event);
     expect(subject.effects[0]).toEqual({ kind: 'recompute', reason });
     expect(subject.kinds.includes('tellCancel')).toBe(tells);
-    expect(subject.effects).toContainEqual({ kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 });
     expect(subject.state.phase).toBe('over');
+    expect(subject.on(copied(false)).effects).toContainEqual(NOTHING_LOADED);
   });
 
   it('asks P, which does not know it yet, until the deadline', () => {
@@ -223,19 +259,19 @@ describe('a transfer at the consumer', () => {
   });
 
   it('takes as many blocks as P has', () => {
-    const resized = STATES.pulling().on(answered('resized', 20), closed);
+    const resized = STATES.pulling().on(answered('resized', 20), copied(false), closed);
     expect(resized.effects).toMatchObject([
       { kind: 'giveSlots' },
       { kind: 'takeSlots', firstBlock: 0, count: 5 },
     ]);
-    resized.on({ ...slotsTaken, slots: slotsOf(5), ticket: 9n }, { kind: 'received', ticket: 9n });
+    resized.on({ ...slotsTaken, slots: slotsOf(5), ticket: 9n });
     expect(resized.effects).toContainEqual({
       ...{ kind: 'load', transferId: 1, ticket: 9n, firstBlock: 0 },
       blocks: BLOCKS.slice(0, 5),
     });
   });
 
-  it('copies blocks once all are here, and counts what was copied', () => {
+  it('counts what was copied', () => {
     const wants = { ...wanted, firstBlock: 3 };
     expect(STATES.received().on(wants).effects).toMatchObject([
       { kind: 'load', firstBlock: 3, blocks: BLOCKS.slice(3, 10) },
@@ -252,45 +288,77 @@ describe('a transfer at the consumer', () => {
     expect(STATES.received().on({ ...wanted, blocks: [1] }).effects[0]).toMatchObject({ numTokens: 0 });
   });
 
-  it('answers a sequence that asks after its request has ended, or twice', () => {
-    const zero = { kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 };
-    expect(STATES.failed().on(wanted).effects).toContainEqual(zero);
-    expect(STATES.over().on(wanted).effects).toEqual([zero]);
-    expect(STATES.loading().on(wanted).effects).toEqual([zero]);
+  it('answers a sequence that asks after its request has ended', () => {
+    expect(STATES.failed().on(wanted).effects).toContainEqual(NOTHING_LOADED);
+    expect(STATES.over().on(wanted).effects).toEqual([NOTHING_LOADED]);
   });
 
-  it('that was damaged in the buffer is computed here', () => {
-    const subject = STATES.loading().on(copied(false));
+  it('that was damaged in the buffer is computed here where all had arrived, else pulled again', () => {
+    const subject = STATES.loading().on(corrupt, copied(false));
     expect(subject.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
     expect(subject.kinds).not.toContain('tellCancel');
-    expect(subject.effects).toContainEqual({ kind: 'loaded', transferId: 1, numTokens: 0, numCopied: 0 });
+    expect(subject.effects).toContainEqual(NOTHING_LOADED);
+    const early = STATES.arriving().on(corrupt, copied(false));
+    expect([early.state.phase, early.state.samples[0]?.state]).toEqual(['pulling', 'wanted']);
   });
 
-  it('that several sequences read keeps its slots until the last copy has ended', () => {
+  it('answers a sequence only when the native threads have let go of its blocks', () => {
+    const letGo = copied(false);
+    expectEach(letGo, {
+      // Where all have arrived they let go of them only when they are filled, or one is damaged.
+      loading: ['over', 'recompute', 'closeBuffer', 'loaded', 'forget'],
+      ending: ['over', 'loaded', 'forget'],
+      'failed while loading': ['over', 'loaded', 'forget'],
+    });
+    expect(STATES.ending().on(letGo).effects[0]).toEqual(NOTHING_LOADED);
+    expect(STATES['failed while loading']().on(letGo).effects[0]).toEqual(NOTHING_LOADED);
+  });
+
+  it('gives a sequence what was copied before the native threads heard that it is over', () => {
+    const everything = { kind: 'loaded', transferId: 1, numTokens: 40, numCopied: 40 };
+    for (const name of ['ending', 'failed while loading', 'closing'] as const) {
+      const subject = STATES[name]().on(copied(true));
+      expect(subject.effects[0], name).toEqual(everything);
+      expect([subject.state.phase, subject.state.isForgotten], name).toEqual(['over', true]);
+    }
+  });
+
+  it('that several sequences load ends for all of them when one block is damaged in the buffer', () => {
     const two = pushed().on({ kind: 'claimed', transferIds: [1, 2] }, received, wanted);
     two.on({ ...wanted, transferId: 2 }, copied(false));
-    expect(two.kinds).toEqual(['recompute', 'loaded']);
-    two.on({ kind: 'copied', transferId: 2, isIntact: true });
-    expect(two.kinds).toEqual(['loaded', 'closeBuffer', 'forget']);
+    expect(two.kinds).toEqual(['recompute', 'closeBuffer', 'loaded']);
+    two.on(copied(true, 2));
+    expect(two.kinds).toEqual(['loaded', 'forget']);
+    expect(two.effects[0]).toMatchObject({ transferId: 2, numTokens: 40 });
+  });
+
+  it('goes on for the sequences that are left when one of them ends', () => {
+    const two = pushed().on({ kind: 'claimed', transferIds: [1, 2] }, wanted, { ...wanted, transferId: 2 });
+    expect(two.on({ kind: 'unwanted', transferId: 1 }).kinds).toEqual([]);
+    expect(two.on({ kind: 'unwanted', transferId: 2 }).kinds).toEqual(['tellCancel', 'closeBuffer']);
+    expect(two.on(copied(false)).effects).toEqual([NOTHING_LOADED]);
+    expect(two.on(copied(false, 2)).kinds).toEqual(['loaded', 'forget']);
   });
 
   it('ends with its request, and P hears of it where it still sends', () => {
-    const waits = ['over', 'loaded', 'tellCancel', 'closeBuffer', 'forget'] as const;
+    const loads = ['over', 'tellCancel', 'closeBuffer'] as const;
     const unasked = ['over', 'tellCancel', 'closeBuffer', 'forget'] as const;
     expectEach(
       { kind: 'ended' },
       {
         pushed: unasked,
         'pushed and claimed': unasked,
-        'pushed and wanted': waits,
+        'pushed and wanted': loads,
         'received, not claimed': ['over', 'closeBuffer', 'forget'],
         waiting: ['over', 'loaded', 'tellCancel', 'forget'],
-        pulling: waits,
-        arriving: waits,
-        computing: waits,
-        closing: ['over', 'loaded', 'tellCancel', 'forget'],
-        'pulling again': waits,
+        pulling: loads,
+        arriving: loads,
+        computing: loads,
+        closing: ['over', 'tellCancel'],
+        'closing, blocks let go': ['over', 'loaded', 'tellCancel', 'forget'],
+        'pulling again': loads,
         received: ['over', 'closeBuffer', 'forget'],
+        loading: ['over', 'closeBuffer'],
         failed: ['over', 'forget'],
       },
     );
@@ -298,21 +366,23 @@ describe('a transfer at the consumer', () => {
       { kind: 'unwanted', transferId: 1 },
       {
         'pushed and claimed': unasked,
-        'pushed and wanted': waits,
+        'pushed and wanted': loads,
         waiting: ['over', 'loaded', 'tellCancel', 'forget'],
-        pulling: waits,
-        arriving: waits,
-        computing: waits,
-        closing: ['over', 'loaded', 'tellCancel', 'forget'],
-        'pulling again': waits,
+        pulling: loads,
+        arriving: loads,
+        computing: loads,
+        closing: ['over', 'tellCancel'],
+        'closing, blocks let go': ['over', 'loaded', 'tellCancel', 'forget'],
+        'pulling again': loads,
         received: ['over', 'closeBuffer', 'forget'],
+        loading: ['over', 'closeBuffer'],
         failed: ['over', 'forget'],
       },
     );
   });
 
   it('is computed here where P is gone, unless its blocks are here', () => {
-    const lost = ['over', 'recompute', 'closeBuffer', 'loaded', 'forget'] as const;
+    const lost = ['over', 'recompute', 'closeBuffer'] as const;
     const outcomes = {
       pushed: ['over', 'closeBuffer', 'forget'],
       'pushed and claimed': ['over', 'recompute', 'closeBuffer'],
@@ -321,7 +391,8 @@ describe('a transfer at the consumer', () => {
       pulling: lost,
       arriving: lost,
       computing: lost,
-      closing: ['over', 'recompute', 'loaded', 'forget'],
+      closing: ['over', 'recompute'],
+      'closing, blocks let go': ['over', 'recompute', 'loaded', 'forget'],
       'pulling again': lost,
     } as const;
     expectEach({ kind: 'peerGone' }, outcomes);
@@ -330,8 +401,21 @@ describe('a transfer at the consumer', () => {
       { ...outcomes, 'received, not claimed': ['over', 'closeBuffer', 'forget'] },
     );
     // What P is being asked for, its new run is asked for.
-    const { waiting: _w, pulling: _p, closing: _c, 'pulling again': _a, ...arriving } = outcomes;
-    expectEach({ kind: 'peerRestarted' }, arriving);
+    const {
+      pushed,
+      'pushed and claimed': claimed,
+      'pushed and wanted': wanted,
+      arriving,
+      computing,
+    } = outcomes;
+    const arrivals = {
+      pushed,
+      'pushed and claimed': claimed,
+      'pushed and wanted': wanted,
+      arriving,
+      computing,
+    };
+    expectEach({ kind: 'peerRestarted' }, arrivals);
   });
 
   it('ends by its deadlines', () => {
@@ -358,7 +442,7 @@ describe('a transfer at the consumer', () => {
         subject.after(DEADLINES.stall).on(tick);
         if (subject.state.phase === 'over') return round;
         ticket += 1n;
-        subject.on({ kind: 'bufferClosed', nextTicket: ticket });
+        subject.on(copied(false), { kind: 'bufferClosed', nextTicket: ticket });
         subject.on(answered(subject.state.isComputing ? 'computing' : 'sending', 40, ticket));
       }
       return 5;
@@ -376,6 +460,8 @@ class World {
   readonly todo: ConsumerEffect[] = [];
   readonly wanted: number[] = [];
   readonly loaded: number[] = [];
+  /** Sequences whose blocks the native threads write into, by the ticket of the buffer. */
+  readonly loading = new Map<number, bigint>();
   numForgotten = 0;
   #lastTicket = 100n;
 
@@ -390,6 +476,12 @@ class World {
       this.subject = machineOf(pulledTransfer(ABOUT, 0));
       this.on({ kind: 'claimed', transferIds: [1, 2] });
     }
+  }
+
+  /** Whether a sequence has asked and has no answer. */
+  isWaiting(transferId: number): boolean {
+    const timesIn = (ids: readonly number[]) => ids.filter((id) => id === transferId).length;
+    return timesIn(this.wanted) > timesIn(this.loaded);
   }
 
   on(event: ConsumerEvent): void {
@@ -413,6 +505,7 @@ class World {
         else this.on({ kind: 'noSlots', mayWait: which % 2 === 0 });
         break;
       case 'closeBuffer':
+        this.#letGo(effect.ticket, isGood);
         this.open.delete(effect.ticket);
         this.on({ kind: 'bufferClosed', nextTicket: ticket });
         break;
@@ -423,9 +516,23 @@ class World {
       case 'pullLater':
         this.on({ kind: 'pullAgain', ticket: effect.ticket });
         break;
-      case 'load':
-        this.on({ kind: 'copied', transferId: effect.transferId, isIntact: isGood });
-        break;
+    }
+  }
+
+  /** The native threads have filled the blocks that are loaded under a ticket, or filled them in part. */
+  #letGo(ticket: bigint, isIntact: boolean): void {
+    for (const [transferId, of] of [...this.loading]) {
+      if (of !== ticket) continue;
+      this.loading.delete(transferId);
+      this.on({ kind: 'copied', transferId, isIntact });
+    }
+  }
+
+  /** What comes into the open buffers. */
+  arrive(kind: 'received' | 'corrupt', isIntact: boolean): void {
+    for (const ticket of this.open) {
+      this.on({ kind, ticket });
+      if (kind === 'received') this.#letGo(ticket, isIntact);
     }
   }
 
@@ -436,13 +543,24 @@ class World {
   }
 
   #run(effect: ConsumerEffect): void {
-    if (effect.kind === 'giveSlots') expect(this.taken.delete(effect.slots)).toBe(true);
-    else if (effect.kind === 'openBuffer') this.open.add(effect.buffer.ticket);
+    if (effect.kind === 'giveSlots') {
+      expect(this.taken.delete(effect.slots)).toBe(true);
+      expect(this.loading.size).toBe(0);
+    } else if (effect.kind === 'load') {
+      expect(this.open.has(effect.ticket)).toBe(true);
+      this.loading.set(effect.transferId, effect.ticket);
+    } else if (effect.kind === 'openBuffer') this.open.add(effect.buffer.ticket);
     else if (effect.kind === 'forget') this.numForgotten += 1;
-    else if (effect.kind === 'loaded') this.loaded.push(effect.transferId);
-    else if (['takeSlots', 'closeBuffer', 'pull', 'pullLater', 'load'].includes(effect.kind)) {
+    else if (effect.kind === 'loaded') this.#answered(effect.transferId);
+    else if (['takeSlots', 'closeBuffer', 'pull', 'pullLater'].includes(effect.kind)) {
       this.todo.push(effect);
     }
+  }
+
+  /** A sequence gets its blocks back: nothing may write into them any more. */
+  #answered(transferId: number): void {
+    expect(this.loading.has(transferId)).toBe(false);
+    this.loaded.push(transferId);
   }
 }
 
@@ -470,7 +588,13 @@ describe('any sequence of events at the consumer', () => {
       weight: 4,
     },
     { arbitrary: fc.record({ want: fc.constantFrom(1, 2), firstBlock: fc.nat(10) }), weight: 1 },
-    { arbitrary: fc.record({ bytes: fc.constantFrom('received', 'corrupt') }), weight: 2 },
+    {
+      arbitrary: fc.record({
+        bytes: fc.constantFrom<'received' | 'corrupt'>('received', 'corrupt'),
+        isIntact: fc.boolean(),
+      }),
+      weight: 2,
+    },
     { arbitrary: fc.record({ ms: fc.nat(150_000) }), weight: 1 },
   );
 
@@ -483,9 +607,10 @@ describe('any sequence of events at the consumer', () => {
           else if ('answer' in next) world.answer(next.answer, next.isGood, next.state);
           else if ('want' in next) {
             const { want: transferId, firstBlock } = next;
+            if (world.isWaiting(transferId)) continue;
             world.on({ kind: 'wanted', transferId, firstBlock, blocks: BLOCKS });
           } else if ('ms' in next) world.subject.after(next.ms);
-          else for (const ticket of world.open) world.on({ kind: next.bytes as 'received', ticket });
+          else world.arrive(next.bytes, next.isIntact);
         }
         for (let round = 0; round < 2; round += 1) {
           world.on({ kind: 'ended' });

@@ -11,8 +11,7 @@ import {
   type MessageOf,
   type Unnumbered,
 } from '../../../src/kv-transfer/p2p/messages.ts';
-import type { Peer } from '../../../src/kv-transfer/p2p/peer.ts';
-import { Peers, type PeersOptions } from '../../../src/kv-transfer/p2p/peers.ts';
+import { type Peer, Peers, type PeersOptions } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { MemoryMover } from './memory-mover.ts';
 

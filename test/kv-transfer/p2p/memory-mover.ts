@@ -16,6 +16,13 @@ interface Receive {
   readonly offsets: Float64Array;
   readonly onEvent: (event: 'received' | 'corrupt' | 'receiveClosed') => void;
   progress: number;
+  readonly loads: Set<Load>;
+}
+
+interface Load {
+  readonly firstBlock: number;
+  readonly blocks: Int32Array;
+  readonly onLoaded: (isIntact: boolean) => void;
 }
 
 const movers = new Map<string, MemoryMover>();
@@ -97,7 +104,7 @@ export class MemoryMover implements BlockMover {
     offsets: Float64Array,
     onEvent: Receive['onEvent'] = () => {},
   ): void {
-    this.#receives.set(ticket, { firstBlock, offsets, onEvent, progress: 0 });
+    this.#receives.set(ticket, { firstBlock, offsets, onEvent, progress: 0, loads: new Set() });
   }
 
   progress(ticket: bigint): number {
@@ -107,17 +114,19 @@ export class MemoryMover implements BlockMover {
   closeReceive(ticket: bigint): void {
     const receive = this.#receives.get(ticket);
     this.#receives.delete(ticket);
-    if (receive !== undefined) setImmediate(receive.onEvent, 'receiveClosed');
+    if (receive === undefined) return;
+    for (const { onLoaded } of receive.loads) setImmediate(onLoaded, false);
+    setImmediate(receive.onEvent, 'receiveClosed');
   }
 
   load(ticket: bigint, firstBlock: number, blocks: Int32Array, onLoaded: (isIntact: boolean) => void): void {
     const receive = this.#receives.get(ticket);
-    setImmediate(onLoaded, receive !== undefined);
-    if (receive === undefined) return;
-    for (const [index, block] of blocks.entries()) {
-      const offset = receive.offsets[firstBlock + index - receive.firstBlock];
-      this.kv.set(block, this.received.get(offset ?? -1) ?? '');
+    if (receive === undefined) {
+      setImmediate(onLoaded, false);
+      return;
     }
+    receive.loads.add({ firstBlock, blocks, onLoaded });
+    this.#fill(receive);
   }
 
   close(): void {
@@ -152,5 +161,19 @@ export class MemoryMover implements BlockMover {
     this.bytesReceived += arrived.length;
     receive.progress += 1;
     if (receive.progress === receive.offsets.length) setImmediate(receive.onEvent, 'received');
+    this.#fill(receive);
+  }
+
+  /** Copies what has come into the blocks of the loads, which end when all has come. */
+  #fill({ firstBlock, offsets, progress, loads }: Receive): void {
+    for (const load of loads) {
+      for (const [index, block] of load.blocks.entries()) {
+        const contents = this.received.get(offsets[load.firstBlock + index - firstBlock] ?? -1);
+        if (contents !== undefined) this.kv.set(block, contents);
+      }
+      if (progress < offsets.length) continue;
+      loads.delete(load);
+      setImmediate(load.onLoaded, true);
+    }
   }
 }

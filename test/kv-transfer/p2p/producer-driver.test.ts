@@ -35,7 +35,7 @@ class Producer {
     this.d = d;
     this.producer = new KvProducer({
       ...{ mover: node.mover, peers: node.peers, deadlines: node.deadlines, sendType, holdBytes },
-      ...{ slotBytes: SLOT_BYTES, applyTransfer: (command) => void this.commands.push(command) },
+      ...{ slotBytes: SLOT_BYTES, engine: { applyTransfer: (command) => void this.commands.push(command) } },
     });
     node.onRequest = (peer, message) =>
       message.type === 'pull' ? this.producer.onPull(peer, message) : { type: 'full' };

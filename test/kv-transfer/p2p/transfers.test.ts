@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { makeRequestId, parseRequestId } from '../../../src/cluster/request-id.ts';
-import type { Peer } from '../../../src/kv-transfer/p2p/peer.ts';
+import type { Peer } from '../../../src/kv-transfer/p2p/peers.ts';
 import { type Entry, type PeerEvent, Transfers } from '../../../src/kv-transfer/p2p/transfers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { closeLoopbacksAfterEach, Loopback } from './loopback.ts';

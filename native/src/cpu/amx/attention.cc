@@ -1,4 +1,4 @@
-// Paged causal attention over bf16 keys and values on AMX tiles, for prefill and decode alike.
+// Paged attention over bf16 keys and values on AMX tiles, for prefill and decode alike.
 //
 // Keys are operands as the cache has them: 16 steps of 16 tokens are a tile. Values are first copied into tiles of 32
 // tokens, which also puts zeros in the place of tokens that are not there. Then 32 query rows at a time walk a partition
@@ -378,7 +378,7 @@ class Block {
  private:
   bool isStationary() const { return depthTiles(job_.kv) == 2; }
 
-  int positionOf(int row) const { return task_.firstPosition + (row_ + row) / group_; }
+  int positionOf(int row) const { return task_.firstPosition + (row_ + row) / group_ * task_.positionStep; }
 
   /// Scores and weights of a step have the place of those of the second step before.
   float* scoresOf(int step) const { return work_.scores + (step & 1) * kStepChunks * kScoresOfChunk; }

@@ -1,4 +1,4 @@
-// Paged causal attention with an online softmax. Included inside an instruction set's namespace, after tile.h and
+// Paged attention with an online softmax. Included inside an instruction set's namespace, after tile.h and
 // exp.h, tile.h and kv_formats.h.
 //
 // Tiles of kKvTile tokens and partitions of kKvPartition tokens begin at fixed positions of the sequence, and a row skips
@@ -202,7 +202,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {
-    const int position = task.firstPosition + (row + r) / group;
+    const int position = task.firstPosition + (row + r) / group * task.positionStep;
     largest[r] = maskRow(job, tile, position, scores + r * kLanes, rows * kLanes);
   }
   for (int r = 0; r < rows; ++r) {

@@ -1,0 +1,112 @@
+// BERT (Devlin et al., 2019) and its kin: RoBERTa (Liu et al., 2019), and XLM-RoBERTa (Conneau et al., 2020). Each token sees
+// those after it, too; positions are learned, and norms come after each block.
+
+import { z } from 'zod';
+import { ModelLoadError } from '../errors.ts';
+import { checkModelJson } from '../util/model-file.ts';
+import type { Architecture } from './architecture.ts';
+import { type LoadEncoderHead, loadEncoder } from './encoder.ts';
+import { Attention } from './layers/attention.ts';
+import type { LoadBlock, LoadLayer } from './layers/layer.ts';
+import { plainMlp } from './layers/mlp.ts';
+import { layerNormInPlace } from './layers/norm.ts';
+import { inOrder, residual } from './layers/residual.ts';
+import { type ConfigFile, type EncoderConfig, type ModelConfig, readDecoderConfig } from './model-config.ts';
+
+export const bert: Architecture = {
+  architectures: ['BertModel', 'BertForMaskedLM', 'BertForSequenceClassification'],
+  readConfig: (file) => readEncoderConfig(file, 'bert.', () => 0),
+  load: (context) => loadEncoder(context, { layer: bertLayer, head: bertHead }),
+};
+
+export const roberta: Architecture = {
+  architectures: [
+    'RobertaModel',
+    'RobertaForMaskedLM',
+    'RobertaForSequenceClassification',
+    'XLMRobertaModel',
+    'XLMRobertaForMaskedLM',
+    'XLMRobertaForSequenceClassification',
+  ],
+  // Positions count on from that of padding.
+  readConfig: (file) => readEncoderConfig(file, 'roberta.', ({ pad_token_id }) => (pad_token_id ?? 1) + 1),
+  load: (context) => loadEncoder(context, { layer: bertLayer, head: robertaHead }),
+};
+
+const bertLayer: LoadLayer = (context, layer, prefix) =>
+  inOrder(
+    residual({ block: bertAttention(context, layer, `${prefix}.attention`) }),
+    layerNormInPlace(context, `${prefix}.attention.output.LayerNorm`),
+    residual({ block: bertMlp(context, layer, prefix) }),
+    layerNormInPlace(context, `${prefix}.output.LayerNorm`),
+  );
+
+const bertAttention: LoadBlock = (context, layer, prefix) => {
+  const { hiddenSize: n } = context.config;
+  const part = (name: string) => ({ name: `${prefix}.self.${name}`, n, bias: true });
+  return new Attention(context, layer, {
+    qkv: context.weights.column([part('query'), part('key'), part('value')], n),
+    output: context.weights.row({ name: `${prefix}.output.dense`, n, bias: true }, n),
+  });
+};
+
+const bertMlp = plainMlp({ up: 'intermediate.dense', down: 'output.dense' });
+
+/** classifier(tanh(pooler(row))) */
+const bertHead: LoadEncoderHead = ({ weights, config: { hiddenSize: n } }, root) => ({
+  dense: weights.classifier(`${root}pooler.dense`, n, n, true),
+  output: weights.classifier('classifier', 1, n, true),
+});
+
+const robertaHead: LoadEncoderHead = ({ weights, config: { hiddenSize: n } }) => ({
+  dense: weights.classifier('classifier.dense', n, n, true),
+  output: weights.classifier('classifier.out_proj', 1, n, true),
+});
+
+const ownFields = z.looseObject({
+  hidden_act: z.string().nullish(),
+  layer_norm_eps: z.number().positive().nullish(),
+  max_position_embeddings: z.int().positive(),
+  pad_token_id: z.int().nonnegative().nullish(),
+  type_vocab_size: z.int().nonnegative().nullish(),
+  position_embedding_type: z.string().nullish(),
+  is_decoder: z.boolean().nullish(),
+});
+
+function readEncoderConfig(
+  file: ConfigFile,
+  root: string,
+  offsetOf: (fields: z.output<typeof ownFields>) => number,
+): ModelConfig {
+  const own = checkModelJson(file.path, file.json, ownFields);
+  if ((own.position_embedding_type ?? 'absolute') !== 'absolute' || own.is_decoder) {
+    throw new ModelLoadError(
+      `${file.path}: position_embedding_type must be absolute and is_decoder false: other forms of ${file.architecture} are not supported`,
+    );
+  }
+  const positionOffset = offsetOf(own);
+  const numPositions = own.max_position_embeddings - positionOffset;
+  if (numPositions < 1) {
+    throw new ModelLoadError(
+      `${file.path}: max_position_embeddings must be more than ${positionOffset}, got ${own.max_position_embeddings}`,
+    );
+  }
+  const encoder: EncoderConfig = { positionOffset, numPositions, numTokenTypes: own.type_vocab_size ?? 2 };
+  const json = { ...own, hidden_act: own.hidden_act ?? 'gelu', max_position_embeddings: numPositions };
+  const config = readDecoderConfig({ ...file, json }, () => ({
+    normEps: own.layer_norm_eps ?? 1e-12,
+    qkvBias: true,
+    attentionOutputBias: true,
+    mlpBias: true,
+    ropeOf: () => null,
+    tensorNames: {
+      roots: [root, ''],
+      embedding: 'embeddings.word_embeddings',
+      positions: 'embeddings.position_embeddings',
+      layers: 'encoder.layer',
+      finalNorm: 'embeddings.LayerNorm',
+      heads: ['classifier'],
+    },
+  }));
+  return { ...config, encoder };
+}

@@ -1,0 +1,46 @@
+// What a pooling model makes of a text, in the place of further tokens: a vector, or a score of two texts.
+
+import type { EngineConfig } from '../../config/engine-config.ts';
+
+/** Whose hidden states stand for the sequence: the first token's, the last one's, or the mean of all. */
+export type PooledRows = 'cls' | 'last' | 'mean';
+
+/** A vector of a text. */
+export interface EmbeddingConfig {
+  readonly task: 'embed';
+  readonly rows: PooledRows;
+  /** Whether vectors are brought to length 1. */
+  readonly isNormalized: boolean;
+  /** Lengths that a vector may be cut to, beside its own (Kusupati et al., "Matryoshka Representation Learning", 2022). */
+  readonly dimensions: 'any' | readonly number[];
+}
+
+/** How well two texts fit together. */
+export interface ScoringConfig {
+  readonly task: 'score';
+  readonly rows: PooledRows;
+  /** What scores are made of: numbers of a classifier, or logits of tokens, the difference of the first and the second. */
+  readonly head: { readonly kind: 'classifier' } | TokenHead;
+  readonly activation: 'sigmoid' | 'none';
+  /** How two texts become one prompt: as the tokenizer joins pairs, or in the words that Qwen3's rerankers were trained on. */
+  readonly prompt: 'pair' | 'qwen3';
+}
+
+export interface TokenHead {
+  readonly kind: 'tokens';
+  /** One token or two. */
+  readonly tokenIds: readonly number[];
+}
+
+export type PoolingConfig = EmbeddingConfig | ScoringConfig;
+
+/** Numbers that a model gives for each sequence. */
+export function pooledSize(pooling: PoolingConfig, hiddenSize: number): number {
+  if (pooling.task === 'embed') return hiddenSize;
+  return pooling.head.kind === 'tokens' ? pooling.head.tokenIds.length : 1;
+}
+
+/** What the options ask of a model that could be several things; `auto` is what its files say. */
+export type PoolingChoice = Pick<EngineConfig, 'runner' | 'convert'>;
+
+export const BY_FILES: PoolingChoice = { runner: 'auto', convert: 'auto' };

@@ -1,0 +1,130 @@
+// The files in which a model says what is made of its hidden states: modules.json names the steps in their order, and some of
+// them have a folder with a config.json.
+// Source: the formats of the Sentence Transformers library, https://sbert.net.
+
+import { z } from 'zod';
+import { ModelLoadError } from '../../errors.ts';
+import { type ModelText, parseModelJson } from '../../util/model-file.ts';
+import type { ModelFiles, SentenceFileName } from '../../util/model-files.ts';
+import { preview } from '../../util/preview.ts';
+import type { PooledRows } from './pooling-config.ts';
+
+export interface SentenceFiles {
+  /** Null where there is no such step. */
+  readonly rows: PooledRows | null;
+  readonly isNormalized: boolean;
+  /** Ids of the tokens for "fits" and "does not fit" whose logits are the score; null where there is no such step. */
+  readonly scoreTokens: { readonly yes: number; readonly no: number | null } | null;
+}
+
+const modules = z.array(z.looseObject({ type: z.string(), path: z.string().default('') }));
+
+const flag = z.boolean().nullish();
+const pooling = z.looseObject({
+  pooling_mode: z.union([z.string(), z.array(z.string())]).nullish(),
+  pooling_mode_cls_token: flag,
+  pooling_mode_mean_tokens: flag,
+  pooling_mode_lasttoken: flag,
+  pooling_mode_max_tokens: flag,
+  pooling_mode_mean_sqrt_len_tokens: flag,
+  pooling_mode_weightedmean_tokens: flag,
+});
+
+const tokenId = z.int().nonnegative();
+const logitScore = z.looseObject({ true_token_id: tokenId, false_token_id: tokenId.nullish() });
+
+/** Steps that are known: where the config.json of each is. */
+const FOLDERS: Readonly<Record<string, SentenceFileName | null>> = {
+  Transformer: null,
+  Normalize: null,
+  Pooling: '1_Pooling/config.json',
+  LogitScore: '1_LogitScore/config.json',
+};
+
+/**
+ * @returns null where the model has no such files.
+ * @throws ModelLoadError naming the file and what was expected.
+ */
+export function readSentenceFiles(files: ModelFiles): SentenceFiles | null {
+  const listed = files.read('modules.json');
+  if (listed === null) return null;
+  const steps = parseModelJson(listed, modules, 'a list of objects with "type" and "path"').map((step) => ({
+    ...step,
+    kind: step.type.split('.').at(-1)!,
+  }));
+  for (const { kind, path } of steps) expectKnown(listed, kind, path);
+  const has = (kind: string): boolean => steps.some((step) => step.kind === kind);
+  return {
+    rows: has('Pooling') ? readRows(files) : null,
+    isNormalized: has('Normalize'),
+    scoreTokens: has('LogitScore') ? readScoreTokens(files) : null,
+  };
+}
+
+function expectKnown({ path: file }: ModelText, kind: string, path: string): void {
+  if (!Object.hasOwn(FOLDERS, kind)) {
+    throw new ModelLoadError(
+      `${file}: the step ${preview(kind)} is not supported; supported are ${Object.keys(FOLDERS).join(', ')}`,
+    );
+  }
+  const folder = FOLDERS[kind]?.split('/')[0];
+  if (folder === undefined || path === folder) return;
+  throw new ModelLoadError(`${file}: the files of ${kind} must be in ${folder}, got ${preview(path)}`);
+}
+
+const MODES: Readonly<Record<string, PooledRows>> = {
+  cls: 'cls',
+  mean: 'mean',
+  lasttoken: 'last',
+  pooling_mode_cls_token: 'cls',
+  pooling_mode_mean_tokens: 'mean',
+  pooling_mode_lasttoken: 'last',
+};
+
+function readRows(files: ModelFiles): PooledRows {
+  const found = expectFile(files, '1_Pooling/config.json');
+  const { pooling_mode: named, ...flags } = parseModelJson(found, pooling);
+  const set = Object.entries(flags).filter(([name, value]) => name.startsWith('pooling_mode') && value);
+  const modes = named ? [named].flat() : set.map(([name]) => name);
+  const [mode] = modes;
+  if (mode !== undefined && modes.length === 1 && Object.hasOwn(MODES, mode)) return MODES[mode]!;
+  throw new ModelLoadError(
+    `${found.path}: exactly one kind of pooling must be chosen, that of the first token (cls), of the last one or the mean ` +
+      `of all; got ${modes.map((one) => preview(one)).join(', ') || 'none'}`,
+  );
+}
+
+function readScoreTokens(files: ModelFiles): SentenceFiles['scoreTokens'] {
+  const found = expectFile(files, '1_LogitScore/config.json');
+  const { true_token_id: yes, false_token_id: no } = parseModelJson(found, logitScore);
+  return { yes, no: no ?? null };
+}
+
+function expectFile(files: ModelFiles, name: SentenceFileName): ModelText {
+  const found = files.read(name);
+  if (found !== null) return found;
+  throw new ModelLoadError(
+    `${files.path}/${name} is missing, and modules.json names it: fetch the model again`,
+  );
+}
+
+const transformer = z.looseObject({
+  max_seq_length: z.int().positive().nullish(),
+  do_lower_case: z.boolean().nullish(),
+});
+
+/**
+ * Most tokens of a text that the model was made for; null where its files do not say.
+ * @throws ModelLoadError where texts would have to be changed before they are tokenised.
+ */
+export function readMaxSequence(files: ModelFiles): number | null {
+  const found = files.read('sentence_bert_config.json');
+  if (found === null) return null;
+  const { max_seq_length, do_lower_case } = parseModelJson(found, transformer);
+  if (do_lower_case) {
+    throw new ModelLoadError(
+      `${found.path}: do_lower_case must be false: texts are only changed as the tokenizer's own files say`,
+    );
+  }
+  return max_seq_length ?? null;
+}

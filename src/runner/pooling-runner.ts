@@ -1,0 +1,152 @@
+// The executor of a model that gives numbers for a sequence in the place of tokens: forward pass, then what is made of the
+// rows that stand for the sequences which the step completes.
+
+import { ModelLoadError } from '../errors.ts';
+import type { Model } from '../models/model.ts';
+import { type PoolingConfig, pooledSize } from '../models/pooling/pooling-config.ts';
+import type { Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
+import type { ScheduledStep, SequenceOutput, StepResult } from '../scheduler/scheduled-step.ts';
+import { buildForwardInputs } from './batch-inputs.ts';
+import type { EngineInfo, Executor } from './executor.ts';
+import type { KvMemory } from './model-runner.ts';
+import { RequestStates } from './request-states.ts';
+
+interface ForwardPass {
+  readonly step: ScheduledStep;
+  /** Owns `hidden`; `sample` closes it. */
+  readonly scope: Scope;
+  readonly hidden: Tensor;
+  readonly queryStarts: Int32Array;
+  readonly planPoint: Pending<void>;
+}
+
+interface InFlightStep {
+  readonly step: ScheduledStep;
+  readonly planPoint: Pending<void>;
+  /** The numbers of each sequence that the step completes, one after the other. */
+  readonly pooled: Pending<Float32Array>;
+}
+
+const NOTHING: Pending<Float32Array> = { read: () => new Float32Array(0) };
+
+export class PoolingRunner implements Executor {
+  readonly info: EngineInfo;
+  readonly memoryToken = null;
+  readonly draftModel = null;
+  readonly adapters = [];
+  readonly #ops: Ops;
+  readonly #model: Model;
+  readonly #kv: KvMemory;
+  readonly #pooling: PoolingConfig;
+  readonly #requests = new RequestStates();
+  #pass: ForwardPass | null = null;
+  /** The oldest first. */
+  readonly #inFlight: InFlightStep[] = [];
+
+  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory, pooling: PoolingConfig) {
+    this.info = info;
+    this.#ops = ops;
+    this.#model = model;
+    this.#kv = kv;
+    this.#pooling = pooling;
+  }
+
+  get busySeconds(): number | null {
+    return this.#ops.busySeconds;
+  }
+
+  forward(step: ScheduledStep, planPoint: number): void {
+    this.#requests.apply(step);
+    const inputs = buildForwardInputs(step, this.info, this.#requests);
+    const { queryStarts } = inputs.batch;
+    const tokenTypes = this.#model.config.encoder === null ? undefined : typesOf(step, queryStarts);
+    const scope = this.#ops.openScope();
+    const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
+    let planMark = this.#ops.mark();
+    const onLayer = (layer: number): void => {
+      if (layer + 1 === planLayer) planMark = this.#ops.mark();
+    };
+    const hidden = this.#model.forward({ ...inputs, tokenTypes, onLayer }, this.#kv.cache);
+    this.#pass = { step, scope, hidden, queryStarts, planPoint: planMark };
+  }
+
+  /** Nothing is sampled: there are no edits. */
+  sample(): void {
+    const pass = this.#pass;
+    if (pass === null) throw new Error('no forward pass has been started to pool');
+    this.#pass = null;
+    try {
+      const { step, planPoint } = pass;
+      this.#inFlight.push({ step, planPoint, pooled: this.#pool(pass) });
+    } finally {
+      pass.scope.close();
+    }
+  }
+
+  awaitPlanPoint(): void {
+    this.#inFlight[0]?.planPoint.read();
+  }
+
+  read(): StepResult {
+    const oldest = this.#inFlight.shift();
+    if (oldest === undefined) throw new Error('no step is in flight to be read');
+    const { sequences } = oldest.step;
+    const numbers = oldest.pooled.read();
+    const size = pooledSize(this.#pooling, this.#model.config.hiddenSize);
+    let end = 0;
+    const outputs = sequences.map(({ pooling }): SequenceOutput | null => {
+      if (!pooling) return null;
+      const values = numbers.slice(end, end + size);
+      end += size;
+      return values.every(Number.isFinite) ? { kind: 'pooled', values } : { kind: 'brokenLogits' };
+    });
+    const none = sequences.map(() => []);
+    return { outputs, promptLogprobs: none, resumedLogprobs: none };
+  }
+
+  /** @throws ModelLoadError at the second turn. */
+  *loadAdapter(): Generator<void, never, void> {
+    yield;
+    throw new ModelLoadError(
+      'adapters are for models that generate text, and this one gives embeddings or scores',
+    );
+  }
+
+  /** There are none. */
+  unloadAdapter(): void {}
+
+  close(): void {
+    this.#ops.close();
+  }
+
+  #pool({ step, hidden, queryStarts }: ForwardPass): Pending<Float32Array> {
+    const complete = step.sequences.flatMap(({ pooling }, index) =>
+      pooling ? [{ start: queryStarts[index]!, end: queryStarts[index + 1]! }] : [],
+    );
+    if (complete.length === 0) return NOTHING;
+    if (this.#pooling.rows === 'mean') return this.#meansOf(hidden, complete);
+    const isFirst = this.#pooling.rows === 'cls';
+    const rows = Int32Array.from(complete, ({ start, end }) => (isFirst ? start : end - 1));
+    return this.#ops.readLater(this.#model.logits(hidden, rows));
+  }
+
+  /** Of models that are computed whole: each sequence of the step is complete. */
+  #meansOf(
+    hidden: Tensor,
+    complete: readonly { readonly start: number; readonly end: number }[],
+  ): Pending<Float32Array> {
+    const rows = Int32Array.from({ length: hidden.rows }, (_, row) => row);
+    const starts = Int32Array.of(0, ...complete.map(({ end }) => end));
+    return this.#ops.readLater(this.#ops.meanRows(this.#model.logits(hidden, rows), starts));
+  }
+}
+
+/** [tokens] 0 for those of a first text, 1 for those of a second. */
+function typesOf({ sequences }: ScheduledStep, queryStarts: Int32Array): Int32Array {
+  const types = new Int32Array(queryStarts.at(-1)!);
+  for (const [index, { pooling }] of sequences.entries()) {
+    const second = pooling?.secondTextStart ?? null;
+    if (second !== null) types.fill(1, queryStarts[index]! + second, queryStarts[index + 1]);
+  }
+  return types;
+}

@@ -1,0 +1,55 @@
+// What every request for the model has: admission before its body is looked at, a deadline, and an end with the client.
+
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
+import { ClientGoneError } from '../http/in-flight.ts';
+import { sharedAbortController } from '../util/abortable.ts';
+import type { ServerContext } from './server-context.ts';
+
+/** A request that the server has let in. */
+export interface AdmittedRequest {
+  readonly engine: InferenceEngine;
+  /** Ends everything that is done for the request. */
+  readonly controller: Pick<AbortController, 'signal' | 'abort'>;
+  /**
+   * Takes places in the engine, which are given back with the answer.
+   * @throws OverloadedError where there are none for this caller, the reason of an abort.
+   */
+  open(numSequences: number): Ticket;
+}
+
+/** @returns what the route's handler returns. */
+export async function answerAdmitted(
+  context: ServerContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: (admitted: AdmittedRequest) => Promise<unknown>,
+): Promise<unknown> {
+  const { engine, options } = context;
+  const caller = context.callerOf(request);
+  // A full server does not read what it cannot take.
+  engine.admission.check(caller, 1);
+  const controller = sharedAbortController();
+  context.inFlight.add(controller, reply, {
+    requestId: request.id,
+    timeoutMs: options.requestTimeoutMs ?? 0,
+  });
+  const tickets: Ticket[] = [];
+  const open = (numSequences: number): Ticket => {
+    controller.signal.throwIfAborted();
+    const ticket = engine.admission.open(caller, numSequences);
+    tickets.push(ticket);
+    return ticket;
+  };
+  try {
+    return await answer({ engine, controller, open });
+  } catch (error) {
+    // Ends the other prompts of the request, too.
+    controller.abort(error);
+    if (!(error instanceof ClientGoneError)) throw error;
+    reply.hijack();
+    return undefined;
+  } finally {
+    for (const ticket of tickets) ticket.close();
+  }
+}

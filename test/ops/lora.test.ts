@@ -1,0 +1,207 @@
+// What adapters add to products: against the definition, and that a row's bits are its own.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
+import { type LoraNumbers, NO_ADAPTER } from '../../src/ops/lora.ts';
+import type { Ops, StepLoras } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import {
+  BF16_ROUNDING,
+  describeEachIsa,
+  dtypes,
+  expectClose,
+  formats,
+  openCpu,
+  Random,
+  sumTolerance,
+} from './native-backends.ts';
+import { beginStep } from './steps.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+const [N, K] = [75, 331];
+/** Adapters by their ids: rank, first column and columns of each part of the product. */
+const ADAPTERS: ReadonlyMap<number, readonly (readonly [rank: number, first: number, n: number])[]> = new Map(
+  [
+    [
+      3,
+      [
+        [16, 0, 40],
+        [5, 40, 20],
+        [1, 60, 15],
+      ],
+    ],
+    [7, [[33, 24, 51]]],
+    [4, [[64, 0, N]]],
+  ],
+);
+
+interface Product {
+  /** One row an adapter, in this order; the rows are those of `x`. */
+  run(rows: Float32Array, adapters: readonly number[]): Float32Array;
+}
+
+/** The ids of a step's adapters: each has the rows that follow each other. */
+function stepOf(ops: Ops, adapters: readonly number[]) {
+  const rows = adapters.length;
+  const shape = { layers: 1, blocks: rows, blockSize: 16, kvHeads: 1, headDim: 2, dtype: 'f32' } as const;
+  const batch = {
+    numSequences: rows,
+    queryStarts: Int32Array.from({ length: rows + 1 }, (_, i) => i),
+    contextLengths: new Int32Array(rows).fill(1),
+    blockTables: Int32Array.from({ length: rows }, (_, i) => i),
+    maxBlocks: 1,
+  };
+  const positions = new Int32Array(rows);
+  return beginStep(ops, ops.makeKvCache(shape), rows, {
+    batch,
+    positions,
+    adapters: Int32Array.from(adapters),
+  });
+}
+
+function product(ops: Ops, format: WeightFormat, kind: 'linear' | 'addLinear' | 'gateUp'): Product {
+  const dtype = inputDTypeOf(format);
+  const random = new Random(1);
+  const part = () =>
+    plainPart(folder.write([N, K], random.floats(N * K)), folder.write([N], random.floats(N)));
+  const [weight, other] = [part(), part()];
+  const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
+  const isGateUp = kind === 'gateUp';
+  const numbersOf = ([rank, firstColumn, n]: readonly [number, number, number]): LoraNumbers => ({
+    dtype,
+    k: K,
+    rank,
+    a: random.floats(rank * K),
+    scales: random.floats(rank).map((scale) => 0.2 * scale),
+    b: random.floats((isGateUp ? 2 * N : n) * rank),
+    firstColumn: isGateUp ? 0 : firstColumn,
+    isGateUp,
+  });
+  const loras = [...ADAPTERS].flatMap(([adapter, parts]) =>
+    (isGateUp ? parts.slice(0, 1) : parts).map((one) => ({ adapter, lora: ops.makeLora(numbersOf(one)) })),
+  );
+  const run = (x: Float32Array, adapters: readonly number[]): Float32Array =>
+    ops.scope(() => {
+      const rows = adapters.length;
+      const input = ops.tensor(x, rows, K, dtype);
+      const step = stepOf(ops, adapters);
+      const own: StepLoras | undefined = step.adapters.size === 0 ? undefined : { step, loras };
+      if (kind === 'gateUp') return ops.read(ops.gateUp(input, gateUp, 'silu', own));
+      if (kind === 'linear') return ops.read(ops.linear(input, linear, own));
+      const residual = ops.tensor(new Float32Array(rows * N).fill(0.5), rows, N, 'f32');
+      ops.addLinear(residual, input, linear, own);
+      return ops.read(residual);
+    });
+  return { run };
+}
+
+const KINDS = ['linear', 'addLinear', 'gateUp'] as const;
+const IDS = [...ADAPTERS.keys(), NO_ADAPTER];
+
+/** `count` rows of adapters, `runs` of them the same one after the other. */
+const adaptersOf = (count: number, runs: number): number[] =>
+  Array.from({ length: count }, (_, row) => IDS[Math.floor(row / runs) % IDS.length]!);
+
+describeEachIsa('adapters', (isa) => {
+  const [one, two] = [openCpu(isa, 1), openCpu(isa, 2)];
+  afterAll(() => {
+    one.close();
+    two.close();
+  });
+
+  describe.each(dtypes)('in %s', (dtype) => {
+    it.each(KINDS)('add to %s what the definition says', (kind) => {
+      const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(ops, dtype, kind));
+      for (const [count, runs] of [
+        [1, 1],
+        [9, 2],
+        [70, 20],
+      ] as const) {
+        const x = new Random(count).floats(count * K, dtype);
+        const adapters = adaptersOf(count, runs);
+        // Gate and up multiply each other's errors. What is between the two matrices is rounded, and may fall the other way.
+        const factor = kind === 'gateUp' ? 10 : 1;
+        const rounding = dtype === 'bf16' ? BF16_ROUNDING : 0;
+        const absolute = factor * (2 * sumTolerance(K).absolute + 8 * rounding);
+        const relative = kind === 'gateUp' ? rounding : 0;
+        expectClose(actual!.run(x, adapters), expected!.run(x, adapters), { absolute, relative });
+      }
+    });
+  });
+
+  describe.each(formats)('over weights of %j', (format) => {
+    const dtype = inputDTypeOf(format);
+    const most = 90;
+    const x = new Random(5).floats(most * K, dtype);
+
+    it.each(KINDS)(
+      'leave a row of %s its bits in any batch, beside any others, on any number of threads',
+      (kind) => {
+        const [onOne, onTwo] = [product(one, format, kind), product(two, format, kind)];
+        const alone = (row: number, adapter: number): Float32Array =>
+          onOne.run(x.subarray(row * K, (row + 1) * K), [adapter]);
+        for (const [count, runs] of [
+          [3, 1],
+          [17, 4],
+          [64, 16],
+          [most, 30],
+        ] as const) {
+          const adapters = adaptersOf(count, runs);
+          const rows = x.subarray(0, count * K);
+          const together = onOne.run(rows, adapters);
+          expect(onTwo.run(rows, adapters)).toEqual(together);
+          for (const row of [0, 1, Math.floor(count / 2), count - 1]) {
+            const bits = together.slice(row * N, (row + 1) * N);
+            expect(bits, `row ${row} of ${count}`).toEqual(alone(row, adapters[row]!));
+          }
+        }
+      },
+    );
+
+    it.each(KINDS)('leave rows without an adapter the bits of %s without any', (kind) => {
+      const { run } = product(two, format, kind);
+      const adapters = adaptersOf(most, 7);
+      const [mixed, plain] = [
+        run(x, adapters),
+        run(
+          x,
+          adapters.map(() => NO_ADAPTER),
+        ),
+      ];
+      for (const [row, adapter] of adapters.entries()) {
+        const [got, without] = [mixed, plain].map((values) => values.slice(row * N, (row + 1) * N));
+        if (adapter === NO_ADAPTER) expect(got).toEqual(without);
+        else expect(got).not.toEqual(without);
+      }
+    });
+  });
+
+  it('are refused where they were freed, or were made for another product', () => {
+    const make = (k: number, isGateUp = false) =>
+      two.makeLora({
+        dtype: 'f32',
+        k,
+        rank: 1,
+        a: new Float32Array(k),
+        scales: new Float32Array(1),
+        b: new Float32Array(isGateUp ? 16 : 8),
+        firstColumn: 0,
+        isGateUp,
+      });
+    const weight = two.loadLinear([plainPart(folder.write([8, 4], new Float32Array(32)))], 'f32');
+    const x = two.tensor(new Float32Array(4), 1, 4, 'f32');
+    const step = stepOf(two, [1]);
+    const run = (lora: ReturnType<typeof make>) =>
+      two.linear(x, weight, { step, loras: [{ adapter: 1, lora }] });
+    const lora = make(4);
+    run(lora);
+    lora.free();
+    expect(() => run(lora)).toThrow(/a lora that is not freed/);
+    expect(() => run(make(5))).toThrow(/this weight's format, k and columns/);
+    expect(() => run(make(4, true))).toThrow(/this weight's format, k and columns/);
+  });
+});
