@@ -5,6 +5,7 @@ import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { EngineInfo } from '../runner/executor.ts';
 import { bytes } from '../util/bytes.ts';
 import { urlHost } from '../util/url-host.ts';
 import { version } from '../util/version.ts';
@@ -26,7 +27,10 @@ export function startReport(
       info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
     ],
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
-    ['kv cache', `${info.numBlocks} blocks of ${info.blockSize} tokens in ${info.kvDType}`],
+    [
+      'kv cache',
+      `${info.numBlocks} blocks of ${info.blockSize} tokens${groupsText(info)} in ${info.kvDType}`,
+    ],
     [
       'concurrency',
       `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,
@@ -89,6 +93,11 @@ function kvTransferRows(transfer: KvTransferConfig | null): readonly (readonly [
 function speculationRows(config: SpeculativeConfig | null): readonly (readonly [string, string])[] {
   if (config === null) return [];
   return [['speculation', `${config.method}, up to ${config.numSpeculativeTokens} tokens a draft`]];
+}
+
+/** Where a block holds some of the layers alone. */
+function groupsText({ windows }: EngineInfo): string {
+  return windows.length === 1 ? '' : `, each of one of ${windows.length} groups of layers,`;
 }
 
 function printable(host: string | null): string {

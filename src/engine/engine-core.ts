@@ -40,14 +40,14 @@ export class EngineCore {
 
   constructor(
     executor: Executor,
-    config: Omit<SchedulerConfig, 'numBlocks' | 'window' | 'shortContext'>,
+    config: Omit<SchedulerConfig, 'numBlocks' | 'windows' | 'shortContext'>,
     onTransferEvent?: OnTransferEvent,
     maxInFlight = MAX_STEPS_IN_FLIGHT,
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    const { numBlocks, window, shortContext } = info;
-    const limits = { ...config, ...limitsOf(info, config), numBlocks, window, shortContext };
+    const { numBlocks, windows, shortContext } = info;
+    const limits = { ...config, ...limitsOf(info, config), numBlocks, windows, shortContext };
     this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
     this.#maxInFlight = maxInFlight;
   }

@@ -1,15 +1,25 @@
 // Which block belongs to which sequence: finds blocks that already hold a sequence's prefix, grows block tables as
 // tokens arrive, and frees them when a sequence ends.
 
+import { type BlockGroups, firstNeeded, firstSeen, isNear } from './block-groups.ts';
 import { BlockPool } from './block-pool.ts';
 import { type BlockHash, blockHash, type ExtraKey, ROOT_HASH } from './prefix-hash.ts';
 
-/** The block table of one sequence: block `i` holds its tokens [i * blockSize, (i + 1) * blockSize). */
+/** The block table of one sequence and one group: block `i` holds tokens [i * blockSize, (i + 1) * blockSize). */
 export interface BlockTable {
-  readonly tokens: readonly number[];
   readonly blocks: number[];
-  /** The first ones, which no token to come can see: they were given back, and their entries in `blocks` mean nothing. */
+  /**
+   * The first ones, which no token to come can see: they were given back or never taken, and their entries in `blocks`
+   * mean nothing.
+   */
   numUnseenBlocks: number;
+}
+
+/** What the manager must know of a sequence. */
+export interface CachedSequence {
+  readonly tokens: readonly number[];
+  /** One a group; none while the sequence has no blocks. Only the manager changes them. */
+  readonly tables: BlockTable[];
   /** Names of the full blocks, as far as they were needed; only this manager writes them. */
   readonly blockHashes: BlockHash[];
   /** What the keys and values depend on beside the tokens, in the order of positions. */
@@ -20,24 +30,31 @@ export interface BlockTable {
   readonly numCacheableTokens: number;
 }
 
-export interface KvCacheConfig {
+export interface KvCacheConfig extends BlockGroups {
   readonly numBlocks: number;
-  readonly blockSize: number;
   readonly enablePrefixCaching: boolean;
-  /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
-  readonly window: number | null;
+  /** Most tokens that a step computes. */
+  readonly maxNumBatchedTokens: number;
 }
 
+/** The blocks that a sequence gets in one group: `| unseen | cached | new |`. */
+interface GroupPlan {
+  readonly numUnseen: number;
+  readonly cached: readonly number[];
+  readonly numNew: number;
+}
+
+/** In the place of a block that is not there. */
+const NO_BLOCK = 0;
+
 export class KvCacheManager {
+  readonly #config: KvCacheConfig;
   readonly #blockSize: number;
-  readonly #isCaching: boolean;
-  readonly #window: number | null;
   readonly #pool: BlockPool;
 
   constructor(config: KvCacheConfig) {
+    this.#config = config;
     this.#blockSize = config.blockSize;
-    this.#isCaching = config.enablePrefixCaching;
-    this.#window = config.window;
     this.#pool = new BlockPool(config.numBlocks);
   }
 
@@ -50,70 +67,99 @@ export class KvCacheManager {
   }
 
   /**
-   * Blocks for a sequence that has none: those that hold its prefix, and new ones for up to `maxNewTokens` more:
-   * `| cached | new |`. At least the last token is never taken from the cache: its logits are wanted.
+   * Blocks for a sequence that has none: those that hold its prefix, and new ones for up to `maxNewTokens` more. At least the
+   * last token is never taken from the cache: its logits are wanted.
+   * @param numToLoad tokens at its front that come from elsewhere into blocks of its own
    * @returns the number of cached tokens, or null (and no side effect) where the pool has too few blocks.
    */
-  admit(table: BlockTable, maxNewTokens: number): number | null {
-    const cached = this.#findPrefix(table);
-    const numNew = this.#numNewBlocks(table, cached.length, maxNewTokens);
+  admit(sequence: CachedSequence, maxNewTokens: number, numToLoad = 0): number | null {
+    const { numCachedTokens, groups } = this.#plan(sequence, maxNewTokens, numToLoad);
+    const cached = groups.flatMap((group) => group.cached);
     const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
+    const numNew = sumOf(groups, (group) => group.numNew);
     if (numNew > this.#pool.numFree - numFreeCached) return null;
     for (const block of cached) this.#pool.share(block);
-    table.blocks.push(...cached, ...this.#pool.allocate(numNew)!);
-    return cached.length * this.#blockSize;
+    const fresh = this.#pool.allocate(numNew)!;
+    for (const group of groups) {
+      const unseen = new Array<number>(group.numUnseen).fill(NO_BLOCK);
+      const blocks = [...unseen, ...group.cached, ...fresh.splice(0, group.numNew)];
+      sequence.tables.push({ blocks, numUnseenBlocks: group.numUnseen });
+    }
+    return numCachedTokens;
   }
 
   /** Whether `admit` would find enough blocks after the sequences `leaving` have been freed. */
-  canAdmit(table: BlockTable, maxNewTokens: number, leaving: readonly BlockTable[]): boolean {
-    const cached = this.#findPrefix(table);
+  canAdmit(
+    sequence: CachedSequence,
+    maxNewTokens: number,
+    leaving: readonly CachedSequence[],
+    numToLoad = 0,
+  ): boolean {
+    const { groups } = this.#plan(sequence, maxNewTokens, numToLoad);
     const numUses = new Map<number, number>();
     for (const block of leaving.flatMap(ownBlocks)) {
       numUses.set(block, (numUses.get(block) ?? 0) + 1);
     }
     const isFreeThen = (block: number): boolean => this.#pool.numUsers(block) === (numUses.get(block) ?? 0);
     const numFreed = [...numUses.keys()].filter(isFreeThen).length;
-    const numFreeCached = cached.filter(isFreeThen).length;
-    const numNew = this.#numNewBlocks(table, cached.length, maxNewTokens);
+    const numFreeCached = groups.flatMap((group) => group.cached).filter(isFreeThen).length;
+    const numNew = sumOf(groups, (group) => group.numNew);
     return numNew <= this.#pool.numFree + numFreed - numFreeCached;
   }
 
   /**
-   * Makes room for the first `numTokens` tokens of a sequence: `| blocks it owns | new blocks |`.
+   * Makes room for the first `numTokens` tokens of a sequence, in each group: `| blocks it owns | new blocks |`.
    * @returns false, with nothing changed, where the pool has too few blocks.
    */
-  grow(table: BlockTable, numTokens: number): boolean {
-    const wanted = Math.ceil(numTokens / this.#blockSize) - table.blocks.length;
-    if (wanted <= 0) return true;
-    const blocks = this.#pool.allocate(wanted);
-    if (blocks === null) return false;
-    table.blocks.push(...blocks);
+  grow(sequence: CachedSequence, numTokens: number): boolean {
+    const numBlocks = Math.ceil(numTokens / this.#blockSize);
+    const numWanted = ({ blocks }: BlockTable): number => Math.max(0, numBlocks - blocks.length);
+    const wanted = sumOf(sequence.tables, numWanted);
+    if (wanted === 0) return true;
+    const fresh = this.#pool.allocate(wanted);
+    if (fresh === null) return false;
+    for (const table of sequence.tables) table.blocks.push(...fresh.splice(0, numWanted(table)));
     return true;
   }
 
+  /** For so many tokens, the first ones, a sequence has blocks. */
+  numTokensWithBlocks({ tables }: CachedSequence): number {
+    return this.#blockSize * Math.min(...tables.map(({ blocks }) => blocks.length));
+  }
+
   /** Lets others find the full blocks among the first `numTokens` tokens: from now on they will be computed. */
-  publish(table: BlockTable, numTokens: number, numPublished: number): void {
-    if (!this.#isCaching) return;
+  publish(sequence: CachedSequence, numTokens: number, numPublished: number): void {
+    if (!this.#config.enablePrefixCaching) return;
     const end = Math.floor(numTokens / this.#blockSize);
     for (let index = Math.floor(numPublished / this.#blockSize); index < end; index += 1) {
-      this.#pool.remember(table.blocks[index]!, this.#hashOf(table, index));
+      const hash = this.#hashOf(sequence, index);
+      for (const [group, { blocks, numUnseenBlocks }] of sequence.tables.entries()) {
+        if (index >= numUnseenBlocks) this.#pool.remember(blocks[index]!, nameIn(group, hash));
+      }
     }
   }
 
   /** Gives the blocks back whose tokens are too old to be seen from `position` or any later one. */
-  freeUnseen(table: BlockTable, position: number): void {
-    if (this.#window === null) return;
-    const end = Math.floor((position - this.#window + 1) / this.#blockSize);
-    if (end <= table.numUnseenBlocks) return;
-    this.#pool.free(table.blocks.slice(table.numUnseenBlocks, end));
-    table.numUnseenBlocks = end;
+  freeUnseen({ tables }: CachedSequence, position: number): void {
+    for (const [group, table] of tables.entries()) {
+      const end = firstSeen(this.#config, group, position);
+      if (end <= table.numUnseenBlocks) continue;
+      this.#pool.free(table.blocks.slice(table.numUnseenBlocks, end));
+      table.numUnseenBlocks = end;
+    }
+  }
+
+  /** Whether a sequence has all blocks that the token at `position` sees. */
+  hasAllSeen({ tables }: CachedSequence, position: number): boolean {
+    return tables.every(
+      ({ numUnseenBlocks }, group) => numUnseenBlocks <= firstSeen(this.#config, group, position),
+    );
   }
 
   /** Gives all blocks of a sequence back; those that were published can be found until they are reused. */
-  free(table: BlockTable): void {
-    this.#pool.free(ownBlocks(table));
-    table.blocks.length = 0;
-    table.numUnseenBlocks = 0;
+  free(sequence: CachedSequence): void {
+    this.#pool.free(ownBlocks(sequence));
+    sequence.tables.length = 0;
   }
 
   /** One user more of each block: a transfer that still has to read it. */
@@ -129,34 +175,73 @@ export class KvCacheManager {
     this.#pool.forgetAll();
   }
 
-  #numNewBlocks({ tokens }: BlockTable, numCachedBlocks: number, maxNewTokens: number): number {
-    const numTokens = Math.min(tokens.length, numCachedBlocks * this.#blockSize + maxNewTokens);
-    return Math.ceil(numTokens / this.#blockSize) - numCachedBlocks;
+  #plan(
+    sequence: CachedSequence,
+    maxNewTokens: number,
+    numToLoad: number,
+  ): { readonly numCachedTokens: number; readonly groups: readonly GroupPlan[] } {
+    const size = this.#blockSize;
+    const { numCached, found } = this.#findPrefix(sequence);
+    // Blocks that need no computing here.
+    const numKept = Math.max(numCached, Math.floor(numToLoad / size));
+    const groups = found.map((blocks, group) => {
+      const numUnseen = firstNeeded(this.#config, group, numKept);
+      // What a group will have given back before the sequence is there need not be had at once.
+      const most = isNear(this.#config, group) ? this.#config.maxNumBatchedTokens : Number.POSITIVE_INFINITY;
+      const numTokens = Math.min(sequence.tokens.length, numKept * size + Math.min(maxNewTokens, most));
+      const cached = blocks.slice(numUnseen, numCached);
+      return { numUnseen, cached, numNew: Math.ceil(numTokens / size) - Math.max(numUnseen, numCached) };
+    });
+    return { numCachedTokens: numCached * size, groups };
   }
 
-  #findPrefix(table: BlockTable): number[] {
-    if (!this.#isCaching || !table.mayReadCache) return [];
-    const blocks: number[] = [];
-    const end = Math.floor(table.numCacheableTokens / this.#blockSize);
+  /**
+   * The longest prefix of which each group has the blocks that it needs.
+   * @returns its length in blocks, and the blocks of each group.
+   */
+  #findPrefix(sequence: CachedSequence): { readonly numCached: number; readonly found: readonly number[][] } {
+    const config = this.#config;
+    const found = config.windows.map((): number[] => []);
+    // Of each group, from this index on all are there.
+    const begins = config.windows.map(() => 0);
+    const mayRead = config.enablePrefixCaching && sequence.mayReadCache;
+    const end = mayRead ? Math.floor(sequence.numCacheableTokens / this.#blockSize) : 0;
+    let numCached = 0;
     for (let index = 0; index < end; index += 1) {
-      const block = this.#pool.find(this.#hashOf(table, index));
-      if (block === null) break;
-      blocks.push(block);
+      const hash = this.#hashOf(sequence, index);
+      for (const [group, blocks] of found.entries()) {
+        const block = this.#pool.find(nameIn(group, hash));
+        if (block === null) begins[group] = index + 1;
+        blocks.push(block ?? NO_BLOCK);
+      }
+      // Nothing longer is there, where one is missing that is needed for good.
+      if (begins.some((begin, group) => begin > 0 && !isNear(config, group))) break;
+      const isWhole = begins.every((begin, group) => begin <= firstNeeded(config, group, index + 1));
+      if (isWhole) numCached = index + 1;
     }
-    return blocks;
+    return { numCached, found };
   }
 
-  #hashOf(table: BlockTable, index: number): BlockHash {
-    const { blockHashes: hashes, tokens } = table;
+  #hashOf(sequence: CachedSequence, index: number): BlockHash {
+    const { blockHashes: hashes, tokens } = sequence;
     while (hashes.length <= index) {
       const start = hashes.length * this.#blockSize;
       const block = tokens.slice(start, start + this.#blockSize);
-      hashes.push(blockHash(hashes.at(-1) ?? ROOT_HASH, block, start, table.extraKeys));
+      hashes.push(blockHash(hashes.at(-1) ?? ROOT_HASH, block, start, sequence.extraKeys));
     }
     return hashes[index]!;
   }
 }
 
-function ownBlocks({ blocks, numUnseenBlocks }: BlockTable): readonly number[] {
-  return numUnseenBlocks === 0 ? blocks : blocks.slice(numUnseenBlocks);
+/** Name of a block of a group among those of all groups. */
+function nameIn(group: number, hash: BlockHash): BlockHash {
+  return group === 0 ? hash : `${hash}${group}`;
+}
+
+function ownBlocks({ tables }: CachedSequence): readonly number[] {
+  return tables.flatMap(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
+}
+
+function sumOf<T>(items: readonly T[], numberOf: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + numberOf(item), 0);
 }

@@ -12,7 +12,7 @@ export type SequenceTransfer =
 
 /** Engine thread -> connector. */
 export type KvTransferEvent =
-  /** `blocks` are the sequence's; those from index `firstBlock` on are to be filled. */
+  /** `blocks` are the sequence's, in the order of transfers (`numTransferred`); those from index `firstBlock` on are to be filled. */
   | {
       readonly kind: 'load';
       readonly transferId: number;
@@ -85,8 +85,11 @@ export interface KvCompatibility {
   /** Quantised weights compute other keys and values. */
   readonly weightFormat: string;
   readonly blockSize: number;
+  /** [groups of layers] See `BlockGroups`. */
+  readonly windows: readonly (number | null)[];
+  /** Rows of a block: of one group, one a layer. */
   readonly layers: number;
-  /** Bytes of one block of one layer. */
+  /** Bytes of one row of one block. */
   readonly layerBlockBytes: number;
 }
 

@@ -125,7 +125,8 @@ export interface NativeBackend {
   /** Ops that were called with it have it until they have run. */
   freeLora(lora: number): void;
   makeKvCache(
-    layers: number,
+    /** [layers] the group of each. */
+    layerGroups: Int32Array,
     blocks: number,
     blockSize: number,
     kvHeads: number,

@@ -33,10 +33,15 @@ export interface KvCacheShape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly dtype: KvDType;
+  /**
+   * [layers] which group each layer is of, from 0. Layers of a group share block tables, and a block holds the keys and values of
+   * one group: it has a row for each layer of the largest one. Left out: all layers are one group.
+   */
+  readonly layerGroups?: readonly number[];
 }
 
 /**
- * The paged KV memory of all layers. A layer block, one block of one layer, is `layerBlockBytes` contiguous bytes: its
+ * The paged KV memory of all layers. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
  * keys, then its values; the order inside is the backend's own.
  */
 export interface KvCache {
@@ -51,7 +56,10 @@ export interface AttentionBatch {
   readonly queryStarts: Int32Array;
   /** [numSequences] tokens of the sequence in the cache once this step's tokens are stored. */
   readonly contextLengths: Int32Array;
-  /** [numSequences, maxBlocks] block ids in the order of the sequence; entries past its length are not read. */
+  /**
+   * [groups, numSequences, maxBlocks] block ids in the order of the sequence. Entries past its length are not read; nor are those
+   * of tokens that no window reaches, but they are ids all the same.
+   */
   readonly blockTables: Int32Array;
   readonly maxBlocks: number;
 }
@@ -60,7 +68,7 @@ export interface AttentionBatch {
 export interface StepArrays {
   /** [tokens] the row of the tables of `rope` that turns each token: its position, from 0, unless the model has several tables. */
   readonly positions: Int32Array;
-  /** [tokens] where its keys and values go: block * blockSize + offset. */
+  /** [groups, tokens] where its keys and values go: block * blockSize + offset. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
   /**

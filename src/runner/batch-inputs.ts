@@ -1,5 +1,6 @@
 // Flattens a scheduled step into the arrays that ops take: the rows of all sequences, one after the other.
 
+import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
 import { NO_ADAPTER } from '../ops/lora.ts';
 import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
@@ -8,35 +9,39 @@ import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import type { RequestStates } from './request-states.ts';
 
-interface ForwardLimits {
-  readonly blockSize: number;
+interface ForwardLimits extends BlockGroups {
   readonly shortContext: number | null;
 }
 
 /** `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
 export function buildForwardInputs(
   { sequences, numTokens }: ScheduledStep,
-  { blockSize, shortContext }: ForwardLimits,
+  { blockSize, windows: { length: numGroups }, shortContext }: ForwardLimits,
   requests: RequestStates,
 ): ForwardInputs {
-  const tables = sequences.map(({ requestId }) => requests.blocksOf(requestId));
-  const maxBlocks = Math.max(1, ...tables.map(({ length }) => length));
+  const tables = sequences.map(({ requestId }) => requests.tablesOf(requestId));
+  const maxBlocks = Math.max(1, ...tables.flatMap((groups) => groups.map(({ length }) => length)));
   const ids = new Int32Array(numTokens);
   const positions = new Int32Array(numTokens);
-  const slotMapping = new Int32Array(numTokens);
+  const slotMapping = new Int32Array(numGroups * numTokens);
   const queryStarts = new Int32Array(sequences.length + 1);
   const contextLengths = new Int32Array(sequences.length);
-  const blockTables = new Int32Array(sequences.length * maxBlocks);
+  const blockTables = new Int32Array(numGroups * sequences.length * maxBlocks);
   let row = 0;
   for (const [index, { requestId, tokenIds, firstPosition, isLong }] of sequences.entries()) {
-    const blocks = tables[index]!;
-    blockTables.set(blocks, index * maxBlocks);
+    const groups = tables[index]!;
+    for (const [group, blocks] of groups.entries()) {
+      blockTables.set(blocks, (group * sequences.length + index) * maxBlocks);
+    }
     contextLengths[index] = firstPosition + tokenIds.length;
     for (const [offset, id] of tokenIds.entries()) {
       const position = firstPosition + offset;
       ids[row] = id === PENDING_TOKEN ? requests.pendingToken(requestId) : id;
       positions[row] = isLong ? shortContext! + position : position;
-      slotMapping[row] = blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
+      for (const [group, blocks] of groups.entries()) {
+        const block = blocks[Math.floor(position / blockSize)]!;
+        slotMapping[group * numTokens + row] = block * blockSize + (position % blockSize);
+      }
       row += 1;
     }
     queryStarts[index + 1] = row;

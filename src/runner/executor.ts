@@ -31,8 +31,8 @@ export interface EngineInfo {
   readonly isFromPackedCache: boolean;
   readonly numBlocks: number;
   readonly blockSize: number;
-  /** So many tokens, itself included, does a token see at most in any layer; null where some layer sees all. */
-  readonly window: number | null;
+  /** [groups of layers] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
+  readonly windows: readonly (number | null)[];
   /** Contexts of up to so many tokens are computed otherwise than longer ones; null where all are alike. */
   readonly shortContext: number | null;
   readonly maxModelLen: number;

@@ -2,14 +2,17 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
+import { mostBlocks } from '../kv-cache/block-groups.ts';
 import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
+import { groupLayers } from '../models/layer-groups.ts';
 import { loadModel } from '../models/load-model.ts';
 import type { Model, ModelShape } from '../models/model.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
+import { numKvRows } from '../ops/kv-rows.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo, Executor } from './executor.ts';
@@ -38,10 +41,10 @@ export async function loadRunner(
   const lengthOf = (model: ModelShape): number => {
     const length = wantedLength ?? model.config.maxPositionEmbeddings;
     if (config.maxModelLen !== 'auto') return length;
-    return longestFitting(config, model.kvCacheShape(1, blockSize), length, freeBytes());
+    return longestFitting(config, cacheDesign(model, blockSize), length, freeBytes());
   };
   const blocksFor = (model: ModelShape, maxModelLen: number): number =>
-    chooseNumBlocks(config, model.kvCacheShape(1, blockSize), maxModelLen, freeBytes());
+    chooseNumBlocks(config, cacheDesign(model, blockSize), maxModelLen, freeBytes());
   // What does not fit now will not fit beside the weights.
   const onOpen = (model: ModelShape): void => void blocksFor(model, lengthOf(model));
   const packedCache = openPackedCache(config, ops, onWarning);
@@ -68,7 +71,8 @@ export async function loadRunner(
   const maxModelLen = lengthOf(model);
   const numBlocks = blocksFor(model, maxModelLen);
   const isShared = config.kvTransfer !== null;
-  const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, blockSize), isShared);
+  const { shape, windows } = cacheDesign(model, blockSize);
+  const cache = ops.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
   const token = isShared ? ops.shareKvMemory(cache) : null;
   const fingerprint = source.fingerprint();
   const kvCompatibility: KvCompatibility = {
@@ -79,7 +83,8 @@ export async function loadRunner(
     kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     blockSize,
-    layers: model.config.numLayers,
+    windows,
+    layers: numKvRows(shape),
     layerBlockBytes: cache.layerBlockBytes,
   };
   const info: EngineInfo = {
@@ -97,15 +102,14 @@ export async function loadRunner(
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
-    // The draft model reads the same blocks of its own memory.
-    window: draft === null ? widestWindow(model.config) : null,
+    windows,
     shortContext: model.shortContext,
     maxModelLen,
     pooling: model.config.pooling,
     computesWholePrompts: model.config.encoder !== null,
     hiddenSize: model.config.hiddenSize,
     vocabSize: model.config.vocabSize,
-    maxConcurrency: (numBlocks * blockSize) / maxModelLen,
+    maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, config.maxNumBatchedTokens),
     kvCompatibility: isShared ? kvCompatibility : null,
   };
   void packedCache?.keep();
@@ -143,11 +147,10 @@ function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooli
   );
 }
 
-/** Null where some layer has none. */
-function widestWindow({ layerWindows }: ModelConfig): number | null {
-  const windows = layerWindows.map((window) => window ?? Number.POSITIVE_INFINITY);
-  const widest = Math.max(...windows);
-  return widest === Number.POSITIVE_INFINITY ? null : widest;
+/** Of a cache with one block. */
+function cacheDesign(model: ModelShape, blockSize: number) {
+  const { ofLayers: layerGroups, windows } = groupLayers(model.config);
+  return { shape: { ...model.kvCacheShape(1, blockSize), layerGroups }, windows };
 }
 
 /** Null where none is configured, or the backend packs nothing. */

@@ -1,11 +1,12 @@
 // What is remembered of each request from one step to the next, because a step brings only what is new: its block
-// table, and where its newest token is while that has not been read.
+// tables, and where its newest token is while that has not been read.
 
 import { NO_TOKEN, type SampledTokens } from '../ops/ops.ts';
 import { numSampledRows, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 
 interface RequestState {
-  readonly blocks: number[];
+  /** [groups] */
+  readonly tables: number[][];
   /** The step's tokens that its newest token is row `row` of; null before a step has sampled one. */
   sampled: SampledTokens | null;
   row: number;
@@ -25,14 +26,18 @@ export class RequestStates {
     for (const requestId of releasedRequestIds) this.#states.delete(requestId);
     for (const { requestId, newBlocks } of sequences) {
       const known = this.#states.get(requestId);
-      if (known === undefined) this.#states.set(requestId, { blocks: [...newBlocks], sampled: null, row: 0 });
-      else if (newBlocks.length > 0) known.blocks.push(...newBlocks);
+      if (known === undefined) {
+        const tables = newBlocks.map((blocks) => [...blocks]);
+        this.#states.set(requestId, { tables, sampled: null, row: 0 });
+      } else {
+        for (const [group, blocks] of newBlocks.entries()) known.tables[group]!.push(...blocks);
+      }
     }
   }
 
-  /** The block table of a request: its block ids in the order of its tokens. */
-  blocksOf(requestId: number): readonly number[] {
-    return this.#stateOf(requestId).blocks;
+  /** The block tables of a request, one a group: block ids in the order of its tokens. */
+  tablesOf(requestId: number): readonly (readonly number[])[] {
+    return this.#stateOf(requestId).tables;
   }
 
   /** Notes where the tokens of `step` will be: `tokens` has the rows of each sequence that samples, in their order. */

@@ -1,6 +1,7 @@
 // KV blocks that come from other instances and go to them, for the scheduler: the loads that sequences wait for, the blocks
 // that a step completes for others, and those that must stay as they are until they have been read.
 
+import { type BlockGroups, numTransferred, transferBlocks } from '../kv-cache/block-groups.ts';
 import type { KvCacheManager } from '../kv-cache/kv-cache-manager.ts';
 import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Request } from './request.ts';
@@ -10,7 +11,7 @@ export type OnTransferEvent = (event: KvTransferEvent) => void;
 
 export class BlockTransfers {
   readonly #kvCache: KvCacheManager;
-  readonly #blockSize: number;
+  readonly #groups: BlockGroups;
   /** By transfer: requests whose load is under way; they may have ended since. */
   readonly #loads = new Map<number, Request>();
   /** By transfer: blocks held for sending; a transfer without an entry holds no more of them. */
@@ -19,9 +20,9 @@ export class BlockTransfers {
   readonly #onEvent: OnTransferEvent;
   #numHeldBlocks = 0;
 
-  constructor(kvCache: KvCacheManager, blockSize: number, onEvent: OnTransferEvent) {
+  constructor(kvCache: KvCacheManager, groups: BlockGroups, onEvent: OnTransferEvent) {
     this.#kvCache = kvCache;
-    this.#blockSize = blockSize;
+    this.#groups = groups;
     this.#onEvent = onEvent;
   }
 
@@ -40,16 +41,18 @@ export class BlockTransfers {
    *   computed here.
    */
   requestLoad(request: Request, numCachedTokens: number): boolean {
-    const { transfer, promptLength, blocks } = request;
+    const { transfer, promptLength } = request;
     if (transfer?.kind !== 'load') return false;
     const { transferId } = transfer;
-    if (promptLength - numCachedTokens <= this.#blockSize || request.hasOutgrownPrompt) {
+    const { blockSize } = this.#groups;
+    if (promptLength - numCachedTokens <= blockSize || request.hasOutgrownPrompt) {
       this.#onEvent({ kind: 'loadEnded', transferId });
       return false;
     }
-    const ofPrompt = blocks.slice(0, Math.ceil(promptLength / this.#blockSize));
-    const firstBlock = numCachedTokens / this.#blockSize;
-    this.#onEvent({ kind: 'load', transferId, firstBlock, blocks: ofPrompt });
+    const end = Math.ceil(promptLength / blockSize);
+    const blocks = this.#blocksOf(request, promptLength - 1, 0, end);
+    const firstBlock = numTransferred(this.#groups, promptLength - 1, numCachedTokens / blockSize);
+    this.#onEvent({ kind: 'load', transferId, firstBlock, blocks });
     this.#loads.set(transferId, request);
     return true;
   }
@@ -63,21 +66,23 @@ export class BlockTransfers {
 
   /** Holds the blocks of the transfer that the planned tokens complete. */
   takeCompleted(request: Request): BlockSend | null {
-    const { transfer, numComputedTokens, numBlocksSent: firstIndex } = request;
+    const { transfer, numComputedTokens, numBlocksSent } = request;
     if (transfer?.kind !== 'send') return null;
     const held = this.#holds.get(transfer.transferId);
     if (held === undefined) return null;
     const { transferId, numTokens } = transfer;
     const isComplete = numComputedTokens >= numTokens;
     const end = isComplete
-      ? Math.ceil(numTokens / this.#blockSize)
-      : Math.floor(numComputedTokens / this.#blockSize);
-    if (end <= firstIndex) return null;
-    const blocks = request.blocks.slice(firstIndex, end);
+      ? Math.ceil(numTokens / this.#groups.blockSize)
+      : Math.floor(numComputedTokens / this.#groups.blockSize);
+    if (end <= numBlocksSent) return null;
+    const blocks = this.#blocksOf(request, numTokens, numBlocksSent, end);
+    const firstIndex = numTransferred(this.#groups, numTokens, numBlocksSent);
     this.#kvCache.hold(blocks);
     held.push(...blocks);
     this.#numHeldBlocks += blocks.length;
     request.numBlocksSent = end;
+    if (blocks.length === 0) return null;
     return { transferId, firstIndex, blocks };
   }
 
@@ -88,6 +93,11 @@ export class BlockTransfers {
     this.#holds.delete(transferId);
     this.#kvCache.release(held);
     this.#numHeldBlocks -= held.length;
+  }
+
+  #blocksOf({ tables }: Request, numTokens: number, begin: number, end: number): number[] {
+    const blocks = tables.map((table) => table.blocks);
+    return transferBlocks(this.#groups, numTokens, blocks, begin, end);
   }
 
   /**

@@ -1,7 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
-import type { BlockTable } from '../kv-cache/kv-cache-manager.ts';
+import type { BlockTable, CachedSequence } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
@@ -12,7 +12,7 @@ export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preem
 
 const LEGAL_TRANSITIONS: Readonly<Record<RequestState, readonly RequestState[]>> = {
   waiting: ['waitingForRemoteKv', 'running', 'finished'],
-  waitingForRemoteKv: ['running', 'finished'],
+  waitingForRemoteKv: ['running', 'preempted', 'finished'],
   running: ['preempted', 'finished'],
   preempted: ['running', 'finished'],
   finished: [],
@@ -96,7 +96,7 @@ const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
 
-export class Request implements BlockTable {
+export class Request implements CachedSequence {
   readonly id: number;
   /** Requests that came before it since the engine began. */
   readonly arrival: number;
@@ -121,7 +121,7 @@ export class Request implements BlockTable {
   readonly adapterId: number | null;
   readonly transfer: SequenceTransfer | null;
   readonly pooling: SequencePooling | null;
-  /** Blocks that have been handed over to be sent; what is recomputed later is the same. */
+  /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
   numBlocksSent = 0;
   readonly #history: LogitHistory | null;
   /** The prompt, then what was resumed, then what was sampled. */
@@ -135,11 +135,10 @@ export class Request implements BlockTable {
   /** Tokens that are guessed ahead, which a step in flight verifies; they count as computed once they are accepted. */
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
-  readonly blocks: number[] = [];
-  /** How many of `blocks` the executor knows from earlier steps. */
-  numScheduledBlocks = 0;
+  readonly tables: BlockTable[] = [];
+  /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
+  numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
-  numUnseenBlocks = 0;
   #extraKeys: readonly ExtraKey[];
   /** Set where it is longer than this. */
   #outgrown: number | null = null;

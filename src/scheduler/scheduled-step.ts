@@ -19,8 +19,8 @@ export interface ScheduledSequence {
   readonly isLong: boolean;
   /** So many of `tokenIds`, at their end, are a draft: right as far as the row before each of them samples it. */
   readonly numDraftTokens: number;
-  /** Blocks that the request has got since the step that had it last: they extend its block table. */
-  readonly newBlocks: readonly number[];
+  /** [groups] Blocks that the request has got since the step that had it last: they extend its block tables. */
+  readonly newBlocks: readonly (readonly number[])[];
   /** Null while the step ends inside the prompt, and where numbers are wanted: nothing is sampled then. */
   readonly sampling: SequenceSampling | null;
   /** Null or left out where the step does not complete a sequence that numbers are wanted for. */

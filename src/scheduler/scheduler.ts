@@ -88,7 +88,6 @@ export interface SchedulerStats {
   readonly waitingAdapters: readonly number[];
 }
 
-const NO_BLOCKS: readonly number[] = [];
 const NO_DRAFT: readonly number[] = [];
 const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
@@ -116,7 +115,7 @@ export class Scheduler {
   ) {
     this.#config = config;
     this.#kvCache = new KvCacheManager(config);
-    this.#transfers = new BlockTransfers(this.#kvCache, config.blockSize, onTransferEvent);
+    this.#transfers = new BlockTransfers(this.#kvCache, config, onTransferEvent);
     this.#slots = new SlotManager(config, this.#kvCache, this.#transfers);
     const { speculative } = config;
     this.#speculator = speculative === null ? null : new Speculator(speculative, draftModel);
@@ -247,12 +246,12 @@ export class Scheduler {
 
   /** Guesses what follows the next `numTokens` tokens, where these are the last and are known. Nobody gives up blocks for it. */
   #draftAfter(request: Request, numTokens: number, maxTokens: number): readonly number[] {
-    const { tokens, blocks, numComputedTokens, numPendingTokens } = request;
+    const { tokens, numComputedTokens, numPendingTokens } = request;
     if (this.#speculator === null || numPendingTokens > 0) return NO_DRAFT;
     if (numComputedTokens + numTokens < tokens.length) return NO_DRAFT;
     const draft = this.#speculator.propose(request, Math.min(maxTokens, this.#maxDraftTokensOf(request)));
     if (this.#kvCache.grow(request, tokens.length + draft.length)) return draft;
-    return draft.slice(0, blocks.length * this.#config.blockSize - tokens.length);
+    return draft.slice(0, this.#kvCache.numTokensWithBlocks(request) - tokens.length);
   }
 
   /**
@@ -325,14 +324,14 @@ export class Scheduler {
    * requests admitted later can share its blocks: a layer stores all keys before it reads any.
    */
   #scheduleTokens(request: Request, numTokens: number, sequences: ScheduledSequence[]): void {
-    const { tokens, blocks, draft, numComputedTokens: firstPosition, numScheduledBlocks } = request;
+    const { tokens, tables, draft, numComputedTokens: firstPosition, numScheduledBlocks } = request;
     const end = firstPosition + numTokens;
     const isPending = firstPosition >= tokens.length;
     const reachesEnd = end === tokens.length + request.numPendingTokens;
     request.numComputedTokens += numTokens;
     request.numInFlightSteps += 1;
     if (reachesEnd) request.numPendingTokens += 1;
-    request.numScheduledBlocks = blocks.length;
+    request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
     sequences.push({
       requestId: request.id,
@@ -341,7 +340,7 @@ export class Scheduler {
       firstPosition,
       isLong: request.isLong,
       numDraftTokens: draft.length,
-      newBlocks: numScheduledBlocks < blocks.length ? blocks.slice(numScheduledBlocks) : NO_BLOCKS,
+      newBlocks: tables.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,
       pooling: reachesEnd ? request.pooling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
@@ -378,15 +377,16 @@ export class Scheduler {
   update(step: ScheduledStep, result: StepResult): TokenOutput[] {
     const outputs: TokenOutput[] = [];
     this.#numInFlightSteps -= 1;
-    for (const [index, { requestId, firstPosition }] of step.sequences.entries()) {
+    for (const [index, sequence] of step.sequences.entries()) {
+      const { requestId, firstPosition, tokenIds, numDraftTokens } = sequence;
       const request = this.#requests.get(requestId)!;
       request.numInFlightSteps -= 1;
       if (request.state === 'finished') {
         this.#releaseIfIdle(request);
         continue;
       }
-      // Steps in flight begin later. What is being sent is read until it has been.
-      if (request.transfer?.kind !== 'send') this.#kvCache.freeUnseen(request, firstPosition);
+      // Steps in flight begin behind it. What is being sent has one more user.
+      this.#kvCache.freeUnseen(request, firstPosition + tokenIds.length - numDraftTokens);
       request.promptLogprobs.push(...result.promptLogprobs[index]!);
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const output = result.outputs[index]!;

@@ -88,6 +88,11 @@ export class SlotManager {
   endLoad(request: Request, numTokens: number): void {
     const { numComputedTokens: numCached, promptLength } = request;
     const numLoaded = Math.max(numCached, Math.min(numTokens, promptLength - 1));
+    // It got no blocks for what only the tokens that were to come would have seen.
+    if (!this.#kvCache.hasAllSeen(request, numLoaded)) {
+      this.#preempt(request);
+      return;
+    }
     request.numComputedTokens = numLoaded;
     this.#kvCache.publish(request, numLoaded, numCached);
     this.#numLoading -= 1;
@@ -108,8 +113,8 @@ export class SlotManager {
 
   freeBlocks(request: Request): void {
     this.#kvCache.free(request);
-    if (request.numScheduledBlocks > 0) this.#releasedRequestIds.push(request.id);
-    request.numScheduledBlocks = 0;
+    if (request.numScheduledBlocks !== null) this.#releasedRequestIds.push(request.id);
+    request.numScheduledBlocks = null;
   }
 
   /** Requests that the executor has block tables of and that have none any more; each is told once. */
@@ -124,7 +129,7 @@ export class SlotManager {
       if (this.#isWithinReach(newcomer)) continue;
       // Room for its whole prompt, so that it need not give way again before its first token.
       const victims = chooseVictimsFor(newcomer, this.#running, this.#slots, (leaving) =>
-        this.#kvCache.canAdmit(newcomer, Number.POSITIVE_INFINITY, leaving),
+        this.#kvCache.canAdmit(newcomer, Number.POSITIVE_INFINITY, leaving, numToLoad(newcomer)),
       );
       if (victims !== null) return { newcomer, victims };
     }
@@ -136,7 +141,12 @@ export class SlotManager {
     const { maxNumBatchedTokens } = this.#limits;
     if (this.#numFreeSlots === 0 || this.#waiting.numAheadOf(request) >= this.#numFreeSlots) return false;
     return [this.#waiting.first!, request].every((one) =>
-      this.#kvCache.canAdmit(one, wantsLoad(one) ? Number.POSITIVE_INFINITY : maxNumBatchedTokens, []),
+      this.#kvCache.canAdmit(
+        one,
+        wantsLoad(one) ? Number.POSITIVE_INFINITY : maxNumBatchedTokens,
+        [],
+        numToLoad(one),
+      ),
     );
   }
 
@@ -150,7 +160,8 @@ export class SlotManager {
    */
   #admit(request: Request, maxNewTokens: number): boolean {
     const isLoad = wantsLoad(request);
-    const numCachedTokens = this.#kvCache.admit(request, isLoad ? Number.POSITIVE_INFINITY : maxNewTokens);
+    const mostTokens = isLoad ? Number.POSITIVE_INFINITY : maxNewTokens;
+    const numCachedTokens = this.#kvCache.admit(request, mostTokens, numToLoad(request));
     if (numCachedTokens === null) return false;
     this.#waiting.admit(request);
     this.#slots.take(request);
@@ -200,4 +211,9 @@ export class SlotManager {
 /** What was preempted is computed again: nobody sends it twice. */
 function wantsLoad({ state, transfer }: Request): boolean {
   return state === 'waiting' && transfer?.kind === 'load';
+}
+
+/** Tokens of the prompt that a load would bring: all but the last one. */
+function numToLoad(request: Request): number {
+  return wantsLoad(request) ? request.promptLength - 1 : 0;
 }

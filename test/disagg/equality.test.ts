@@ -21,6 +21,12 @@ interface Format {
 }
 
 const ONE_PAIR = { sendTypes: ['PUT_ASYNC'], producers: 1, transports: ['auto'] } as const;
+/** The same weights, with shorter sight in two layers of four. */
+const WINDOWS = {
+  architectures: ['MistralForCausalLM'],
+  sliding_window: 24,
+  layer_types: ['sliding_attention', 'full_attention', 'sliding_attention', 'full_attention'],
+};
 const FORMATS: readonly Format[] = [
   {
     name: 'published weights',
@@ -38,6 +44,12 @@ const FORMATS: readonly Format[] = [
     ...ONE_PAIR,
   },
   { name: 'keys and values in fp8', args: ['--kv-cache-dtype', 'fp8'], numRequests: 30, ...ONE_PAIR },
+  {
+    name: 'a window in every other layer',
+    args: ['--hf-overrides', JSON.stringify(WINDOWS)],
+    numRequests: 30,
+    ...ONE_PAIR,
+  },
 ];
 
 describe.each(FORMATS)('$numRequests mixed requests with $name', needsNative, (format) => {

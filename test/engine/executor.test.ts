@@ -129,7 +129,7 @@ describe.each(availableBackends)('the executor on %s', (device) => {
       for (const id of releasedRequestIds) known.delete(id);
       for (const { requestId, newBlocks } of sequences) {
         const blocks = known.get(requestId) ?? new Set();
-        for (const block of newBlocks) {
+        for (const block of newBlocks.flat()) {
           expect(blocks.has(block)).toBe(false);
           blocks.add(block);
         }

@@ -39,6 +39,7 @@ export const COMPATIBILITY: KvCompatibility = {
   kvDType: 'bf16',
   weightFormat: 'bf16',
   blockSize: 4,
+  windows: [null],
   layers: 3,
   layerBlockBytes: 512,
 };

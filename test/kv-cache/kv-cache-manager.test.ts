@@ -1,17 +1,22 @@
 import { describe, expect, it } from 'vitest';
-import { type BlockTable, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
+import { type CachedSequence, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 
-const CONFIG = { numBlocks: 8, blockSize: 16, enablePrefixCaching: true, window: null };
+const CONFIG = {
+  numBlocks: 8,
+  blockSize: 16,
+  enablePrefixCaching: true,
+  windows: [null],
+  maxNumBatchedTokens: 2048,
+};
 
 function table(
   numTokens: number,
   options: { first?: number; salt?: string; mayRead?: boolean } = {},
-): BlockTable {
+): CachedSequence {
   return {
     tokens: Array.from({ length: numTokens }, (_, index) => (options.first ?? 0) + index),
-    blocks: [],
-    numUnseenBlocks: 0,
+    tables: [],
     blockHashes: [],
     extraKeys: saltKeys(options.salt ?? null),
     mayReadCache: options.mayRead ?? true,
@@ -20,7 +25,7 @@ function table(
 }
 
 /** Admits, publishes and frees `prompt`, so that its full blocks can be found. */
-function leaveBehind(manager: KvCacheManager, prompt: BlockTable): void {
+function leaveBehind(manager: KvCacheManager, prompt: CachedSequence): void {
   manager.admit(prompt, prompt.tokens.length);
   manager.publish(prompt, prompt.tokens.length, 0);
   manager.free(prompt);
@@ -31,9 +36,9 @@ describe('KvCacheManager', () => {
     const manager = new KvCacheManager(CONFIG);
     const sequence = table(16);
     expect(manager.admit(sequence, 16)).toBe(0);
-    expect(sequence.blocks).toHaveLength(1);
+    expect(sequence.tables[0]?.blocks ?? []).toHaveLength(1);
     expect(manager.grow(sequence, 17)).toBe(true);
-    expect(sequence.blocks).toHaveLength(2);
+    expect(sequence.tables[0]?.blocks ?? []).toHaveLength(2);
     expect(manager.numFreeBlocks).toBe(6);
   });
 
@@ -42,7 +47,7 @@ describe('KvCacheManager', () => {
     leaveBehind(manager, table(32));
     const sequence = table(64);
     expect(manager.admit(sequence, 64)).toBeNull();
-    expect(sequence.blocks).toHaveLength(0);
+    expect(sequence.tables[0]?.blocks ?? []).toHaveLength(0);
     expect(manager.numFreeBlocks).toBe(2);
   });
 
@@ -59,7 +64,7 @@ describe('KvCacheManager', () => {
   });
 
   it('gives back the blocks that no token to come can see, once, and keeps their prefix', () => {
-    const manager = new KvCacheManager({ ...CONFIG, window: 20 });
+    const manager = new KvCacheManager({ ...CONFIG, windows: [20] });
     const sequence = table(64);
     manager.admit(sequence, 64);
     manager.publish(sequence, 64, 0);
@@ -68,7 +73,7 @@ describe('KvCacheManager', () => {
     expect(manager.numFreeBlocks).toBe(4);
     for (const position of [35, 36, 40, 35]) manager.freeUnseen(sequence, position);
     expect(manager.numFreeBlocks).toBe(5);
-    expect(sequence.blocks).toHaveLength(4);
+    expect(sequence.tables[0]?.blocks ?? []).toHaveLength(4);
     expect(manager.canAdmit(table(120, { first: 500 }), 120, [])).toBe(false);
     expect(manager.canAdmit(table(120, { first: 500 }), 120, [sequence])).toBe(true);
     const other = table(60);
@@ -93,7 +98,7 @@ describe('KvCacheManager', () => {
     manager.admit(first, 32);
     manager.publish(first, 32, 0);
     expect(manager.admit(second, 33)).toBe(32);
-    expect(second.blocks.slice(0, 2)).toEqual(first.blocks);
+    expect(second.tables[0]!.blocks.slice(0, 2)).toEqual(first.tables[0]!.blocks);
     manager.free(first);
     expect(manager.numFreeBlocks).toBe(8 - 3);
     manager.free(second);

@@ -41,26 +41,26 @@ const unread: SampledTokens = {
 describe('RequestStates', () => {
   it('extends the block table of each request by what a step brings', () => {
     const requests = new RequestStates();
-    requests.apply(stepOf([sequence(1, { newBlocks: [7, 3] }), sequence(2, { newBlocks: [5] })]));
-    requests.apply(stepOf([sequence(2, { newBlocks: [9] }), sequence(1)]));
-    expect(requests.blocksOf(1)).toEqual([7, 3]);
-    expect(requests.blocksOf(2)).toEqual([5, 9]);
+    requests.apply(stepOf([sequence(1, { newBlocks: [[7, 3]] }), sequence(2, { newBlocks: [[5]] })]));
+    requests.apply(stepOf([sequence(2, { newBlocks: [[9]] }), sequence(1)]));
+    expect(requests.tablesOf(1)).toEqual([[7, 3]]);
+    expect(requests.tablesOf(2)).toEqual([[5, 9]]);
   });
 
   it('forgets released requests, also one that comes back in the same step with other blocks', () => {
     const requests = new RequestStates();
-    requests.apply(stepOf([sequence(1, { newBlocks: [7] }), sequence(2, { newBlocks: [5] })]));
-    requests.apply(stepOf([sequence(2, { newBlocks: [8, 9] })], [1, 2]));
-    expect(requests.blocksOf(2)).toEqual([8, 9]);
-    expect(() => requests.blocksOf(1)).toThrow('request 1 has no block table');
+    requests.apply(stepOf([sequence(1, { newBlocks: [[7]] }), sequence(2, { newBlocks: [[5]] })]));
+    requests.apply(stepOf([sequence(2, { newBlocks: [[8, 9]] })], [1, 2]));
+    expect(requests.tablesOf(2)).toEqual([[8, 9]]);
+    expect(() => requests.tablesOf(1)).toThrow('request 1 has no block table');
   });
 
   it('keeps a table of its own: a step that changes later changes nothing', () => {
     const requests = new RequestStates();
     const newBlocks = [7];
-    requests.apply(stepOf([sequence(1, { newBlocks })]));
+    requests.apply(stepOf([sequence(1, { newBlocks: [newBlocks] })]));
     newBlocks.push(8);
-    expect(requests.blocksOf(1)).toEqual([7]);
+    expect(requests.tablesOf(1)).toEqual([[7]]);
   });
 
   it('names the newest token by its row in the latest step, without waiting for it', () => {
@@ -85,33 +85,37 @@ describe('RequestStates', () => {
 });
 
 describe('buildForwardInputs', () => {
-  it('flattens the tokens of a step with their positions, slots and block tables', () => {
+  it('flattens the tokens of a step with their positions, and slots and block tables of each group', () => {
+    const groups = { blockSize: 16, windows: [null, 20] };
     const requests = new RequestStates();
     const first = stepOf([
-      sequence(1, { tokenIds: [4, 5, 6], newBlocks: [2] }),
-      sequence(2, { newBlocks: [8] }),
+      sequence(1, { tokenIds: [4, 5, 6], newBlocks: [[2], [3]] }),
+      sequence(2, { newBlocks: [[8], [1]] }),
     ]);
     requests.apply(first);
     requests.noteSampled(first, unread);
     const second = stepOf([
       sequence(2, { tokenIds: [PENDING_TOKEN], firstPosition: 1 }),
-      sequence(3, { tokenIds: [10, 11], firstPosition: 0, newBlocks: [6] }),
-      sequence(1, { tokenIds: [PENDING_TOKEN], firstPosition: 16, newBlocks: [9] }),
+      sequence(3, { tokenIds: [10, 11], firstPosition: 0, newBlocks: [[6], [4]] }),
+      sequence(1, { tokenIds: [PENDING_TOKEN], firstPosition: 16, newBlocks: [[9], [5]] }),
     ]);
     requests.apply(second);
     const { tokens, positions, slotMapping, batch } = buildForwardInputs(
       second,
-      { blockSize: 16, shortContext: null },
+      { ...groups, shortContext: null },
       requests,
     );
     expect(tokens).toEqual({ ids: Int32Array.of(-2, 10, 11, -1), sampled: unread });
     expect([...positions]).toEqual([1, 0, 1, 16]);
-    expect([...slotMapping]).toEqual([8 * 16 + 1, 6 * 16, 6 * 16 + 1, 9 * 16]);
+    expect([...slotMapping]).toEqual([
+      ...[8 * 16 + 1, 6 * 16, 6 * 16 + 1, 9 * 16],
+      ...[1 * 16 + 1, 4 * 16, 4 * 16 + 1, 5 * 16],
+    ]);
     expect(batch).toEqual({
       numSequences: 3,
       queryStarts: Int32Array.of(0, 1, 3, 4),
       contextLengths: Int32Array.of(2, 2, 17),
-      blockTables: Int32Array.of(8, 0, 6, 0, 2, 9),
+      blockTables: Int32Array.of(...[8, 0, 6, 0, 2, 9], ...[1, 0, 4, 0, 3, 5]),
       maxBlocks: 2,
     });
   });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { type BlockGroups, mostBlocks } from '../../src/kv-cache/block-groups.ts';
 import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
 import { RequestStates } from '../../src/runner/request-states.ts';
@@ -24,7 +25,7 @@ const CONFIG: SchedulerConfig = {
   numBlocks: 64,
   blockSize: 16,
   enablePrefixCaching: true,
-  window: null,
+  windows: [null],
   speculative: null,
 };
 
@@ -33,22 +34,29 @@ const anyLengths = {
   maxTokens: fc.integer({ min: 1, max: 30 }),
 };
 
-/** Small enough that slots, budget and blocks run out. */
-const anyConfig: fc.Arbitrary<SchedulerConfig> = fc.record({
-  maxNumSeqs: fc.integer({ min: 1, max: 6 }),
-  maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
-  numBlocks: fc.integer({ min: 6, max: 20 }),
-  blockSize: fc.constant(16),
-  enablePrefixCaching: fc.boolean(),
-  window: fc.constantFrom(null, 20),
-  shortContext: fc.constantFrom(null, 20, 48),
-  speculative: fc.constantFrom(null, {
-    method: 'ngram' as const,
-    numSpeculativeTokens: 3,
-    promptLookupMax: 2,
-    promptLookupMin: 1,
-  }),
-});
+const LONGEST = 90;
+
+/** Small enough that slots, budget and blocks run out; one request of the longest length fits. */
+const anyConfig: fc.Arbitrary<SchedulerConfig> = fc
+  .record({
+    maxNumSeqs: fc.integer({ min: 1, max: 6 }),
+    maxNumBatchedTokens: fc.integer({ min: 6, max: 50 }),
+    numBlocks: fc.integer({ min: 0, max: 14 }),
+    blockSize: fc.constant(16),
+    enablePrefixCaching: fc.boolean(),
+    windows: fc.constantFrom([null], [20], [null, 20], [null, null, 5, 5, 5], [40, 20, 1]),
+    shortContext: fc.constantFrom(null, 20, 48),
+    speculative: fc.constantFrom(null, {
+      method: 'ngram' as const,
+      numSpeculativeTokens: 3,
+      promptLookupMax: 2,
+      promptLookupMin: 1,
+    }),
+  })
+  .map((config) => {
+    const numBlocks = mostBlocks(config, LONGEST, config.maxNumBatchedTokens) + config.numBlocks;
+    return { ...config, numBlocks };
+  });
 
 function request(id: number, promptLength: number, maxTokens: number): NewRequest {
   const promptTokenIds = Array.from({ length: promptLength }, (_, index) => ((id % 3) * 31 + index) % 97);
@@ -87,14 +95,15 @@ class FakeModel {
   /** What a sequence reads was computed as it is: as a short context, or as a long one. */
   checkContext(
     { requestId, firstPosition, isLong }: ScheduledSequence,
-    blockSize: number,
-    window: number | null,
+    { blockSize, windows }: BlockGroups,
   ): void {
-    const blocks = this.requests.blocksOf(requestId);
-    const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
-    for (const [index, block] of blocks.entries()) {
-      if ((index + 1) * blockSize > firstPosition) this.#long.set(block, isLong);
-      else if ((index + 1) * blockSize > oldest) assert.equal(this.#long.get(block) ?? isLong, isLong);
+    for (const [group, blocks] of this.requests.tablesOf(requestId).entries()) {
+      const window = windows[group] ?? null;
+      const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
+      for (const [index, block] of blocks.entries()) {
+        if ((index + 1) * blockSize > firstPosition) this.#long.set(block, isLong);
+        else if ((index + 1) * blockSize > oldest) assert.equal(this.#long.get(block) ?? isLong, isLong);
+      }
     }
   }
 
@@ -197,19 +206,21 @@ function launch(
   step: ScheduledStep,
   model: FakeModel,
   inFlight: readonly InFlightStep[],
-  { blockSize, window }: SchedulerConfig,
+  { blockSize, windows }: SchedulerConfig,
 ): InFlightStep {
   const result = model.run(step);
   const owners = new Map<number, number[]>();
   for (const { requestId, firstPosition } of step.sequences) {
-    const blocks = model.requests.blocksOf(requestId);
-    const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
-    for (const block of blocks.slice(Math.floor(oldest / blockSize)))
-      owners.set(block, [...(owners.get(block) ?? []), requestId]);
-    // Nobody else writes into what a step in flight uses.
-    for (const block of blocks.slice(Math.floor(firstPosition / blockSize))) {
-      for (const earlier of inFlight) {
-        assert.deepEqual(earlier.owners.get(block) ?? [requestId], [requestId]);
+    for (const [group, blocks] of model.requests.tablesOf(requestId).entries()) {
+      const window = windows[group]!;
+      const oldest = window === null ? 0 : Math.max(0, firstPosition - window + 1);
+      for (const block of blocks.slice(Math.floor(oldest / blockSize)))
+        owners.set(block, [...(owners.get(block) ?? []), requestId]);
+      // Nobody else writes into what a step in flight uses.
+      for (const block of blocks.slice(Math.floor(firstPosition / blockSize))) {
+        for (const earlier of inFlight) {
+          assert.deepEqual(earlier.owners.get(block) ?? [requestId], [requestId]);
+        }
       }
     }
   }
@@ -228,29 +239,28 @@ function checkStep(
   assert(step.sequences.length <= config.maxNumSeqs);
   // A block may be shared where it is read; where this step writes it has one owner.
   const written = step.sequences.flatMap(({ requestId, firstPosition }) =>
-    requests.blocksOf(requestId).slice(Math.floor(firstPosition / config.blockSize)),
+    requests
+      .tablesOf(requestId)
+      .flatMap((blocks) => blocks.slice(Math.floor(firstPosition / config.blockSize))),
   );
   assert.equal(new Set(written).size, written.length);
   for (const { requestId, firstPosition, tokenIds } of step.sequences) {
-    const numSlots = requests.blocksOf(requestId).length * config.blockSize;
-    assert(numSlots >= firstPosition + tokenIds.length);
+    for (const blocks of requests.tablesOf(requestId)) {
+      assert(blocks.length * config.blockSize >= firstPosition + tokenIds.length);
+    }
   }
   for (const sequence of step.sequences) checkLength(sequence, model, config);
   assert(scheduler.stats.running <= config.maxNumSeqs);
 }
 
 /** Whether a context is a long one is decided by its length where it is sampled from, drafts aside. */
-function checkLength(
-  sequence: ScheduledSequence,
-  model: FakeModel,
-  { shortContext = null, blockSize, window }: SchedulerConfig,
-): void {
+function checkLength(sequence: ScheduledSequence, model: FakeModel, config: SchedulerConfig): void {
   const { sampling, isLong, firstPosition, tokenIds, numDraftTokens } = sequence;
-  const most = shortContext ?? Number.POSITIVE_INFINITY;
+  const most = config.shortContext ?? Number.POSITIVE_INFINITY;
   const length = firstPosition + tokenIds.length;
   if (sampling !== null) assert.equal(isLong, length - numDraftTokens > most);
   if (!isLong) assert(length <= most);
-  model.checkContext(sequence, blockSize, window);
+  model.checkContext(sequence, config);
 }
 
 describe('Scheduler', () => {
@@ -622,7 +632,7 @@ describe('Scheduler', () => {
     expect(
       steps.map(({ releasedRequestIds, sequences }) => [
         releasedRequestIds,
-        ...sequences.map(({ requestId, newBlocks }) => [requestId, newBlocks.length]),
+        ...sequences.map(({ requestId, newBlocks }) => [requestId, newBlocks[0]!.length]),
       ]),
     ).toEqual([
       [[], [1, 1], [2, 1]],
@@ -634,7 +644,7 @@ describe('Scheduler', () => {
     scheduler.abort(1);
     expect(scheduler.schedule()).toMatchObject({
       releasedRequestIds: [1],
-      sequences: [{ requestId: 2, newBlocks: [expect.any(Number), expect.any(Number)] }],
+      sequences: [{ requestId: 2, newBlocks: [[expect.any(Number), expect.any(Number)]] }],
     });
   });
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/activation.h"
+#include "backend/layer_places.h"
 #include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
@@ -84,7 +85,7 @@ struct HeadWeights {
 };
 
 struct KvCacheShape {
-  int layers;
+  LayerPlaces layers;
   int blocks;
   int blockSize;
   int kvHeads;
@@ -94,9 +95,9 @@ struct KvCacheShape {
 
 struct KvCache {
   KvCacheShape shape;
-  /// Bytes of one block of one layer.
+  /// Bytes of one row of one block.
   size_t layerBlockBytes;
-  /// The same memory, if other processes of this host may read it, [layer][block]; null otherwise.
+  /// The same memory, if other processes of this host may read it, [row][block]; null otherwise.
   std::shared_ptr<SharedPages> shared;
 };
 

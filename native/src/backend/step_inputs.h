@@ -19,13 +19,13 @@ struct StepInputs {
   const KvCache* cache;
   /// [tokens]
   std::vector<int32_t> positions;
-  /// [tokens] block * blockSize + offset
+  /// [groups, tokens] block * blockSize + offset
   std::vector<int32_t> slots;
   /// [sequences + 1]
   std::vector<int32_t> queryStarts;
   /// [sequences]
   std::vector<int32_t> contextLengths;
-  /// [sequences, maxBlocks]
+  /// [groups, sequences, maxBlocks]
   std::vector<int32_t> blockTables;
   int maxBlocks;
   /// The largest of `positions`; -1 if there are none.
@@ -35,6 +35,10 @@ struct StepInputs {
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
+  const int32_t* slotsOf(int group) const { return slots.data() + group * tokens(); }
+  const int32_t* tableOf(int group, int sequence) const {
+    return blockTables.data() + (static_cast<size_t>(group) * sequences() + sequence) * maxBlocks;
+  }
 };
 
 }  // namespace svc

@@ -114,6 +114,20 @@ KvFormat kvFormatFrom(const Napi::Value& name) {
   throw ArgumentError("makeKvCache", "f32, bf16, fp8 or int8", text);
 }
 
+/// [layers] the group of each.
+LayerPlaces layerPlacesFrom(const Napi::Value& value) {
+  const auto array = value.As<Napi::Int32Array>();
+  const std::vector<int> groups(array.Data(), array.Data() + array.ElementLength());
+  const int layers = static_cast<int>(groups.size());
+  if (layers == 0) throw ArgumentError("makeKvCache", "a layer or more", "0");
+  for (const int group : groups) {
+    if (group < 0 || group >= layers) {
+      throw ArgumentError("makeKvCache", "groups below " + std::to_string(layers), std::to_string(group));
+    }
+  }
+  return LayerPlaces(groups);
+}
+
 /// Sums of int8 stay within 32 bits up to this k.
 constexpr int kMostInt8K = 1 << 16;
 
@@ -283,9 +297,9 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layers, blocks, blockSize, kvHeads, headDim, format, isShared)
+/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
-  const KvCacheShape shape{sizeFrom(info[0], "layers"),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
+  const KvCacheShape shape{layerPlacesFrom(info[0]),     sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
                            sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5])};
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
@@ -300,7 +314,7 @@ Napi::Value BackendObject::shareKvMemory(const Info& info) {
   const KvCache& cache = cacheAt(a);
   if (cache.shared == nullptr) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
   sendTable_ = std::make_shared<transfer::SendTable>(
-      transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers),
+      transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers.rows),
                          static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));
   return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(sendTable_));
 }

@@ -18,9 +18,11 @@ void checkSequence(const Args& a, const StepInputs& step, int sequence) {
            std::to_string(rows) + " rows, contextLength " + std::to_string(context));
   }
   const int blocks = (context + shape.blockSize - 1) / shape.blockSize;
-  const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
   bool isOutside = false;
-  for (int i = 0; i < blocks; ++i) isOutside |= table[i] < 0 || table[i] >= shape.blocks;
+  for (int group = 0; group < shape.layers.groups; ++group) {
+    const int32_t* table = step.tableOf(group, sequence);
+    for (int i = 0; i < blocks; ++i) isOutside |= table[i] < 0 || table[i] >= shape.blocks;
+  }
   if (isOutside) {
     a.fail("block ids below " + std::to_string(shape.blocks), "another in sequence " + std::to_string(sequence));
   }
@@ -56,11 +58,11 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
   const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
-  a.expectEqual("slots", positions.length, slots.length);
+  a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectBelow("slots", slots, int64_t{cache.shape.blocks} * cache.shape.blockSize);
   a.expectEqual("a first row of", 0, starts.data[0]);
   a.expectEqual("query rows", positions.length, starts.data[sequences]);
-  const int64_t tableLength = sequences * maxBlocks;
+  const int64_t tableLength = sequences * maxBlocks * cache.shape.layers.groups;
   if (tables.length < tableLength) {
     a.fail("blockTables of " + std::to_string(tableLength), std::to_string(tables.length));
   }
@@ -115,13 +117,17 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   Args a = args("storeKv", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
-  const auto layer = static_cast<uint32_t>(a.integerIn(0, shape.layers - 1, "a layer"));
+  const int layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
   const int64_t width = int64_t{shape.kvHeads} * shape.headDim;
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
-  StreamPosition stored = backend().storeKv(step, static_cast<int>(layer), k, v);
-  if (isSending_) stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(layer); });
+  StreamPosition stored = backend().storeKv(step, layer, k, v);
+  const int rowsStored = shape.layers.of[layer].rowsStored;
+  if (isSending_ && rowsStored > 0) {
+    const auto row = static_cast<uint32_t>(rowsStored - 1);
+    stored = backend().callback([table = sendTable_, row] { table->onLayerSaved(row); });
+  }
   return recorded(info, a, stored);
 }
 
@@ -131,7 +137,7 @@ Napi::Value BackendObject::attention(const Info& info) {
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
   AttentionOptions options{};
-  options.layer = static_cast<int>(a.integerIn(0, shape.layers - 1, "a layer"));
+  options.layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
   options.isBidirectional = a.boolean();
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");

@@ -58,7 +58,7 @@ StreamPosition CpuBackend::rope(const Step& step, const Vector& table, const Rop
 StreamPosition CpuBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
   return stream_.record([this, step, layer, k, v] {
     const auto& cache = static_cast<const HostKvCache&>(*step->cache);
-    runStoreKv(pool_, kernels_, cache, layer, k, v, step->slots.data());
+    runStoreKv(pool_, kernels_, cache, layer, k, v, step->slotsOf(cache.shape.layers.of[layer].group));
   });
 }
 

@@ -74,7 +74,7 @@ void storeScale(const KvLayout& kv, char* tile, size_t tileBytes, int lane, floa
 }  // namespace
 
 HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
-  const auto [layers, blocks, blockSize, kvHeads, headDim, format] = shape;
+  const auto& [layers, blocks, blockSize, kvHeads, headDim, format] = shape;
   KvLayout kv{};
   kv.format = format;
   kv.headDim = headDim;
@@ -88,7 +88,7 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
   kv.valueHeadBytes = kv.valueTileBytes * (blockSize / kLanes);
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
   kv.layerBlockBytes = (kv.keyHeadBytes + kv.valueHeadBytes) * kvHeads;
-  const size_t bytes = kv.layerBlockBytes * blocks * layers;
+  const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
     return {{shape, kv.layerBlockBytes, pages}, kv, pages->data(), Pages()};

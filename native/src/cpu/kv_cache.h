@@ -10,12 +10,15 @@ namespace svc::cpu {
 
 struct HostKvCache : KvCache {
   KvLayout layout;
-  /// [layer][block], each `layerBlockBytes`; zeroed. The system gives the pages when they are first written. In `shared`
+  /// [row][block], each `layerBlockBytes`; zeroed. The system gives the pages when they are first written. In `shared`
   /// or in `own`.
   char* data;
   Pages own;
 
-  char* layer(int index) const { return data + static_cast<size_t>(index) * shape.blocks * layerBlockBytes; }
+  /// The row of a layer, [block].
+  char* layer(int index) const {
+    return data + static_cast<size_t>(shape.layers.of[index].row) * shape.blocks * layerBlockBytes;
+  }
 };
 
 /// `isShared`: whether other processes may map the memory to read it.

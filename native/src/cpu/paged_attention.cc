@@ -87,7 +87,8 @@ TaskSize taskSize(const AttentionKernels& kernels, const AttentionJob& job) {
   return {std::max(1, kernels.taskRows / group), kQueryRows / group, std::clamp(static_cast<int>(heads), 1, job.kvHeads)};
 }
 
-std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, TaskSize size, int window, bool isBidirectional) {
+std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHeads, TaskSize size, int window,
+                              bool isBidirectional) {
   std::vector<PlannedTask> tasks;
   int64_t partials = 0;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
@@ -101,7 +102,7 @@ std::vector<PlannedTask> plan(const StepInputs& step, int kvHeads, TaskSize size
       const Range visible{static_cast<int>(oldest / kLanes * kLanes), position + (tokens - 1) * positionStep + 1};
       const int together = tokens <= size.fewTokens ? size.heads : 1;
       for (int head = 0; head < kvHeads; head += together) {
-        const int32_t* table = step.blockTables.data() + static_cast<size_t>(sequence) * step.maxBlocks;
+        const int32_t* table = step.tableOf(layerGroup, sequence);
         const Range heads{head, std::min(head + together, kvHeads)};
         PlannedTask planned{{table, context, head, heads, row, tokens, position, positionStep, visible.end}, visible, partials};
         partials += int64_t{planned.heads()} * planned.partitions();
@@ -242,7 +243,8 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
   clearPadding(dtype, int64_t{options.heads} * headDim, out);
   const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
   const TaskSize size = taskSize(kernels, job);
-  std::vector<PlannedTask> tasks = plan(step, kvHeads, size, window, options.isBidirectional);
+  const int layerGroup = cache.shape.layers.of[options.layer].group;
+  std::vector<PlannedTask> tasks = plan(step, layerGroup, kvHeads, size, window, options.isBidirectional);
   if (tasks.empty()) return;
   Attention attention(pool, set, kernels, memory, job, size);
   const bool canSplit = std::any_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.partitions() > 1; });

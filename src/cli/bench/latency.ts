@@ -3,6 +3,7 @@
 import type { OptionSource } from '../../config/merge.ts';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { ConfigError } from '../../errors.ts';
+import { mostBlocks } from '../../kv-cache/block-groups.ts';
 import { type BatchProgress, startProgress } from '../../llm/progress.ts';
 import { type BenchEngine, startBenchEngine } from './bench-engine.ts';
 import { type BenchReport, printReport, timeRows } from './bench-report.ts';
@@ -41,9 +42,12 @@ export async function benchLatency(options: LatencyOptions, flags: OptionSource)
 }
 
 /** Requests that wait for others would be measured with their wait. */
-function checkBatch({ engine }: BenchEngine, { batchSize, inputLen, outputLen }: LatencyOptions): void {
-  const { numBlocks, blockSize } = engine.info;
-  const needed = batchSize * Math.ceil((inputLen + outputLen) / blockSize);
+function checkBatch(
+  { engine, config }: BenchEngine,
+  { batchSize, inputLen, outputLen }: LatencyOptions,
+): void {
+  const { numBlocks } = engine.info;
+  const needed = batchSize * mostBlocks(engine.info, inputLen + outputLen, config.maxNumBatchedTokens);
   if (needed <= numBlocks) return;
   throw new ConfigError(
     `--batch-size ${batchSize} with ${inputLen + outputLen} tokens each needs ${needed} blocks of the KV cache, which has ` +

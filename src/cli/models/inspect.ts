@@ -4,13 +4,13 @@ import { engineConfig, mergeOptions } from '../../config/merge.ts';
 import { ModelLoadError } from '../../errors.ts';
 import { type InspectableModel, inspectableModel } from '../../hub/inspectable-model.ts';
 import type { HubOptions } from '../../hub/model-hub.ts';
-import { estimateLoads, type LoadEstimate, numbersIn } from '../../models/memory-estimate.ts';
 import type { ModelConfig } from '../../models/model-config.ts';
 import { readModelConfig } from '../../models/registry.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
 import { type ModelSource, openModelSource } from '../../models/source/model-source.ts';
 import { findTensorNames } from '../../models/tensor-names.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
+import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
 import { isGgufPath } from '../../util/model-file.ts';
 import { table } from '../table.ts';
@@ -46,9 +46,16 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
     return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
   }
   const isQuantized = config.quantization !== null;
-  const { gpuMemoryUtilization: share } = engineConfig('', mergeOptions());
+  const { gpuMemoryUtilization: share, maxNumBatchedTokens: maxStepTokens } = engineConfig(
+    '',
+    mergeOptions(),
+  );
   const loadedBytes = isGgufPath(path) ? new GgufSource(path).loadedBytes() : weightBytes;
-  const loads = estimateLoads(config, loadedBytes, isQuantized, { freeBytes: freeMemoryBytes, share });
+  const loads = estimateLoads(config, loadedBytes, isQuantized, {
+    freeBytes: freeMemoryBytes,
+    share,
+    maxStepTokens,
+  });
   const reason = verdict(loads, config);
   return {
     ...about,

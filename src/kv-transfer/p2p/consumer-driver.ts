@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
+import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type {
   KvTransferEvent,
   KvTransferStats,
@@ -33,7 +34,7 @@ interface KvConsumerOptions {
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;
   readonly engine: TransferringEngine;
-  readonly blockSize: number;
+  readonly groups: BlockGroups;
 }
 
 interface Receipt extends Entry {
@@ -307,7 +308,7 @@ export class KvConsumer {
   }
 
   #blocksOf(numTokens: number): number {
-    return Math.ceil(numTokens / this.#options.blockSize);
+    return transferSize(this.#options.groups, numTokens);
   }
 }
 

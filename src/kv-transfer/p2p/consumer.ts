@@ -2,6 +2,7 @@
 // sequences that wait: its state, and a pure state machine. Whatever goes wrong, they are answered with 0 tokens, and D
 // computes the prompt itself.
 
+import { type BlockGroups, tokensInFirst, transferSize } from '../../kv-cache/block-groups.ts';
 import type { RecomputeReason } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer } from './messages.ts';
@@ -122,7 +123,7 @@ export type ConsumerEffect = Readonly<
 
 interface ConsumerRules {
   readonly deadlines: Deadlines;
-  readonly blockSize: number;
+  readonly groups: BlockGroups;
 }
 
 /** A transfer that went wrong is pulled once more. */
@@ -431,7 +432,7 @@ class Draft {
     if (sample?.state !== 'loading' && sample?.state !== 'ending') return;
     if (isIntact) {
       const { numTokens } = transfer;
-      this.#answer(sample, numTokens, numTokens - sample.firstBlock * this.#rules.blockSize);
+      this.#answer(sample, numTokens, numTokens - this.#tokensBefore(sample.firstBlock));
     } else if (sample.state === 'ending' || transfer.phase === 'over') {
       this.#answer(sample, 0);
     } else {
@@ -513,7 +514,11 @@ class Draft {
   }
 
   get #numBlocks(): number {
-    return Math.ceil(this.transfer.numTokens / this.#rules.blockSize);
+    return transferSize(this.#rules.groups, this.transfer.numTokens);
+  }
+
+  #tokensBefore(firstBlock: number): number {
+    return tokensInFirst(this.#rules.groups, this.transfer.numTokens, firstBlock);
   }
 
   /** Whether blocks may come under this ticket. */

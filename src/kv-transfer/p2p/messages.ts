@@ -13,6 +13,9 @@ const PROTOCOL = 3;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
+/** All layers share their blocks. */
+const ONE_GROUP = 'one';
+
 const seq = z.int().min(0).max(0xffff_ffff);
 const count = z.int().min(0).max(0x7fff_ffff);
 const name = z.string().max(256);
@@ -38,6 +41,8 @@ const self = {
   weight_format: name,
   block_size: count,
   layers: count,
+  /** What an instance does not say has one group. */
+  layer_groups: name.default(ONE_GROUP),
   piece_bytes: count,
   rank: count,
   endpoints: z.object({ shm: endpoint, tcp: endpoint }),
@@ -142,10 +147,18 @@ export function identityOf(
   compatibility: KvCompatibility,
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, isa, dtype, kvDType, weightFormat, blockSize, layers, layerBlockBytes } = compatibility;
+  const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, layerBlockBytes } =
+    compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
-  const shape = { block_size: blockSize, layers, piece_bytes: layerBlockBytes };
+  const layer_groups = groupsText(windows);
+  const shape = { block_size: blockSize, layers, layer_groups, piece_bytes: layerBlockBytes };
   return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
+}
+
+function groupsText(windows: KvCompatibility['windows']): string {
+  if (windows.length === 1) return ONE_GROUP;
+  const kinds = [...new Set(windows)].map((window) => window ?? 'all');
+  return `${windows.length} that see ${kinds.join(', ')} tokens`;
 }
 
 /** Fields that must be equal, and what a person calls them. */
@@ -158,6 +171,7 @@ const EQUAL_FIELDS = [
   ['weight_format', 'format of the weights'],
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
+  ['layer_groups', 'division of layers into groups'],
   ['piece_bytes', 'bytes of a block and layer'],
   ['rank', 'tensor-parallel rank'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];

@@ -6,6 +6,7 @@ import { formatAddress } from '../../cluster/address.ts';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { curveKeys } from '../../cluster/zmq.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
+import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type { ConnectorContext, KvTransferStats, RequestTransfer, TransferRequest } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
@@ -31,7 +32,7 @@ const MAX_TRANSFER_ID = 2 ** 31 - 1;
 
 export class P2pConnector {
   readonly #config: KvTransferConfig;
-  readonly #blockSize: number;
+  readonly #groups: BlockGroups;
   readonly #address: string;
   readonly #mover: BlockMover;
   readonly #peers: Peers;
@@ -44,13 +45,13 @@ export class P2pConnector {
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
     const { compatibility, engine, warn = () => {} } = context;
-    const { blockSize, layers, layerBlockBytes } = compatibility;
+    const { layers, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
     const slotBytes = layers * layerBlockBytes;
     const receives = config.role !== 'kv_producer';
     const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
     this.#config = config;
-    this.#blockSize = blockSize;
+    this.#groups = compatibility;
     this.#address = formatAddress(config);
     this.#mover = new NativeMover(
       {
@@ -69,7 +70,7 @@ export class P2pConnector {
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, engine };
     this.producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
-    this.consumer = new KvConsumer({ ...shared, slots, blockSize });
+    this.consumer = new KvConsumer({ ...shared, slots, groups: compatibility });
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }
 
@@ -138,14 +139,14 @@ export class P2pConnector {
     const { promptTokenIds, extraKeys, promptIndex, numSamples, maxTokens } = request;
     const mostTokens = promptTokenIds.length - 1;
     // Where more than one token is made here, the block that the prompt does not fill is written to again.
-    const numTokens = maxTokens === 1 ? mostTokens : mostTokens - (mostTokens % this.#blockSize);
+    const numTokens = maxTokens === 1 ? mostTokens : mostTokens - (mostTokens % this.#groups.blockSize);
     if (numTokens === 0 || this.#isFull()) return null;
     const about = {
       transferId: this.#nextTransferId(),
       key: transferKey(id, promptIndex),
       address: id.decode,
       numTokens,
-      numBlocks: Math.ceil(numTokens / this.#blockSize),
+      numBlocks: transferSize(this.#groups, numTokens),
       hash: promptHash(promptTokenIds, extraKeys),
     };
     return this.producer.open(about, numSamples);

@@ -2,8 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import { attentionDTypeOf } from '../dtype.ts';
-import type { AttentionBatch, AttentionOptions, Tensor } from '../ops.ts';
-import type { RefKvCache } from './kv-cache.ts';
+import type { AttentionOptions, Tensor } from '../ops.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
@@ -16,11 +15,8 @@ interface Past {
 }
 
 /** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. */
-export function attention(
-  q: Tensor,
-  { cache, batch, numTokens }: RefStepInputs,
-  options: AttentionOptions,
-): RefTensor {
+export function attention(q: Tensor, step: RefStepInputs, options: AttentionOptions): RefTensor {
+  const { cache, batch, numTokens } = step;
   cache.expectLayer('attention', options.layer);
   const { kvHeads, headDim, dtype } = cache.shape;
   const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
@@ -35,7 +31,7 @@ export function attention(
     const context = batch.contextLengths[sequence]!;
     const firstPosition = context - (end - start);
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
-      const past = gather(cache, batch, sequence, kvHead, options, firstPosition);
+      const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
         const position = options.isBidirectional ? context - 1 : firstPosition + (row - start);
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
@@ -57,21 +53,22 @@ function oldest(position: number, window: number | null): number {
 
 /** Copies the keys and values that are visible to the rows from `firstPosition` on out of the sequence's blocks. */
 function gather(
-  cache: RefKvCache,
-  batch: AttentionBatch,
+  step: RefStepInputs,
   sequence: number,
   head: number,
   { layer, window }: AttentionOptions,
   firstPosition: number,
 ): Past {
+  const { cache, batch } = step;
   const { blockSize, headDim } = cache.shape;
   const context = batch.contextLengths[sequence]!;
+  const table = step.tableOf(layer, sequence);
   const firstBlock = Math.floor(oldest(firstPosition, window) / blockSize);
   const first = firstBlock * blockSize;
   const keys = new Float32Array((context - first) * headDim);
   const values = new Float32Array(keys.length);
   for (let position = first; position < context; position += blockSize) {
-    const block = batch.blockTables[sequence * batch.maxBlocks + position / blockSize]!;
+    const block = table[position / blockSize]!;
     const tokens = Math.min(blockSize, context - position);
     const start = (position - first) * headDim;
     cache.read({ layer, block, head }, 'key', tokens, keys.subarray(start));

@@ -3,23 +3,29 @@
 import { ShapeError } from '../../errors.ts';
 import { type KvDType, kvHeadBytes } from '../dtype.ts';
 import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
+import { type LayerPlace, layerPlaces, numKvGroups, numKvRows } from '../kv-rows.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import { quantizeRow } from './quantize.ts';
 
-/** A layer is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them. */
+/** A row is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them. */
 export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
   readonly layerBlockBytes: number;
-  readonly #layers: Float32Array[];
+  /** Block tables that a sequence has. */
+  readonly numGroups: number;
+  readonly #places: readonly LayerPlace[];
+  readonly #rows: Float32Array[];
 
   constructor(shape: KvCacheShape) {
-    const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
+    const { blocks, blockSize, kvHeads, headDim, dtype } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     const heads = 2 * kvHeads * blockSize;
     this.shape = shape;
     this.layerBlockBytes = heads * kvHeadBytes(dtype, headDim);
-    this.#layers = Array.from({ length: layers }, () => new Float32Array(blocks * heads * headDim));
+    this.numGroups = numKvGroups(shape);
+    this.#places = layerPlaces(shape);
+    this.#rows = Array.from({ length: numKvRows(shape) }, () => new Float32Array(blocks * heads * headDim));
   }
 
   /** Index of the first number of a token's vector of one head. */
@@ -34,10 +40,19 @@ export class RefKvCache implements KvCache {
       throw new ShapeError(op, `a layer below ${this.shape.layers}`, `${layer}`);
   }
 
+  /** The group whose block tables lead to the keys and values of a layer. */
+  groupOf(layer: number): number {
+    return this.#places[layer]!.group;
+  }
+
+  #numbersOf(layer: number): Float32Array {
+    return this.#rows[this.#places[layer]!.row]!;
+  }
+
   /** Stores one token's `values` [kvHeads, headDim] as the cache's format keeps them. */
   write(layer: number, kind: 'key' | 'value', slot: number, values: Float32Array): void {
     const { kvHeads, blockSize, headDim, dtype } = this.shape;
-    const data = this.#layers[layer]!;
+    const data = this.#numbersOf(layer);
     const block = Math.floor(slot / blockSize);
     for (let head = 0; head < kvHeads; head++) {
       const start = this.#start(block, kind, head, slot % blockSize);
@@ -55,7 +70,7 @@ export class RefKvCache implements KvCache {
     into: Float32Array,
   ): void {
     const start = this.#start(at.block, kind, at.head, 0);
-    into.set(this.#layers[at.layer]!.subarray(start, start + tokens * this.shape.headDim));
+    into.set(this.#numbersOf(at.layer).subarray(start, start + tokens * this.shape.headDim));
   }
 }
 

@@ -8,7 +8,7 @@ import { KvConsumer } from '../../../src/kv-transfer/p2p/consumer-driver.ts';
 import type { Answer, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
 import { SlotPool } from '../../../src/kv-transfer/p2p/slot-pool.ts';
 import { until } from '../../helpers/until.ts';
-import { closeLoopbacksAfterEach, Loopback } from './loopback.ts';
+import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback } from './loopback.ts';
 
 const HASH = '0'.repeat(32);
 const NUM_TOKENS = 12;
@@ -39,7 +39,13 @@ class Consumer {
     this.p = p;
     this.slots = new SlotPool(bufferSlots * SLOT_BYTES, poolSlots * SLOT_BYTES, SLOT_BYTES);
     this.consumer = new KvConsumer({
-      ...{ mover: node.mover, peers: node.peers, deadlines: node.deadlines, slots: this.slots, blockSize: 4 },
+      ...{
+        mover: node.mover,
+        peers: node.peers,
+        deadlines: node.deadlines,
+        slots: this.slots,
+        groups: COMPATIBILITY,
+      },
       engine: { applyTransfer: (command) => void this.commands.push(command) },
     });
     node.onRequest = (peer, message) =>

@@ -19,7 +19,7 @@ import type { Slots } from '../../../src/kv-transfer/p2p/slot-pool.ts';
 import { StateMachine, transitionsOf } from './state-machine.ts';
 
 const ABOUT = { key: 'k#0', hash: 'h', address: '127.0.0.1:1', numTokens: 40 };
-const RULES = { deadlines: DEADLINES, blockSize: 4 };
+const RULES = { deadlines: DEADLINES, groups: { blockSize: 4, windows: [null] } };
 const NUM_BLOCKS = 10;
 const BLOCKS = Array.from({ length: 11 }, (_, index) => 100 + index);
 const TICKET = 7n;

@@ -22,6 +22,7 @@ export const COMPATIBILITY: KvCompatibility = {
   kvDType: 'bf16',
   weightFormat: 'bf16',
   blockSize: 4,
+  windows: [null],
   layers: 2,
   layerBlockBytes: 8,
 };

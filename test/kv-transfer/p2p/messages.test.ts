@@ -18,11 +18,8 @@ import {
 } from '../../../src/kv-transfer/p2p/messages.ts';
 import { COMPATIBILITY } from './loopback.ts';
 
-const OWN = identityOf(COMPATIBILITY, {
-  epoch: 'one',
-  address: '127.0.0.1:1',
-  endpoints: { shm: null, tcp: '127.0.0.1:2' },
-});
+const RUN = { epoch: 'one', address: '127.0.0.1:1', endpoints: { shm: null, tcp: '127.0.0.1:2' } };
+const OWN = identityOf(COMPATIBILITY, RUN);
 const HASH = '0'.repeat(32);
 const TICKET = '0123456789abcdef';
 const SIZE = { num_tokens: 4, num_blocks: 1 };
@@ -152,6 +149,14 @@ describe('the difference between two instances', () => {
     expect(difference(OWN, { ...OWN, ...rest })).toBeNull();
   });
 
+  it('is none to an instance that does not say how its layers are grouped, where they are one group', () => {
+    const { layer_groups, ...older } = OWN;
+    const read = decodeMessage(encode({ type: 'hello', seq: 1, ...older }));
+    expect(read).toMatchObject({ isValid: true, message: { layer_groups: 'one' } });
+    const grouped = identityOf({ ...COMPATIBILITY, windows: [null, 20, 20] }, RUN);
+    expect(grouped.layer_groups).toBe('3 that see all, 20 tokens');
+  });
+
   it.each([
     ['protocol', 1, 'protocol'],
     ['model', 'other', 'model'],
@@ -161,6 +166,7 @@ describe('the difference between two instances', () => {
     ['weight_format', 'int8', 'format of the weights'],
     ['block_size', 32, 'block size'],
     ['layers', 3, 'number of layers'],
+    ['layer_groups', '2 that see all, 20 tokens', 'division of layers into groups'],
     ['piece_bytes', 9, 'bytes of a block and layer'],
     ['rank', 1, 'tensor-parallel rank'],
   ] as const satisfies readonly (readonly [keyof Identity, ...unknown[]])[])(

@@ -2,15 +2,21 @@
 // size of its weight files, before anything is loaded.
 
 import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
-import { BYTES_PER_ELEMENT, type KvDType, kvHeadBytes } from '../ops/dtype.ts';
-import { kvCacheShape } from './decoder.ts';
-import type { ModelConfig } from './model-config.ts';
+import { longestSequence } from '../kv-cache/block-groups.ts';
+import { kvCacheShape } from '../models/decoder.ts';
+import { groupLayers } from '../models/layer-groups.ts';
+import type { ModelConfig } from '../models/model-config.ts';
+import { BYTES_PER_ELEMENT, type KvDType } from '../ops/dtype.ts';
+import { kvBlockBytes } from './kv-budget.ts';
 
 export interface LoadEstimate {
   /** Null is as published. */
   readonly quantization: Quantization | null;
   readonly weightBytes: number;
-  /** Tokens of the KV cache, all sequences together, for each format of keys and values. */
+  /**
+   * Tokens of the KV cache, all sequences together, for each format of keys and values. Where some layers see less than others,
+   * those of one sequence: several that are shorter than the windows have fewer.
+   */
   readonly cacheTokens: Readonly<Partial<Record<KvDType, number>>>;
 }
 
@@ -18,6 +24,8 @@ interface Memory {
   readonly freeBytes: number;
   /** Of what is left beside the weights, for the KV cache. */
   readonly share: number;
+  /** Most tokens that a step computes. */
+  readonly maxStepTokens: number;
 }
 
 /** Bits a number that a weight takes, its scales included: one of 32 bits for 32 numbers (int4), or for a row of them. */
@@ -67,17 +75,18 @@ function quantizedBytes(config: ModelConfig, numbers: number, quantization: Quan
 function cacheTokens(
   config: ModelConfig,
   weightBytes: number,
-  { freeBytes, share }: Memory,
+  { freeBytes, share, maxStepTokens }: Memory,
   isQuantized: boolean,
 ): LoadEstimate['cacheTokens'] {
   const bytes = Math.max(0, freeBytes - weightBytes) * share;
   const computed = config.checkpointDType === 'f32' && !isQuantized ? 'f32' : 'bf16';
   const formats: readonly KvDType[] = computed === 'f32' ? ['f32'] : ['bf16', 'int8', 'fp8'];
+  const { ofLayers: layerGroups, windows } = groupLayers(config);
   return Object.fromEntries(
     formats.map((format) => {
-      const { layers, kvHeads, headDim } = kvCacheShape(config, format, 1, 1);
-      const perToken = 2 * layers * kvHeads * kvHeadBytes(format, headDim);
-      return [format, Math.floor(bytes / perToken)];
+      const perToken = kvBlockBytes({ ...kvCacheShape(config, format, 1, 1), layerGroups });
+      const numBlocks = Math.floor(bytes / perToken);
+      return [format, longestSequence({ blockSize: 1, windows }, numBlocks, maxStepTokens)];
     }),
   );
 }

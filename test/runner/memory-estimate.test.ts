@@ -2,11 +2,11 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
-import { estimateLoads } from '../../src/models/memory-estimate.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { selectOps } from '../../src/ops/select.ts';
+import { estimateLoads } from '../../src/runner/memory-estimate.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needsNative } from '../helpers/needs.ts';
@@ -19,7 +19,7 @@ const bytesOf = (folder: string) => statSync(join(folder, 'model.safetensors')).
 describe('the memory that a model takes', () => {
   it('is what it takes once it is loaded, at each quantisation', needsNative, async () => {
     const source = openModelSource(bundled);
-    const memory = { freeBytes: 1e9, share: 0.9 };
+    const memory = { freeBytes: 1e9, share: 0.9, maxStepTokens: 16 };
     for (const load of estimateLoads(readModelConfig(source), bytesOf(bundled), false, memory)) {
       const { ops } = selectOps({ ...ENGINE_DEFAULTS, device: 'cpu' });
       const { quantization } = load;
@@ -34,19 +34,23 @@ describe('the memory that a model takes', () => {
   it('leaves so many tokens of cache: twice as many in 8 bits, none where the weights take it all', () => {
     const config = readModelConfig(openModelSource(bundled));
     const perToken = 2 * config.numLayers * config.numKvHeads * config.headDim * 2;
-    const [plain] = estimateLoads(config, 1000, false, { freeBytes: 1000 + 200 * perToken, share: 0.5 });
+    const [plain] = estimateLoads(config, 1000, false, {
+      freeBytes: 1000 + 200 * perToken,
+      share: 0.5,
+      maxStepTokens: 16,
+    });
     expect(plain).toEqual({
       quantization: null,
       weightBytes: 1000,
       cacheTokens: { bf16: 100, int8: expect.any(Number), fp8: 200 },
     });
-    const [none] = estimateLoads(config, 1000, false, { freeBytes: 900, share: 1 });
+    const [none] = estimateLoads(config, 1000, false, { freeBytes: 900, share: 1, maxStepTokens: 16 });
     expect(none?.cacheTokens.fp8).toBe(0);
   });
 
   it('is that of the files where these are quantised, and there is nothing else to choose', () => {
     const config = readModelConfig(openModelSource(bundled));
-    const loads = estimateLoads(config, 1234, true, { freeBytes: 1e6, share: 1 });
+    const loads = estimateLoads(config, 1234, true, { freeBytes: 1e6, share: 1, maxStepTokens: 16 });
     expect(loads.map(({ quantization, weightBytes }) => [quantization, weightBytes])).toEqual([[null, 1234]]);
   });
 
@@ -57,7 +61,7 @@ describe('the memory that a model takes', () => {
       return readModelConfig(openModelSource(folder));
     };
     const weights = (dtype: 'f32' | 'f16') =>
-      estimateLoads(config(dtype), 4000, false, { freeBytes: 1e6, share: 1 })[0];
+      estimateLoads(config(dtype), 4000, false, { freeBytes: 1e6, share: 1, maxStepTokens: 16 })[0];
     expect(weights('f32')).toMatchObject({ weightBytes: 4000, cacheTokens: { f32: expect.any(Number) } });
     expect(weights('f16')).toMatchObject({ weightBytes: 4000, cacheTokens: { bf16: expect.any(Number) } });
   });
