@@ -12,7 +12,7 @@ type BudgetConfig = Pick<
   'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize'
 >;
 
-interface CacheDesign {
+export interface CacheDesign {
   /** Of a cache with one block. */
   readonly shape: KvCacheShape;
   /** [groups] See `BlockGroups`. */

@@ -3,11 +3,9 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { mostBlocks } from '../kv-cache/block-groups.ts';
-import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
-import { groupLayers } from '../models/layer-groups.ts';
 import { loadModel } from '../models/load-model.ts';
-import type { Model, ModelShape } from '../models/model.ts';
+import type { Model } from '../models/model.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -16,7 +14,7 @@ import { numKvRows } from '../ops/kv-rows.ts';
 import type { Ops } from '../ops/ops.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo, Executor } from './executor.ts';
-import { chooseNumBlocks, longestFitting } from './kv-budget.ts';
+import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 import { PoolingRunner } from './pooling-runner.ts';
@@ -34,62 +32,70 @@ export async function loadRunner(
 ): Promise<Executor> {
   const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
-  const { dtype, quantization, kvCacheDtype, blockSize, modelPath } = config;
-  const wantedLength = config.maxModelLen === 'auto' ? null : config.maxModelLen;
-  let draftKvBytes = 0;
-  const freeBytes = (): number => ops.freeMemory() - draftKvBytes;
-  const lengthOf = (model: ModelShape): number => {
-    const length = wantedLength ?? model.config.maxPositionEmbeddings;
-    if (config.maxModelLen !== 'auto') return length;
-    return longestFitting(config, cacheDesign(model, blockSize), length, freeBytes());
-  };
-  const blocksFor = (model: ModelShape, maxModelLen: number): number =>
-    chooseNumBlocks(config, cacheDesign(model, blockSize), maxModelLen, freeBytes());
-  // What does not fit now will not fit beside the weights.
-  const onOpen = (model: ModelShape): void => void blocksFor(model, lengthOf(model));
+  const plan = new KvPlan(config, ops);
   const packedCache = openPackedCache(config, ops, onWarning);
-  const options = {
-    dtype,
-    quantization,
-    kvCacheDtype,
-    packedCache,
-    maxModelLen: wantedLength,
-    choice: config,
-    onOpen,
-    onWarning,
-    onProgress,
-  };
   const source = openConfiguredSource(config);
   expectPossible(config, readModelConfig(source, config));
   const draftSource = openDraftSource(config, source);
-  const model = await loadModel(source, ops, options);
+  const model = await loadModel(source, ops, {
+    dtype: config.dtype,
+    quantization: config.quantization,
+    kvCacheDtype: config.kvCacheDtype,
+    packedCache,
+    maxModelLen: plan.wantedLength,
+    choice: config,
+    // What does not fit now will not fit beside the weights.
+    onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),
+    onWarning,
+    onProgress,
+  });
+  const listeners = { onProgress, onWarning };
   const draft =
-    draftSource &&
-    (await loadDraftModel(draftSource, ops, config, lengthOf(model), { onProgress, onWarning }));
-  draftKvBytes = draft?.kvBytes ?? 0;
+    draftSource && (await loadDraftModel(draftSource, ops, config, plan.maxModelLen(model), listeners));
+  plan.draftBytes = draft?.kvBytes ?? 0;
   const adapters = loadAdapters(config, model, ops, onProgress);
-  const maxModelLen = lengthOf(model);
-  const numBlocks = blocksFor(model, maxModelLen);
+  const maxModelLen = plan.maxModelLen(model);
+  const numBlocks = plan.numBlocks(model, maxModelLen);
   const isShared = config.kvTransfer !== null;
-  const { shape, windows } = cacheDesign(model, blockSize);
+  const { shape, windows } = plan.design(model);
   const cache = ops.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
   const token = isShared ? ops.shareKvMemory(cache) : null;
-  const fingerprint = source.fingerprint();
-  const kvCompatibility: KvCompatibility = {
-    // Positions of long contexts are stretched by the longest one that is served.
-    model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,
-    isa: ops.isa,
-    dtype: model.dtype,
-    kvDType: model.kvDType,
-    weightFormat: model.weightFormat,
-    blockSize,
+  const kvMemory = { layers: numKvRows(shape), layerBlockBytes: cache.layerBlockBytes };
+  const about = {
+    config,
+    ops,
+    model,
+    fingerprint: source.fingerprint(),
+    maxModelLen,
     windows,
-    layers: numKvRows(shape),
-    layerBlockBytes: cache.layerBlockBytes,
   };
   const info: EngineInfo = {
+    ...describe(about, numBlocks),
+    backendReason: reason,
+    isFromPackedCache: packedCache?.hasAllWeights ?? false,
+    kvCompatibility: isShared ? { ...compatibilityOf(about), ...kvMemory } : null,
+  };
+  void packedCache?.keep();
+  const { pooling } = model.config;
+  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
+}
+
+interface Loaded {
+  readonly config: EngineConfig;
+  readonly ops: Ops;
+  readonly model: Model;
+  readonly fingerprint: string;
+  readonly maxModelLen: number;
+  readonly windows: EngineInfo['windows'];
+}
+
+function describe({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded, numBlocks: number) {
+  const { blockSize, maxNumBatchedTokens, modelPath } = config;
+  const { architecture, pooling, encoder, hiddenSize, vocabSize } = model.config;
+  return {
     model: modelPath,
-    architecture: model.config.architecture,
+    architecture,
     dtype: model.dtype,
     kvDType: model.kvDType,
     weightFormat: model.weightFormat,
@@ -97,25 +103,32 @@ export async function loadRunner(
     isa: ops.isa,
     modelFingerprint: fingerprint,
     compute: ops.description,
-    backendReason: reason,
     weightBytes: model.weightBytes,
-    isFromPackedCache: packedCache?.hasAllWeights ?? false,
     blockSize,
     numBlocks,
     windows,
     shortContext: model.shortContext,
     maxModelLen,
-    pooling: model.config.pooling,
-    computesWholePrompts: model.config.encoder !== null,
-    hiddenSize: model.config.hiddenSize,
-    vocabSize: model.config.vocabSize,
-    maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, config.maxNumBatchedTokens),
-    kvCompatibility: isShared ? kvCompatibility : null,
+    pooling,
+    computesWholePrompts: encoder !== null,
+    hiddenSize,
+    vocabSize,
+    maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, maxNumBatchedTokens),
   };
-  void packedCache?.keep();
-  const { pooling } = model.config;
-  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
-  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
+}
+
+/** What two instances must have in common beside the layout of their KV memory. */
+function compatibilityOf({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded) {
+  return {
+    // Positions of long contexts are stretched by the longest one that is served.
+    model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,
+    isa: ops.isa,
+    dtype: model.dtype,
+    kvDType: model.kvDType,
+    weightFormat: model.weightFormat,
+    blockSize: config.blockSize,
+    windows,
+  };
 }
 
 /** Those of the configuration, known by their places. */
@@ -145,12 +158,6 @@ function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooli
       param: option,
     },
   );
-}
-
-/** Of a cache with one block. */
-function cacheDesign(model: ModelShape, blockSize: number) {
-  const { ofLayers: layerGroups, windows } = groupLayers(model.config);
-  return { shape: { ...model.kvCacheShape(1, blockSize), layerGroups }, windows };
 }
 
 /** Null where none is configured, or the backend packs nothing. */

@@ -142,7 +142,11 @@ describe.each(PATHS)('on %s', (path) => {
   it.each(MIXTURES)(
     'a request to a tiny %s gets the same alone, among 16 others, in chunks of 7 and from the cache',
     async (architecture) => {
-      const options = { modelPath: mixtureFolder(architecture), dtype: 'bfloat16' } as const;
+      const options = {
+        modelPath: mixtureFolder(architecture),
+        dtype: 'bfloat16',
+        maxModelLen: 512,
+      } as const;
       const alone = await start(path, { ...options, enablePrefixCaching: false });
       const chunked = await start(path, { ...options, maxNumBatchedTokens: 7, maxNumSeqs: 4 });
       const crowded = await start(path, options);

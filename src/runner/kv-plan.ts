@@ -1,0 +1,46 @@
+// How long contexts may be, and how many KV blocks there are, in the memory that is free at the time.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { groupLayers } from '../models/layer-groups.ts';
+import type { ModelShape } from '../models/model.ts';
+import type { Ops } from '../ops/ops.ts';
+import { type CacheDesign, chooseNumBlocks, longestFitting } from './kv-budget.ts';
+
+export class KvPlan {
+  readonly #config: EngineConfig;
+  readonly #ops: Ops;
+  /** What the draft model will take for its own cache. */
+  draftBytes = 0;
+
+  constructor(config: EngineConfig, ops: Ops) {
+    this.#config = config;
+    this.#ops = ops;
+  }
+
+  /** Null where the model or the memory decides. */
+  get wantedLength(): number | null {
+    const { maxModelLen } = this.#config;
+    return maxModelLen === 'auto' ? null : maxModelLen;
+  }
+
+  maxModelLen(model: ModelShape): number {
+    const length = this.wantedLength ?? model.config.maxPositionEmbeddings;
+    if (this.#config.maxModelLen !== 'auto') return length;
+    return longestFitting(this.#config, this.design(model), length, this.#freeBytes);
+  }
+
+  /** @throws ConfigError where not even one request of `maxModelLen` tokens fits. */
+  numBlocks(model: ModelShape, maxModelLen: number): number {
+    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#freeBytes);
+  }
+
+  /** Of a cache with one block. */
+  design(model: ModelShape): CacheDesign {
+    const { ofLayers: layerGroups, windows } = groupLayers(model.config);
+    return { shape: { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups }, windows };
+  }
+
+  get #freeBytes(): number {
+    return this.#ops.freeMemory() - this.draftBytes;
+  }
+}
