@@ -70,7 +70,9 @@ describe('svc download and svc models', () => {
   });
 
   it('show a bar on a terminal', needs(noTerminal === null, noTerminal ?? ''), async () => {
-    const terminal = new TerminalProcess([...SVC_COMMAND, 'download', 'org/tiny'], { env, columns: 120 });
+    const emptyHome = { ...env, HF_HOME: join(home, 'of the terminal') };
+    const command = [...SVC_COMMAND, 'download', 'org/tiny'];
+    const terminal = new TerminalProcess(command, { env: emptyHome, columns: 120 });
     await terminal.says(/█+░* \d+% .*downloading org\/tiny/);
     await terminal.says(new RegExp(COMMIT));
     expect(await terminal.exitCode).toBe(0);
