@@ -104,6 +104,24 @@ describe('a GGUF file', () => {
       /the number of keys at byte 16 claims 4611686018427388000, for which the header has no room/,
     ],
     [
+      'with 2^17 keys in a file that is large enough for them',
+      () => {
+        const path = edit(file(), (bytes) => void bytes.writeBigUInt64LE(2n ** 17n, 16));
+        truncateSync(path, 2 ** 22);
+        return path;
+      },
+      /the number of keys is 131072, expected at most 65536; the file is damaged/,
+    ],
+    [
+      'with 2^20 tensors in a file that is large enough for them',
+      () => {
+        const path = edit(file(), (bytes) => void bytes.writeBigUInt64LE(2n ** 20n, 8));
+        truncateSync(path, 2 ** 25);
+        return path;
+      },
+      /the number of tensors is 1048576, expected at most 524288; the file is damaged/,
+    ],
+    [
       'with 2^40 tensors',
       () => edit(file(), (bytes) => void bytes.writeBigUInt64LE(2n ** 40n, 8)),
       /the number of tensors at byte 8 claims 1099511627776/,
@@ -155,7 +173,7 @@ describe('a GGUF file', () => {
         truncateSync(path, 2 ** 24);
         return path;
       },
-      /llama\.attention\.key_length has 8388608 items, expected at most 4194304/,
+      /the number of items of llama\.attention\.key_length is 8388608, expected at most 4194304/,
     ],
     [
       'of pieces with one that is far too long',

@@ -35,6 +35,9 @@ const VERSIONS: readonly number[] = [2, 3];
 const DEFAULT_ALIGNMENT = 32;
 const MOST_ALIGNMENT_POWER = 20;
 const MOST_DIMENSIONS = 4;
+/** Each expert of a tensor becomes one of its own; no model has a quarter of them. */
+export const MOST_TENSORS = 2 ** 19;
+const MOST_KEYS = 2 ** 16;
 /** Of a list that is read: the largest published vocabularies have half a million merges. */
 const MOST_ITEMS = 2 ** 22;
 
@@ -63,8 +66,18 @@ export function readGguf(path: string): GgufFile {
   try {
     const reader = new HeaderReader(path, file);
     expectVersion(path, reader);
-    const numTensors = reader.count('the number of tensors', 24);
-    const numKeys = reader.count('the number of keys', 13);
+    const numTensors = expectAtMost(
+      path,
+      MOST_TENSORS,
+      reader.count('the number of tensors', 24),
+      'the number of tensors is',
+    );
+    const numKeys = expectAtMost(
+      path,
+      MOST_KEYS,
+      reader.count('the number of keys', 13),
+      'the number of keys is',
+    );
     const metadata = new Map<string, GgufValue>();
     for (let i = 0; i < numKeys; i += 1) readKey(path, reader, metadata);
     const tensors = readTensors(path, reader, numTensors, alignmentOf(path, metadata));
@@ -89,17 +102,21 @@ export function readNumbers(path: string, key: string, list: GgufList): number[]
   return readList(path, key, list, read);
 }
 
+/** @returns count */
+function expectAtMost(path: string, most: number, count: number, what: string): number {
+  if (count <= most) return count;
+  throw new ModelLoadError(
+    `${path}: ${what} ${count}, expected at most ${most}; the file is damaged, fetch it again`,
+  );
+}
+
 function readList<T>(
   path: string,
   key: string,
   { count, position }: GgufList,
   read: (reader: HeaderReader) => T,
 ): T[] {
-  if (count > MOST_ITEMS) {
-    throw new ModelLoadError(
-      `${path}: ${key} has ${count} items, expected at most ${MOST_ITEMS}; the file is damaged, fetch it again`,
-    );
-  }
+  expectAtMost(path, MOST_ITEMS, count, `the number of items of ${key} is`);
   const file = openModelFile(path);
   try {
     const reader = new HeaderReader(path, file, position);

@@ -10,9 +10,7 @@ import {
   PAIRED_MODULES,
   ROPE_TENSORS,
 } from './gguf-architectures.ts';
-
-/** Each expert of a tensor becomes one of its own; no model has a quarter of them. */
-const MOST_TENSORS = 2 ** 19;
+import { MOST_TENSORS } from './gguf-file.ts';
 
 /**
  * @param path of the file, for messages
