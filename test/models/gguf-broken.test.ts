@@ -277,7 +277,8 @@ describe('a GGUF file', () => {
       'with a million experts',
       () => {
         const experts = { name: 'blk.0.ffn_up_exps.weight', type: 'F32', shape: [2 ** 20, 1, 1] } as const;
-        const path = file([matrix('token_embd.weight'), experts], TINY_KEYS);
+        const keys = { ...TINY_KEYS, 'llama.attention.head_count': { u32: 2 } };
+        const path = file([matrix('token_embd.weight'), experts], keys);
         truncateSync(path, 2 ** 22 + 4096);
         return path;
       },
