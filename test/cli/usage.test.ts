@@ -46,6 +46,7 @@ describe('svc serve', () => {
       'Memory',
       'Scheduling',
       'Speculation',
+      'Adapters',
       'Hardware',
       'Examples',
     ]);
