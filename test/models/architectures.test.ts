@@ -4,30 +4,30 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
-import { cohere, cohere2 } from '../../src/models/cohere.ts';
-import { deepseekV2 } from '../../src/models/deepseek.ts';
-import { gemma } from '../../src/models/gemma.ts';
-import { gemma2 } from '../../src/models/gemma2.ts';
-import { gemma3 } from '../../src/models/gemma3.ts';
-import { gptNeox } from '../../src/models/gpt-neox.ts';
-import { gptOss } from '../../src/models/gpt-oss.ts';
-import { gpt2 } from '../../src/models/gpt2.ts';
-import { granite } from '../../src/models/granite.ts';
-import { llama } from '../../src/models/llama.ts';
-import { mistral } from '../../src/models/mistral.ts';
-import { mixtral } from '../../src/models/mixtral.ts';
+import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
+import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
+import { gemma } from '../../src/models/architectures/gemma.ts';
+import { gemma2 } from '../../src/models/architectures/gemma2.ts';
+import { gemma3 } from '../../src/models/architectures/gemma3.ts';
+import { gptNeox } from '../../src/models/architectures/gpt-neox.ts';
+import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
+import { gpt2 } from '../../src/models/architectures/gpt2.ts';
+import { granite } from '../../src/models/architectures/granite.ts';
+import { llama } from '../../src/models/architectures/llama.ts';
+import { mistral } from '../../src/models/architectures/mistral.ts';
+import { mixtral } from '../../src/models/architectures/mixtral.ts';
+import { qwen2 } from '../../src/models/architectures/qwen2.ts';
+import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
+import { qwen3 } from '../../src/models/architectures/qwen3.ts';
+import { qwen3Moe } from '../../src/models/architectures/qwen3-moe.ts';
+import { smollm3 } from '../../src/models/architectures/smollm3.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
-import { qwen2 } from '../../src/models/qwen2.ts';
-import { qwen2Moe } from '../../src/models/qwen2-moe.ts';
-import { qwen3 } from '../../src/models/qwen3.ts';
-import { qwen3Moe } from '../../src/models/qwen3-moe.ts';
 import {
   ARCHITECTURE_NAMES,
   ARCHITECTURES,
   findArchitecture,
   readModelConfig,
 } from '../../src/models/registry.ts';
-import { smollm3 } from '../../src/models/smollm3.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 

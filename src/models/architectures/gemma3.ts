@@ -2,17 +2,17 @@
 // of its own for each of the two (Gemma Team, 2025). Of a model that also sees images, the part that reads text.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, headNorms, outputProjection, separateQkv } from '../layers/attention.ts';
+import type { LoadBlock } from '../layers/layer.ts';
+import { rmsNormAround1 } from '../layers/norm.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { resolveRope, ropeFields } from '../rope-config.ts';
+import { type PublishedNames, USUAL_NAMES } from '../tensor-names.ts';
 import { gemmaTraits } from './gemma.ts';
 import { sandwichLayer, scoreTraits } from './gemma2.ts';
-import { Attention, headNorms, outputProjection, separateQkv } from './layers/attention.ts';
-import type { LoadBlock } from './layers/layer.ts';
-import { rmsNormAround1 } from './layers/norm.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
-import { resolveRope, ropeFields } from './rope-config.ts';
-import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
 
 export const gemma3: Architecture = {
   architectures: ['Gemma3ForCausalLM', 'Gemma3ForConditionalGeneration'],

@@ -1,12 +1,12 @@
 // SmolLM3: as Llama, and every fourth layer knows no positions (NoPE; Bakouch et al., 2025).
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFile, readDecoderConfig } from './model-config.ts';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFile, readDecoderConfig } from '../model-config.ts';
 
 export const smollm3: Architecture = {
   architectures: ['SmolLM3ForCausalLM'],

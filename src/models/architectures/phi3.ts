@@ -1,13 +1,13 @@
 // Phi-3 and Phi-4: as Llama, with queries, keys and values in one tensor, and gate and up in one; LongRoPE for long contexts
 // (Abdin et al., 2024).
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, fusedQkv, outputProjection } from './layers/attention.ts';
-import type { LoadBlock } from './layers/layer.ts';
-import { fusedGatedMlp } from './layers/mlp.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import type { LoadBlock } from '../layers/layer.ts';
+import { fusedGatedMlp } from '../layers/mlp.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { readDecoderConfig } from '../model-config.ts';
 
 export const phi3: Architecture = {
   architectures: ['Phi3ForCausalLM'],

@@ -3,15 +3,15 @@
 // Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025, and the release of gpt-oss.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, outputProjection, separateQkv } from './layers/attention.ts';
-import type { LoadBlock } from './layers/layer.ts';
-import { expertAt, Mixture } from './layers/mixture.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, outputProjection, separateQkv } from '../layers/attention.ts';
+import type { LoadBlock } from '../layers/layer.ts';
+import { expertAt, Mixture } from '../layers/mixture.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { readDecoderConfig } from '../model-config.ts';
 import { withExpertsInEachLayer } from './mixtral.ts';
-import { readDecoderConfig } from './model-config.ts';
 
 /** Of both releases. */
 const USUAL_ROPE = {

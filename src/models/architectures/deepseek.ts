@@ -4,16 +4,16 @@
 // "DeepSeek-V3 Technical Report", 2024.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { type ExpertsConfig, expectExperts } from './experts-config.ts';
-import { loadLatentAttention } from './layers/latent-attention.ts';
-import type { LoadBlock } from './layers/layer.ts';
-import { expertsOrMlp, loadMixture, SharedExpert } from './layers/mixture.ts';
-import { gatedMlp } from './layers/mlp.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { type ExpertsConfig, expectExperts } from '../experts-config.ts';
+import { loadLatentAttention } from '../layers/latent-attention.ts';
+import type { LoadBlock } from '../layers/layer.ts';
+import { expertsOrMlp, loadMixture, SharedExpert } from '../layers/mixture.ts';
+import { gatedMlp } from '../layers/mlp.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 const size = z.int().positive();
 

@@ -1,16 +1,16 @@
 // Gemma 2: norms before and behind each block, windows in every other layer, bounded logits (Gemma Team, 2024).
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { loadAttention } from '../layers/attention.ts';
+import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { gatedMlp } from '../layers/mlp.ts';
+import { rmsNormAround1 } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
 import { gemmaTraits } from './gemma.ts';
-import { loadAttention } from './layers/attention.ts';
-import type { LoadBlock, LoadLayer } from './layers/layer.ts';
-import { gatedMlp } from './layers/mlp.ts';
-import { rmsNormAround1 } from './layers/norm.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
 
 export const gemma2: Architecture = {
   architectures: ['Gemma2ForCausalLM'],

@@ -1,14 +1,14 @@
 // OLMo 2: norms behind the blocks, none before them, and queries and keys normalised over all heads together
 // (Team OLMo, 2025).
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from './layers/attention.ts';
-import type { LayerContext, LoadBlock, LoadLayer } from './layers/layer.ts';
-import { gatedMlp } from './layers/mlp.ts';
-import { rmsNorm } from './layers/norm.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { gatedMlp } from '../layers/mlp.ts';
+import { rmsNorm } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { readDecoderConfig } from '../model-config.ts';
 
 export const olmo2: Architecture = {
   architectures: ['Olmo2ForCausalLM'],

@@ -1,11 +1,11 @@
 // Granite 3: as Llama, with factors on embeddings, attention, what blocks add, and logits (IBM, 2024).
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFile, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
 
 export const granite: Architecture = {
   architectures: ['GraniteForCausalLM'],

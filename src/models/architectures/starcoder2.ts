@@ -1,13 +1,13 @@
 // StarCoder 2: layer norms, biases, a feed-forward without a gate, and a window (Lozhkov et al., 2024).
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { plainMlp } from './layers/mlp.ts';
-import { layerNorm } from './layers/norm.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { plainMlp } from '../layers/mlp.ts';
+import { layerNorm } from '../layers/norm.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { readDecoderConfig } from '../model-config.ts';
 
 const ownFields = z.object({
   norm_epsilon: z.number().positive().nullish(),

@@ -1,9 +1,9 @@
 // Mistral: as Llama, without biases; its layers see a window of the newest tokens where the config sets one.
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { readDecoderConfig } from '../model-config.ts';
 
 export const mistral: Architecture = {
   architectures: ['MistralForCausalLM'],

@@ -1,15 +1,15 @@
 // GLM-4: as Llama, with neighbours in the first half of each head rotated against each other, and gate and up in one tensor;
 // the releases of 2025 have a norm behind each block too (Team GLM, 2024).
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { loadAttention } from './layers/attention.ts';
-import type { LoadLayer } from './layers/layer.ts';
-import { fusedGatedMlp } from './layers/mlp.ts';
-import { rmsNorm } from './layers/norm.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { loadAttention } from '../layers/attention.ts';
+import type { LoadLayer } from '../layers/layer.ts';
+import { fusedGatedMlp } from '../layers/mlp.ts';
+import { rmsNorm } from '../layers/norm.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export const glm: Architecture = {
   architectures: ['GlmForCausalLM'],

@@ -1,9 +1,9 @@
 // Qwen3: as Llama, with each head of queries and keys normalised before it is rotated.
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFields, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFields, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
 import { qwenWindows } from './qwen2.ts';
 
 export const qwen3: Architecture = {

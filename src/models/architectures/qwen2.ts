@@ -1,9 +1,9 @@
 // Qwen 1.5 to 2.5: as Llama, with biases on queries, keys and values and nowhere else.
 
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFields, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFields, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
 
 export const qwen2: Architecture = {
   architectures: ['Qwen2ForCausalLM'],

@@ -2,16 +2,16 @@
 // those after it, too; positions are learned, and norms come after each block.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { type LoadEncoderHead, loadEncoder } from './encoder.ts';
-import { Attention } from './layers/attention.ts';
-import type { LoadBlock, LoadLayer } from './layers/layer.ts';
-import { plainMlp } from './layers/mlp.ts';
-import { layerNormInPlace } from './layers/norm.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFile, type EncoderConfig, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
+import { Attention } from '../layers/attention.ts';
+import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { plainMlp } from '../layers/mlp.ts';
+import { layerNormInPlace } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type EncoderConfig, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export const bert: Architecture = {
   architectures: ['BertModel', 'BertForMaskedLM', 'BertForSequenceClassification'],

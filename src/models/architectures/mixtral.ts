@@ -2,13 +2,13 @@
 // Source: Jiang et al., "Mixtral of Experts", 2024.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { expectExperts } from './experts-config.ts';
-import { loadMixture } from './layers/mixture.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { expectExperts } from '../experts-config.ts';
+import { loadMixture } from '../layers/mixture.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 const schema = z.object({
   num_local_experts: z.int().positive(),

@@ -2,14 +2,14 @@
 // Source: Qwen Team, "Qwen2 Technical Report", 2024.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { type ExpertsConfig, expectExperts } from './experts-config.ts';
-import type { LoadBlock } from './layers/layer.ts';
-import { expertsOrMlp, loadGatedExpert, loadMixture, SharedExpert } from './layers/mixture.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { type ExpertsConfig, expectExperts } from '../experts-config.ts';
+import type { LoadBlock } from '../layers/layer.ts';
+import { expertsOrMlp, loadGatedExpert, loadMixture, SharedExpert } from '../layers/mixture.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { qwenWindows } from './qwen2.ts';
 
 const size = z.int().positive();

@@ -2,15 +2,15 @@
 // as [inputs, outputs].
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, fusedQkv, outputProjection } from './layers/attention.ts';
-import type { LoadBlock, LoadLayer } from './layers/layer.ts';
-import { plainMlp } from './layers/mlp.ts';
-import { layerNorm } from './layers/norm.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { plainMlp } from '../layers/mlp.ts';
+import { layerNorm } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export const gpt2: Architecture = {
   architectures: ['GPT2LMHeadModel'],

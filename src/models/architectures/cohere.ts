@@ -3,14 +3,19 @@
 // window; the others know no positions.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from './layers/attention.ts';
-import type { LayerContext, LoadBlock, LoadLayer } from './layers/layer.ts';
-import { gatedMlp } from './layers/mlp.ts';
-import { layerNormWithoutBias } from './layers/norm.ts';
-import { type ConfigFields, type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { gatedMlp } from '../layers/mlp.ts';
+import { layerNormWithoutBias } from '../layers/norm.ts';
+import {
+  type ConfigFields,
+  type ConfigFile,
+  type DecoderTraits,
+  readDecoderConfig,
+} from '../model-config.ts';
 
 export const cohere: Architecture = {
   architectures: ['CohereForCausalLM'],

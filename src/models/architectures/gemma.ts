@@ -1,13 +1,18 @@
 // Gemma 1: as Llama, with scaled embeddings, norms around 1 and a tanh GELU in the feed-forward (Gemma Team, 2024).
 
 import { z } from 'zod';
-import { ModelLoadError } from '../errors.ts';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { rmsNormAround1 } from './layers/norm.ts';
-import { preNormLayer } from './layers/pre-norm-layer.ts';
-import { type ConfigFields, type ConfigFile, type DecoderTraits, readDecoderConfig } from './model-config.ts';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { rmsNormAround1 } from '../layers/norm.ts';
+import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import {
+  type ConfigFields,
+  type ConfigFile,
+  type DecoderTraits,
+  readDecoderConfig,
+} from '../model-config.ts';
 
 export const gemma: Architecture = {
   architectures: ['GemmaForCausalLM'],

@@ -2,16 +2,16 @@
 // (Black et al., 2022). Queries, keys and values are published head by head in one tensor.
 
 import { z } from 'zod';
-import { checkModelJson } from '../util/model-file.ts';
-import type { Architecture } from './architecture.ts';
-import { loadDecoder } from './decoder.ts';
-import { Attention, fusedQkv, outputProjection } from './layers/attention.ts';
-import type { Block, LayerContext, LoadBlock, LoadLayer } from './layers/layer.ts';
-import type { ColumnParallelLinears } from './layers/linear.ts';
-import { plainMlp } from './layers/mlp.ts';
-import { layerNorm, type Norm } from './layers/norm.ts';
-import { inOrder, residual } from './layers/residual.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from './model-config.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import type { Block, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { ColumnParallelLinears } from '../layers/linear.ts';
+import { plainMlp } from '../layers/mlp.ts';
+import { layerNorm, type Norm } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 const ownFields = z.object({
   layer_norm_eps: z.number().positive().nullish(),
