@@ -325,7 +325,7 @@ describe('a path or method that is wrong', () => {
   it.each([
     ['GET', '/', 404, 'Not Found'],
     ['GET', '/v1', 404, 'Not Found'],
-    ['POST', '/v1/embeddings', 404, 'Not Found'],
+    ['POST', '/v1/moderations', 404, 'Not Found'],
     ['GET', '/v1/completions', 405, 'Method Not Allowed'],
     ['PUT', '/v1/chat/completions', 405, 'Method Not Allowed'],
     ['DELETE', '/v1/models/tiny', 405, 'Method Not Allowed'],
@@ -383,7 +383,7 @@ describe('the official client', () => {
     await expect(ask({ model: 'x', stream: true })).rejects.toBeInstanceOf(NotFoundError);
     await expect(client.models.retrieve('x')).rejects.toBeInstanceOf(NotFoundError);
     await expect(client.embeddings.create({ model: MODEL, input: 'a' })).rejects.toBeInstanceOf(
-      NotFoundError,
+      BadRequestError,
     );
     await expect(client.get('/chat/completions')).rejects.toMatchObject({ status: 405 });
   });
