@@ -70,6 +70,13 @@ function packedOf(ops: Ops): PackedWeights {
   return ops.packedWeights;
 }
 
+/** The same of a whole load, which can be saved then. */
+function loadAll(ops: Ops): Float32Array[] {
+  const numbers = outputs(ops);
+  packedOf(ops).close();
+  return numbers;
+}
+
 /** Loads from `path` what it can; the outputs, and why not all came from there. */
 function loadFrom(isa: CpuIsa, path: string, key = KEY) {
   const ops = openCpu(isa);
@@ -92,7 +99,7 @@ describeEachIsa('packed weights', (isa) => {
   it('give the same bits out of a file, in every format', async () => {
     const path = join(folder.path, `entry-of-${isa}`);
     const ops = openCpu(isa);
-    const expected = outputs(ops);
+    const expected = loadAll(ops);
     expect(await packedOf(ops).save(path, KEY)).toBe(true);
     ops.close();
     expect(loadFrom(isa, path)).toEqual({ numbers: expected, defect: null });
@@ -107,7 +114,7 @@ describe('packed weights of a file', needsNative, () => {
   let expected: Float32Array[];
   beforeAll(async () => {
     ops = openCpu(isa);
-    expected = outputs(ops);
+    expected = loadAll(ops);
     await packedOf(ops).save(path, KEY);
   });
   afterAll(() => ops.close());
@@ -164,7 +171,7 @@ describe('packed weights of a file', needsNative, () => {
   it('are in a whole file after several have written it at once', async () => {
     const shared = join(folder.path, 'shared');
     const writers = Array.from({ length: 4 }, () => openCpu(isa));
-    for (const writer of writers) outputs(writer);
+    for (const writer of writers) loadAll(writer);
     const written = await Promise.all(writers.map((writer) => packedOf(writer).save(shared, KEY)));
     expect(written).toContain(true);
     expect(existsSync(`${shared}.tmp`)).toBe(false);
@@ -183,7 +190,7 @@ describe('packed weights of a file', needsNative, () => {
     const nowhere = join(folder.path, 'nowhere', 'entry');
     await expect(packedOf(ops).save(nowhere, KEY)).rejects.toThrow(`cannot write ${nowhere}`);
     const full = openCpu(isa);
-    outputs(full);
+    loadAll(full);
     const given = packedOf(full).save(path.concat('-given-up'), KEY);
     full.close();
     await given.catch(() => {});
