@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
+import { ARCHITECTURE_NAMES } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -295,6 +296,7 @@ it('an error about a file is of a bounded length, whatever the file names things
   setConfig(folder, { architectures: ['Strange'.repeat(10_000)] });
   const error: unknown = await load(folder).catch((cause: unknown) => cause);
   const { message } = error instanceof ModelLoadError ? error : new Error();
-  expect(message).toMatch(/^.*config\.json: architecture StrangeStrange.*… .*LlamaForCausalLM/);
+  expect(message).toMatch(/^.*config\.json: architecture StrangeStrange.*… /);
+  expect(message.endsWith(ARCHITECTURE_NAMES.slice(-3).join(', '))).toBe(true);
   expect(message.length).toBeLessThan(2000);
 });
