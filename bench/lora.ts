@@ -1,5 +1,5 @@
 // What adapters cost: steps of the engine in which sequences have one of four adapters, beside the same steps without, in
-// turn in one process, on random weights in the shapes of two real models.
+// turn in one process, on random weights in the shape of a real model.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -13,35 +13,31 @@ import { measureDecode, measurePrefill, PREFILL_TOKENS } from './engine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
-const MODELS: readonly RandomModelShape[] = ['qwen2.5-0.5b', 'llama-3.2-1b'];
+const SHAPE: RandomModelShape = 'qwen2.5-0.5b';
 const NUM_ADAPTERS = 4;
 const RANK = 16;
 const ROUNDS = 5;
 const GOAL = '<= 1.15';
 
 export async function loraSection(): Promise<Section> {
-  const figures: Figure[] = [];
-  for (const shape of MODELS) {
-    const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-    try {
-      figures.push(...(await measureModel(shape, folder)));
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+  const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
+  try {
+    return {
+      title: `Adapters of rank ${RANK} on all projections, bf16, random weights`,
+      figures: await measureModel(folder),
+      notes: [
+        'Time of a step with adapters, divided by that of the same step without. Sequences have the adapters in turn; the ' +
+          `prompt has one. Median of ${ROUNDS} rounds, each of which runs both.`,
+      ],
+    };
+  } finally {
+    rmSync(folder, { recursive: true });
   }
-  return {
-    title: `Adapters of rank ${RANK} on all projections, bf16, random weights`,
-    figures,
-    notes: [
-      'Time of a step with adapters, divided by that of the same step without. Sequences have the adapters in turn; the ' +
-        `prompt has one. Median of ${ROUNDS} rounds, each of which runs both.`,
-    ],
-  };
 }
 
-async function measureModel(shape: RandomModelShape, folder: string): Promise<Figure[]> {
+async function measureModel(folder: string): Promise<Figure[]> {
   const modelPath = join(folder, 'model');
-  writeRandomModel(modelPath, shape);
+  writeRandomModel(modelPath, SHAPE);
   const modules = Array.from({ length: NUM_ADAPTERS }, (_, seed) => {
     const path = join(folder, `${seed}`);
     writeTinyAdapter(path, { seed, rank: RANK, ...projectionsOf(modelPath) });
@@ -55,9 +51,9 @@ async function measureModel(shape: RandomModelShape, folder: string): Promise<Fi
   const prefill = (hasAdapters: boolean) => measurePrefill(core, hasAdapters ? 0 : null);
   try {
     return [
-      ratio(`${shape}: decode step of 16`, decode(16)),
-      ratio(`${shape}: decode step of 64`, decode(64)),
-      ratio(`${shape}: prefill of ${PREFILL_TOKENS} tokens`, prefill),
+      ratio(`${SHAPE}: decode step of 16`, decode(16)),
+      ratio(`${SHAPE}: decode step of 64`, decode(64)),
+      ratio(`${SHAPE}: prefill of ${PREFILL_TOKENS} tokens`, prefill),
     ];
   } finally {
     core.close();
