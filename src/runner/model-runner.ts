@@ -8,12 +8,13 @@ import {
   unloadAdapter,
 } from '../models/adapters/load-adapter.ts';
 import type { Model } from '../models/model.ts';
-import type { KvCache, Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
+import type { KvCache, Ops, Pending } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
 import { RequestStates } from './request-states.ts';
 import { type SampledRows, sampleRows } from './sample-rows.ts';
@@ -27,13 +28,9 @@ export interface KvMemory {
 }
 
 /** A forward pass that has been started and not sampled yet. */
-interface ForwardPass {
+interface ForwardPass extends LaunchedForward {
   readonly step: ScheduledStep;
-  /** Owns `hidden`; `sample` closes it. */
-  readonly scope: Scope;
-  readonly hidden: Tensor;
   readonly queryStarts: Int32Array;
-  readonly planPoint: Pending<void>;
   readonly knownLogprobs: Pending<KnownLogprobs>;
 }
 
@@ -77,16 +74,10 @@ export class ModelRunner implements Executor {
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
     const inputs = buildForwardInputs(step, this.info, this.#requests);
-    const scope = this.#ops.openScope();
-    const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
-    let planMark = this.#ops.mark();
-    const onLayer = (layer: number): void => {
-      if (layer + 1 === planLayer) planMark = this.#ops.mark();
-    };
-    const hidden = this.#model.forward({ ...inputs, onLayer }, this.#kv.cache);
+    const launched = launchForward(this.#ops, this.#model, this.#kv.cache, inputs, planPoint);
     const { queryStarts } = inputs.batch;
-    const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, hidden, step, queryStarts);
-    this.#pass = { step, scope, hidden, queryStarts, planPoint: planMark, knownLogprobs };
+    const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, launched.hidden, step, queryStarts);
+    this.#pass = { ...launched, step, queryStarts, knownLogprobs };
   }
 
   sample(edits: readonly (RowEdits | null)[]): void {

@@ -4,20 +4,17 @@
 import { ModelLoadError } from '../errors.ts';
 import type { Model } from '../models/model.ts';
 import { type PoolingConfig, pooledSize } from '../models/pooling/pooling-config.ts';
-import type { Ops, Pending, Scope, Tensor } from '../ops/ops.ts';
+import type { Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, SequenceOutput, StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import type { KvMemory } from './model-runner.ts';
 import { RequestStates } from './request-states.ts';
 
-interface ForwardPass {
+interface ForwardPass extends LaunchedForward {
   readonly step: ScheduledStep;
-  /** Owns `hidden`; `sample` closes it. */
-  readonly scope: Scope;
-  readonly hidden: Tensor;
   readonly queryStarts: Int32Array;
-  readonly planPoint: Pending<void>;
 }
 
 interface InFlightStep {
@@ -60,14 +57,9 @@ export class PoolingRunner implements Executor {
     const inputs = buildForwardInputs(step, this.info, this.#requests);
     const { queryStarts } = inputs.batch;
     const tokenTypes = this.#model.config.encoder === null ? undefined : typesOf(step, queryStarts);
-    const scope = this.#ops.openScope();
-    const planLayer = Math.floor(this.#model.config.numLayers * planPoint);
-    let planMark = this.#ops.mark();
-    const onLayer = (layer: number): void => {
-      if (layer + 1 === planLayer) planMark = this.#ops.mark();
-    };
-    const hidden = this.#model.forward({ ...inputs, tokenTypes, onLayer }, this.#kv.cache);
-    this.#pass = { step, scope, hidden, queryStarts, planPoint: planMark };
+    const withTypes = { ...inputs, tokenTypes };
+    const launched = launchForward(this.#ops, this.#model, this.#kv.cache, withTypes, planPoint);
+    this.#pass = { ...launched, step, queryStarts };
   }
 
   /** Nothing is sampled: there are no edits. */
