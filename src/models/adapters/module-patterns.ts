@@ -1,11 +1,13 @@
 // Matches names of modules against the patterns of an adapter, regular expressions that somebody has written: in a bounded time.
 
 import { createContext, Script } from 'node:vm';
+import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 
 /** For all names and patterns of an adapter together. */
 const DEADLINE_MS = 1000;
 
+const indices = z.array(z.int());
 const script = new Script(`
   const expressions = patterns.map((pattern) => new RegExp(pattern));
   names.map((name) => expressions.findIndex((expression) => expression.test(name)));
@@ -23,7 +25,7 @@ export function firstMatches(
 ): readonly number[] {
   if (patterns.length === 0) return names.map(() => -1);
   try {
-    return script.runInContext(createContext({ names, patterns }), { timeout: DEADLINE_MS });
+    return indices.parse(script.runInContext(createContext({ names, patterns }), { timeout: DEADLINE_MS }));
   } catch (cause) {
     const isLate = typeof cause === 'object' && cause !== null && 'code' in cause;
     const reason = isLate
