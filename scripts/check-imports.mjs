@@ -22,6 +22,7 @@ const ROWS = {
   http: 1,
   native: 0,
   sampling: 0,
+  'structured-output': 0,
   config: 0,
   observability: 0,
   'errors.ts': 0,

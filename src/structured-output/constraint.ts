@@ -1,0 +1,41 @@
+// What the text of an answer must be: a plain description that crosses threads. The forms of the protocol (JSON Schema,
+// regular expression, choice, grammar, tags) and the calls of each tool format are written in it.
+
+export type Constraint =
+  /** Exactly these characters. */
+  | { readonly kind: 'literal'; readonly text: string }
+  /** A regular expression in the dialect of JSON Schema (ECMA-262), for the whole text. */
+  | { readonly kind: 'regex'; readonly pattern: string }
+  /** A JSON text that the schema accepts; `true` accepts any, `{ type: 'object' }` any object. */
+  | { readonly kind: 'jsonSchema'; readonly schema: unknown }
+  /** A grammar in EBNF, whose rule `root` is the whole text. */
+  | { readonly kind: 'grammar'; readonly ebnf: string }
+  | { readonly kind: 'sequence'; readonly parts: readonly Constraint[] }
+  | { readonly kind: 'choice'; readonly options: readonly Constraint[] }
+  /** `max` null: without end. */
+  | {
+      readonly kind: 'repeat';
+      readonly item: Constraint;
+      readonly separator: string;
+      readonly min: number;
+      readonly max: number | null;
+    }
+  /**
+   * Free text until one of the triggers appears; from there on it must be one of the tags whose `begin` starts with that
+   * trigger, after which the text is free again.
+   */
+  | {
+      readonly kind: 'triggeredTags';
+      readonly triggers: readonly string[];
+      readonly tags: readonly Tag[];
+      /** Without a tag the text must not end. */
+      readonly atLeastOne: boolean;
+      /** Nothing may follow the first tag. */
+      readonly stopAfterFirst: boolean;
+    };
+
+export interface Tag {
+  readonly begin: string;
+  readonly content: Constraint;
+  readonly end: string;
+}
