@@ -115,11 +115,12 @@ export interface NativeBackend {
   makeLora(
     isBf16: boolean,
     k: number,
-    rank: number,
+    n: number,
     isGateUp: boolean,
-    firstColumn: number,
     a: Float32Array,
     scales: Float32Array,
+    /** [parts, 4] firstColumn, columns, firstRank and ranks of each. */
+    parts: Int32Array,
     b: Float32Array,
   ): number;
   /** Ops that were called with it have it until they have run. */

@@ -95,7 +95,7 @@ export interface StepInputs {
 /** What the adapters of a step add to one product. */
 export interface StepLoras {
   readonly step: StepInputs;
-  /** Adapters that compute no row of the step add nothing; what one adapter adds is added in this order. */
+  /** At most one an adapter. Adapters that compute no row of the step add nothing. */
   readonly loras: readonly AdapterLora[];
 }
 

@@ -21,6 +21,8 @@ namespace {
 #include "cpu/kernels_generic/codes.h"
 #include "cpu/amx/tiles.h"
 #include "cpu/amx/column_codes.h"
+#include "cpu/kernels_generic/low_rank.h"
+#include "cpu/amx/low_rank.h"
 
 constexpr int kTileSteps = kTileRows;
 /// Panel bytes fetched ahead of their use where each is used once.
@@ -490,6 +492,7 @@ void addMatmul(KernelSet& set) {
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
   set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.turnRows = &turnRows;
+  set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;
 }

@@ -31,8 +31,6 @@ void addElementwise(KernelSet& set) {
   set.ropeInterleaved = &ropeInterleaved;
   set.activate[0] = &activate<float>;
   set.activate[1] = &activate<uint16_t>;
-  set.activatePairs[0] = &activatePairs<float>;
-  set.activatePairs[1] = &activatePairs<uint16_t>;
   set.addScaled = &addScaled;
   set.scale = &scale;
   set.softcap = &softcap;
