@@ -181,23 +181,23 @@ class LoraAddend final : public Addend {
   }
 
   void make(Range rows, Range panels, float* out) const override {
-    for (const LowRankRows& adapter : rows_) {
-      if (!isEmpty(common(rows, adapter.rows))) fetch(adapter, panels);
-    }
     set_.lowRank[static_cast<int>(dtype_)](rows_.data(), static_cast<int>(rows_.size()), rows, panels, out);
+  }
+
+  void fetch(Range rows, Range panels) const override {
+    if (isEmpty(panels)) return;
+    for (const LowRankRows& adapter : rows_) {
+      if (isEmpty(common(rows, adapter.rows))) continue;
+      const LowRankPanel& last = adapter.panels[panels.end - 1];
+      const char* const end = last.blocks + last.count * blockBytes(dtype_);
+      for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line, 0, 2);
+    }
   }
 
  private:
   const KernelSet& set_;
   DType dtype_ = DType::F32;
   std::vector<LowRankRows> rows_;
-
-  /// Memory gives all of it in about the time of its first line.
-  void fetch(const LowRankRows& adapter, Range panels) const {
-    const LowRankPanel& last = adapter.panels[panels.end - 1];
-    const char* const end = last.blocks + last.count * blockBytes(dtype_);
-    for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line);
-  }
 
   static void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
     size_t bytes = 0, sumBytes = 0;

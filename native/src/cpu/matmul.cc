@@ -142,10 +142,24 @@ bool isExpanded(const PackedWeight& weight, int rows) {
   return weight.format == WeightFormat::Codes && rows > kFewRows;
 }
 
+/// What is added to the rows and panels of a task. What the thread's next task will add is fetched while it multiplies: threads
+/// take tasks about in turn.
+Addends addendsOf(const ThreadPool& pool, ProductMemory& memory, const PackedWeight& weight, const Addend& addend, Range rows,
+                  Range panels, int thread) {
+  const int count = panels.end - panels.begin, ahead = count * pool.threads();
+  const size_t stride = static_cast<size_t>(count) * kLanes, bytes = sizeof(float) * stride * (rows.end - rows.begin);
+  Pages& pages = memory.addends[thread];
+  if (pages.size() < bytes) pages = Pages(bytes);
+  const auto numbers = reinterpret_cast<float*>(pages.data());
+  addend.make(rows, panels, numbers);
+  addend.fetch(rows, {std::min(panels.begin + ahead, weight.panels), std::min(panels.end + ahead, weight.panels)});
+  return {numbers, stride};
+}
+
 /// The job of a task: its rows and panels are counted from the task's first ones. `job.out` is still that of the whole product.
 template <class Job>
 Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const Job& job, Range rows, Range panels,
-           bool expands, const Addend* addend, int thread) {
+           bool expands, int thread) {
   Job part = job;
   const int column = panels.begin * kLanes;
   part.x += rows.begin * job.xStride;
@@ -155,14 +169,6 @@ Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weig
   if (weight.format == WeightFormat::Int8) {
     part.scales = {job.scales.rowScales + rows.begin, job.scales.columnScales + column, job.scales.offsets + column};
   }
-  if (addend == nullptr) return part;
-  const size_t stride = static_cast<size_t>(panels.end - panels.begin) * kLanes;
-  Pages& pages = memory.addends[thread];
-  const size_t bytes = sizeof(float) * stride * (rows.end - rows.begin);
-  if (pages.size() < bytes) pages = Pages(bytes);
-  const auto numbers = reinterpret_cast<float*>(pages.data());
-  addend->make(rows, panels, numbers);
-  part.addends = {numbers, stride};
   return part;
 }
 
@@ -187,7 +193,8 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   if (addend != nullptr) memory.addends.resize(pool.threads());
   const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
   cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
-    LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, addend, thread);
+    LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
+    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
     part.n -= panels.begin * kLanes;
     part.out += rows.begin * job.outStride + panels.begin * kLanes;
     kernel(part, {0, rows.end - rows.begin}, {0, panels.end - panels.begin});
@@ -214,7 +221,8 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
   cut(pool, set, weight, x.rows, 2, [&](Range rows, Range outPanels, int thread) {
     const Range panels{2 * outPanels.begin, 2 * outPanels.end};
-    GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, addend, thread);
+    GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
+    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
     part.out += rows.begin * job.outStride + outPanels.begin * kLanes * elementBytes(inputDType(weight.format));
     kernel(part, {0, rows.end - rows.begin}, {0, outPanels.end - outPanels.begin});
   });

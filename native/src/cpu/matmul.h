@@ -24,6 +24,8 @@ class Addend {
   virtual ~Addend() = default;
   /// out [rows, 16 * panels] = what is added there. Panels of gate and up take turns.
   virtual void make(Range rows, Range panels, float* out) const = 0;
+  /// Begins to bring what `make` will read for these from memory.
+  virtual void fetch(Range rows, Range panels) const = 0;
 };
 
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.
