@@ -133,6 +133,7 @@ export interface NativeBackend {
     kvHeads: number,
     headDim: number,
     dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
+    keysAreValues: boolean,
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;

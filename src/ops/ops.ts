@@ -33,6 +33,8 @@ export interface KvCacheShape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly dtype: KvDType;
+  /** Whether values are the keys themselves, as in latent attention: only keys are kept. Left out, false. */
+  readonly keysAreValues?: boolean;
   /**
    * [layers] which group each layer is of, from 0. Layers of a group share block tables, and a block holds the keys and values of
    * one group: it has a row for each layer of the largest one. Left out: all layers are one group.
@@ -42,7 +44,7 @@ export interface KvCacheShape {
 
 /**
  * The paged KV memory of all layers. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
- * keys, then its values; the order inside is the backend's own.
+ * keys, then its values where they are others; the order inside is the backend's own.
  */
 export interface KvCache {
   readonly shape: KvCacheShape;
@@ -326,8 +328,11 @@ export interface Ops {
    */
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void;
 
-  /** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. */
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;
+  /**
+   * k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. v is null where
+   * the keys of the cache are its values.
+   */
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void;
 
   /**
    * Attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included

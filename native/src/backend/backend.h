@@ -91,6 +91,8 @@ struct KvCacheShape {
   int kvHeads;
   int headDim;
   KvFormat format;
+  /// Whether values are the keys themselves, and only keys are kept.
+  bool keysAreValues;
 };
 
 struct KvCache {

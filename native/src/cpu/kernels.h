@@ -128,7 +128,7 @@ struct GateUpJob {
 ///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
 ///
 /// Fp8 and Int8 have pairs of bytes in the place of pairs of bf16, and Int8 has 16 f32 behind each tile: the scales of its
-/// tokens.
+/// tokens. Where the keys are the values a block has no V heads: attention turns a tile of keys into one of values.
 struct KvLayout {
   KvFormat format;
   int headDim;
@@ -141,6 +141,7 @@ struct KvLayout {
   size_t valueHeadBytes;
   size_t keyTileBytes;
   size_t valueTileBytes;
+  bool keysAreValues;
 };
 
 /// A window that every context fits into.

@@ -5,6 +5,7 @@ import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
+import { valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
@@ -324,12 +325,12 @@ export class NativeOps implements Ops {
     );
   }
 
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     const { id, numTokens, cache } = this.#own('storeKv', step, NativeStepInputs);
     const cols = cache.shape.kvHeads * cache.shape.headDim;
     const expected = { rows: numTokens, cols, dtype: 'f32' } as const;
     const keys = expectTensor('storeKv', 'k', k, expected);
-    const values = expectTensor('storeKv', 'v', v, expected);
+    const values = expectTensor('storeKv', 'v', valuesFor(cache.shape, k, v), expected);
     this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
   }
 

@@ -220,7 +220,7 @@ export class ReferenceOps implements Ops {
     rope(x, this.#current('rope', step).positions, table, heads);
   }
 
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     storeKv(k, v, this.#current('storeKv', step), layer);
   }
 
