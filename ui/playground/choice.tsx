@@ -1,5 +1,7 @@
 // A labelled list to choose from.
 
+import { useId } from 'preact/hooks';
+
 interface Properties {
   readonly label: string;
   readonly options: readonly string[];
@@ -8,16 +10,17 @@ interface Properties {
 }
 
 export function Choice({ label, options, value, choose }: Properties) {
+  const id = useId();
   return (
-    <label>
-      {label}{' '}
-      <select value={value} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+    <span class="choice">
+      <label for={id}>{label}</label>{' '}
+      <select id={id} value={value} onChange={({ currentTarget }) => choose(currentTarget.value)}>
         {options.map((option) => (
           <option key={option} value={option}>
             {option === '' ? 'default' : option}
           </option>
         ))}
       </select>
-    </label>
+    </span>
   );
 }
