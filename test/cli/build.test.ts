@@ -13,7 +13,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 let folder: string;
@@ -46,6 +47,17 @@ beforeAll(() => {
   writeFileSync(path('src/index.ts'), "export { two } from './part/two.ts';\n");
   writeFileSync(path('src/part/two.ts'), 'export const two = 2;\n');
   writeFileSync(path('src/part/boot.mjs'), 'export {};\n');
+  writeFileSync(
+    path('src/part/beside.ts'),
+    "export const beside = new URL('./boot.mjs', import.meta.url).href;\n",
+  );
+  for (const entry of ['cli/main', 'thread/some-thread']) {
+    mkdirSync(dirname(path(`src/${entry}`)), { recursive: true });
+    writeFileSync(
+      path(`src/${entry}.ts`),
+      "import { beside } from '../part/beside.ts';\nconsole.log(beside);\n",
+    );
+  }
   symlinkSync(resolve('node_modules'), path('node_modules'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -62,6 +74,17 @@ describe('npm run build', () => {
     renameSync(path('src/part/two.ts'), path('src/part/pair.ts'));
     writeFileSync(path('src/index.ts'), "export { two } from './part/pair.ts';\n");
     expect(built('part/two.js', 'part/two.d.ts', 'part/pair.js')).toEqual([false, false, true]);
+  });
+
+  it('bundles what Node starts from, and its modules find files beside their own', () => {
+    const beside = pathToFileURL(path('dist/part/boot.mjs')).href;
+    rmSync(path('dist/part/beside.js'));
+    for (const entry of ['cli/main', 'thread/some-thread']) {
+      const { stdout, stderr } = spawnSync(process.execPath, [path(`dist/${entry}.js`)], {
+        encoding: 'utf8',
+      });
+      expect({ stdout, stderr }).toEqual({ stdout: `${beside}\n`, stderr: '' });
+    }
   });
 
   it('brings back what is missing of dist/', () => {
