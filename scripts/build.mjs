@@ -61,7 +61,10 @@ async function bundle() {
     sourcemap: true,
     metafile: true,
     logLevel: 'error',
-    plugins: [{ name: 'urls', setup: keepUrls }],
+    plugins: [
+      { name: 'urls', setup: keepUrls },
+      { name: 'packages on demand', setup: leaveOnDemand },
+    ],
   });
   return Object.keys(metafile.outputs);
 }
@@ -73,6 +76,13 @@ function keepUrls({ onLoad }) {
     const url = `new URL(${JSON.stringify(`../${own}`)}, import.meta.url).href`;
     return { contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url), loader: 'ts' };
   });
+}
+
+/** A package that is imported on demand stays in its own files: in a bundle one of CommonJS has no named exports. */
+function leaveOnDemand({ onResolve }) {
+  onResolve({ filter: /^[^.]/ }, ({ path, kind }) =>
+    kind === 'dynamic-import' ? { path, external: true } : null,
+  );
 }
 
 /** Of every source and every file of dist/: path, size and time of the last change. */
