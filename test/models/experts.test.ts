@@ -107,9 +107,7 @@ describe('a mixture of experts', () => {
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8'));
     writeFileSync(path, JSON.stringify({ ...config, num_local_experts: config.num_local_experts + 1 }));
-    await expect(load(folder)).rejects.toThrow(
-      /mlp\.experts\.gate_up_proj must be \[6, .* it is \[5, /,
-    );
+    await expect(load(folder)).rejects.toThrow(/mlp\.experts\.gate_up_proj must be \[6, .* it is \[5, /);
   });
 
   it('is refused where the checkpoint lacks an expert, which is named', async () => {
