@@ -39,7 +39,9 @@ const mlp = plainMlp({ up: 'ffn.lin1', down: 'ffn.lin2' });
 
 /** Its classifiers rectify where those of BERT take the tangent, and no reranker is published so. */
 const refuseHead: LoadEncoderHead = ({ config }) => {
-  throw new ModelLoadError(`${config.architecture} is served for embeddings, not for scores: leave out --convert classify`);
+  throw new ModelLoadError(
+    `${config.architecture} is served for embeddings, not for scores: leave out --convert classify`,
+  );
 };
 
 const size = z.int().positive();
