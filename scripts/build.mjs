@@ -1,8 +1,5 @@
 // npm run build: the native addon and dist/. Where dist/ is what the sources make already, this takes a tenth of a second:
 // `npm start` and `npm test` build every time. What is left in dist/ of sources that are gone is removed.
-//
-// The command and each of its threads are bundled into a few files, packages included: to find and link hundreds of small modules
-// takes a third of a start. A program that imports svc reads the modules one by one.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -11,16 +8,18 @@ import { fileURLToPath } from 'node:url';
 
 process.chdir(join(dirname(fileURLToPath(import.meta.url)), '..'));
 const COMPILER = 'node_modules/typescript/bin/tsc';
-const SOURCES = ['src', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/build.mjs'];
+const SOURCES = [
+  'src',
+  'ui',
+  'tsconfig.json',
+  'tsconfig.build.json',
+  'package-lock.json',
+  'scripts/build.mjs',
+  'scripts/bundle-command.mjs',
+  'scripts/bundle-page.mjs',
+];
 /** Holds what sources and output looked like after the last build. */
 const STAMP = 'dist/.build';
-/** Modules that Node starts from: of the command and of its threads. */
-const ENTRY = /^src\/(cli\/main|.*-thread)\.ts$/;
-/** They load addons from their own folders. */
-const NATIVE_PACKAGES = ['tokenizers', 'zeromq'];
-/** Packages of CommonJS ask for modules of Node by it, and bundles are ES modules. */
-const REQUIRE =
-  "import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);";
 
 run('scripts/build-native.mjs');
 if (!existsSync(STAMP) || readFileSync(STAMP, 'utf8') !== fingerprint()) {
@@ -32,57 +31,17 @@ async function compile() {
   rmSync(STAMP, { force: true });
   const written = run(COMPILER, '-p', 'tsconfig.build.json', '--listEmittedFiles');
   const kept = new Set([...written.matchAll(/^TSFILE: (.*)$/gm)].map(([, path]) => relative('.', path)));
-  // What the compiler leaves out: modules that start a thread or a process, and pages.
-  for (const asset of filesOf('src').filter((path) => /\.(mjs|html)$/.test(path))) {
+  // What the compiler leaves out: modules that start a thread or a process.
+  for (const asset of filesOf('src').filter((path) => path.endsWith('.mjs'))) {
     const path = join('dist', relative('src', asset));
     cpSync(asset, path);
     kept.add(path);
   }
-  for (const path of await bundle()) kept.add(path);
+  const { bundleCommand } = await import('./bundle-command.mjs');
+  const { bundlePage } = await import('./bundle-page.mjs');
+  for (const path of [...(await bundleCommand()), await bundlePage()]) kept.add(path);
   for (const path of filesOf('dist')) if (!kept.has(path)) rmSync(path);
   writeFileSync(STAMP, fingerprint());
-}
-
-/** Puts bundles in the place of the compiled entries; returns the paths that it wrote. */
-async function bundle() {
-  const { build } = await import('esbuild');
-  const { metafile } = await build({
-    entryPoints: filesOf('src').filter((path) => ENTRY.test(path)),
-    outdir: 'dist',
-    outbase: 'src',
-    bundle: true,
-    splitting: true,
-    chunkNames: 'chunks/[name]-[hash]',
-    external: NATIVE_PACKAGES,
-    banner: { js: REQUIRE },
-    format: 'esm',
-    platform: 'node',
-    target: 'node20',
-    sourcemap: true,
-    metafile: true,
-    logLevel: 'error',
-    plugins: [
-      { name: 'urls', setup: keepUrls },
-      { name: 'packages on demand', setup: leaveOnDemand },
-    ],
-  });
-  return Object.keys(metafile.outputs);
-}
-
-/** `import.meta.url` of a module stays the URL of its own file, so that it finds what is beside it: each bundle is in a folder of dist/. */
-function keepUrls({ onLoad }) {
-  onLoad({ filter: /\.ts$/ }, ({ path }) => {
-    const own = relative('src', path).replace(/\.ts$/, '.js');
-    const url = `new URL(${JSON.stringify(`../${own}`)}, import.meta.url).href`;
-    return { contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url), loader: 'ts' };
-  });
-}
-
-/** A package that is imported on demand stays in its own files: in a bundle one of CommonJS has no named exports. */
-function leaveOnDemand({ onResolve }) {
-  onResolve({ filter: /^[^.]/ }, ({ path, kind }) =>
-    kind === 'dynamic-import' ? { path, external: true } : null,
-  );
 }
 
 /** Of every source and every file of dist/: path, size and time of the last change. */

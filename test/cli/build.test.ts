@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   renameSync,
   rmSync,
   statSync,
@@ -36,6 +37,8 @@ beforeAll(() => {
   for (const name of [
     'scripts/build.mjs',
     'scripts/build-native.mjs',
+    'scripts/bundle-command.mjs',
+    'scripts/bundle-page.mjs',
     'tsconfig.json',
     'tsconfig.build.json',
   ])
@@ -58,6 +61,10 @@ beforeAll(() => {
       "import { beside } from '../part/beside.ts';\nconsole.log(beside);\n",
     );
   }
+  mkdirSync(path('ui'));
+  writeFileSync(path('ui/page.html'), '<style></style><script type="module"></script>');
+  writeFileSync(path('ui/main.tsx'), "import './style.css';\nconsole.log('page');\n");
+  writeFileSync(path('ui/style.css'), 'p { color: red }\n');
   symlinkSync(resolve('node_modules'), path('node_modules'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -68,6 +75,14 @@ describe('npm run build', () => {
     const { mtimeMs } = statSync(path('dist/index.js'));
     expect(built('index.js')).toEqual([true]);
     expect(statSync(path('dist/index.js')).mtimeMs).toBe(mtimeMs);
+  });
+
+  it('makes one file of the page', () => {
+    built();
+    const page = readFileSync(path('dist/ui/page.html'), 'utf8');
+    expect(page).toMatch(
+      /<style>p\{color:red\}\s*<\/style><script type="module">console.log\("page"\);\s*<\/script>/,
+    );
   });
 
   it('removes what is left of a source that was renamed', () => {
