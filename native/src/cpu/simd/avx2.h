@@ -32,6 +32,7 @@ inline V16 fma(V16 a, V16 b, V16 c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
 inline V16 max(V16 a, V16 b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+inline V16 min(V16 a, V16 b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
 /// a < b ? x : y
 inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
   return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),

@@ -21,6 +21,7 @@ inline V16 operator*(V16 a, V16 b) { return {_mm512_mul_ps(a.lanes, b.lanes)}; }
 inline V16 operator/(V16 a, V16 b) { return {_mm512_div_ps(a.lanes, b.lanes)}; }
 inline V16 fma(V16 a, V16 b, V16 c) { return {_mm512_fmadd_ps(a.lanes, b.lanes, c.lanes)}; }
 inline V16 max(V16 a, V16 b) { return {_mm512_max_ps(a.lanes, b.lanes)}; }
+inline V16 min(V16 a, V16 b) { return {_mm512_min_ps(a.lanes, b.lanes)}; }
 /// a < b ? x : y
 inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.lanes, b.lanes, _CMP_LT_OQ), y.lanes, x.lanes)};

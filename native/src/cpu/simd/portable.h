@@ -47,6 +47,10 @@ inline V16 max(V16 a, V16 b) {
   for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
   return a;
 }
+inline V16 min(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i];
+  return a;
+}
 /// a < b ? x : y
 inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
   for (int i = 0; i < 16; ++i) x.lane[i] = a.lane[i] < b.lane[i] ? x.lane[i] : y.lane[i];
