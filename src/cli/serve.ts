@@ -14,12 +14,12 @@ import { InferenceEngine } from '../engine/inference-engine.ts';
 import { type EngineThread, spawnEngineThread } from '../engine/spawn-engine.ts';
 import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
+import { downloadProgress } from '../hub/download-progress.ts';
 import { BUNDLED_MODEL_NAME, withFolders } from '../models/model-folder.ts';
+import { startLoadProgress } from '../observability/load-progress.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Server } from '../server/server.ts';
 import { version } from '../util/version.ts';
-import { downloadProgress } from './download-progress.ts';
-import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
 
