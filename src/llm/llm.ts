@@ -12,7 +12,6 @@ import {
 import { planScores } from '../engine/pooling/score-plan.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { InvalidRequestError } from '../errors.ts';
-import { withFolders } from '../models/model-folder.ts';
 import {
   BEAM_SEARCH_FIELD_NAMES,
   type BeamSearchInput,
@@ -52,6 +51,7 @@ import {
   readConversation,
   readConversations,
 } from './conversations.ts';
+import { downloadWithBar } from './download-bar.ts';
 import { poolAll } from './pool-all.ts';
 import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
@@ -90,7 +90,7 @@ export class LLM {
     const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs;
-    this.#engine = withFolders(config).then((local) => InferenceEngine.start(local, { onWarning }));
+    this.#engine = downloadWithBar(config).then((local) => InferenceEngine.start(local, { onWarning }));
     this.#engine.catch(() => {});
   }
 

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { downloadProgress } from '../../src/cli/download-progress.ts';
+import { downloadProgress } from '../../src/hub/download-progress.ts';
 import { cachedModels, removeModel } from '../../src/hub/cached-models.ts';
 import { inspectableModel } from '../../src/hub/inspectable-model.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
