@@ -1,7 +1,6 @@
 // A grammar over the tokens of a vocabulary: its states and masks, shared by the sequences that it constrains.
 
 import type { Grammar } from './grammar.ts';
-import { Matcher } from './matcher.ts';
 import type { Vocabulary } from './vocabulary.ts';
 
 export class TokenAutomaton {
@@ -11,9 +10,5 @@ export class TokenAutomaton {
   constructor(grammar: Grammar, vocabulary: Vocabulary) {
     this.grammar = grammar;
     this.vocabulary = vocabulary;
-  }
-
-  matcher(): Matcher {
-    return new Matcher(this);
   }
 }
