@@ -8,7 +8,8 @@ import { parsePattern } from '../regular/regex.ts';
 import { ANY_CHAR, choice, EMPTY, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
 import { lengthDfa } from './algebra.ts';
 import { Expressions } from './expressions.ts';
-import { ANY_STRING, fixedDfa, quoted, whitespace } from './json-text.ts';
+import { ANY_STRING, quoted, whitespace } from './json-text.ts';
+import { keptDfa } from './kept-dfas.ts';
 import { evaluateSchema } from './keywords.ts';
 import { numberDfa } from './number-text.ts';
 import { SchemaIndex } from './schema-index.ts';
@@ -46,7 +47,7 @@ class SchemaCompiler {
     const space = whitespace(isCompact);
     const mark = (before: Regular, char: string, after: Regular): number => {
       const name = `mark ${char} ${isCompact}`;
-      const dfa = fixedDfa(name, () => sequence(before, text(char), after), builder.budget);
+      const dfa = keptDfa(name, () => toDfa(sequence(before, text(char), after), builder.budget)!);
       return builder.lexeme(dfa, { sharedName: name });
     };
     const comma = mark(space, ',', space);
@@ -76,7 +77,7 @@ class SchemaCompiler {
     const counted = strings.filter((set) => set.dfa === null && !isFree(set));
     const rest = strings.filter((set) => !counted.includes(set));
     const anyString =
-      counted.length === 0 ? null : fixedDfa('string', () => ANY_STRING, this.#builder.budget);
+      counted.length === 0 ? null : keptDfa('string', () => toDfa(ANY_STRING, this.#builder.budget));
     return [
       this.#uncounted({ literals, numbers, strings: rest }),
       ...counted.map(({ min, max }) =>
@@ -105,7 +106,10 @@ class SchemaCompiler {
       ...strings.map(() => 'string'),
     ];
     const name = names.join(' ');
-    return this.#builder.text(fixedDfa(name, scalar, budget), { sharedName: name });
+    return this.#builder.text(
+      keptDfa(name, () => toDfa(scalar(), budget)),
+      { sharedName: name },
+    );
   }
 
   #array(shape: ArrayShape): number | null {
@@ -201,13 +205,10 @@ class SchemaCompiler {
     const names = keys.names.map((name) => Buffer.from(JSON.stringify(name)));
     const isFreeKey = isAnyKey(shape);
     const keyDfa = quoted(keys.dfa, budget);
-    const key = this.#builder.lexeme(
-      isFreeKey ? fixedDfa('key', () => ({ kind: 'dfa', dfa: keyDfa }), budget) : keyDfa,
-      {
-        keys: { names, numLabels: keys.values.length },
-        sharedName: isFreeKey ? 'key' : null,
-      },
-    );
+    const key = this.#builder.lexeme(isFreeKey ? keptDfa('key', () => keyDfa) : keyDfa, {
+      keys: { names, numLabels: keys.values.length },
+      sharedName: isFreeKey ? 'key' : null,
+    });
     return this.#builder.add({
       kind: 'object',
       brackets: this.#objectBrackets,

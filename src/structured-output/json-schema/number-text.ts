@@ -17,6 +17,7 @@ import {
   toDfa,
 } from '../regular/regular.ts';
 import { plainDigits, toDecimal } from './doubles.ts';
+import { keptDfa } from './kept-dfas.ts';
 import type { NumberSet } from './values.ts';
 
 /** Digits before the point, as many as JSON.stringify writes at most. */
@@ -29,7 +30,7 @@ const EXACT_DIGITS = 15;
 const MAX_REMAINDERS = 10_000;
 /** Powers of ten that JSON.stringify writes with an exponent, and no text of them is too large for a double. */
 const LARGE: readonly [number, number] = [21, 307];
-const SMALL: readonly [number, number] = [7, 323];
+const SMALL: readonly [number, number] = [7, 324];
 
 const DIGIT = oneOf('0123456789');
 const POSITIVE_DIGIT = oneOf('123456789');
@@ -49,7 +50,7 @@ export const ANY_NUMBER: Regular = sequence(
       oneOf('eE'),
       choice(
         sequence(optional(text('+')), choice(digits(1, 2), range(100, LARGE[1]))),
-        sequence(text('-'), choice(digits(1, 2), range(100, SMALL[1] + 1))),
+        sequence(text('-'), choice(digits(1, 2), range(100, SMALL[1]))),
       ),
     ),
     // The largest double begins with 1.79769.
@@ -72,6 +73,12 @@ function range(min: number, max: number): Regular {
 
 /** The JSON texts of the numbers of a set. */
 export function numberDfa(set: NumberSet, budget: Budget): Dfa | null {
+  const { min, max, shape, multiples, nonMultiples } = set;
+  const name = `numbers ${min} ${max} ${shape} ${multiples.join()} ${nonMultiples.join()}`;
+  return keptDfa(name, () => makeDfa(set, budget));
+}
+
+function makeDfa(set: NumberSet, budget: Budget): Dfa | null {
   const isMultiple = set.multiples.length + set.nonMultiples.length > 0;
   if (set.min === -Infinity && set.max === Infinity && set.shape === 'any' && !isMultiple)
     return toDfa(ANY_NUMBER, budget);
@@ -225,7 +232,10 @@ function large(min: number, max: number, { shape }: TextStyle): Regular {
 
 /** With a negative exponent, which only fractions have. */
 function small(min: number, max: number, { shape }: TextStyle): Regular {
-  return shape === 'integer' ? NOTHING : scientific(min, max, SMALL, -1, MAX_FRACTION);
+  // Anything smaller is read as 0, which is no fraction.
+  return shape === 'integer'
+    ? NOTHING
+    : scientific(Math.max(min, Number.MIN_VALUE), max, SMALL, -1, MAX_FRACTION);
 }
 
 function scientific(
