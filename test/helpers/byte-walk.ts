@@ -13,44 +13,62 @@ export function accepts(automaton: ByteAutomaton, text: string): boolean {
   return walk(automaton, text)?.isComplete === true;
 }
 
-/** Bytes with which a text comes to its end soon, the best first. */
-const TOWARDS_END = Buffer.from('"}]:,0123456789aelnrstuf{[');
-const MOST_BYTES = 4000;
+/** States that are searched for a way to the end: they are few, since all that is free is one. */
+const MOST_STATES = 20_000;
 
-/** A text by chance that the constraint allows, ended as soon as `length` bytes are written. */
+/** A text by chance that the constraint allows: after `length` bytes it makes for its end. */
 export function randomText(automaton: ByteAutomaton, length: number, random: () => number): string {
   const bytes: number[] = [];
   let state = automaton.start();
-  while (!state.isComplete || (bytes.length < length && random() < 0.9)) {
-    if (bytes.length > MOST_BYTES) throw new Error(`no end in sight: ${Buffer.from(bytes)}`);
-    const next = nextByte(automaton, state, bytes.length >= length, random);
-    if (next === null) {
-      if (state.isComplete) break;
-      throw new Error(`a dead end: ${Buffer.from(bytes)}`);
-    }
+  while (bytes.length < length && (!state.isComplete || random() < 0.9)) {
+    const next = randomByte(automaton, state, random);
+    if (next === null) break;
     bytes.push(next);
     state = automaton.step(state, next)!;
   }
-  return Buffer.from(bytes).toString();
+  return Buffer.from([...bytes, ...wayToEnd(automaton, state)]).toString();
 }
 
-function nextByte(
-  automaton: ByteAutomaton,
-  state: State,
-  isEnding: boolean,
-  random: () => number,
-): number | null {
+function randomByte(automaton: ByteAutomaton, state: State, random: () => number): number | null {
   const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter(
     (byte) => automaton.step(state, byte) !== null,
   );
-  if (isEnding) {
-    const best = TOWARDS_END.find((byte) => allowed.includes(byte));
-    if (best !== undefined) return best;
-  }
   // Whitespace would be most of the text.
   const visible = allowed.filter((byte) => byte > 0x20);
   const candidates = visible.length > 0 && random() < 0.95 ? visible : allowed;
   return candidates[Math.floor(random() * candidates.length)] ?? null;
+}
+
+/** Prefers what closes brackets: a way to the end is never up. */
+function wayToEnd(automaton: ByteAutomaton, from: State): number[] {
+  const found: { state: State; before: number; byte: number }[] = [{ state: from, before: -1, byte: 0 }];
+  const seen = new Set([from]);
+  const byDepth = new Map<number, number[]>([[depthOf(from), [0]]]);
+  while (found.length < MOST_STATES) {
+    const depth = Math.min(...byDepth.keys());
+    const at = byDepth.get(depth)?.shift();
+    if (at === undefined) throw new Error('a dead end');
+    if (byDepth.get(depth)!.length === 0) byDepth.delete(depth);
+    const { state } = found[at]!;
+    if (state.isComplete) {
+      const bytes: number[] = [];
+      for (let way = at; way > 0; way = found[way]!.before) bytes.unshift(found[way]!.byte);
+      return bytes;
+    }
+    for (let byte = 0; byte < 256; byte += 1) {
+      const next = automaton.step(state, byte);
+      if (next === null || seen.has(next)) continue;
+      seen.add(next);
+      const nextDepth = depthOf(next);
+      byDepth.set(nextDepth, [...(byDepth.get(nextDepth) ?? []), found.length]);
+      found.push({ state: next, before: at, byte });
+    }
+  }
+  throw new Error('no end is near');
+}
+
+function depthOf({ isComplete, configurations }: State): number {
+  return isComplete ? -1 : Math.min(...configurations.map(({ stack }) => stack.depth));
 }
 
 /** Numbers between 0 and 1, the same ones for a seed. */

@@ -8,8 +8,8 @@ import { accepts, randomText, seededRandom } from '../helpers/byte-walk.ts';
 import { readSuite, type SuiteGroup } from '../helpers/json-schema-suite.ts';
 
 /** Walks of each schema, and the bytes after which they hurry to their end. */
-const WALKS = 3;
-const WALK_BYTES = 40;
+const WALKS = 1;
+const WALK_BYTES = 24;
 
 interface Outcome {
   readonly group: SuiteGroup;
@@ -72,16 +72,21 @@ function faultOfInstances(automaton: ByteAutomaton, { tests }: SuiteGroup): stri
   return null;
 }
 
-function faultOfWalks(automaton: ByteAutomaton, { draft, schema }: SuiteGroup, seed: number): string | null {
+function faultOfWalks(
+  automaton: ByteAutomaton,
+  { draft, schema, tests }: SuiteGroup,
+  seed: number,
+): string | null {
   const ajv = draft === 'draft7' ? new Ajv(AJV_OPTIONS) : new Ajv2020(AJV_OPTIONS);
   if (typeof schema !== 'boolean' && (typeof schema !== 'object' || schema === null)) return 'is no schema';
   let validate: ValidateFunction;
   try {
     validate = ajv.compile(schema);
   } catch {
-    // It does not know all of dynamic references.
     return null;
   }
+  // It does not know all of references: it is no judge of schemas whose own tests it gets wrong.
+  if (tests.some(({ data, valid }) => validate(data) !== valid)) return null;
   const random = seededRandom(seed);
   for (let i = 0; i < WALKS; i += 1) {
     try {
