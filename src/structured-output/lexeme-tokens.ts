@@ -7,8 +7,8 @@ import { type CountedTokens, type LexemeTokens, LexemeTokensCache, type Vocabula
 /** Of the walks of one grammar. */
 const MAX_BYTES = 32 * 2 ** 20;
 
-/** Characters before the end of a text that has not ended: as many as any bound asks for. */
-const ALWAYS = 2 ** 31 - 1;
+/** Tokens of more characters are few. */
+const MOST_SHORT = 16;
 
 export class LexemeWalker {
   readonly #lexer: Lexer;
@@ -86,9 +86,10 @@ export class LexemeWalker {
     const key = `counted ${inChar}`;
     const walked = this.#vocabulary.counted.get(key) ?? this.#walkCounting(index, inChar);
     this.#vocabulary.counted.set(key, walked);
-    this.#scratch.fill(0);
-    for (let i = 0; i < walked.tokens.length; i += 1)
-      if (walked.needed[i]! <= left && walked.ended[i]! >= missing) setBit(this.#scratch, walked.tokens[i]!);
+    this.#scratch.set(walked.upTo[Math.min(left, MOST_SHORT)]!);
+    for (const { token, needed } of walked.long) if (needed <= left) setBit(this.#scratch, token);
+    for (const { token, chars } of walked.ending)
+      if (chars <= left && chars >= missing) setBit(this.#scratch, token);
     const fits = walked.exitChars.map((chars) => (chars <= left && chars >= missing ? 1 : 0));
     const exits = walked.exits.filter((_, i) => fits[i] === 1);
     return { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
@@ -99,9 +100,9 @@ export class LexemeWalker {
     const { classes, numClasses, next, labels } = this.#lexer.lexeme(index).lexeme.dfa;
     const path = [state];
     const chars = [0];
-    const tokens: number[] = [];
-    const needed: number[] = [];
-    const ended: number[] = [];
+    const upTo = Array.from({ length: MOST_SHORT + 1 }, () => new Uint32Array(this.#vocabulary.maskWords));
+    const long: { token: number; needed: number }[] = [];
+    const ending: { token: number; chars: number }[] = [];
     const exits: number[] = [];
     const exitChars: number[] = [];
     for (let node = 1; node < byte.length; ) {
@@ -115,10 +116,12 @@ export class LexemeWalker {
       const hasEnded = labels[to]! >= 0;
       const count = chars[level - 1]! + (to === BETWEEN_CHARS && from !== BEFORE_QUOTE ? 1 : 0);
       for (let i = firstToken[node]!; i < firstToken[node + 1]!; i += 1) {
-        tokens.push(tokensInOrder[i]!);
+        const token = tokensInOrder[i]!;
         // A character that has begun needs its place.
-        needed.push(to === BETWEEN_CHARS || hasEnded ? count : count + 1);
-        ended.push(hasEnded ? count : ALWAYS);
+        const needed = to === BETWEEN_CHARS ? count : count + 1;
+        if (hasEnded) ending.push({ token, chars: count });
+        else if (needed > MOST_SHORT) long.push({ token, needed });
+        else setBit(upTo[needed]!, token);
       }
       if (hasEnded && end[node]! > node + 1) {
         exits.push(node);
@@ -128,13 +131,11 @@ export class LexemeWalker {
       chars[level] = count;
       node += 1;
     }
-    return {
-      tokens: Int32Array.from(tokens),
-      needed: Int32Array.from(needed),
-      ended: Int32Array.from(ended),
-      exits: Int32Array.from(exits),
-      exitChars: Int32Array.from(exitChars),
-    };
+    for (const [room, words] of upTo.entries()) {
+      const fewer = upTo[room - 1];
+      if (fewer !== undefined) for (let i = 0; i < words.length; i += 1) words[i]! |= fewer[i]!;
+    }
+    return { upTo, long, ending, exits: Int32Array.from(exits), exitChars: Int32Array.from(exitChars) };
   }
 
   /** Takes away what can only become a name that must not come; other keys may still come in any number. */

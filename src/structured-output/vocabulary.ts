@@ -18,11 +18,12 @@ export interface LexemeTokens {
 
 /** What a vocabulary can do from a point in a quoted text on, with the characters that it takes. */
 export interface CountedTokens {
-  readonly tokens: Int32Array;
-  /** [tokens] characters that must still have room. */
-  readonly needed: Int32Array;
-  /** [tokens] characters before the end of the text; of tokens that do not end it, more than any bound. */
-  readonly ended: Int32Array;
+  /** By number of characters that have room: tokens that do not end the text. */
+  readonly upTo: readonly Uint32Array[];
+  /** Those that need more room than that. */
+  readonly long: readonly { readonly token: number; readonly needed: number }[];
+  /** Tokens that end the text, after so many characters. */
+  readonly ending: readonly { readonly token: number; readonly chars: number }[];
   readonly exits: Int32Array;
   /** [exits] characters before the end of the text. */
   readonly exitChars: Int32Array;
