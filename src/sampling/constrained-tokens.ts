@@ -32,6 +32,11 @@ export class ConstrainedTokens {
     return this.#isOver;
   }
 
+  /** Whether it is known how the text goes on. */
+  get isForced(): boolean {
+    return !this.#isOver && this.#matcher.forcedBytes().length > 0;
+  }
+
   /**
    * The tokens that may come next. Those that are forbidden for other reasons give way where nothing else is left: first
    * `words`, then `ends`. Empty where nothing can come.

@@ -2,6 +2,7 @@
 // request's own tokens alone; the history grows token by token, so that a step costs only what it changes.
 
 import { ConstrainedTokens, type SequenceConstraint } from './constrained-tokens.ts';
+import { onlyOne } from './token-mask.ts';
 
 /** Numbers only: words have become tokens, defaults are filled in. */
 export interface LogitRules {
@@ -149,6 +150,24 @@ export class LogitHistory {
     if (constrained === null) return draft;
     const wrong = this.#lookAhead(() => draft.findIndex((tokenId) => !constrained.accept(tokenId)));
     return wrong < 0 ? draft : draft.slice(0, wrong);
+  }
+
+  /**
+   * The tokens that must follow `tokens`, since each is the only one that may come: at most `count`, those of the end are not
+   * among them. The history stays as it is.
+   */
+  forcedTokens(tokens: readonly number[], promptLength: number, count: number): number[] {
+    const constrained = this.#constrained;
+    if (constrained === null || !constrained.isForced) return [];
+    const ahead = [...tokens];
+    return constrained.lookAhead(() => {
+      while (ahead.length < tokens.length + count) {
+        const tokenId = onlyOne(this.#mask(ahead, promptLength)!);
+        if (tokenId === null || !constrained.accept(tokenId) || constrained.isOver) break;
+        ahead.push(tokenId);
+      }
+      return ahead.slice(tokens.length);
+    });
   }
 
   #lookAhead<T>(body: () => T): T {

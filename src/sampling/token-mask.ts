@@ -16,6 +16,15 @@ export function isEmpty(mask: Uint32Array): boolean {
   return true;
 }
 
+/** The token of a set that has no other; null of any other set. */
+export function onlyOne(mask: Uint32Array): number | null {
+  const first = mask.findIndex((word) => word !== 0);
+  if (first < 0) return null;
+  const word = mask[first]!;
+  const isAlone = (word & (word - 1)) === 0 && mask.findLastIndex((other) => other !== 0) === first;
+  return isAlone ? first * 32 + 31 - Math.clz32(word) : null;
+}
+
 /** Takes out all that are not in `kept`. */
 export function intersect(mask: Uint32Array, kept: Uint32Array): void {
   for (let word = 0; word < mask.length; word += 1) mask[word]! &= kept[word]!;

@@ -99,6 +99,8 @@ export interface AdmissionTimes {
 const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
+/** Most tokens that are taken at once because nothing else could come: what they cost the others is bounded. */
+const MAX_FORCED = 64;
 
 export class Request implements CachedSequence {
   readonly id: number;
@@ -136,6 +138,8 @@ export class Request implements CachedSequence {
   numInFlightSteps = 0;
   /** Tokens of this request that steps in flight sample. */
   numPendingTokens = 0;
+  /** Of the next results of steps in flight so many are known already. */
+  numKnownResults = 0;
   /** Tokens that are guessed ahead, which a step in flight verifies; they count as computed once they are accepted. */
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
@@ -275,6 +279,22 @@ export class Request implements CachedSequence {
   /** The beginning of `draft` that the constraint allows. */
   allowedDraft(draft: readonly number[]): readonly number[] {
     return this.#history?.allowedDraft(draft) ?? draft;
+  }
+
+  /**
+   * The tokens that must come next since its constraint allows no other: nothing needs to be computed to know them. None where
+   * log-probabilities are wanted of them.
+   */
+  forcedTokens(): readonly number[] {
+    if (this.#history === null || this.sampling.numLogprobs !== null) return [];
+    return this.#history.forcedTokens(this.tokens, this.promptLength, MAX_FORCED);
+  }
+
+  /** Steps in flight sample the next tokens, of which `numTokens` are known: these are not pending any more. */
+  expectKnownResults(numTokens: number): void {
+    const numKnown = Math.min(this.numPendingTokens, numTokens);
+    this.numPendingTokens -= numKnown;
+    this.numKnownResults += numKnown;
   }
 
   /** Ends the verification of the draft. @returns how many tokens it had. */

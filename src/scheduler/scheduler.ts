@@ -373,7 +373,9 @@ export class Scheduler {
   logitEdits(step: ScheduledStep): (RowEdits | null)[] {
     return step.sequences.flatMap((sequence) => {
       const request = this.#requests.get(sequence.requestId)!;
-      const isSampled = sequence.sampling !== null && request.state !== 'finished';
+      // What the step that was planned last samples is the last token that is pending, unless that is known.
+      const isSampled =
+        sequence.sampling !== null && request.state !== 'finished' && request.numPendingTokens > 0;
       return isSampled ? request.logitEdits() : new Array<null>(numSampledRows(sequence)).fill(null);
     });
   }
@@ -396,6 +398,10 @@ export class Scheduler {
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const output = result.outputs[index]!;
       if (output === null) continue;
+      if (request.numKnownResults > 0) {
+        request.numKnownResults -= 1;
+        continue;
+      }
       request.numPendingTokens -= 1;
       if (output.kind === 'brokenLogits') outputs.push(this.#fail(request, 'brokenLogits'));
       else if (output.kind === 'pooled') outputs.push(this.#endPooled(request, output.values));
@@ -420,17 +426,37 @@ export class Scheduler {
     }
     this.#emitResumed(request, outputs);
     for (const [index, tokenId] of output.tokenIds.entries()) {
-      if (request.state === 'finished') return;
-      request.append(tokenId);
-      if (request.isRefused) {
-        outputs.push(this.#fail(request, 'nothingAllowed'));
-        return;
-      }
-      if (index < numAccepted) request.numComputedTokens += 1;
-      // Where this step or one in flight computes this very token, the block that it completes can be named now.
-      this.#publish(request, request.tokens.length - 1);
-      outputs.push(this.#emit(request, tokenId, output.logprobs?.[index] ?? null));
+      this.#takeToken(
+        request,
+        tokenId,
+        { isComputed: index < numAccepted, logprobs: output.logprobs?.[index] ?? null },
+        outputs,
+      );
     }
+    if (request.state === 'finished') return;
+    const forced = request.forcedTokens();
+    request.expectKnownResults(forced.length);
+    for (const tokenId of forced)
+      this.#takeToken(request, tokenId, { isComputed: false, logprobs: null }, outputs);
+  }
+
+  /** One after the other, until one of them ends the request. */
+  #takeToken(
+    request: Request,
+    tokenId: number,
+    { isComputed, logprobs }: { readonly isComputed: boolean; readonly logprobs: Logprobs | null },
+    outputs: TokenOutput[],
+  ): void {
+    if (request.state === 'finished') return;
+    request.append(tokenId);
+    if (request.isRefused) {
+      outputs.push(this.#fail(request, 'nothingAllowed'));
+      return;
+    }
+    if (isComputed) request.numComputedTokens += 1;
+    // Where this step or one in flight computes this very token, the block that it completes can be named now.
+    this.#publish(request, request.tokens.length - 1);
+    outputs.push(this.#emit(request, tokenId, logprobs));
   }
 
   /** Before its first new token a request emits those that it resumes; one of them may end it. */
