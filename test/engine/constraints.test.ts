@@ -226,7 +226,7 @@ describe.each(availableBackends)('an engine on %s with constrained requests', (d
   });
 
   it('computes a sequence again that gave up its blocks, and gives it the same', async () => {
-    const core = await start({ kvCacheMemoryBytes: 196_608, maxNumBatchedTokens: 64 });
+    const core = await start({ kvCacheMemoryBytes: 110_000, maxNumBatchedTokens: 64 });
     const alone = await start({ enablePrefixCaching: false });
     const requests = [1, 2, 3, 4].map((id) =>
       requestOf(id, { ...PLAIN, asked: LONG, promptLength: 40 + id, temperature: 1, seed: id }),
