@@ -8,7 +8,8 @@ import { parsePattern } from '../regular/regex.ts';
 import { ANY_CHAR, choice, EMPTY, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
 import { lengthDfa } from './algebra.ts';
 import { Expressions } from './expressions.ts';
-import { ANY_STRING, fixedDfa, quoted, whitespace } from './json-text.ts';
+import { ANY_STRING, quoted, whitespace } from './json-text.ts';
+import { keptDfa } from './kept-dfas.ts';
 import { evaluateSchema } from './keywords.ts';
 import { numberDfa } from './number-text.ts';
 import { SchemaIndex } from './schema-index.ts';
@@ -30,6 +31,12 @@ export function compileSchema(schema: unknown, style: JsonStyle, builder: Gramma
   return new SchemaCompiler(expressions, style, builder).node(expressions.of(index.root));
 }
 
+/** Items of an array: what they are at each place, and for which of the counted schemas they count. */
+interface ItemKind {
+  readonly items: readonly ExprId[];
+  readonly counts: readonly boolean[];
+}
+
 class SchemaCompiler {
   readonly #expressions: Expressions;
   readonly #builder: GrammarBuilder;
@@ -46,7 +53,7 @@ class SchemaCompiler {
     const space = whitespace(isCompact);
     const mark = (before: Regular, char: string, after: Regular): number => {
       const name = `mark ${char} ${isCompact}`;
-      const dfa = fixedDfa(name, () => sequence(before, text(char), after), builder.budget);
+      const dfa = keptDfa(name, () => toDfa(sequence(before, text(char), after), builder.budget)!);
       return builder.lexeme(dfa, { sharedName: name });
     };
     const comma = mark(space, ',', space);
@@ -76,7 +83,7 @@ class SchemaCompiler {
     const counted = strings.filter((set) => set.dfa === null && !isFree(set));
     const rest = strings.filter((set) => !counted.includes(set));
     const anyString =
-      counted.length === 0 ? null : fixedDfa('string', () => ANY_STRING, this.#builder.budget);
+      counted.length === 0 ? null : keptDfa('string', () => toDfa(ANY_STRING, this.#builder.budget));
     return [
       this.#uncounted({ literals, numbers, strings: rest }),
       ...counted.map(({ min, max }) =>
@@ -105,7 +112,10 @@ class SchemaCompiler {
       ...strings.map(() => 'string'),
     ];
     const name = names.join(' ');
-    return this.#builder.text(fixedDfa(name, scalar, budget), { sharedName: name });
+    return this.#builder.text(
+      keptDfa(name, () => toDfa(scalar(), budget)),
+      { sharedName: name },
+    );
   }
 
   #array(shape: ArrayShape): number | null {
@@ -125,7 +135,11 @@ class SchemaCompiler {
     if (max !== null && min > max) return null;
     const contains = shape.contains.filter((part) => part.min > 0 || part.max !== null);
     const places = items.slice(0, max === null ? undefined : Math.max(1, max));
-    const kinds = this.#kindsOfItems(places, contains);
+    const itemKinds = this.#kindsOfItems(places, contains);
+    const kinds = itemKinds.map(({ items: all, counts }) => ({
+      places: all.map((item) => this.node(item)),
+      counts,
+    }));
     const node: ArrayNode = {
       kind: 'array',
       brackets: this.#arrayBrackets,
@@ -135,30 +149,34 @@ class SchemaCompiler {
       max,
       viable: null,
     };
-    const viable = contains.length === 0 ? null : this.#viablePoints(node);
-    return this.#builder.add({ ...node, viable });
+    if (contains.length === 0) return this.#builder.add(node);
+    const isEmpty = (kind: number, place: number): boolean => {
+      const { items: all } = itemKinds[kind]!;
+      return this.#expressions.isEmpty(all[Math.min(place, all.length - 1)]!);
+    };
+    return this.#builder.add({ ...node, viable: this.#viablePoints(node, isEmpty) });
   }
 
   /** One kind for each set of counted schemas that an item may satisfy. */
-  #kindsOfItems(places: readonly ExprId[], contains: ArrayShape['contains']): ArrayNode['kinds'] {
+  #kindsOfItems(places: readonly ExprId[], contains: ArrayShape['contains']): ItemKind[] {
     if (contains.length > 4) this.#builder.budget.refuse('has more than 4 uses of "contains" for one array');
     return Array.from({ length: 2 ** contains.length }, (_, set) => {
       const counts = contains.map((_, i) => ((set >> i) & 1) === 1);
       // Where there is no upper limit, an item that is not counted may match as well.
-      const said = contains.flatMap(({ item, max }, i) => {
-        if (counts[i] === true) return [item];
-        return max === null ? [] : [this.#expressions.not(item)];
+      const said = contains.map(({ item, max }, i) => {
+        if (counts[i] === true) return item;
+        return max === null ? this.#expressions.true : this.#expressions.not(item);
       });
-      const at = (place: ExprId, i: number): number => {
+      const at = (place: ExprId, i: number): ExprId => {
         const parts = said.filter((_, n) => i >= (contains[n]?.from ?? 0));
-        return this.node(this.#expressions.all(place, ...parts));
+        return this.#expressions.all(place, ...parts);
       };
-      return { places: places.map(at), counts };
+      return { items: places.map(at), counts };
     });
   }
 
   /** The points of an array from which it can be finished. */
-  #viablePoints(node: ArrayNode): ReadonlySet<string> {
+  #viablePoints(node: ArrayNode, isEmpty: (kind: number, place: number) => boolean): ReadonlySet<string> {
     const start = { count: 0, seen: node.contains.map(() => 0) };
     const points = [start as { count: number; seen: readonly number[] }];
     const sources = new Map<string, string[]>([[viableKey(start.count, start.seen), []]]);
@@ -169,6 +187,7 @@ class SchemaCompiler {
       if (isArrayComplete(node, { count, seen })) viable.add(key);
       if (node.max !== null && count >= node.max) continue;
       for (const [kind] of node.kinds.entries()) {
+        if (isEmpty(kind, count)) continue;
         const next = afterItem(node, count, kind, seen);
         const nextKey = viableKey(next.count, next.seen);
         const known = sources.get(nextKey);
@@ -201,13 +220,10 @@ class SchemaCompiler {
     const names = keys.names.map((name) => Buffer.from(JSON.stringify(name)));
     const isFreeKey = isAnyKey(shape);
     const keyDfa = quoted(keys.dfa, budget);
-    const key = this.#builder.lexeme(
-      isFreeKey ? fixedDfa('key', () => ({ kind: 'dfa', dfa: keyDfa }), budget) : keyDfa,
-      {
-        keys: { names, numLabels: keys.values.length },
-        sharedName: isFreeKey ? 'key' : null,
-      },
-    );
+    const key = this.#builder.lexeme(isFreeKey ? keptDfa('key', () => keyDfa) : keyDfa, {
+      keys: { names, numLabels: keys.values.length },
+      sharedName: isFreeKey ? 'key' : null,
+    });
     return this.#builder.add({
       kind: 'object',
       brackets: this.#objectBrackets,

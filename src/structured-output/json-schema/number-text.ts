@@ -17,6 +17,7 @@ import {
   toDfa,
 } from '../regular/regular.ts';
 import { plainDigits, toDecimal } from './doubles.ts';
+import { keptDfa } from './kept-dfas.ts';
 import type { NumberSet } from './values.ts';
 
 /** Digits before the point, as many as JSON.stringify writes at most. */
@@ -29,7 +30,7 @@ const EXACT_DIGITS = 15;
 const MAX_REMAINDERS = 10_000;
 /** Powers of ten that JSON.stringify writes with an exponent, and no text of them is too large for a double. */
 const LARGE: readonly [number, number] = [21, 307];
-const SMALL: readonly [number, number] = [7, 323];
+const SMALL: readonly [number, number] = [7, 324];
 
 const DIGIT = oneOf('0123456789');
 const POSITIVE_DIGIT = oneOf('123456789');
@@ -49,7 +50,7 @@ export const ANY_NUMBER: Regular = sequence(
       oneOf('eE'),
       choice(
         sequence(optional(text('+')), choice(digits(1, 2), range(100, LARGE[1]))),
-        sequence(text('-'), choice(digits(1, 2), range(100, SMALL[1] + 1))),
+        sequence(text('-'), choice(digits(1, 2), range(100, SMALL[1]))),
       ),
     ),
     // The largest double begins with 1.79769.
@@ -72,6 +73,12 @@ function range(min: number, max: number): Regular {
 
 /** The JSON texts of the numbers of a set. */
 export function numberDfa(set: NumberSet, budget: Budget): Dfa | null {
+  const { min, max, shape, multiples, nonMultiples } = set;
+  const name = `numbers ${min} ${max} ${shape} ${multiples.join()} ${nonMultiples.join()}`;
+  return keptDfa(name, () => makeDfa(set, budget));
+}
+
+function makeDfa(set: NumberSet, budget: Budget): Dfa | null {
   const isMultiple = set.multiples.length + set.nonMultiples.length > 0;
   if (set.min === -Infinity && set.max === Infinity && set.shape === 'any' && !isMultiple)
     return toDfa(ANY_NUMBER, budget);
@@ -101,24 +108,20 @@ function magnitudes(min: number, max: number, style: TextStyle): Regular {
 
 /** Without an exponent. */
 function plain(min: number, max: number, { shape, isExact }: TextStyle): Regular {
-  const maxWhole = isExact ? EXACT_DIGITS : MAX_WHOLE;
+  const maxWhole = isExact || shape === 'fraction' ? EXACT_DIGITS : MAX_WHOLE;
   const low = plainDigits(toDecimal(min));
-  const whole = (from: string, to: string | null, tail: Regular): Regular =>
-    wholesBetween(from, to, maxWhole, tail);
-  const anyFraction = fractionIn(shape, isExact, null, null);
-  if (max === Infinity || plainDigits(toDecimal(max)).whole.length > maxWhole) {
-    return choice(
-      sequence(wholeText(low.whole, maxWhole), fractionIn(shape, isExact, low.fraction, null)),
-      whole(increment(low.whole), null, anyFraction),
-    );
-  }
+  const fraction = (whole: string, from: string | null, to: string | null): Regular =>
+    sequence(wholeText(whole, maxWhole), fractionIn(shape, isExact, Math.max(1, whole.length), from, to));
+  const between = (from: string, to: string | null): Regular =>
+    wholesBetween(from, to, maxWhole, (length) => fractionIn(shape, isExact, length, null, null));
+  if (max === Infinity || plainDigits(toDecimal(max)).whole.length > maxWhole)
+    return choice(fraction(low.whole, low.fraction, null), between(increment(low.whole), null));
   const high = plainDigits(toDecimal(max));
-  if (low.whole === high.whole)
-    return sequence(wholeText(low.whole, maxWhole), fractionIn(shape, isExact, low.fraction, high.fraction));
+  if (low.whole === high.whole) return fraction(low.whole, low.fraction, high.fraction);
   return choice(
-    sequence(wholeText(low.whole, maxWhole), fractionIn(shape, isExact, low.fraction, null)),
-    whole(increment(low.whole), decrement(high.whole), anyFraction),
-    sequence(wholeText(high.whole, maxWhole), fractionIn(shape, isExact, null, high.fraction)),
+    fraction(low.whole, low.fraction, null),
+    between(increment(low.whole), decrement(high.whole)),
+    fraction(high.whole, null, high.fraction),
   );
 }
 
@@ -135,16 +138,21 @@ function decrement(whole: string): string {
 }
 
 /** Whole numbers of at least one between the two, which is a decimal text; `to` null: without end. */
-function wholesBetween(from: string, to: string | null, maxLength: number, tail: Regular): Regular {
+function wholesBetween(
+  from: string,
+  to: string | null,
+  maxLength: number,
+  tail: (length: number) => Regular,
+): Regular {
   const last = to ?? '9'.repeat(maxLength);
   if (from.length > maxLength || BigInt(from) > BigInt(last)) return NOTHING;
   const options: Regular[] = [];
   for (let length = from.length; length <= last.length; length += 1) {
     const low = length === from.length ? from : `1${'0'.repeat(length - 1)}`;
     const high = length === last.length ? last : '9'.repeat(length);
-    options.push(sameLength(low, high));
+    options.push(sequence(sameLength(low, high), tail(length)));
   }
-  return sequence(choice(...options), tail);
+  return choice(...options);
 }
 
 /** Runs of digits of one length, between the two. */
@@ -172,10 +180,12 @@ function digitRange(first: number, last: number): Regular {
 function fractionIn(
   shape: NumberSet['shape'],
   isExact: boolean,
+  wholeLength: number,
   low: string | null,
   high: string | null,
 ): Regular {
-  const length = isExact || shape === 'fraction' ? EXACT_DIGITS : MAX_FRACTION;
+  // More digits may be read as a whole number, or as one that is no multiple.
+  const length = isExact || shape === 'fraction' ? EXACT_DIGITS - wholeLength : MAX_FRACTION;
   const hasWhole = low === null || low === '';
   if (shape === 'integer') return hasWhole ? EMPTY : NOTHING;
   const fraction = sequence(text('.'), fractionDigits(low ?? '', high, length, true));
@@ -225,7 +235,10 @@ function large(min: number, max: number, { shape }: TextStyle): Regular {
 
 /** With a negative exponent, which only fractions have. */
 function small(min: number, max: number, { shape }: TextStyle): Regular {
-  return shape === 'integer' ? NOTHING : scientific(min, max, SMALL, -1, MAX_FRACTION);
+  // Anything smaller is read as 0, which is no fraction.
+  return shape === 'integer'
+    ? NOTHING
+    : scientific(Math.max(min, Number.MIN_VALUE), max, SMALL, -1, MAX_FRACTION);
 }
 
 function scientific(

@@ -123,7 +123,9 @@ class PatternParser {
     if (char === '[') return chars(...this.#charClass());
     if (char === '.') return chars(...NOT_LINE_END);
     if (char === '\\') return chars(...this.#escape());
-    if (char === '*' || char === '+' || char === '?') this.#refuse('has a quantifier after nothing');
+    this.#at -= 1;
+    if (this.#quantifier() !== null) this.#refuse('has a quantifier after nothing');
+    this.#at += 1;
     return chars(pointRange(char.codePointAt(0)!));
   }
 

@@ -46,6 +46,17 @@ export function toDfa(expression: Regular, budget: Budget): Dfa | null {
   return nfa.determinise(start, end);
 }
 
+const sequencesOf = new WeakMap<readonly Range[], readonly Range[][]>();
+
+/** Expressions are repeated, and shared by all constraints: what they are in bytes is found once. */
+function bytesOf(ranges: readonly Range[]): readonly Range[][] {
+  const known = sequencesOf.get(ranges);
+  if (known !== undefined) return known;
+  const sequences = ranges.flatMap(([low, high]) => utf8Sequences(low, high));
+  sequencesOf.set(ranges, sequences);
+  return sequences;
+}
+
 interface NfaState {
   readonly edges: { readonly low: number; readonly high: number; readonly to: number }[];
   readonly empty: number[];
@@ -76,8 +87,7 @@ class Nfa {
     const state = this.#states[from]!;
     switch (expression.kind) {
       case 'chars':
-        for (const [low, high] of expression.ranges)
-          for (const bytes of utf8Sequences(low, high)) this.#connectBytes(bytes, from, to);
+        for (const bytes of bytesOf(expression.ranges)) this.#connectBytes(bytes, from, to);
         return;
       case 'dfa':
         if (expression.dfa !== null) this.#connectDfa(expression.dfa, from, to);
