@@ -8,6 +8,7 @@ import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 import { numberList } from '../util/number-list.ts';
 import type { ServedAdapter } from './adapters.ts';
+import type { ConstraintCompiler } from './constraints/compiler.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
@@ -64,16 +65,22 @@ export interface ModelLimits {
   readonly maxLogprobs: number;
 }
 
+interface InputModel {
+  readonly tokenizer: Tokenizer | null;
+  readonly limits: ModelLimits;
+  readonly constraints: ConstraintCompiler;
+}
+
 /**
  * Tokenises, checks, and turns words into numbers.
  * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
- * that leave no token to sample, or text without a tokenizer.
+ * that leave no token to sample, a constraint that cannot be enforced, or text without a tokenizer.
  */
 export async function prepareRequest(
   prompt: Prompt,
   params: SamplingParams,
   options: RequestOptions,
-  { tokenizer, limits }: { readonly tokenizer: Tokenizer | null; readonly limits: ModelLimits },
+  { tokenizer, limits, constraints }: InputModel,
 ): Promise<PreparedRequest> {
   const arrivedAt = performance.now();
   const { vocabSize } = limits;
@@ -107,6 +114,7 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
+    constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
     rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
@@ -147,7 +155,8 @@ function logitRules(params: SamplingParams, limits: ModelLimits, badWords: BadWo
   const isNeeded =
     isPenalised ||
     rules.biases.length + badWords.lone.length + badWords.longer.size + rules.minTokens > 0 ||
-    rules.allowedTokenIds !== null;
+    rules.allowedTokenIds !== null ||
+    params.constraint !== null;
   return isNeeded ? rules : null;
 }
 

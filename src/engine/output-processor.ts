@@ -67,7 +67,9 @@ export class OutputProcessor {
    */
   process(output: TokenOutput): OutputDelta {
     const { tokenIds, finish } = output;
-    if (finish?.reason === 'error') throw this.#brokenLogits();
+    const reason = finish?.reason ?? null;
+    if (reason === 'brokenLogits') throw this.#brokenLogits();
+    if (reason === 'nothingAllowed') throw this.#nothingAllowed();
     let text = '';
     for (const [index, tokenId] of tokenIds.entries()) {
       this.#numTokens += 1;
@@ -76,7 +78,7 @@ export class OutputProcessor {
       text += scan.text;
       if (scan.stop !== null) return this.#delta(text, output, index + 1, 'stop', scan.stop);
     }
-    return this.#delta(text, output, tokenIds.length, finish?.reason ?? null, finish?.stopTokenId ?? null);
+    return this.#delta(text, output, tokenIds.length, reason, finish?.stopTokenId ?? null);
   }
 
   #brokenLogits(): ModelOutputError {
@@ -84,6 +86,14 @@ export class OutputProcessor {
       `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
         `${this.#promptTokenIds.length} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
         'help where it computes in bfloat16), or its weights are damaged',
+    );
+  }
+
+  #nothingAllowed(): ModelOutputError {
+    const field = this.#params.constraint?.field ?? 'the constraint';
+    const also = this.#params.allowed_token_ids === null ? '' : ' and allowed_token_ids';
+    return new ModelOutputError(
+      `no token can follow the first ${this.#numTokens} of the answer: the vocabulary has none that ${field}${also} would allow`,
     );
   }
 

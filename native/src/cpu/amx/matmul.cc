@@ -442,7 +442,7 @@ struct LinearStores {
   template <class Lane>
   Numbers<Lane> numbersOf(const OutputBlock& block) const {
     const int column = block.panel * kLanes, other = block.panels == 2 ? column + kLanes : column;
-    return {{job.scales, job.bias, column}, {job.scales, job.bias, other}, job.out + column, job.outStride, job.add};
+    return {{job, column}, {job, other}, job.out + column, job.outStride, job.add};
   }
 
   template <class Lane>
@@ -476,7 +476,7 @@ struct GateUpStores {
   Numbers<Lane> numbersOf(const OutputBlock& block) const {
     const int column = block.panel * kLanes;
     char* const out = job.out + block.panel / 2 * kLanes * sizeof(uint16_t);
-    return {{job.scales, job.bias, column}, {job.scales, job.bias, column + kLanes}, out, job.outStride, gated};
+    return {{job, column}, {job, column + kLanes}, out, job.outStride, gated};
   }
 
   template <class Lane>
