@@ -20,6 +20,7 @@ const ROWS = {
   cluster: 1,
   hub: 1,
   http: 1,
+  parsers: 1,
   native: 0,
   sampling: 0,
   'structured-output': 0,
