@@ -1,6 +1,6 @@
 // Makes a request ready for the engine: tokenises it, checks it against the model, and fills in every default.
 
-import { InvalidRequestError } from '../errors.ts';
+import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
@@ -86,6 +86,7 @@ export async function prepareRequest(
     resume = null,
   } = options;
   checkTextFields(params, tokenizer);
+  checkConstraint(params);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
   const promptTokenIds = await tokenise(prompt, addSpecialTokens, params, tokenizer, limits);
@@ -193,6 +194,16 @@ function checkTextFields(params: SamplingParams, tokenizer: Tokenizer | null): v
       param,
     });
   }
+}
+
+function checkConstraint({ constraint }: SamplingParams): void {
+  if (constraint === null) return;
+  throw new NotAvailableError(
+    `${constraint.field} is not available yet in this version of svc; leave it out`,
+    {
+      param: constraint.field,
+    },
+  );
 }
 
 function checkLogprobs(param: string, asked: number | null, { maxLogprobs, vocabSize }: ModelLimits): void {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
-import type { SamplingInput } from '../../src/sampling/sampling-fields.ts';
+import type { SamplingFields } from '../../src/sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
@@ -21,7 +21,7 @@ const codePoints: Tokenizer = {
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };
 
-const requestOf = (input: SamplingInput) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
+const requestOf = (input: SamplingFields) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
 
 const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput =>
   tokens([tokenId], finish);
@@ -37,7 +37,7 @@ const tokens = (tokenIds: readonly number[], finish: TokenOutput['finish'] = nul
 });
 
 /** Feeds `text` a character a step, the last one with `finish` length; stops where the processor does. */
-function run(text: string, input: SamplingInput): OutputDelta[] {
+function run(text: string, input: SamplingFields): OutputDelta[] {
   const processor = new OutputProcessor(0, requestOf(input), codePoints);
   const deltas: OutputDelta[] = [];
   const ids = [...text].map((character) => character.codePointAt(0)!);

@@ -1,0 +1,4 @@
+// A compiled constraint.
+export interface Grammar {
+  readonly maxDepth: number;
+}

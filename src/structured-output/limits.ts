@@ -1,0 +1,29 @@
+// What a constraint may cost: everything that a client sends is compiled within these bounds or refused by an error.
+
+import { InvalidRequestError } from '../errors.ts';
+
+export interface CompileLimits {
+  /** Characters of a pattern or grammar, and of the JSON text of a schema. */
+  readonly maxSourceLength: number;
+  /** States of one automaton over bytes, and steps of the construction. */
+  readonly maxDfaStates: number;
+  readonly maxWork: number;
+  /** Objects, arrays and rules of the whole grammar. */
+  readonly maxNodes: number;
+  /** Shapes that a value may have at one place. */
+  readonly maxAlternatives: number;
+  /** Levels of nesting of what is generated, and of the constraint itself. */
+  readonly maxDepth: number;
+}
+
+export const DEFAULT_LIMITS: CompileLimits = {
+  maxSourceLength: 1_000_000,
+  maxDfaStates: 20_000,
+  maxWork: 10_000_000,
+  maxNodes: 20_000,
+  maxAlternatives: 256,
+  maxDepth: 256,
+};
+
+/** What is asked for cannot be enforced, or costs more than it may; the message names the keyword and where it is. */
+export class ConstraintError extends InvalidRequestError {}
