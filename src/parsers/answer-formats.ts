@@ -45,7 +45,7 @@ export function thoughtTags({ tools, reasoning }: AnswerFormats): ThoughtTags | 
 /** Reads the answers to one request. */
 export interface AnswerReader {
   /** Texts of special tokens that it must see. */
-  readonly visibleTokens: readonly string[];
+  readonly visibleTokens: ReadonlySet<string>;
   /** A parser for one answer. */
   open(): AnswerParser;
 }
@@ -67,7 +67,7 @@ export function answerReader(
   if (calls === null && reasoning === null) return null;
   const isOpen = reasoning?.isOpen(prompt) ?? false;
   return {
-    visibleTokens: [...(calls?.tokens ?? []), ...(reasoning?.tokens ?? [])],
+    visibleTokens: new Set([...(calls?.tokens ?? []), ...(reasoning?.tokens ?? [])]),
     open: () =>
       new AnswerParser(maxCalls, isOpen, function* (reader, writer) {
         if (reasoning !== null) yield* reasoning.read(reader, writer, isOpen);

@@ -4,24 +4,19 @@ import type { Constraint } from '../structured-output/constraint.ts';
 import type { FunctionTool } from './answer-parts.ts';
 import { textWithout } from './argument-values.ts';
 import type { ThoughtTags } from './reasoning-format.ts';
-import { literal, optional, sequence, type ToolFormat } from './tool-format.ts';
+import { optional, sequence, type ToolFormat } from './tool-format.ts';
 
 interface CallRules {
   readonly tools: readonly FunctionTool[];
   readonly isParallel: boolean;
-  /** Null where the model does not think. */
-  readonly thoughts: ThoughtTags | null;
-  /** The prompt has begun a thought. */
-  readonly isThinking: boolean;
 }
 
 /**
- * An answer of one or more calls to `tools`, after a thought where the model has one.
+ * An answer of one or more calls to `tools`.
  * @throws InvalidRequestError naming what of a tool's schema cannot be enforced in this format.
  */
 export function requiredCalls({ writing }: ToolFormat, rules: CallRules): Constraint {
-  const calls = sequence(writing.begin, callsOf(writing, rules), writing.end);
-  return afterThought(calls, rules);
+  return sequence(writing.begin, callsOf(writing, rules), writing.end);
 }
 
 /**
@@ -39,28 +34,27 @@ export function optionalCalls({ writing }: ToolFormat, rules: CallRules): Constr
   };
 }
 
+interface Thought {
+  /** Null where the model does not think. */
+  readonly tags: ThoughtTags | null;
+  /** The prompt has begun it. */
+  readonly isOpen: boolean;
+}
+
+/** `answer`, before which the model may think. */
+export function afterThought(answer: Constraint, { tags, isOpen }: Thought): Constraint {
+  if (tags === null) return answer;
+  const text: Constraint = { kind: 'regex', pattern: textWithout(tags.end) };
+  const thought = sequence(text, tags.end, tags.after ?? SPACE);
+  return isOpen ? sequence(thought, answer) : sequence(optional(sequence(tags.begin, thought)), answer);
+}
+
 /** Between a thought and the calls after it. */
 const SPACE: Constraint = { kind: 'regex', pattern: '\\s{0,4}' };
 
 function callsOf(writing: ToolFormat['writing'], { tools, isParallel }: CallRules): Constraint {
-  const call: Constraint = { kind: 'choice', options: tools.map((tool) => writing.call(withSchema(tool))) };
+  const call: Constraint = { kind: 'choice', options: tools.map((tool) => writing.call(tool)) };
   const { separator } = writing;
   if (separator === null || !isParallel) return call;
   return { kind: 'repeat', item: call, separator, min: 1, max: null };
-}
-
-/** A function without a schema takes no arguments. */
-function withSchema(tool: FunctionTool): FunctionTool {
-  return tool.parameters == null || Object.keys(tool.parameters).length === 0
-    ? { ...tool, parameters: null }
-    : tool;
-}
-
-function afterThought(calls: Constraint, { thoughts, isThinking }: CallRules): Constraint {
-  if (thoughts === null) return calls;
-  const text: Constraint = { kind: 'regex', pattern: textWithout(thoughts.end) };
-  const thought = sequence(text, thoughts.end, thoughts.after ?? SPACE);
-  return isThinking
-    ? sequence(thought, calls)
-    : sequence(optional(sequence(literal(thoughts.begin), thought)), calls);
 }

@@ -12,6 +12,8 @@ export interface ToolFormat {
   /** Reads an answer to its end, whose thought has been read. What is no call is content, unchanged. */
   read(reader: TextReader, writer: AnswerWriter, tools: readonly FunctionTool[]): Reading;
   readonly writing: CallWriting;
+  /** Characters of the id of a call, where the model knows only such. */
+  readonly idLength?: number;
   /** It reads thoughts as well, which are between these. */
   readonly thoughts?: ThoughtTags;
 }
@@ -42,7 +44,8 @@ export function optional(item: Constraint): Constraint {
 
 /** The arguments of a call as JSON. */
 export function jsonArguments({ parameters }: FunctionTool): Constraint {
-  return parameters == null ? literal('{}') : { kind: 'jsonSchema', schema: parameters };
+  const isEmpty = Object.keys(parameters ?? {}).length === 0;
+  return isEmpty ? literal('{}') : { kind: 'jsonSchema', schema: parameters };
 }
 
 /** A call as `{"name": "f", "arguments": {...}}`. */

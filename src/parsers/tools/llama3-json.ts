@@ -7,6 +7,7 @@ import { readJsonCall } from '../json-calls.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
 import { jsonArguments, namesOf, sequence, type ToolFormat } from '../tool-format.ts';
 
+const BEGIN = '{"name": ';
 const TAG = '<|python_tag|>';
 
 export const llama3Json: ToolFormat = {
@@ -19,10 +20,10 @@ export const llama3Json: ToolFormat = {
     } while (tag !== null);
   },
   writing: {
-    trigger: null,
-    begin: '{"name": ',
+    trigger: BEGIN,
+    begin: BEGIN,
     call: (tool) => sequence(`${JSON.stringify(tool.name)}, "parameters": `, jsonArguments(tool), '}'),
-    separator: '; {"name": ',
+    separator: `; ${BEGIN}`,
     end: '',
   },
 };

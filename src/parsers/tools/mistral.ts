@@ -10,7 +10,8 @@ const BEGIN = '[TOOL_CALLS]';
 const ARGS = '[ARGS]';
 const CALL_ID = '[CALL_ID]';
 
-const reading: Pick<ToolFormat, 'tokens' | 'read'> = {
+const reading: Pick<ToolFormat, 'tokens' | 'read' | 'idLength'> = {
+  idLength: 9,
   tokens: [BEGIN, ARGS, CALL_ID],
   *read(reader, writer) {
     while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
