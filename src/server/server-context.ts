@@ -39,6 +39,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
   readonly statsIntervalMs?: number | undefined;
+  /** Serves the page at `/`. */
+  readonly hasPage?: boolean | undefined;
   readonly hasDevRoutes?: boolean | undefined;
   /** Adds the routes that load and unload adapters. */
   readonly updatesAdapters?: boolean | undefined;
