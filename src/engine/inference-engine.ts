@@ -12,6 +12,7 @@ import type { NewRequest } from '../scheduler/request.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
+import { ConstraintCompiler } from './constraints/compiler.ts';
 import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
 import { engineSample } from './engine-sample.ts';
 import {
@@ -78,6 +79,7 @@ export class InferenceEngine {
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
   readonly adapters: Adapters;
+  readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
@@ -101,6 +103,7 @@ export class InferenceEngine {
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
+    this.constraints = new ConstraintCompiler(this);
     this.admission = new Admission(config);
     this.adapters = new Adapters(client, config.lora, client.adapters);
   }
@@ -309,7 +312,7 @@ export class InferenceEngine {
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await Promise.all([this.chatTemplate?.close(), this.transfers?.close()]);
+    await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
     await this.#client.close();
     await this.tokenizer?.close();
   }

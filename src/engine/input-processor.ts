@@ -1,6 +1,6 @@
 // Makes a request ready for the engine: tokenises it, checks it against the model, and fills in every default.
 
-import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { InvalidRequestError } from '../errors.ts';
 import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { AnswerReader } from '../parsers/answer-formats.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
@@ -9,6 +9,7 @@ import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 import { numberList } from '../util/number-list.ts';
 import type { ServedAdapter } from './adapters.ts';
+import type { ConstraintCompiler } from './constraints/compiler.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
@@ -69,16 +70,22 @@ export interface ModelLimits {
   readonly maxLogprobs: number;
 }
 
+interface InputModel {
+  readonly tokenizer: Tokenizer | null;
+  readonly limits: ModelLimits;
+  readonly constraints: ConstraintCompiler;
+}
+
 /**
  * Tokenises, checks, and turns words into numbers.
  * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
- * that leave no token to sample, or text without a tokenizer.
+ * that leave no token to sample, a constraint that cannot be enforced, or text without a tokenizer.
  */
 export async function prepareRequest(
   prompt: Prompt,
   params: SamplingParams,
   options: RequestOptions,
-  { tokenizer, limits }: { readonly tokenizer: Tokenizer | null; readonly limits: ModelLimits },
+  { tokenizer, limits, constraints }: InputModel,
 ): Promise<PreparedRequest> {
   const arrivedAt = performance.now();
   const { vocabSize } = limits;
@@ -92,7 +99,6 @@ export async function prepareRequest(
     resume = null,
   } = options;
   checkTextFields(params, tokenizer);
-  checkConstraint(params);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
   const promptTokenIds = await tokenise(prompt, addSpecialTokens, params, tokenizer, limits);
@@ -115,6 +121,7 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
+    constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
     rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
@@ -155,7 +162,8 @@ function logitRules(params: SamplingParams, limits: ModelLimits, badWords: BadWo
   const isNeeded =
     isPenalised ||
     rules.biases.length + badWords.lone.length + badWords.longer.size + rules.minTokens > 0 ||
-    rules.allowedTokenIds !== null;
+    rules.allowedTokenIds !== null ||
+    params.constraint !== null;
   return isNeeded ? rules : null;
 }
 
@@ -201,16 +209,6 @@ function checkTextFields(params: SamplingParams, tokenizer: Tokenizer | null): v
       param,
     });
   }
-}
-
-function checkConstraint({ constraint }: SamplingParams): void {
-  if (constraint === null) return;
-  throw new NotAvailableError(
-    `${constraint.field} is not available yet in this version of svc; leave it out`,
-    {
-      param: constraint.field,
-    },
-  );
 }
 
 function checkLogprobs(param: string, asked: number | null, { maxLogprobs, vocabSize }: ModelLimits): void {

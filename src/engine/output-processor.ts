@@ -89,7 +89,9 @@ export class OutputProcessor {
    */
   process(output: TokenOutput): OutputDelta {
     const { tokenIds, finish } = output;
-    if (finish?.reason === 'error') throw this.#brokenLogits();
+    const reason = finish?.reason ?? null;
+    if (reason === 'brokenLogits') throw this.#brokenLogits();
+    if (reason === 'nothingAllowed') throw this.#nothingAllowed();
     const added: Added = { text: '', parts: this.#parser && [], numTokens: 0, numReasoningTokens: 0 };
     for (const [index, tokenId] of tokenIds.entries()) {
       this.#numTokens += 1;
@@ -98,7 +100,7 @@ export class OutputProcessor {
       this.#add(added, scan.text, scan.stop !== null || finishHere !== null);
       if (scan.stop !== null) return this.#delta(added, output, 'stop', scan.stop);
     }
-    return this.#delta(added, output, finish?.reason ?? null, finish?.stopTokenId ?? null);
+    return this.#delta(added, output, reason, finish?.stopTokenId ?? null);
   }
 
   /** A token belongs to a thought that it begins, goes on with, or ends. */
@@ -117,6 +119,14 @@ export class OutputProcessor {
       `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
         `${this.#promptTokenIds.length} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
         'help where it computes in bfloat16), or its weights are damaged',
+    );
+  }
+
+  #nothingAllowed(): ModelOutputError {
+    const field = this.#params.constraint?.field ?? 'the constraint';
+    const also = this.#params.allowed_token_ids === null ? '' : ' and allowed_token_ids';
+    return new ModelOutputError(
+      `no token can follow the first ${this.#numTokens} of the answer: the vocabulary has none that ${field}${also} would allow`,
     );
   }
 

@@ -25,6 +25,8 @@ export interface Tokenizer {
    * only the beginning of a text would lose is there. Ids that no token has are empty.
    */
   describe(id: number): TokenDescription;
+  /** The bytes of all tokens, as of `describe`; none of special tokens, which are no text. Takes a while. */
+  tokenBytes(): Promise<TokenBytes>;
   /** A decoder that takes ids as they come and never gives half a character. */
   decodeStream(options: DecodeStreamOptions): DecodeStream;
   /** Ends its threads. */
@@ -65,6 +67,13 @@ export class TooManyTokensError extends Error {
   with(others: number): TooManyTokensError {
     return new TooManyTokensError(this.#count + others, this.#isWhole);
   }
+}
+
+/** Those of token i are bytes[starts[i]] up to bytes[starts[i + 1] - 1]. */
+export interface TokenBytes {
+  readonly bytes: Uint8Array;
+  /** [vocabSize + 1] */
+  readonly starts: Int32Array;
 }
 
 export interface TokenDescription {
