@@ -9,7 +9,6 @@ import { JinjaChatTemplate } from '../../src/tokenizer/chat-template.ts';
 import type { ChatMessage } from '../../src/tokenizer/tokenizer.ts';
 import { needs } from '../helpers/needs.ts';
 import { formatsOf, parse } from '../parsers/parse.ts';
-import { WEATHER } from '../parsers/written-calls.ts';
 
 const ARGUMENTS = { city: 'Paris', days: 3 };
 const CALLED: readonly ChatMessage[] = [
@@ -23,18 +22,24 @@ const CALLED: readonly ChatMessage[] = [
   },
 ];
 
+/** Without a description, as clients may send it. */
+const TOOL = {
+  type: 'function' as const,
+  function: {
+    name: 'get_weather',
+    parameters: {
+      type: 'object' as const,
+      properties: { city: { type: 'string' }, days: { type: 'integer' } },
+    },
+  },
+};
 /** Those of a model that may call. */
 const FORMATS = formatsOf('hermes');
 
 async function render(source: string, messages: readonly ChatMessage[]): Promise<string> {
   const template = new JinjaChatTemplate(source, { bos_token: '', eos_token: '' });
   try {
-    const { name, parameters } = WEATHER;
-    const tool = {
-      type: 'function' as const,
-      function: { name, parameters: { properties: {}, ...parameters, type: 'object' as const } },
-    };
-    const { templateTools: tools } = new ToolUse({ tools: [tool] }, FORMATS);
+    const { templateTools: tools } = new ToolUse({ tools: [TOOL] }, FORMATS);
     return await template.render(messages, { addGenerationPrompt: false, tools });
   } finally {
     await template.close();
@@ -93,7 +98,7 @@ describe('published chat templates', needs(existsSync(FOLDER), 'there is no ../s
     const [, answer = ''] = rendered.split('The weather?');
     const said = name.includes('gpt-oss') ? answer.replace('<|end|>', '') : answer;
     const formats = answerFormats({ toolCallParser: null, reasoningParser: 'none' }, source);
-    const { calls } = answerOf(parse(formats, [said], { tools: [WEATHER] }));
+    const { calls } = answerOf(parse(formats, [said], { tools: [TOOL.function] }));
     expect(calls.map((call) => ({ ...call, arguments: JSON.parse(call.arguments) }))).toEqual([
       { name: 'get_weather', arguments: ARGUMENTS },
     ]);
