@@ -112,6 +112,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
     chatTemplate: chatTemplate(values),
+    toolCallParser: values.toolCallParser,
+    reasoningParser: values.reasoningParser,
     generationConfig: values.generationConfig,
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,

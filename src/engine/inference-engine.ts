@@ -4,6 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
+import type { AnswerFormats } from '../parsers/answer-formats.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
@@ -70,6 +71,8 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  /** How the model writes thoughts and calls of functions. */
+  readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
@@ -88,7 +91,7 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -96,6 +99,7 @@ export class InferenceEngine {
     this.transfers = transfers;
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
+    this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
@@ -358,7 +362,7 @@ export class InferenceEngine {
     transfer: RequestTransfer | null,
     { caller, group }: Pick<Ticket, 'caller' | 'group'>,
   ): NewRequest[] {
-    const { params, arrivedAt: _, transferKey: __, adapter: ___, resume, ...shared } = request;
+    const { params, arrivedAt: _, transferKey: __, adapter: ___, answer: ____, resume, ...shared } = request;
     const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
     return Array.from({ length: params.n }, (_, sample) => ({
       ...shared,

@@ -2,6 +2,7 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
+import type { AnswerReader } from '../parsers/answer-formats.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { PromptRequest, StopRule } from '../scheduler/request.ts';
@@ -32,6 +33,8 @@ export interface RequestOptions {
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
+  /** Reads the answers; null where they are plain text. */
+  readonly answer?: AnswerReader | null | undefined;
   readonly transferKey?: TransferKey | null | undefined;
   /** By sample: tokens that its answer begins with, as if they had just been sampled. */
   readonly resume?: readonly (readonly number[])[] | null | undefined;
@@ -43,6 +46,8 @@ export interface PreparedRequest extends PromptRequest {
   readonly arrivedAt: number;
   readonly params: SamplingParams;
   readonly adapter: ServedAdapter | null;
+  /** Null where the answers are plain text. */
+  readonly answer: AnswerReader | null;
   /** Null where the request is this instance's alone. */
   readonly transferKey: TransferKey | null;
   /** One list a sample; null where every answer begins from nothing. */
@@ -89,6 +94,7 @@ export async function prepareRequest(
     adapter = null,
     extraKeys = [],
     priority = 0,
+    answer = null,
     transferKey = null,
     resume = null,
   } = options;
@@ -106,6 +112,7 @@ export async function prepareRequest(
   return {
     arrivedAt,
     params,
+    answer,
     transferKey,
     resume,
     promptTokenIds,

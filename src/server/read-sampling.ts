@@ -102,7 +102,7 @@ function checkNotForBeams(field: string, given: SamplingFields, neutral: readonl
   throw notForBeams(field);
 }
 
-function notForBeams(field: string): InvalidRequestError {
+export function notForBeams(field: string): InvalidRequestError {
   return new InvalidRequestError(`${field} has no effect on beam search: leave it out or use_beam_search`, {
     param: field,
   });

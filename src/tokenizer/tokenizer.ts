@@ -85,6 +85,8 @@ export interface DecodeStreamOptions {
   readonly skipSpecialTokens: boolean;
   /** False puts nothing between two added tokens, whatever the decoder would put there; true by default. */
   readonly spacesBetweenSpecialTokens?: boolean;
+  /** Special tokens that are text although the others are not. */
+  readonly visibleTokens?: ReadonlySet<string> | undefined;
   readonly promptTokenIds: readonly number[];
 }
 
@@ -100,10 +102,27 @@ export interface ChatMessage {
   readonly role: string;
   readonly content: string | null;
   readonly name?: string;
+  readonly tool_calls?: readonly ToolCallMessage[];
+  readonly tool_call_id?: string;
+  /** A thought, in the spellings of templates. */
+  readonly reasoning?: string;
+  readonly reasoning_content?: string;
+  readonly thinking?: string;
+}
+
+export interface ToolCallMessage {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly arguments: Readonly<Record<string, unknown>>;
+  };
 }
 
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
+  /** Of the template for conversations with tools. */
+  readonly source: string;
   /**
    * @throws InvalidRequestError when the template refuses the conversation, or exceeds the limits of a rendering.
    * @throws OverloadedError when too many conversations wait to be rendered.
@@ -115,6 +134,8 @@ export interface ChatTemplate {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
+  /** Functions that the model may call: JSON. */
+  readonly tools?: readonly object[] | null;
   /** Further variables: JSON. */
   readonly variables?: Readonly<Record<string, unknown>>;
 }

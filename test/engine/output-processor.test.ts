@@ -135,6 +135,8 @@ describe('OutputProcessor', () => {
     expect(processor.process(token(65))).toEqual({
       index: 2,
       text: '',
+      parts: null,
+      numReasoningTokens: 0,
       tokenIds: [65],
       numCachedTokens: 0,
       logprobs: null,

@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
+import { ToolUse } from '../../parsers/tool-use.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
@@ -18,7 +19,7 @@ import {
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
 import { readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
+import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
 import { responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -37,15 +38,19 @@ async function parse(
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
-  const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
+  const body = parseBody(chatCompletionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
   const template = templateOf(engine);
-  const { params, beamSearch } = samplingOf(body, engine);
-  checkChoices(1, params.n);
-  const proxied = readProxied(request, body, 1, params.n);
+  const toolUse = new ToolUse(body, engine.answerFormats);
+  const { params: asked, beamSearch } = samplingOf(body, engine);
+  checkChoices(1, asked.n);
+  const proxied = readProxied(request, body, 1, asked.n);
   const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body);
+  const text = await renderPrompt(template, messages, body, toolUse.templateTools);
+  const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
+  if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
+    answer: toolUse.reader(text),
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
@@ -73,13 +78,13 @@ async function parse(
     isEchoOnly: false,
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
-    writer: new ChatWriter(options, role),
+    writer: new ChatWriter(options, {
+      role,
+      idLength: toolUse.idLength,
+      includesReasoning: body.include_reasoning ?? true,
+      endsForCalls: !toolUse.isNamed,
+    }),
   };
-}
-
-/** Tools that must not be called ask for nothing. */
-function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
-  return body.tool_choice === 'none' ? { ...body, tools: null } : body;
 }
 
 function templateOf(engine: InferenceEngine): ChatTemplate {
