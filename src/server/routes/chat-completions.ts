@@ -20,7 +20,7 @@ import {
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
-import { responseOptions } from '../response-options.ts';
+import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
@@ -38,6 +38,31 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
+  const { answer, options, role } = await prepareChat(context, engine, request, body, 'chatcmpl');
+  return { ...answer, writer: new ChatWriter(options, role) };
+}
+
+/** A conversation that is ready to be answered, whatever protocol it came by. */
+export interface PreparedChat {
+  /** All but the writer. */
+  readonly answer: Omit<ParsedRequest, 'writer'>;
+  readonly options: ResponseOptions;
+  /** Speaks the answer. */
+  readonly role: string;
+}
+
+/**
+ * Checks a request for a chat and makes its prompt.
+ * @param prefix of the id of the answer: `chatcmpl`.
+ * @throws SvcError where the request must be refused, naming the fields of chat completions.
+ */
+export async function prepareChat(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+  body: ChatCompletionRequest,
+  prefix: string,
+): Promise<PreparedChat> {
   checkCommonFields(context, engine, body, TABLES);
   const template = templateOf(engine);
   const { params, beamSearch } = samplingOf(body, engine);
@@ -59,22 +84,22 @@ async function parse(
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
   const options = responseOptions(context, engine, request, body, {
-    prefix: 'chatcmpl',
+    prefix,
     answerId: proxied.answerId,
     prompts: [prompt],
     echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
     returnTokenIds: body.return_token_ids ?? false,
     isBeamSearch: beamSearch !== null,
   });
-  return {
+  const answer = {
     id: options.head.id,
     prompts: [prompt],
     beamSearch,
     isEchoOnly: false,
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
-    writer: new ChatWriter(options, role),
   };
+  return { answer, options, role };
 }
 
 /** Tools that must not be called ask for nothing. */
