@@ -31,7 +31,20 @@ export function checkCommonFields(
       param: 'length_penalty',
     });
   }
-  const { served, unavailable, ignored } = tables;
+  reportUnknownFields(context, body, tables);
+}
+
+/** @throws NotAvailableError for the first field of a body of another protocol that is refused. */
+export function checkOwnFields(context: ServerContext, body: object, tables: FieldTables): void {
+  refuseUnavailable(body, tables.unavailable);
+  reportUnknownFields(context, body, tables);
+}
+
+function reportUnknownFields(
+  context: ServerContext,
+  body: object,
+  { served, unavailable, ignored }: FieldTables,
+): void {
   const isKnown = (field: string): boolean =>
     Object.hasOwn(served, field) ||
     Object.hasOwn(unavailable, field) ||

@@ -16,6 +16,7 @@ import { kvTransferRoutes } from './routes/kv-transfer.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { poolingRoute } from './routes/pooling-route.ts';
+import { responses, storedResponseRoutes } from './routes/responses.ts';
 import { rerank, score } from './routes/scores.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext, type ServerOptions } from './server-context.ts';
@@ -41,7 +42,8 @@ export class Server {
     const app = createHttpApp(options);
     const context = new ServerContext(options);
     modelsRoute(app, context);
-    for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
+    for (const endpoint of [completions, chatCompletions, responses]) generationRoute(app, context, endpoint);
+    storedResponseRoutes(app, context);
     poolingRoute(app, context, embeddings);
     poolingRoute(app, context, rerank);
     poolingRoute(app, context, score);

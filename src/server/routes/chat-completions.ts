@@ -38,7 +38,7 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
-  const { answer, options, role } = await prepareChat(context, engine, request, body, 'chatcmpl');
+  const { answer, options, role } = await prepareChat(context, engine, request, body, 'chatcmpl-');
   return { ...answer, writer: new ChatWriter(options, role) };
 }
 
@@ -49,11 +49,13 @@ export interface PreparedChat {
   readonly options: ResponseOptions;
   /** Speaks the answer. */
   readonly role: string;
+  /** A proxy answers for the client. */
+  readonly isProxied: boolean;
 }
 
 /**
  * Checks a request for a chat and makes its prompt.
- * @param prefix of the id of the answer: `chatcmpl`.
+ * @param prefix of the id of the answer: `chatcmpl-`.
  * @throws SvcError where the request must be refused, naming the fields of chat completions.
  */
 export async function prepareChat(
@@ -99,7 +101,7 @@ export async function prepareChat(
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
   };
-  return { answer, options, role };
+  return { answer, options, role, isProxied: proxied.answerId !== null };
 }
 
 /** Tools that must not be called ask for nothing. */
