@@ -21,7 +21,7 @@ export type ResponseUsage = ReturnType<typeof responseUsage>;
 export function responseFields(
   { id, created, model }: { readonly id: string; readonly created: number; readonly model: string },
   body: CreateResponseRequest,
-  { temperature, top_p }: SamplingParams,
+  params: Pick<SamplingParams, 'temperature' | 'top_p'>,
 ) {
   return {
     id,
@@ -40,7 +40,8 @@ export function responseFields(
     safety_identifier: body.safety_identifier ?? null,
     service_tier: 'default',
     store: body.store ?? true,
-    temperature,
+    // Greedy sampling knows no top_p: what was asked for is told.
+    temperature: body.temperature ?? params.temperature,
     text: { format: body.text?.format ?? { type: 'text' } },
     tool_choice: body.tool_choice ?? 'auto',
     tools: (body.tools ?? []).map((tool) => ({
@@ -50,7 +51,7 @@ export function responseFields(
       strict: tool.strict ?? null,
     })),
     top_logprobs: body.top_logprobs ?? 0,
-    top_p,
+    top_p: body.top_p ?? params.top_p,
     truncation: 'disabled',
     ...(body.user != null && { user: body.user }),
   };

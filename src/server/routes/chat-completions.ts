@@ -5,7 +5,7 @@ import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import type { ChatMessage, ChatTemplate, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
@@ -66,12 +66,10 @@ export async function prepareChat(
   prefix: string,
 ): Promise<PreparedChat> {
   checkCommonFields(context, engine, body, TABLES);
-  const template = templateOf(engine);
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(1, params.n);
   const proxied = readProxied(request, body, 1, params.n);
-  const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body);
+  const { text, messages } = await renderChat(engine, body);
   const common = {
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
@@ -104,25 +102,35 @@ export async function prepareChat(
   return { answer, options, role, isProxied: proxied.answerId !== null };
 }
 
+/** The text of the prompt, and the messages that it was made of. */
+export async function renderChat(engine: InferenceEngine, body: ChatCompletionRequest) {
+  const { template, tokenizer } = chatParts(engine);
+  const messages = toChatMessages(body.messages);
+  return { text: await renderPrompt(template, messages, body), messages, tokenizer };
+}
+
 /** Tools that must not be called ask for nothing. */
 function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
   return body.tool_choice === 'none' ? { ...body, tools: null } : body;
 }
 
-function templateOf(engine: InferenceEngine): ChatTemplate {
-  if (engine.tokenizer === null) {
+function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+} {
+  if (tokenizer === null) {
     throw new InvalidRequestError(
       'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
       { param: 'messages' },
     );
   }
-  if (engine.chatTemplate === null) {
+  if (template === null) {
     throw new InvalidRequestError(
       'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
       { param: 'messages' },
     );
   }
-  return engine.chatTemplate;
+  return { tokenizer, template };
 }
 
 /** Without a limit the answer may fill the context. */
