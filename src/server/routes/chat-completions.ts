@@ -49,8 +49,6 @@ export interface PreparedChat {
   readonly options: ResponseOptions;
   /** Speaks the answer. */
   readonly role: string;
-  /** A proxy answers for the client. */
-  readonly isProxied: boolean;
 }
 
 /**
@@ -99,7 +97,7 @@ export async function prepareChat(
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
   };
-  return { answer, options, role, isProxied: proxied.answerId !== null };
+  return { answer, options, role };
 }
 
 /** The text of the prompt, and the messages that it was made of. */

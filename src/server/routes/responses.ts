@@ -19,6 +19,7 @@ import {
   MAX_ITEMS,
   unavailableResponseFields,
 } from '../protocol/responses.ts';
+import { proxiedAnswerId } from '../proxied-request.ts';
 import { renamed } from '../read-sampling.ts';
 import { FIELD_NAMES, toChatRequest } from '../responses/chat-request.ts';
 import { type Item, readInput } from '../responses/items.ts';
@@ -44,7 +45,7 @@ async function parse(
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
-  const body = parseBody(createResponseSchema, request.body);
+  const body = storing(request, parseBody(createResponseSchema, request.body));
   checkOwnFields(context, Object(request.body), TABLES);
   const owner = context.ownerOf(request);
   const earlier = earlierResponse(context, owner, body);
@@ -52,24 +53,34 @@ async function parse(
   checkNumItems(before.length, body);
   const input = [...before, ...readInput(body.input, request.id)];
   const chat = toChatRequest(body, input);
-  const { answer, options, isProxied } = await prepareChat(context, engine, request, chat, PREFIX).catch(
+  const { answer, options } = await prepareChat(context, engine, request, chat, PREFIX).catch(
     (error: unknown) => {
       throw renamed(FIELD_NAMES, error);
     },
   );
-  const fields = responseFields(options.head, body, answer.prompts[0]!.params);
   const numBytes = (earlier?.numBytes ?? 0) + Number(request.headers['content-length'] ?? 0);
   const keep = (response: ResponseObject, length: number): void =>
     context.responses.put(owner, { response, input, numBytes: numBytes + length });
-  // Whoever asks a proxy comes back to the proxy, which may ask another instance.
-  const isKept = (body.store ?? true) && !isProxied;
   const writer = new ResponsesWriter({
     options,
-    fields,
+    fields: responseFields(options.head, body, answer.prompts[0]!.params),
     answerId: options.head.id.slice(PREFIX.length),
-    onComplete: isKept ? keep : () => {},
+    onComplete: body.store ? keep : () => {},
   });
   return { ...answer, writer };
+}
+
+/**
+ * Behind a proxy nothing is kept: the next request of the client may go to another instance.
+ * @throws InvalidRequestError for a request there that goes on with an earlier response.
+ */
+function storing(request: FastifyRequest, body: CreateResponseRequest): CreateResponseRequest {
+  if (proxiedAnswerId(request.headers) === null) return { ...body, store: body.store ?? true };
+  if (body.previous_response_id == null) return { ...body, store: false };
+  throw new InvalidRequestError(
+    'previous_response_id is not served behind a proxy, where no responses are kept: send the whole conversation as input items',
+    { param: 'previous_response_id' },
+  );
 }
 
 /** @throws NotFoundError where the one that the request names is not kept, or belongs to another key. */
