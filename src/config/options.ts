@@ -3,7 +3,14 @@
 
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { CONVERSIONS, LOAD_FORMATS, QUANTIZATIONS, RUNNERS } from './engine-config.ts';
+import {
+  CONVERSIONS,
+  LOAD_FORMATS,
+  QUANTIZATIONS,
+  REASONING_PARSERS,
+  RUNNERS,
+  TOOL_CALL_PARSERS,
+} from './engine-config.ts';
 import { type LoraModule, loraModules } from './lora-config.ts';
 import {
   choice,
@@ -79,6 +86,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'path in front of every route, as a gateway may send it: /api answers /api/v1/models and /v1/models',
       defaultText: 'none',
     }),
+    ui: option(flag(), true, { help: 'a page at / with a playground and a dashboard; --no-ui has none' }),
     enablePromptTokensDetails: option(flag(), true, {
       help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
     }),
@@ -173,6 +181,14 @@ export const SERVE_OPTIONS = new OptionTable({
     chatTemplate: optional(text('<template>'), {
       help: 'chat template in place of the one that the model brings: a file, or the Jinja text itself in one line',
       defaultText: "the model's own",
+    }),
+    toolCallParser: optional(choice(TOOL_CALL_PARSERS), {
+      help: 'how the model writes calls of functions; none leaves them in the text',
+      defaultText: 'as the chat template shows',
+    }),
+    reasoningParser: optional(choice(REASONING_PARSERS), {
+      help: 'how the model writes its thoughts; none leaves them in the text',
+      defaultText: 'as the chat template shows',
     }),
     trustRemoteCode: option(flag(), false, {
       help: 'accepted and without effect: svc runs no code from model folders',

@@ -22,6 +22,8 @@ interface HttpConfig {
   readonly logLevel: LogLevel;
   /** Optional prefix of every route: `/api`. */
   readonly rootPath: string | null;
+  /** Serve the page at `/`. */
+  readonly hasPage: boolean;
   /** Null is plain HTTP. */
   readonly tls: TlsConfig | null;
   /** Usage tells how many tokens of the prompt came from the prefix cache. */

@@ -4,6 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
+import type { AnswerFormats } from '../parsers/answer-formats.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
@@ -11,6 +12,7 @@ import type { NewRequest } from '../scheduler/request.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
+import { ConstraintCompiler } from './constraints/compiler.ts';
 import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
 import { engineSample } from './engine-sample.ts';
 import {
@@ -69,12 +71,15 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  /** How the model writes thoughts and calls of functions. */
+  readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
   readonly adapters: Adapters;
+  readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
@@ -86,7 +91,7 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -94,9 +99,11 @@ export class InferenceEngine {
     this.transfers = transfers;
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
+    this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
+    this.constraints = new ConstraintCompiler(this);
     this.admission = new Admission(config);
     this.adapters = new Adapters(client, config.lora, client.adapters);
   }
@@ -305,7 +312,7 @@ export class InferenceEngine {
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await Promise.all([this.chatTemplate?.close(), this.transfers?.close()]);
+    await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
     await this.#client.close();
     await this.tokenizer?.close();
   }
@@ -351,7 +358,7 @@ export class InferenceEngine {
     transfer: RequestTransfer | null,
     { caller, group }: Pick<Ticket, 'caller' | 'group'>,
   ): NewRequest[] {
-    const { params, arrivedAt: _, transferKey: __, adapter: ___, resume, ...shared } = request;
+    const { params, arrivedAt: _, transferKey: __, adapter: ___, answer: ____, resume, ...shared } = request;
     const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
     return Array.from({ length: params.n }, (_, sample) => ({
       ...shared,

@@ -262,6 +262,7 @@ export interface NativeBackend {
   restrictLogits(
     ...rest: [...logits: TensorArgs, rows: Int32Array, starts: Int32Array, ids: Int32Array]
   ): StreamPosition;
+  maskLogits(...rest: [...logits: TensorArgs, rows: Int32Array, words: Uint32Array]): StreamPosition;
   editLogits(
     ...rest: [
       ...logits: TensorArgs,

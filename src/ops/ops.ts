@@ -174,6 +174,14 @@ export interface IdLists {
   readonly ids: Int32Array;
 }
 
+/** The tokens that rows may sample, as sets of bits. */
+export interface TokenMasks {
+  /** [n] rows of logits, each once. */
+  readonly rows: Int32Array;
+  /** [n, ceil(vocab / 32)] Bit i % 32 of word i / 32 is set where token i may be sampled; bits past the vocabulary are not read. */
+  readonly words: Uint32Array;
+}
+
 /** Changes of single logits; an id may come twice in a row, its changes follow each other. */
 export interface LogitEdits extends IdLists {
   /** One a listed id: added first; -Infinity forbids the token. */
@@ -347,6 +355,9 @@ export interface Ops {
 
   /** logits [rows, vocab] f32: in the given rows every token but the listed ones becomes -Infinity, in place. */
   restrictLogits(logits: Tensor, allowed: IdLists): void;
+
+  /** logits [rows, vocab] f32: in the given rows every token whose bit is not set becomes -Infinity, in place. */
+  maskLogits(logits: Tensor, masks: TokenMasks): void;
 
   /** logits [rows, vocab] f32, changed in place: bias, repetition, frequency, presence, each rounded to f32. */
   editLogits(logits: Tensor, edits: LogitEdits): void;

@@ -6,6 +6,7 @@ import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
+import { pageRoute } from '../http/page.ts';
 import { Discovery } from './discovery.ts';
 import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
 import { generationRoutes } from './routes/generation.ts';
@@ -113,5 +114,6 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
   keptResponseRoutes(app);
   modelsRoute(app, context);
   statusRoutes(app, context);
+  if (context.config.ui) pageRoute(app, 'proxy');
   return app;
 }

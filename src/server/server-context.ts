@@ -42,6 +42,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly statsIntervalMs?: number | undefined;
   /** How much of past responses is kept for those who come back to them. */
   readonly responseStore?: Partial<StoreLimits> | undefined;
+  /** Serves the page at `/`. */
+  readonly hasPage?: boolean | undefined;
   readonly hasDevRoutes?: boolean | undefined;
   /** Adds the routes that load and unload adapters. */
   readonly updatesAdapters?: boolean | undefined;

@@ -6,6 +6,7 @@ import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
+import { pageRoute } from '../http/page.ts';
 import { adapterRoutes } from './routes/adapters.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
@@ -52,6 +53,7 @@ export class Server {
     poolingRoute(app, context, score);
     statusRoutes(app, context);
     metricsRoute(app, context);
+    if (options.hasPage) pageRoute(app, 'server');
     if (options.exchangesKv) kvTransferRoutes(app, context);
     if (options.updatesAdapters) adapterRoutes(app, context);
     if (options.hasDevRoutes) devRoutes(app, context);

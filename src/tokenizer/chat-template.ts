@@ -2,6 +2,7 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import type { CallThread } from '../util/call-thread.ts';
+import { type ArgumentsForm, argumentsForm, withTextArguments } from './arguments-form.ts';
 import { TemplateSyntaxError } from './jinja/errors.ts';
 import { Template } from './jinja/template.ts';
 import { openRenderQueue, RENDER_LIMITS, type RenderLimits, type Variables } from './render-queue.ts';
@@ -11,13 +12,16 @@ import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 export type SpecialTokens = Readonly<Record<string, string>>;
 
 export class JinjaChatTemplate implements ChatTemplate {
+  readonly source: string;
   /** As of `defectOf`. */
   readonly defect: string | null;
   readonly #queue: CallThread<Variables, string>;
   readonly #specialTokens: SpecialTokens;
+  #argumentsForm: Promise<ArgumentsForm> | null = null;
 
   /** A template that does not compile refuses every conversation; prompts without it still work. */
   constructor(source: string, specialTokens: SpecialTokens, limits: RenderLimits = RENDER_LIMITS) {
+    this.source = source;
     this.defect = defectOf(source);
     this.#queue = openRenderQueue(source, limits);
     this.#specialTokens = specialTokens;
@@ -30,9 +34,22 @@ export class JinjaChatTemplate implements ChatTemplate {
         { param: 'messages' },
       );
     }
-    const { variables, addGenerationPrompt: add_generation_prompt } = options;
-    const given = { ...this.#specialTokens, ...variables, messages, add_generation_prompt };
-    return this.#queue.call(given).catch((error: unknown) => {
+    const { variables, tools, addGenerationPrompt: add_generation_prompt } = options;
+    const shown = await this.#shown(messages);
+    return this.#render({
+      ...variables,
+      ...(tools != null && { tools }),
+      messages: shown,
+      add_generation_prompt,
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#queue.close();
+  }
+
+  async #render(variables: Variables): Promise<string> {
+    return this.#queue.call({ ...this.#specialTokens, ...variables }).catch((error: unknown) => {
       if (!(error instanceof DOMException)) throw error;
       throw new InvalidRequestError(`the messages and variables of a chat must be JSON: ${error.message}`, {
         param: 'messages',
@@ -41,8 +58,17 @@ export class JinjaChatTemplate implements ChatTemplate {
     });
   }
 
-  close(): Promise<void> {
-    return this.#queue.close();
+  /** Messages in the words of this template. */
+  async #shown(messages: readonly ChatMessage[]): Promise<readonly object[]> {
+    const knowsDevelopers = this.source.includes('developer');
+    const hasCalls = messages.some(({ tool_calls }) => tool_calls !== undefined);
+    this.#argumentsForm ??= hasCalls ? argumentsForm((variables) => this.#render(variables)) : null;
+    const form = hasCalls ? await this.#argumentsForm : 'object';
+    return messages.map((message) => {
+      const role = message.role === 'developer' && !knowsDevelopers ? 'system' : message.role;
+      const calls = form === 'text' ? message.tool_calls?.map(withTextArguments) : message.tool_calls;
+      return { ...message, role, ...(calls !== undefined && { tool_calls: calls }) };
+    });
   }
 }
 

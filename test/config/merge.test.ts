@@ -40,6 +40,7 @@ describe('options', () => {
       logsAccess: true,
       logLevel: 'info',
       rootPath: null,
+      hasPage: true,
       tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },

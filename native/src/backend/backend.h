@@ -195,6 +195,7 @@ class Backend {
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;
+  virtual StreamPosition maskLogits(Rows logits, int vocab, TokenMasks masks) = 0;
   virtual StreamPosition editLogits(Rows logits, LogitEdits edits) = 0;
   virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
   /// `tokens` is filled when the op runs.

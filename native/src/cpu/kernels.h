@@ -265,6 +265,9 @@ struct KernelSet {
   /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
   void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
 
+  /// x[i] = -Infinity where bit i % 32 of allowed[i / 32] is not set.
+  void (*forbid)(float* x, const uint32_t* allowed, int count);
+
   /// About `loops` loops of the widest multiply-add of floats, and of int8, on this thread; returns the operations.
   double (*peak)(int64_t loops);
   double (*peakInt8)(int64_t loops);

@@ -5,7 +5,7 @@ import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
-import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
+import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
@@ -26,6 +26,7 @@ import type {
   StepLoras,
   Tensor,
   TokenIds,
+  TokenMasks,
 } from '../ops.ts';
 import {
   expectHeads,
@@ -364,6 +365,12 @@ export class NativeOps implements Ops {
     checkIdLists('restrictLogits', logits, allowed);
     const { rows, starts, ids } = allowed;
     this.#guard(() => this.#native.restrictLogits(...argsOf(input), rows, starts, ids));
+  }
+
+  maskLogits(logits: Tensor, masks: TokenMasks): void {
+    const input = expectTensor('maskLogits', 'logits', logits, { dtype: 'f32' });
+    checkMasks(logits, masks);
+    this.#guard(() => this.#native.maskLogits(...argsOf(input), masks.rows, masks.words));
   }
 
   editLogits(logits: Tensor, edits: LogitEdits): void {

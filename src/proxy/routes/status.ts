@@ -1,26 +1,10 @@
-// The routes about the proxy itself: /health, /metrics, /instances, /version and the page.
+// The routes about the proxy itself: /health, /metrics, /instances and /version.
 
-import { readFileSync } from 'node:fs';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { UnauthorizedError } from '../../errors.ts';
-import { errorHeaders } from '../../http/errors.ts';
+import type { FastifyInstance } from 'fastify';
 import type { Instance } from '../instance.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
-/** The page needs itself and /instances. */
-const PAGE_POLICY =
-  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'";
-
 export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
-  const page = readFileSync(new URL('../page.html', import.meta.url), 'utf8');
-  const sendPage = (reply: FastifyReply): FastifyReply =>
-    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY).send(page);
-  app.get('/', { errorHandler: askForKey }, async (_request, reply) => sendPage(reply));
-  // A browser sends no key by itself: the page, which is empty until it has one, asks the user for it.
-  function askForKey(error: Error, _request: FastifyRequest, reply: FastifyReply): void {
-    if (!(error instanceof UnauthorizedError)) throw error;
-    sendPage(reply.code(error.status).headers(errorHeaders(error)));
-  }
   app.get('/health', async (_request, reply) => {
     const canServe = !context.inFlight.isDraining && context.picker.canServe;
     const count = (type: 'P' | 'D'): number =>

@@ -3,7 +3,7 @@
 
 import { InvalidRequestError } from '../../errors.ts';
 import { reservedVariable } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import type { ChatMessage, ChatTemplate, RenderOptions } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
@@ -19,11 +19,13 @@ export async function renderPrompt(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   fields: PromptFields,
+  tools: readonly object[] | null = null,
 ): Promise<string> {
   const variables = templateVariables(fields);
   if (!fields.continue_final_message) {
     return template.render(messages, {
       addGenerationPrompt: fields.add_generation_prompt ?? true,
+      tools,
       variables,
     });
   }
@@ -34,18 +36,18 @@ export async function renderPrompt(
       { param: 'continue_final_message' },
     );
   }
-  return renderOpenEnded(template, messages, variables);
+  return renderOpenEnded(template, messages, { tools, variables });
 }
 
 /** The prompt up to the end of the last message's text, without the end that the template adds. */
 async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
-  variables: Readonly<Record<string, unknown>>,
+  options: Pick<RenderOptions, 'tools' | 'variables'>,
 ): Promise<string> {
   const last = messages.at(-1)!;
   const marked = [...messages.slice(0, -1), { ...last, content: `${last.content ?? ''}${MARK}` }];
-  const rendered = await template.render(marked, { addGenerationPrompt: false, variables });
+  const rendered = await template.render(marked, { ...options, addGenerationPrompt: false });
   const end = rendered.lastIndexOf(MARK);
   if (end < 0) {
     throw new InvalidRequestError('continue_final_message: the chat template leaves the last message out', {

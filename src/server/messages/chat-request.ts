@@ -39,7 +39,10 @@ export function toChatRequest(body: CountTokensRequest | CreateMessageRequest): 
     ...(isBegun(messages) && { continue_final_message: true, add_generation_prompt: false }),
     ...(thinking != null && { chat_template_kwargs: thinkingVariables(thinking.type !== 'disabled') }),
     ...(schema !== undefined && {
-      response_format: { type: 'json_schema', json_schema: { name: 'output', schema, strict: true } },
+      response_format: {
+        type: 'json_schema' as const,
+        json_schema: { name: 'output', schema, strict: true },
+      },
     }),
     ...(hasTools && { tools: tools.map(toChatTool) }),
     ...(hasTools && choice != null && toChatChoice(choice)),
@@ -87,7 +90,7 @@ function assistantMessage(blocks: Blocks<'assistant'>): Message {
       ? [
           {
             id: block.id,
-            type: 'function',
+            type: 'function' as const,
             function: { name: block.name, arguments: JSON.stringify(block.input) },
           },
         ]
@@ -121,19 +124,22 @@ function textOf(content: string | readonly { readonly text: string }[]): string 
   return typeof content === 'string' ? content : content.map(({ text }) => text).join('\n');
 }
 
-function toChatTool({ name, description, input_schema, strict }: RequestTool): object {
+function toChatTool({ name, description, input_schema, strict }: RequestTool) {
   const described = { name, ...(description != null && { description }), parameters: input_schema };
-  return { type: 'function', function: { ...described, ...(strict != null && { strict }) } };
+  return { type: 'function', function: { ...described, ...(strict != null && { strict }) } } as const;
 }
 
-function toChatChoice(choice: Choice): { tool_choice: unknown; parallel_tool_calls?: boolean } {
+function toChatChoice(choice: Choice) {
   switch (choice.type) {
     case 'none':
-      return { tool_choice: 'none' };
+      return { tool_choice: 'none' } as const;
     case 'tool':
-      return { tool_choice: { type: 'function', function: { name: choice.name } }, ...parallel(choice) };
+      return {
+        tool_choice: { type: 'function', function: { name: choice.name } },
+        ...parallel(choice),
+      } as const;
     default:
-      return { tool_choice: choice.type === 'any' ? 'required' : 'auto', ...parallel(choice) };
+      return { tool_choice: choice.type === 'any' ? 'required' : 'auto', ...parallel(choice) } as const;
   }
 }
 

@@ -5,33 +5,46 @@ import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import type { SvcError } from '../../errors.ts';
 import { messagesErrorEvent } from '../../http/error-shapes.ts';
+import type { AnswerPart } from '../../parsers/answer-parts.ts';
+import { callId } from '../../parsers/call-id.ts';
+import { parseJson } from '../../util/parse-json.ts';
+import { plainParts } from '../plain-parts.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames, ResponseWriter } from '../response-writer.ts';
 
 type Ending = Pick<CompletedSample, 'finish_reason' | 'stop_reason'>;
+/** A block, as the part that began it. */
+type BlockKind = Exclude<AnswerPart['kind'], 'arguments'>;
 
-/** The only block of an answer that is text. */
-const TEXT_BLOCK = 0;
-const DELTA_HEAD = `event: content_block_delta\ndata: {"type":"content_block_delta","index":${TEXT_BLOCK},"delta":{"type":"text_delta","text":`;
+interface MessagesWriterOptions {
+  readonly options: ResponseOptions;
+  /** Exact length of the ids of calls; null: of any length. */
+  readonly idLength: number | null;
+  readonly showsThinking: boolean;
+}
 
 export class MessagesWriter implements ResponseWriter {
   readonly #options: ResponseOptions;
-  #hasBegun = false;
-  #numTokens = 0;
-  #numCachedTokens = 0;
+  readonly #idLength: number | null;
+  readonly #showsThinking: boolean;
+  /** Null before the first block. */
+  #block: BlockKind | null = null;
+  #numBlocks = 0;
+  #numCalls = 0;
+  readonly #tokens = { all: 0, cached: 0 };
   #ending: Ending | null = null;
 
-  constructor(options: ResponseOptions) {
+  constructor({ options, idLength, showsThinking }: MessagesWriterOptions) {
     this.#options = options;
+    this.#idLength = idLength;
+    this.#showsThinking = showsThinking;
   }
 
   body(samples: readonly CompletedSample[]): object {
     const sample = samples[0]!;
-    const { text, tokenIds, numCachedTokens } = sample;
-    this.#numTokens = tokenIds.length;
-    this.#numCachedTokens = numCachedTokens;
-    const content = text === '' ? [] : [{ type: 'text', text, citations: null }];
-    return { ...this.#head(), content, ...stopFields(sample), usage: this.#usage() };
+    this.#count(sample);
+    const content = this.#blocks(sample);
+    return { ...this.#head(), content, ...this.#stopFields(sample), usage: this.#usage() };
   }
 
   open(): Frames {
@@ -41,22 +54,16 @@ export class MessagesWriter implements ResponseWriter {
   }
 
   async delta(_choice: number, delta: OutputDelta): Promise<Frames> {
-    const { text, tokenIds, finish_reason, stop_reason, numCachedTokens } = delta;
-    this.#numTokens += tokenIds.length;
-    this.#numCachedTokens = numCachedTokens;
-    const frames: string[] = [];
-    if (text !== '') {
-      if (!this.#hasBegun) frames.push(...this.#begin());
-      frames.push(`${DELTA_HEAD}${JSON.stringify(text)}}}\n\n`);
-    }
+    this.#count(delta);
+    const frames = this.#shown(delta).flatMap((part) => this.#part(part));
+    const { finish_reason, stop_reason } = delta;
     if (finish_reason === null) return frames;
     this.#ending = { finish_reason, stop_reason };
-    if (this.#hasBegun) frames.push(event('content_block_stop', { index: TEXT_BLOCK }));
-    return frames;
+    return [...frames, ...this.#closeBlock()];
   }
 
   close(): Frames {
-    const delta = this.#ending === null ? {} : stopFields(this.#ending);
+    const delta = this.#ending === null ? {} : this.#stopFields(this.#ending);
     return [event('message_delta', { delta, usage: this.#usage() }), event('message_stop', {})];
   }
 
@@ -64,10 +71,52 @@ export class MessagesWriter implements ResponseWriter {
     return [messagesErrorEvent(error)];
   }
 
-  #begin(): Frames {
-    this.#hasBegun = true;
-    const content_block = { type: 'text', text: '', citations: null };
-    return [event('content_block_start', { index: TEXT_BLOCK, content_block })];
+  #count({ tokenIds, numCachedTokens }: OutputDelta): void {
+    this.#tokens.all += tokenIds.length;
+    this.#tokens.cached = numCachedTokens;
+  }
+
+  #shown(delta: OutputDelta): readonly AnswerPart[] {
+    return plainParts(delta).filter(({ kind }) => kind !== 'reasoning' || this.#showsThinking);
+  }
+
+  #part(part: AnswerPart): Frames {
+    const isSame = part.kind === 'arguments' || (part.kind === this.#block && part.kind !== 'call');
+    const frames = isSame ? [] : [...this.#closeBlock(), this.#openBlock(part)];
+    if (!('text' in part)) return frames;
+    const index = this.#numBlocks - 1;
+    return [...frames, event('content_block_delta', { index, delta: deltaOf(part) })];
+  }
+
+  #openBlock(part: Exclude<AnswerPart, { kind: 'arguments' }>): string {
+    this.#block = part.kind;
+    const content_block = part.kind === 'call' ? this.#call(part.name, {}) : textBlock(part.kind, '');
+    return event('content_block_start', { index: this.#numBlocks++, content_block });
+  }
+
+  #closeBlock(): Frames {
+    if (this.#block === null) return [];
+    this.#block = null;
+    return [event('content_block_stop', { index: this.#numBlocks - 1 })];
+  }
+
+  /** Arguments that were cut off are no JSON: then the input is empty. */
+  #blocks(sample: CompletedSample): object[] {
+    const joined: { kind: BlockKind; name: string; text: string }[] = [];
+    for (const part of this.#shown(sample)) {
+      const last = joined.at(-1);
+      if (part.kind === 'call') joined.push({ kind: part.kind, name: part.name, text: '' });
+      else if (part.kind === 'arguments' || part.kind === last?.kind) last!.text += part.text;
+      else joined.push({ kind: part.kind, name: '', text: part.text });
+    }
+    return joined.map(({ kind, name, text }) =>
+      kind === 'call' ? this.#call(name, parseJson(text) ?? {}) : textBlock(kind, text),
+    );
+  }
+
+  #call(name: string, input: unknown): object {
+    const id = callId(this.#options.head.id, this.#numCalls++, this.#idLength);
+    return { type: 'tool_use', id, name, input };
   }
 
   #head() {
@@ -78,21 +127,38 @@ export class MessagesWriter implements ResponseWriter {
   /** The protocol counts what came from the cache apart. */
   #usage() {
     const numPromptTokens = this.#options.prompts[0]?.promptTokenIds.length ?? 0;
-    const cached = this.#options.showsCachedTokens ? this.#numCachedTokens : 0;
+    const cached = this.#options.showsCachedTokens ? this.#tokens.cached : 0;
     return {
       input_tokens: numPromptTokens - cached,
       cache_creation_input_tokens: 0,
       cache_read_input_tokens: cached,
-      output_tokens: this.#numTokens,
+      output_tokens: this.#tokens.all,
     };
+  }
+
+  #stopFields({ finish_reason, stop_reason }: Ending) {
+    if (finish_reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null };
+    // A number is the id of a token to stop at.
+    if (typeof stop_reason === 'string') return { stop_reason: 'stop_sequence', stop_sequence: stop_reason };
+    return { stop_reason: this.#numCalls > 0 ? 'tool_use' : 'end_turn', stop_sequence: null };
   }
 }
 
-function stopFields({ finish_reason, stop_reason }: Ending) {
-  if (finish_reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null };
-  // A number is the id of a token to stop at.
-  if (typeof stop_reason === 'string') return { stop_reason: 'stop_sequence', stop_sequence: stop_reason };
-  return { stop_reason: 'end_turn', stop_sequence: null };
+function textBlock(kind: 'content' | 'reasoning', text: string): object {
+  if (kind === 'content') return { type: 'text', text, citations: null };
+  // Thoughts come back as they are: nothing needs to be signed.
+  return { type: 'thinking', thinking: text, signature: '' };
+}
+
+function deltaOf({ kind, text }: Extract<AnswerPart, { text: string }>): object {
+  switch (kind) {
+    case 'content':
+      return { type: 'text_delta', text };
+    case 'reasoning':
+      return { type: 'thinking_delta', thinking: text };
+    case 'arguments':
+      return { type: 'input_json_delta', partial_json: text };
+  }
 }
 
 function event(type: string, fields: object): string {

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions on the wire: the schema of requests.
 
 import { z } from 'zod';
+import { toolFields } from '../../parsers/tool-fields.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
@@ -31,7 +32,8 @@ export const chatCompletionSchema = z.looseObject({
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
   /** This server has no voice. */
   modalities: listOf(z.literal('text'), MAX_MODALITIES).nullish(),
-  tools: z.array(z.unknown()).min(1).nullish(),
+  ...toolFields,
+  include_reasoning: z.boolean().nullish(),
 });
 
 export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
@@ -39,11 +41,8 @@ export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableFields,
-  tools: [],
-  tool_choice: ['none'],
   functions: [],
   function_call: ['none'],
-  include_reasoning: [true],
   documents: [],
   chat_template: [],
   mm_processor_kwargs: [],
@@ -53,12 +52,7 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
 };
 
 /**
- * Harmless on their own: without tools nothing is called, a prediction only saves time, nothing is ever stored, and models
+ * Harmless: a prediction only saves time, nothing is ever stored, and models
  * that know of verbosity are not served.
  */
-export const ignoredChatFields: ReadonlySet<string> = new Set([
-  'parallel_tool_calls',
-  'prediction',
-  'store',
-  'verbosity',
-]);
+export const ignoredChatFields: ReadonlySet<string> = new Set(['prediction', 'store', 'verbosity']);

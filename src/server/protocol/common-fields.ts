@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
+import { responseFormatSchema } from '../../sampling/structured-outputs.ts';
 import { streamResume } from './stream-resume.ts';
 
 /** Characters; it is kept as long as the request. */
@@ -39,7 +40,7 @@ export const commonFields = {
   priority: z.int().nullish(),
   cache_salt: z.string().min(1, 'must not be empty').max(MAX_SALT).nullish(),
   svc_resume: streamResume.nullish(),
-  response_format: z.looseObject({ type: z.string() }).nullish(),
+  response_format: responseFormatSchema.nullish(),
 } as const;
 
 export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
@@ -47,7 +48,6 @@ export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableSampling,
-  structured_outputs: [],
   guided_json: [],
   guided_regex: [],
   guided_choice: [],

@@ -1,13 +1,16 @@
 // POST /v1/messages and /v1/messages/count_tokens on the wire: the schemas of requests, and the blocks of a conversation.
 
 import { z } from 'zod';
-import { listOf } from '../../util/bounded-schemas.ts';
+import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
+import { boundedJson, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, and of the messages that a chat template gets of it, to which each result of a tool is one. */
 export const MAX_MESSAGES = 4096;
 const MAX_BLOCKS = 1024;
-const MAX_TOOLS = 1024;
+/** Characters of all texts and numbers of a format, about. */
+const MAX_FORMAT_SIZE = 262_144;
+const MAX_FORMAT_DEPTH = 128;
 const MAX_STOPS = 64;
 const MAX_STOP_LENGTH = 1024;
 
@@ -61,10 +64,8 @@ export type RequestMessage = z.output<typeof message>;
 
 const customTool = z.looseObject({
   type: z.literal('custom').nullish(),
-  name: z.string().min(1, 'must not be empty'),
-  description: z.string().nullish(),
-  input_schema: z.looseObject({}),
-  strict: z.boolean().nullish(),
+  ...functionFields,
+  input_schema: functionParameters,
 });
 
 const tool = z.discriminatedUnion('type', [customTool], {
@@ -85,6 +86,9 @@ const toolChoice = z.discriminatedUnion(
   { error: 'must be "auto", "any", "tool" or "none"' },
 );
 
+const format = z.looseObject({ type: z.literal('json_schema'), schema: z.looseObject({}) });
+const boundedFormat = boundedJson<object>(MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH).pipe(format);
+
 const { stop: _stop, ...shared } = answerFields;
 
 /** Leaves out what it does not know. */
@@ -96,13 +100,13 @@ export const countTokensSchema = z.object({
     z.string().min(1, 'must not contain empty strings').max(MAX_STOP_LENGTH),
     MAX_STOPS,
   ).nullish(),
-  tools: listOf(tool, MAX_TOOLS).nullish(),
+  tools: listOf(boundedTool.pipe(tool), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
   output_config: z
     .looseObject({
       effort: z.enum(['low', 'medium', 'high', 'xhigh', 'max']).nullish(),
-      format: z.looseObject({ type: z.literal('json_schema'), schema: z.looseObject({}) }).nullish(),
+      format: boundedFormat.nullish(),
     })
     .nullish(),
 });

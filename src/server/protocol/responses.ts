@@ -1,13 +1,16 @@
 // POST /v1/responses on the wire: the schema of requests, and the items of a conversation.
 
 import { z } from 'zod';
-import { atMost, listOf } from '../../util/bounded-schemas.ts';
+import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
+import { atMost, boundedJson, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, those of earlier responses included. */
 export const MAX_ITEMS = 4096;
 const MAX_PARTS = 1024;
-const MAX_TOOLS = 1024;
+/** Characters of all texts and numbers of a format, about. */
+const MAX_FORMAT_SIZE = 262_144;
+const MAX_FORMAT_DEPTH = 128;
 const MAX_INCLUDED = 32;
 const MAX_METADATA = 16;
 const MAX_METADATA_KEY = 64;
@@ -78,10 +81,8 @@ export type InputItem = z.output<typeof inputItem>;
 
 const functionTool = z.looseObject({
   type: z.literal('function'),
-  name: z.string().min(1, 'must not be empty'),
-  description: z.string().nullish(),
-  parameters: z.looseObject({}).nullish(),
-  strict: z.boolean().nullish(),
+  ...functionFields,
+  parameters: functionParameters.nullish(),
 });
 
 const tool = z.discriminatedUnion('type', [functionTool], {
@@ -115,6 +116,8 @@ const textFormat = z.discriminatedUnion(
   { error: 'must be "text", "json_object" or "json_schema"' },
 );
 
+const boundedFormat = boundedJson<object>(MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH).pipe(textFormat);
+
 export type TextFormat = z.output<typeof textFormat>;
 
 const metadata = atMost<Record<string, unknown>>(MAX_METADATA, 'pairs').pipe(
@@ -133,14 +136,14 @@ export const createResponseSchema = z.object({
   /** Most probable tokens beside each token, where `include` asks for log-probabilities. */
   top_logprobs: z.int().min(0).nullish(),
   include: listOf(z.string(), MAX_INCLUDED).nullish(),
-  text: z.looseObject({ format: textFormat.nullish(), verbosity: z.string().nullish() }).nullish(),
+  text: z.looseObject({ format: boundedFormat.nullish(), verbosity: z.string().nullish() }).nullish(),
   reasoning: z
     .looseObject({
       effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
       summary: z.enum(['auto', 'concise', 'detailed']).nullish(),
     })
     .nullish(),
-  tools: listOf(tool, MAX_TOOLS).nullish(),
+  tools: listOf(boundedTool.pipe(tool), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   metadata: metadata.nullish(),

@@ -58,8 +58,7 @@ function toMessages(items: readonly Item[]): Message[] {
 /** An assistant's message with one more item; null where that begins another message. */
 function withItem(message: Message, item: Item): Message | null {
   if (item.type === 'function_call') {
-    const calls: readonly unknown[] = Array.isArray(message.tool_calls) ? message.tool_calls : [];
-    return { ...message, tool_calls: [...calls, toolCall(item)] };
+    return { ...message, tool_calls: [...(message.tool_calls ?? []), toolCall(item)] };
   }
   const isThought = message.content === undefined && message.tool_calls === undefined;
   const isSaid = item.type === 'message' && item.role === 'assistant';
@@ -82,17 +81,17 @@ function messagesOf(item: Item): Message[] {
   }
 }
 
-function toolCall({ call_id, name, arguments: written }: FunctionCallItem): object {
-  return { id: call_id, type: 'function', function: { name, arguments: written } };
+function toolCall({ call_id, name, arguments: written }: FunctionCallItem) {
+  return { id: call_id, type: 'function', function: { name, arguments: written } } as const;
 }
 
 function textOf(parts: readonly { readonly text: string }[]): string {
   return parts.map(({ text }) => text).join('\n');
 }
 
-function toChatTool({ name, description, parameters, strict }: FunctionTool): object {
+function toChatTool({ name, description, parameters, strict }: FunctionTool) {
   return {
-    type: 'function',
+    type: 'function' as const,
     function: {
       name,
       ...(description != null && { description }),
@@ -102,11 +101,13 @@ function toChatTool({ name, description, parameters, strict }: FunctionTool): ob
   };
 }
 
-function toChatChoice(choice: NonNullable<CreateResponseRequest['tool_choice']>): unknown {
-  return typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.name } };
+function toChatChoice(choice: NonNullable<CreateResponseRequest['tool_choice']>) {
+  return typeof choice === 'string'
+    ? choice
+    : ({ type: 'function', function: { name: choice.name } } as const);
 }
 
-function toResponseFormat(format: TextFormat): { type: string; [field: string]: unknown } {
+function toResponseFormat(format: TextFormat) {
   if (format.type !== 'json_schema') return { type: format.type };
   const { type, name, description, schema, strict } = format;
   const described = {

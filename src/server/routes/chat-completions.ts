@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
+import { ToolUse } from '../../parsers/tool-use.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
@@ -18,7 +19,7 @@ import {
   unavailableChatFields,
 } from '../protocol/chat-completion.ts';
 import { readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
+import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
 import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -37,9 +38,16 @@ async function parse(
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
-  const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
-  const { answer, options, role } = await prepareChat(context, engine, request, body, 'chatcmpl-');
-  return { ...answer, writer: new ChatWriter(options, role) };
+  const body = parseBody(chatCompletionSchema, request.body);
+  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-');
+  const { answer, options, role, toolUse } = chat;
+  const writer = new ChatWriter(options, {
+    role,
+    idLength: toolUse.idLength,
+    includesReasoning: body.include_reasoning ?? true,
+    endsForCalls: !toolUse.isNamed,
+  });
+  return { ...answer, writer };
 }
 
 /** A conversation that is ready to be answered, whatever protocol it came by. */
@@ -49,6 +57,7 @@ export interface PreparedChat {
   readonly options: ResponseOptions;
   /** Speaks the answer. */
   readonly role: string;
+  readonly toolUse: ToolUse;
 }
 
 /**
@@ -64,11 +73,14 @@ export async function prepareChat(
   prefix: string,
 ): Promise<PreparedChat> {
   checkCommonFields(context, engine, body, TABLES);
-  const { params, beamSearch } = samplingOf(body, engine);
-  checkChoices(1, params.n);
-  const proxied = readProxied(request, body, 1, params.n);
-  const { text, messages } = await renderChat(engine, body);
+  const { params: asked, beamSearch } = samplingOf(body, engine);
+  checkChoices(1, asked.n);
+  const proxied = readProxied(request, body, 1, asked.n);
+  const { text, messages, toolUse } = await renderChat(engine, body);
+  const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
+  if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
+    answer: toolUse.reader(text),
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
@@ -97,19 +109,16 @@ export async function prepareChat(
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
   };
-  return { answer, options, role };
+  return { answer, options, role, toolUse };
 }
 
-/** The text of the prompt, and the messages that it was made of. */
+/** The text of the prompt, and what it was made of. */
 export async function renderChat(engine: InferenceEngine, body: ChatCompletionRequest) {
   const { template, tokenizer } = chatParts(engine);
+  const toolUse = new ToolUse(body, engine.answerFormats);
   const messages = toChatMessages(body.messages);
-  return { text: await renderPrompt(template, messages, body), messages, tokenizer };
-}
-
-/** Tools that must not be called ask for nothing. */
-function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
-  return body.tool_choice === 'none' ? { ...body, tools: null } : body;
+  const text = await renderPrompt(template, messages, body, toolUse.templateTools);
+  return { text, messages, toolUse, tokenizer };
 }
 
 function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {

@@ -35,10 +35,16 @@ async function parse(
 ): Promise<ParsedRequest> {
   const body = parseBody(createMessageSchema, request.body);
   checkOwnFields(context, Object(request.body), TABLES);
-  const { answer, options } = await prepareChat(context, engine, request, toChatRequest(body), 'msg_').catch(
-    blame,
-  );
-  return { ...answer, writer: new MessagesWriter(options) };
+  const { answer, options, toolUse } = await prepareChat(
+    context,
+    engine,
+    request,
+    toChatRequest(body),
+    'msg_',
+  ).catch(blame);
+  const showsThinking = body.thinking?.type !== 'disabled';
+  const writer = new MessagesWriter({ options, idLength: toolUse.idLength, showsThinking });
+  return { ...answer, writer };
 }
 
 /** Prompts that are too long for the model are counted, too. */

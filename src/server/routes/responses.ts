@@ -53,7 +53,7 @@ async function parse(
   checkNumItems(before.length, body);
   const input = [...before, ...readInput(body.input, request.id)];
   const chat = toChatRequest(body, input);
-  const { answer, options } = await prepareChat(context, engine, request, chat, PREFIX).catch(
+  const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(
     (error: unknown) => {
       throw renamed(FIELD_NAMES, error);
     },
@@ -65,6 +65,7 @@ async function parse(
     options,
     fields: responseFields(options.head, body, answer.prompts[0]!.params),
     answerId: options.head.id.slice(PREFIX.length),
+    idLength: toolUse.idLength,
     onComplete: body.store ? keep : () => {},
   });
   return { ...answer, writer };

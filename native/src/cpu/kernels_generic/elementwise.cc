@@ -43,6 +43,7 @@ void addElementwise(KernelSet& set) {
   set.argmax = &argmax;
   set.largest = &largest;
   set.weigh = &weigh;
+  set.forbid = &forbid;
   set.peak = &peak<WidestDot>;
   set.peakInt8 = &peak<Int8Dot>;
 }

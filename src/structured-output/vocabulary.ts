@@ -1,0 +1,77 @@
+// The tokens of a tokenizer as a trie over their bytes, in preorder: a node's subtree is the run of nodes up to its end.
+
+export class Vocabulary {
+  readonly endTokenIds: readonly number[];
+  /** Tokens, special ones included: bits of a mask. */
+  readonly size: number;
+  /** Words of 32 bits that a mask has. */
+  readonly maskWords: number;
+  /** [nodes] the byte that leads to a node; node 0 is the root. */
+  readonly byte: Uint8Array;
+  /** [nodes] bytes from the root. */
+  readonly depth: Uint16Array;
+  /** [nodes] the node after the subtree. */
+  readonly end: Int32Array;
+  /** [nodes + 1] where the tokens of a node begin among those in order. */
+  readonly firstToken: Int32Array;
+  /** Token ids in the order of their nodes. */
+  readonly tokensInOrder: Int32Array;
+  /** Bytes of the longest token. */
+  readonly longestToken: number;
+  readonly #bytes: readonly (Uint8Array | null)[];
+
+  /** @param tokenBytes by token id; null for tokens that are no text, which no constraint allows. */
+  constructor(tokenBytes: readonly (Uint8Array | null)[], endTokenIds: readonly number[]) {
+    const isEnd = new Set(endTokenIds);
+    this.#bytes = tokenBytes.map((bytes, id) =>
+      bytes === null || bytes.length === 0 || isEnd.has(id) ? null : bytes,
+    );
+    this.endTokenIds = endTokenIds;
+    this.size = tokenBytes.length;
+    this.maskWords = Math.ceil(tokenBytes.length / 32);
+    const sorted = this.#bytes.flatMap((bytes, id) =>
+      bytes === null ? [] : [{ id, bytes, key: Buffer.from(bytes).toString('latin1') }],
+    );
+    sorted.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.id - b.id));
+    const byte = [0];
+    const depth = [0];
+    const end = [0];
+    const firstToken = [0];
+    let path = [0];
+    let before: Uint8Array = new Uint8Array(0);
+    for (const [i, { bytes }] of sorted.entries()) {
+      let common = 0;
+      while (common < before.length && bytes[common] === before[common]) common += 1;
+      for (const node of path.slice(common + 1)) end[node] = byte.length;
+      path = path.slice(0, common + 1);
+      for (let at = common; at < bytes.length; at += 1) {
+        path.push(byte.length);
+        byte.push(bytes[at]!);
+        depth.push(at + 1);
+        end.push(0);
+        firstToken.push(i);
+      }
+      before = bytes;
+    }
+    for (const node of path) end[node] = byte.length;
+    this.byte = Uint8Array.from(byte);
+    this.depth = Uint16Array.from(depth);
+    this.end = Int32Array.from(end);
+    this.firstToken = Int32Array.from([...firstToken, sorted.length]);
+    this.tokensInOrder = Int32Array.from(sorted, ({ id }) => id);
+    this.longestToken = sorted.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0);
+  }
+
+  /** Null for tokens that are no text. */
+  bytesOf(tokenId: number): Uint8Array | null {
+    return this.#bytes[tokenId] ?? null;
+  }
+
+  /** The child of a node that a byte leads to, -1 where there is none. */
+  child(node: number, byte: number): number {
+    const end = this.end[node]!;
+    for (let child = node + 1; child < end; child = this.end[child]!)
+      if (this.byte[child] === byte) return child;
+    return -1;
+  }
+}
