@@ -137,6 +137,48 @@ describe('the stream of a message', () => {
   });
 });
 
+describe('a tool', () => {
+  const tools: Anthropic.Tool[] = [
+    {
+      name: 'weather',
+      description: 'of a city',
+      input_schema: {
+        type: 'object',
+        properties: { city: { enum: ['Oslo'] } },
+        required: ['city'],
+        additionalProperties: false,
+      },
+    },
+  ];
+  // A random model would write spaces for ever.
+  const bad_words = [' ', '\n', '\t', '\r'];
+  const asked = { ...REQUEST, max_tokens: 200, tools, tool_choice: { type: 'any' as const }, bad_words };
+
+  it('is called, and its result answered', async () => {
+    const message = await client.messages.create(asked);
+    expect(message.stop_reason).toBe('tool_use');
+    const [call] = message.content.filter((block) => block.type === 'tool_use');
+    expect(call).toMatchObject({ name: 'weather', input: { city: 'Oslo' } });
+    const answered = await client.messages.create({
+      ...REQUEST,
+      messages: [
+        ...MESSAGES,
+        { role: 'assistant', content: message.content },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: call!.id, content: 'rain' }] },
+      ],
+    });
+    expect(answered.usage.output_tokens).toBeGreaterThan(0);
+  });
+
+  it('is called in a stream as in one piece', async () => {
+    const whole = await client.messages.create(asked);
+    const streamed = await client.messages.stream(asked).finalMessage();
+    const plain = ({ content }: Anthropic.Message): unknown[] =>
+      content.map((block) => (block.type === 'tool_use' ? [block.name, block.input] : block));
+    expect(plain(streamed)).toEqual(plain(whole));
+  });
+});
+
 describe('the tokens of a conversation', () => {
   it('are counted as a message counts them, however long it is', async () => {
     const { input_tokens } = await client.messages.countTokens({ model: 'tiny', messages: MESSAGES });

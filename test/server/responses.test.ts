@@ -14,6 +14,9 @@ const REQUEST = {
   temperature: 0,
 } as const;
 
+/** A random model would write spaces for ever where it may. */
+const DENSE = { bad_words: [' ', '\n', '\t', '\r'] };
+
 let svc: TestServer;
 beforeAll(async () => {
   svc = await startTestServer({ server: { apiKeys: KEYS, responseStore: { maxResponses: 50 } } });
@@ -237,6 +240,79 @@ describe('a response that was kept', () => {
       /only background responses can be cancelled/,
     );
     await expect(svc.client.responses.cancel('resp_unknown')).rejects.toThrow(OpenAI.NotFoundError);
+  });
+});
+
+describe('a function', () => {
+  const tools: OpenAI.Responses.FunctionTool[] = [
+    {
+      type: 'function',
+      name: 'weather',
+      strict: true,
+      parameters: {
+        type: 'object',
+        properties: { city: { enum: ['Oslo'] } },
+        required: ['city'],
+        additionalProperties: false,
+      },
+    },
+  ];
+  const asked = { ...REQUEST, ...DENSE, max_output_tokens: 200, tools, tool_choice: 'required' as const };
+
+  it('is called, and what it gave is answered, by the id of the response or with all its items', async () => {
+    const { client } = svc;
+    const called = await client.responses.create(asked);
+    expect(called.status).toBe('completed');
+    const [call] = called.output.filter((item) => item.type === 'function_call');
+    expect(call).toMatchObject({ name: 'weather', arguments: '{"city":"Oslo"}', status: 'completed' });
+    const given = { type: 'function_call_output' as const, call_id: call!.call_id, output: 'rain' };
+    const byId = await client.responses.create({
+      ...REQUEST,
+      previous_response_id: called.id,
+      input: [given],
+    });
+    const whole = await client.responses.create({
+      ...REQUEST,
+      input: [
+        { role: 'user', content: REQUEST.input },
+        ...called.output.filter((item) => item.type === 'function_call'),
+        given,
+      ],
+    });
+    expect(byId.output_text).toBe(whole.output_text);
+    expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
+  });
+
+  it('is called in a stream, by events of its arguments', async () => {
+    const stream = svc.client.responses.stream(asked);
+    let written = '';
+    stream.on('response.function_call_arguments.delta', ({ delta }) => {
+      written += delta;
+    });
+    const { output } = await stream.finalResponse();
+    expect(output.find((item) => item.type === 'function_call')).toMatchObject({ arguments: written });
+    expect(JSON.parse(written)).toEqual({ city: 'Oslo' });
+  });
+});
+
+describe('a response that must be JSON', () => {
+  it('is read by the helper of the client', async () => {
+    const schema = {
+      type: 'object',
+      properties: { mood: { enum: ['calm', 'wild'] } },
+      required: ['mood'],
+      additionalProperties: false,
+    };
+    const format = { type: 'json_schema' as const, name: 'sea', strict: true, schema };
+    const parsed = await svc.client.responses.parse({
+      ...REQUEST,
+      ...DENSE,
+      max_output_tokens: 80,
+      text: { format },
+    });
+    expect(parsed.status).toBe('completed');
+    expect(['calm', 'wild']).toContain(JSON.parse(parsed.output_text).mood);
+    expect(parsed.text).toMatchObject({ format });
   });
 });
 
