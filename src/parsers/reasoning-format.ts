@@ -18,6 +18,8 @@ export interface ReasoningFormat {
   readonly tokens: readonly string[];
   /** Whether the answer goes on with a thought, since `prompt` has begun one. */
   isOpen(prompt: string): boolean;
+  /** Whether the answer has no thought, since `prompt` has ended it. */
+  isOver(prompt: string): boolean;
   /** Reads the thought, if there is one; what comes after it is left. */
   read(reader: TextReader, writer: AnswerWriter, isOpen: boolean): Reading;
 }
@@ -33,13 +35,14 @@ interface TagRules {
 }
 
 export function tagged({ begins, ends, isImplied = false, answerTags }: TagRules): ReasoningFormat {
+  const isOver = (prompt: string): boolean => ends.some((end) => prompt.trimEnd().endsWith(end));
   return {
+    isOver,
     tags: { begin: begins[0], end: ends[0] },
     tokens: [...begins, ...ends],
     isOpen(prompt) {
       const text = prompt.trimEnd();
-      const isBegun = begins.some((begin) => text.endsWith(begin));
-      return isBegun || (isImplied && !ends.some((end) => text.endsWith(end)));
+      return begins.some((begin) => text.endsWith(begin)) || (isImplied && !isOver(text));
     },
     *read(reader, writer, isOpen) {
       writer.isReasoning = isOpen;

@@ -63,7 +63,8 @@ export class ToolUse {
    */
   constraint(asked: RequestConstraint | null, prompt: string): RequestConstraint | null {
     const { reasoning, tools: format } = this.#formats;
-    const thought = { tags: thoughtTags(this.#formats), isOpen: reasoning?.isOpen(prompt) ?? false };
+    const tags = reasoning?.isOver(prompt) ? null : thoughtTags(this.#formats);
+    const thought = { tags, isOpen: reasoning?.isOpen(prompt) ?? false };
     const calls = { tools: this.#tools, isParallel: this.#isParallel };
     if (this.#isEnforced && format !== null) {
       if (asked !== null) throw bothSay(asked.field);

@@ -12,22 +12,35 @@ import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 export type SpecialTokens = Readonly<Record<string, string>>;
 
 export class JinjaChatTemplate implements ChatTemplate {
-  readonly source: string;
+  readonly #source: string;
   /** As of `defectOf`. */
   readonly defect: string | null;
   readonly #queue: CallThread<Variables, string>;
   readonly #specialTokens: SpecialTokens;
+  /** Renders conversations with tools in its place. */
+  readonly #forTools: JinjaChatTemplate | null;
   #argumentsForm: Promise<ArgumentsForm> | null = null;
 
   /** A template that does not compile refuses every conversation; prompts without it still work. */
-  constructor(source: string, specialTokens: SpecialTokens, limits: RenderLimits = RENDER_LIMITS) {
-    this.source = source;
+  constructor(
+    source: string,
+    specialTokens: SpecialTokens,
+    limits: RenderLimits = RENDER_LIMITS,
+    forTools: JinjaChatTemplate | null = null,
+  ) {
+    this.#source = source;
+    this.#forTools = forTools;
     this.defect = defectOf(source);
     this.#queue = openRenderQueue(source, limits);
     this.#specialTokens = specialTokens;
   }
 
+  get source(): string {
+    return this.#forTools?.source ?? this.#source;
+  }
+
   async render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {
+    if (options.tools != null && this.#forTools !== null) return this.#forTools.render(messages, options);
     if (this.defect !== null) {
       throw new InvalidRequestError(
         `the chat template of this model does not compile: ${this.defect}; send a plain prompt to /v1/completions`,
@@ -44,8 +57,8 @@ export class JinjaChatTemplate implements ChatTemplate {
     });
   }
 
-  close(): Promise<void> {
-    return this.#queue.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#queue.close(), this.#forTools?.close()]);
   }
 
   async #render(variables: Variables): Promise<string> {
@@ -60,7 +73,7 @@ export class JinjaChatTemplate implements ChatTemplate {
 
   /** Messages in the words of this template. */
   async #shown(messages: readonly ChatMessage[]): Promise<readonly object[]> {
-    const knowsDevelopers = this.source.includes('developer');
+    const knowsDevelopers = this.#source.includes('developer');
     const hasCalls = messages.some(({ tool_calls }) => tool_calls !== undefined);
     this.#argumentsForm ??= hasCalls ? argumentsForm((variables) => this.#render(variables)) : null;
     const form = hasCalls ? await this.#argumentsForm : 'object';

@@ -72,6 +72,10 @@ describe('examples', () => {
     expect(second!.slice('adapter'.length)).not.toBe(first!.slice('model'.length));
   });
 
+  it('tools.ts runs the function that the model is made to call', async () => {
+    expect(await runExample('tools.ts', folder)).toMatch(/^temperature_of\((kitchen|cellar)\) = (21|12)$/m);
+  });
+
   it('offline-chat.ts answers its questions', async () => {
     expect(await runExample('offline-chat.ts', folder)).toContain('What is your name?\n');
   });
