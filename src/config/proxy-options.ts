@@ -37,6 +37,11 @@ export const PROXY_OPTIONS = new OptionTable({
       env: 'SVC_API_KEY',
     }),
     ...corsOptions(),
+    otlpTracesEndpoint: optional(text('<url>'), {
+      help: 'collector of OpenTelemetry that gets a trace of every request, over OTLP/HTTP: http://localhost:4318',
+      defaultText: 'none',
+      env: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    }),
     ui: option(flag(), true, { help: 'a page at / with a playground and a dashboard; --no-ui has none' }),
     requestTimeout: option(seconds(), 0, {
       help: 'how long a request may take before it is ended with an error (504); 0 is no limit',

@@ -41,6 +41,7 @@ describe('options', () => {
       logLevel: 'info',
       rootPath: null,
       hasPage: true,
+      tracesEndpoint: null,
       tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },

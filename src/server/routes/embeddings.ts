@@ -11,7 +11,7 @@ import { numTokensOf, type PoolingEndpoint, poolingOptions } from './pooling-rou
 export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
   paths: ['/v1/embeddings'],
   schema: embeddingSchema,
-  async parse(engine, body, { model }) {
+  async parse(engine, body, { model }, signal) {
     const config = engine.expectEmbedding();
     const dimensions = body.dimensions ?? null;
     checkDimensions(dimensions, config, engine.info.hiddenSize);
@@ -19,7 +19,11 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
     const prompts: PreparedPooling[] = [];
     for (const input of body.input) {
       prompts.push(
-        await engine.preparePooling(input, { ...poolingOptions(body), param: 'input', addSpecialTokens }),
+        await engine.preparePooling(input, {
+          ...poolingOptions(body, signal),
+          param: 'input',
+          addSpecialTokens,
+        }),
       );
       await yieldTurn();
     }

@@ -32,8 +32,16 @@ export interface PoolingEndpoint<S extends z.ZodObject = z.ZodObject> {
   /** All lead to the same. */
   readonly paths: readonly string[];
   readonly schema: S;
-  /** @throws SvcError where the request must be refused. */
-  parse(engine: InferenceEngine, body: z.output<S>, head: PoolingHead): Promise<ParsedPooling>;
+  /**
+   * @param signal ends it between two prompts.
+   * @throws SvcError where the request must be refused.
+   */
+  parse(
+    engine: InferenceEngine,
+    body: z.output<S>,
+    head: PoolingHead,
+    signal: AbortSignal,
+  ): Promise<ParsedPooling>;
 }
 
 export function poolingRoute<S extends z.ZodObject>(
@@ -47,7 +55,12 @@ export function poolingRoute<S extends z.ZodObject>(
         engine.expectPooling();
         const body = parseBody(endpoint.schema, request.body);
         checkFields(context, engine, endpoint.schema, body);
-        const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request));
+        const { prompts, answer } = await endpoint.parse(
+          engine,
+          body,
+          headOf(context, engine, request),
+          signal,
+        );
         if (context.options.logRequests) logRequest(request, prompts);
         const ticket = open(prompts.length);
         const pooled = await startEach(prompts.length, (index) =>
@@ -60,8 +73,8 @@ export function poolingRoute<S extends z.ZodObject>(
 }
 
 /** What all endpoints make of a prompt. */
-export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields) {
-  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0 };
+export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields, signal: AbortSignal) {
+  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0, signal };
 }
 
 /** Tokens of all prompts. */
