@@ -33,7 +33,8 @@ export function checkCommonFields(
 }
 
 /** @throws NotAvailableError for the first field of a body of another protocol that is refused. */
-export function checkOwnFields(context: ServerContext, body: object, tables: FieldTables): void {
+export function checkOwnFields(context: ServerContext, body: unknown, tables: FieldTables): void {
+  if (typeof body !== 'object' || body === null) return;
   refuseUnavailable(body, tables.unavailable);
   reportUnknownFields(context, body, tables);
 }

@@ -34,7 +34,7 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = parseBody(createMessageSchema, request.body);
-  checkOwnFields(context, Object(request.body), TABLES);
+  checkOwnFields(context, request.body, TABLES);
   const { answer, options, toolUse } = await prepareChat(
     context,
     engine,
@@ -53,7 +53,7 @@ export function countTokensRoute(app: FastifyInstance, context: ServerContext): 
     answerAdmitted(context, request, reply, async ({ engine }) => {
       engine.expectGenerating();
       const body = parseBody(countTokensSchema, request.body);
-      checkOwnFields(context, Object(request.body), TABLES);
+      checkOwnFields(context, request.body, TABLES);
       context.adapterOf(body.model, engine);
       const { text, tokenizer } = await renderChat(engine, toChatRequest(body)).catch(blame);
       const tokens = await tokenizer.encode(text, { addSpecialTokens: false });

@@ -46,7 +46,7 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = storing(request, parseBody(createResponseSchema, request.body));
-  checkOwnFields(context, Object(request.body), TABLES);
+  checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
   const earlier = earlierResponse(context, owner, body);
   const before: readonly Item[] = earlier === null ? [] : [...earlier.input, ...earlier.response.output];
