@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TINY_EOS_ID } from '../fixtures/tiny-tokenizer.ts';
 import { until } from '../helpers/until.ts';
-import { bodyOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
+import { bodyOf, isIdle, startTestServer, TEMPLATE_OF_CALLS, type TestServer } from './test-server.ts';
 
 const KEY = 'a-key';
 const MESSAGES: Anthropic.MessageParam[] = [{ role: 'user', content: 'tell me of the sea' }];
@@ -13,7 +13,10 @@ const REQUEST = { model: 'tiny', max_tokens: 12, temperature: 0, messages: MESSA
 let svc: TestServer;
 let client: Anthropic;
 beforeAll(async () => {
-  svc = await startTestServer({ server: { apiKeys: [KEY] } });
+  svc = await startTestServer({
+    server: { apiKeys: [KEY] },
+    engine: { chatTemplate: TEMPLATE_OF_CALLS },
+  });
   client = new Anthropic({ baseURL: svc.url, apiKey: KEY, maxRetries: 0 });
 });
 afterAll(() => svc.close());

@@ -4,7 +4,15 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TINY_EOS_ID } from '../fixtures/tiny-tokenizer.ts';
 import { until } from '../helpers/until.ts';
-import { bodyOf, clientOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
+import {
+  bodyOf,
+  clientOf,
+  errorOf,
+  isIdle,
+  startTestServer,
+  TEMPLATE_OF_CALLS,
+  type TestServer,
+} from './test-server.ts';
 
 const KEYS = ['first-key', 'second-key'] as const;
 const REQUEST = {
@@ -19,7 +27,10 @@ const DENSE = { bad_words: [' ', '\n', '\t', '\r'] };
 
 let svc: TestServer;
 beforeAll(async () => {
-  svc = await startTestServer({ server: { apiKeys: KEYS, responseStore: { maxResponses: 50 } } });
+  svc = await startTestServer({
+    server: { apiKeys: KEYS, responseStore: { maxResponses: 50 } },
+    engine: { chatTemplate: TEMPLATE_OF_CALLS },
+  });
 });
 afterAll(() => svc.close());
 
