@@ -241,7 +241,11 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
   refused('--stream-interval', 'value', 'every token is sent as it comes', 'use 1', ['1']),
-  refused('--structured-outputs-config', 'json', 'structured output is not served yet', WITHOUT),
+  harmless(
+    '--structured-outputs-config',
+    'json',
+    'structured output has one engine, which needs no settings',
+  ),
 
   // Compilation, measurement and hardware.
   harmless('--compilation-config -cc', 'json', NO_GRAPHS),

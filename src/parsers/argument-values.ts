@@ -6,7 +6,7 @@ import { parseJson } from '../util/parse-json.ts';
 import type { FunctionTool } from './answer-parts.ts';
 import type { AnswerWriter } from './answer-writer.ts';
 import type { Reading, TextReader } from './text-reader.ts';
-import { literal, optional, sequence } from './tool-format.ts';
+import { json, literal, optional, sequence } from './tool-format.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -57,11 +57,11 @@ export class ArgumentsWriter {
 /** `text` as JSON of one of the types; a string where it is of none. */
 function jsonOf(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
-  const json = PYTHON_WORDS.get(trimmed) ?? trimmed;
-  const value = parseJson(json);
+  const written = PYTHON_WORDS.get(trimmed) ?? trimmed;
+  const value = parseJson(written);
   const isJson = value !== undefined && (types === null || !types.has('string') || types.has(typeOf(value)));
   // A text in quotes may well be a string that has them.
-  return isJson && typeof value !== 'string' ? json : JSON.stringify(text);
+  return isJson && typeof value !== 'string' ? written : JSON.stringify(text);
 }
 
 function typeOf(value: unknown): string {
@@ -134,7 +134,7 @@ export function taggedArguments(tool: FunctionTool, tags: TagWriting): Constrain
 
 function valueConstraint(schema: unknown, name: string, end: string): Constraint {
   const types = typesOf(schema);
-  if (!isSchema(schema) || types === null || !types.has('string')) return { kind: 'jsonSchema', schema };
+  if (!isSchema(schema) || types === null || !types.has('string')) return json(schema);
   const values = 'const' in schema ? [schema.const] : schema.enum;
   if (Array.isArray(values)) {
     const texts = values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));

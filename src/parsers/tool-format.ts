@@ -42,10 +42,15 @@ export function optional(item: Constraint): Constraint {
   return { kind: 'choice', options: [literal(''), item] };
 }
 
+/** JSON without what a caller does not expect: arguments that the schema does not name, and space that a small model never ends. */
+export function json(schema: unknown): Constraint {
+  return { kind: 'jsonSchema', schema, style: { compact: true, closedObjects: true } };
+}
+
 /** The arguments of a call as JSON. */
 export function jsonArguments({ parameters }: FunctionTool): Constraint {
   const isEmpty = Object.keys(parameters ?? {}).length === 0;
-  return isEmpty ? literal('{}') : { kind: 'jsonSchema', schema: parameters };
+  return isEmpty ? literal('{}') : json(parameters);
 }
 
 /** A call as `{"name": "f", "arguments": {...}}`. */

@@ -86,9 +86,13 @@ function eitherOf(...options: readonly Constraint[]): Constraint {
   return { kind: 'choice', options };
 }
 
-function templateTool({ strict: _, ...tool }: FunctionTool): TemplateTool {
-  return { type: 'function', function: tool };
+/** Published templates fail on a function without a description or parameters. */
+function templateTool({ name, description, parameters, strict: _, ...others }: FunctionTool): TemplateTool {
+  const shown = { description: description ?? '', parameters: parameters ?? NO_PARAMETERS };
+  return { type: 'function', function: { name, ...shown, ...others } };
 }
+
+const NO_PARAMETERS = { type: 'object', properties: {} };
 
 function checkNames(tools: readonly FunctionTool[]): void {
   const seen = new Set<string>();

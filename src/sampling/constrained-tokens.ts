@@ -2,7 +2,10 @@
 
 import type { Matcher } from '../structured-output/matcher.ts';
 import type { Vocabulary } from '../structured-output/vocabulary.ts';
-import { has, intersect, maskOf, removeUnlessAll } from './token-mask.ts';
+import { addTo, fewIn, has, intersect, maskOf, removeUnlessAll } from './token-mask.ts';
+
+/** No vocabulary has more tokens that are beginnings of one text. */
+const MAX_SPELLINGS = 64;
 
 /** A sequence in its constraint. */
 export interface SequenceConstraint {
@@ -47,7 +50,24 @@ export class ConstrainedTokens {
     if (this.#allowed !== null) intersect(mask, this.#allowed);
     removeUnlessAll(mask, ends);
     removeUnlessAll(mask, words);
+    this.#keepLongestSpelling(mask);
     return mask;
+  }
+
+  /**
+   * Where it is known how the text goes on, and every token that may come is a part of that, the longest one is the only
+   * choice: the model has nothing to decide, and such tokens need no sampling. A token that goes on behind what is known is
+   * the model's choice, and leaves it to the model.
+   */
+  #keepLongestSpelling(mask: Uint32Array): void {
+    const ids = fewIn(mask, MAX_SPELLINGS);
+    if (ids === null || ids.length < 2) return;
+    const spellings = ids.map((id) => this.#vocabulary.bytesOf(id));
+    const longest = spellings.reduce((most, bytes) => (lengthOf(bytes) > lengthOf(most) ? bytes : most));
+    if (longest === null || !spellings.every((bytes) => bytes !== null && isPrefix(bytes, longest))) return;
+    if (!isPrefix(longest, this.#matcher.forcedBytes())) return;
+    mask.fill(0);
+    addTo(mask, ids[spellings.indexOf(longest)]!);
   }
 
   /** Goes on by a token. @returns false, and nothing changes, where it must not come. */
@@ -69,4 +89,12 @@ export class ConstrainedTokens {
     this.#isOver = isOver;
     return result;
   }
+}
+
+function lengthOf(bytes: Uint8Array | null): number {
+  return bytes?.length ?? 0;
+}
+
+function isPrefix(bytes: Uint8Array, text: Uint8Array): boolean {
+  return bytes.length <= text.length && bytes.every((byte, at) => text[at] === byte);
 }

@@ -2,7 +2,7 @@
 // request's own tokens alone; the history grows token by token, so that a step costs only what it changes.
 
 import { ConstrainedTokens, type SequenceConstraint } from './constrained-tokens.ts';
-import { onlyOne } from './token-mask.ts';
+import { fewIn } from './token-mask.ts';
 
 /** Numbers only: words have become tokens, defaults are filled in. */
 export interface LogitRules {
@@ -162,8 +162,8 @@ export class LogitHistory {
     const ahead = [...tokens];
     return constrained.lookAhead(() => {
       while (ahead.length < tokens.length + count) {
-        const tokenId = onlyOne(this.#mask(ahead, promptLength)!);
-        if (tokenId === null || !constrained.accept(tokenId) || constrained.isOver) break;
+        const [tokenId] = fewIn(this.#mask(ahead, promptLength)!, 1) ?? [];
+        if (tokenId === undefined || !constrained.accept(tokenId) || constrained.isOver) break;
         ahead.push(tokenId);
       }
       return ahead.slice(tokens.length);

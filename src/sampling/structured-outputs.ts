@@ -26,6 +26,10 @@ export interface StructuredOutputsInput {
   readonly grammar?: string | null | undefined;
   /** The object, or its text. */
   readonly structural_tag?: unknown;
+  /** JSON without any whitespace between its parts. */
+  readonly disable_any_whitespace?: boolean | null | undefined;
+  /** Objects of a JSON schema have no properties but those that it names, unless it says otherwise. */
+  readonly disable_additional_properties?: boolean | null | undefined;
 }
 
 /** Characters of all texts and numbers of a constraint, about: compiling is bounded besides. */
@@ -47,8 +51,9 @@ const jsonSchema = z.union(
   [z.record(z.string(), z.unknown()), z.boolean()],
   'must be a JSON schema: an object, true or false',
 );
-const notServed = z.literal(false, 'must be false: svc does not serve it').nullish();
-const noPattern = z.null('must be left out: svc does not serve it').optional();
+const noPattern = z
+  .null('must be left out: svc has no patterns of whitespace, only disable_any_whitespace')
+  .optional();
 
 const kinds = z.strictObject({
   /** The schema, or its text. */
@@ -60,8 +65,8 @@ const kinds = z.strictObject({
     .nullish(),
   grammar: z.string().nullish(),
   structural_tag: z.union([jsonText.pipe(structuralTagSchema), structuralTagSchema]).nullish(),
-  disable_any_whitespace: notServed,
-  disable_additional_properties: notServed,
+  disable_any_whitespace: z.boolean().nullish(),
+  disable_additional_properties: z.boolean().nullish(),
   whitespace_pattern: noPattern,
 });
 
@@ -93,16 +98,19 @@ const responseFormat = z.discriminatedUnion('type', [
 /** The field `response_format` of HTTP. */
 export const responseFormatSchema = boundedJson(MAX_SIZE, MAX_DEPTH).pipe(responseFormat);
 
-const ANY_OBJECT: Constraint = { kind: 'jsonSchema', schema: { type: 'object' } };
+const ANY_OBJECT = { type: 'object' };
 
 export function structuredOutputsConstraint(given: z.output<typeof structuredOutputsSchema>): Constraint {
   const { json, regex, choice, grammar, structural_tag } = given;
-  if (json != null) return { kind: 'jsonSchema', schema: json };
   if (regex != null) return { kind: 'regex', pattern: regex };
   if (choice != null) return { kind: 'choice', options: choice.map((text) => ({ kind: 'literal', text })) };
   if (grammar != null) return { kind: 'grammar', ebnf: grammar };
   if (structural_tag != null) return structuralTagConstraint(structural_tag);
-  return ANY_OBJECT;
+  const style = {
+    compact: given.disable_any_whitespace ?? false,
+    closedObjects: given.disable_additional_properties ?? false,
+  };
+  return { kind: 'jsonSchema', schema: json ?? ANY_OBJECT, style };
 }
 
 /** Null where any text will do. */
@@ -111,7 +119,7 @@ export function responseFormatConstraint(given: z.output<typeof responseFormatSc
     case 'text':
       return null;
     case 'json_object':
-      return ANY_OBJECT;
+      return { kind: 'jsonSchema', schema: ANY_OBJECT };
     case 'json_schema':
       return { kind: 'jsonSchema', schema: given.json_schema.schema };
     case 'structural_tag':

@@ -2,8 +2,12 @@
 
 export function maskOf(numWords: number, ids: Iterable<number>): Uint32Array {
   const mask = new Uint32Array(numWords);
-  for (const id of ids) mask[id >>> 5]! |= 1 << (id & 31);
+  for (const id of ids) addTo(mask, id);
   return mask;
+}
+
+export function addTo(mask: Uint32Array, id: number): void {
+  mask[id >>> 5]! |= 1 << (id & 31);
 }
 
 export function has(mask: Uint32Array, id: number): boolean {
@@ -16,13 +20,16 @@ export function isEmpty(mask: Uint32Array): boolean {
   return true;
 }
 
-/** The token of a set that has no other; null of any other set. */
-export function onlyOne(mask: Uint32Array): number | null {
-  const first = mask.findIndex((word) => word !== 0);
-  if (first < 0) return null;
-  const word = mask[first]!;
-  const isAlone = (word & (word - 1)) === 0 && mask.findLastIndex((other) => other !== 0) === first;
-  return isAlone ? first * 32 + 31 - Math.clz32(word) : null;
+/** The tokens of a set of at most `most`, ascending; null of a larger one. */
+export function fewIn(mask: Uint32Array, most: number): number[] | null {
+  const ids: number[] = [];
+  for (let index = 0; index < mask.length; index += 1) {
+    for (let word = mask[index]!; word !== 0; word &= word - 1) {
+      if (ids.length === most) return null;
+      ids.push(index * 32 + 31 - Math.clz32(word & -word));
+    }
+  }
+  return ids;
 }
 
 /** Takes out all that are not in `kept`. */
@@ -35,5 +42,5 @@ export function removeUnlessAll(mask: Uint32Array, ids: Iterable<number>): void 
   const removed = [...ids].filter((id) => has(mask, id));
   if (removed.length === 0) return;
   for (const id of removed) mask[id >>> 5]! &= ~(1 << (id & 31));
-  if (isEmpty(mask)) for (const id of removed) mask[id >>> 5]! |= 1 << (id & 31);
+  if (isEmpty(mask)) for (const id of removed) addTo(mask, id);
 }

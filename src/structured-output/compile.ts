@@ -1,7 +1,7 @@
 // A constraint becomes a grammar: plain data that crosses threads.
 
 import type { Constraint, Tag } from './constraint.ts';
-import { compileEbnf } from './ebnf.ts';
+import { compileEbnf } from './ebnf/compile-ebnf.ts';
 import type { Grammar } from './grammar.ts';
 import { GrammarBuilder } from './grammar-builder.ts';
 import { compileSchema } from './json-schema/compile-schema.ts';
@@ -90,6 +90,10 @@ function compileRepeat(
   const most = max === null ? null : max - 1;
   const rest = builder.add({ kind: 'repeat', item: further, min: Math.max(0, min - 1), max: most });
   const some = builder.add({ kind: 'sequence', parts: [item, rest] });
+  if (separator === '' && builder.mayBeEmpty(item))
+    builder.budget.refuse(
+      'repeats a part that may be empty; give it a separator, or leave the repetition out',
+    );
   return min === 0 ? builder.add({ kind: 'choice', options: [nothing, some] }) : some;
 }
 

@@ -4,8 +4,7 @@ import {
   type ArrayNode,
   type Grammar,
   type GrammarNode,
-  type KeyLabels,
-  type LengthBounds,
+  type Lexeme,
   type ObjectNode,
   UNREACHABLE,
   viableKey,
@@ -15,6 +14,8 @@ import type { Dfa } from './regular/dfa.ts';
 import { type Regular, toDfa } from './regular/regular.ts';
 
 const NO_TEXT: GrammarNode = { kind: 'choice', options: [] };
+
+type LexemeParts = Partial<Omit<Lexeme, 'dfa'>>;
 
 export class GrammarBuilder {
   readonly budget: Budget;
@@ -44,17 +45,36 @@ export class GrammarBuilder {
     return index;
   }
 
-  lexeme(dfa: Dfa, length: LengthBounds | null = null, keys: KeyLabels | null = null): number {
-    return this.#lexemes.push({ dfa, length, keys }) - 1;
+  lexeme(dfa: Dfa, parts: LexemeParts = {}): number {
+    return this.#lexemes.push({ dfa, length: null, keys: null, sharedName: null, ...parts }) - 1;
   }
 
   /** A node that is one lexeme; of no text where the automaton has none. */
-  text(dfa: Dfa | null, length: LengthBounds | null = null): number {
-    return this.add(dfa === null ? NO_TEXT : { kind: 'lexeme', lexeme: this.lexeme(dfa, length) });
+  text(dfa: Dfa | null, parts: LexemeParts = {}): number {
+    return this.add(dfa === null ? NO_TEXT : { kind: 'lexeme', lexeme: this.lexeme(dfa, parts) });
   }
 
   regular(expression: Regular): number {
     return this.text(toDfa(expression, this.budget));
+  }
+
+  /** The node has the empty text; nodes that are not filled yet count as never empty. */
+  mayBeEmpty(index: number): boolean {
+    const node = this.#nodes[index]!;
+    switch (node.kind) {
+      case 'lexeme': {
+        const { dfa, length } = this.#lexemes[node.lexeme]!;
+        return length === null && dfa.labels[0]! >= 0;
+      }
+      case 'choice':
+        return node.options.some((option) => this.mayBeEmpty(option));
+      case 'sequence':
+        return node.parts.every((part) => this.mayBeEmpty(part));
+      case 'repeat':
+        return node.min === 0;
+      default:
+        return false;
+    }
   }
 
   finish(root: number): Grammar {

@@ -19,6 +19,8 @@ export interface Lexeme {
   readonly length: LengthBounds | null;
   /** Of the keys of an object; null where it does not matter which text it was. */
   readonly keys: KeyLabels | null;
+  /** The same in all grammars that have a lexeme of this name; null for one of its own. */
+  readonly sharedName: string | null;
 }
 
 /** `max` null: without end. */

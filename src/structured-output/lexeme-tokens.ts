@@ -1,30 +1,21 @@
 // Which tokens stay within a lexeme from one of its states on, and where in the trie tokens may leave it.
 
-import { BoundedCache } from './bounded-cache.ts';
-import type { Lexer } from './lexer.ts';
-import { addTo, bytesOfSet, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import type { Vocabulary } from './vocabulary.ts';
+import { BEFORE_QUOTE, BETWEEN_CHARS, type Lexer } from './lexer.ts';
+import { addTo, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
+import { type CountedTokens, type LexemeTokens, LexemeTokensCache, type Vocabulary } from './vocabulary.ts';
 
 /** Of the walks of one grammar. */
 const MAX_BYTES = 32 * 2 ** 20;
 
-export interface LexemeTokens {
-  readonly tokens: TokenSet;
-  /** Nodes of the trie at which the lexeme may have ended and tokens go on. */
-  readonly exits: Int32Array;
-  /** [exits] the label of the text that ended. */
-  readonly labels: Int32Array;
-}
+/** Characters before the end of a text that has not ended: as many as any bound asks for. */
+const ALWAYS = 2 ** 31 - 1;
 
 export class LexemeWalker {
   readonly #lexer: Lexer;
   readonly #vocabulary: Vocabulary;
   readonly #scratch: Uint32Array;
   readonly #path: Int32Array;
-  readonly #cache = new BoundedCache<string, LexemeTokens>(
-    MAX_BYTES,
-    ({ tokens, exits, labels }) => bytesOfSet(tokens) + exits.byteLength + labels.byteLength,
-  );
+  readonly #cache = new LexemeTokensCache(MAX_BYTES);
 
   constructor(lexer: Lexer, vocabulary: Vocabulary) {
     this.#lexer = lexer;
@@ -37,8 +28,8 @@ export class LexemeWalker {
   tokensAt(lexeme: number, state: number, open: Uint32Array | null): LexemeTokens {
     const compiled = this.#lexer.lexeme(lexeme);
     const { keys } = compiled.lexeme;
-    if (keys === null)
-      return this.#cached(lexeme, compiled.representative(state, this.#vocabulary.longestToken));
+    if (compiled.lexeme.length !== null) return this.#counted(lexeme, state);
+    if (keys === null) return this.#cached(lexeme, state);
     if (open === null || !areAllOpen(open, keys.names.length, keys.numLabels))
       return this.#walk(lexeme, state, open);
     const all = this.#cached(lexeme, state);
@@ -46,43 +37,103 @@ export class LexemeWalker {
   }
 
   #cached(lexeme: number, state: number): LexemeTokens {
-    const key = `${lexeme}/${state}`;
-    const known = this.#cache.get(key);
+    const { sharedName } = this.#lexer.lexeme(lexeme).lexeme;
+    const cache = sharedName === null ? this.#cache : this.#vocabulary.shared;
+    const key = `${sharedName ?? lexeme}/${state}`;
+    const known = cache.get(key);
     if (known !== undefined) return known;
     const made = this.#walk(lexeme, state, null);
-    this.#cache.set(key, made);
+    cache.set(key, made);
     return made;
   }
 
   #walk(index: number, state: number, open: Uint32Array | null): LexemeTokens {
     const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary;
     const lexeme = this.#lexer.lexeme(index);
+    const { classes, numClasses, next, labels } = lexeme.lexeme.dfa;
     const path = this.#path;
     path[0] = state;
     this.#scratch.fill(0);
     const exits: number[] = [];
-    const labels: number[] = [];
+    const exitLabels: number[] = [];
     for (let node = 1; node < byte.length; ) {
       const level = depth[node]!;
-      const next = lexeme.step(path[level - 1]!, byte[node]!, open);
-      if (next < 0) {
+      const to = next[path[level - 1]! * numClasses + classes[byte[node]!]!]!;
+      if (to < 0 || (open !== null && !lexeme.isAlive(to, open))) {
         node = end[node]!;
         continue;
       }
       for (let i = firstToken[node]!; i < firstToken[node + 1]!; i += 1)
         setBit(this.#scratch, tokensInOrder[i]!);
-      const label = lexeme.label(next);
-      if (label >= 0 && end[node]! > node + 1) {
+      if (labels[to]! >= 0 && end[node]! > node + 1) {
         exits.push(node);
-        labels.push(label);
+        exitLabels.push(labels[to]!);
       }
-      path[level] = next;
+      path[level] = to;
       node += 1;
     }
     return {
       tokens: toTokenSet(this.#scratch),
       exits: Int32Array.from(exits),
-      labels: Int32Array.from(labels),
+      labels: Int32Array.from(exitLabels),
+    };
+  }
+
+  /** Of a quoted text whose characters are counted: those tokens of the free one that have few and many enough. */
+  #counted(index: number, state: number): LexemeTokens {
+    const lexeme = this.#lexer.lexeme(index);
+    const { inChar, left, missing } = lexeme.counts(state);
+    const key = `counted ${inChar}`;
+    const walked = this.#vocabulary.counted.get(key) ?? this.#walkCounting(index, inChar);
+    this.#vocabulary.counted.set(key, walked);
+    this.#scratch.fill(0);
+    for (let i = 0; i < walked.tokens.length; i += 1)
+      if (walked.needed[i]! <= left && walked.ended[i]! >= missing) setBit(this.#scratch, walked.tokens[i]!);
+    const fits = walked.exitChars.map((chars) => (chars <= left && chars >= missing ? 1 : 0));
+    const exits = walked.exits.filter((_, i) => fits[i] === 1);
+    return { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
+  }
+
+  #walkCounting(index: number, state: number): CountedTokens {
+    const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary;
+    const { classes, numClasses, next, labels } = this.#lexer.lexeme(index).lexeme.dfa;
+    const path = [state];
+    const chars = [0];
+    const tokens: number[] = [];
+    const needed: number[] = [];
+    const ended: number[] = [];
+    const exits: number[] = [];
+    const exitChars: number[] = [];
+    for (let node = 1; node < byte.length; ) {
+      const level = depth[node]!;
+      const from = path[level - 1]!;
+      const to = next[from * numClasses + classes[byte[node]!]!]!;
+      if (to < 0) {
+        node = end[node]!;
+        continue;
+      }
+      const hasEnded = labels[to]! >= 0;
+      const count = chars[level - 1]! + (to === BETWEEN_CHARS && from !== BEFORE_QUOTE ? 1 : 0);
+      for (let i = firstToken[node]!; i < firstToken[node + 1]!; i += 1) {
+        tokens.push(tokensInOrder[i]!);
+        // A character that has begun needs its place.
+        needed.push(to === BETWEEN_CHARS || hasEnded ? count : count + 1);
+        ended.push(hasEnded ? count : ALWAYS);
+      }
+      if (hasEnded && end[node]! > node + 1) {
+        exits.push(node);
+        exitChars.push(count);
+      }
+      path[level] = to;
+      chars[level] = count;
+      node += 1;
+    }
+    return {
+      tokens: Int32Array.from(tokens),
+      needed: Int32Array.from(needed),
+      ended: Int32Array.from(ended),
+      exits: Int32Array.from(exits),
+      exitChars: Int32Array.from(exitChars),
     };
   }
 

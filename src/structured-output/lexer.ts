@@ -55,17 +55,12 @@ export class CompiledLexeme {
     return open === null || this.#leadsTo(state, open);
   }
 
-  /** A state from which no text of up to `longest` bytes is treated in another way. */
-  representative(state: number, longest: number): number {
-    const { length } = this.lexeme;
-    if (length === null) return state;
-    const { min, max } = length;
+  /** Of a state that counts: the automaton's own, how many characters may still come and how many must. */
+  counts(state: number): { inChar: number; left: number; missing: number } {
+    const { min, max } = this.lexeme.length!;
     const inChar = state % this.#numStates;
     const count = (state - inChar) / this.#numStates;
-    // At the limits all counts differ; far from both they are alike.
-    if (count >= min && (max === null || max - count > longest)) return min * this.#numStates + inChar;
-    if (count + longest < min && inChar !== BEFORE_QUOTE) return inChar;
-    return state;
+    return { inChar, left: max === null ? Number.POSITIVE_INFINITY : max - count, missing: min - count };
   }
 
   #stepCounting(state: number, byte: number, { min, max }: { min: number; max: number | null }): number {

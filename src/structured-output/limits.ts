@@ -46,6 +46,19 @@ export class Budget {
       this.refuse(`takes more than ${this.limits.maxWork} steps to compile; make it smaller`);
   }
 
+  /** Tries something within tighter limits; null where it costs more. What it costs is spent here as well. */
+  attempt<Result>(limits: Partial<CompileLimits>, work: (budget: Budget) => Result): Result | null {
+    const smaller = new Budget({ ...this.limits, ...limits });
+    try {
+      return work(smaller);
+    } catch (thrown) {
+      if (thrown instanceof ConstraintError) return null;
+      throw thrown;
+    } finally {
+      this.spend(smaller.#work);
+    }
+  }
+
   refuse(what: string): never {
     throw new ConstraintError(`${this.where} ${what}`);
   }

@@ -145,9 +145,11 @@ export class StackMachine {
         for (const option of node.options) this.#enter(option, stack, steps);
         return;
       case 'sequence':
-        return this.#enterPart(index, node.parts, 0, stack, steps);
+        this.#enterPart(index, node.parts, 0, stack, steps);
+        return;
       case 'repeat':
-        return this.#enterRepeat(index, node, 0, stack, steps);
+        this.#enterRepeat(index, node, 0, stack, steps);
+        return;
       case 'object':
       case 'array': {
         const seen = node.kind === 'object' ? [] : node.contains.map(() => 0);
@@ -158,11 +160,13 @@ export class StackMachine {
   }
 
   #enterPart(index: number, parts: readonly number[], at: number, stack: Frame, steps: Step[]): void {
-    if (at >= parts.length) return this.#leave(stack, steps);
+    if (at >= parts.length) this.#leave(stack, steps);
     // The last part needs no frame: what comes after it is what comes after the sequence.
-    if (at === parts.length - 1) return this.#enter(parts[at]!, stack, steps);
-    const frame = this.#push(stack, index, { phase: 'part', count: at + 1, label: 0, seen: [] });
-    this.#enter(parts[at]!, frame, steps);
+    else if (at === parts.length - 1) this.#enter(parts[at]!, stack, steps);
+    else {
+      const frame = this.#push(stack, index, { phase: 'part', count: at + 1, label: 0, seen: [] });
+      this.#enter(parts[at]!, frame, steps);
+    }
   }
 
   #enterRepeat(

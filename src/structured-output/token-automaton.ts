@@ -7,10 +7,10 @@
 import { BoundedCache } from './bounded-cache.ts';
 import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
-import { type LexemeTokens, LexemeWalker } from './lexeme-tokens.ts';
+import { LexemeWalker } from './lexeme-tokens.ts';
 import type { Configuration } from './stack.ts';
 import { addTo, bytesOfSet, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import type { Vocabulary } from './vocabulary.ts';
+import type { LexemeTokens, Vocabulary } from './vocabulary.ts';
 
 /** Of the masks of one grammar. */
 const MAX_MASK_BYTES = 32 * 2 ** 20;

@@ -1,5 +1,40 @@
 // The tokens of a tokenizer as a trie over their bytes, in preorder: a node's subtree is the run of nodes up to its end.
 
+import { BoundedCache } from './bounded-cache.ts';
+import { bytesOfSet, type TokenSet } from './token-set.ts';
+
+/** Of the lexemes that many grammars have. */
+const MAX_SHARED_BYTES = 64 * 2 ** 20;
+
+/** What a vocabulary can do from a state of a lexeme on. */
+export interface LexemeTokens {
+  /** Tokens that stay within the lexeme to their end. */
+  readonly tokens: TokenSet;
+  /** Nodes of the trie at which the lexeme may have ended and tokens go on. */
+  readonly exits: Int32Array;
+  /** [exits] the label of the text that ended. */
+  readonly labels: Int32Array;
+}
+
+/** What a vocabulary can do from a point in a quoted text on, with the characters that it takes. */
+export interface CountedTokens {
+  readonly tokens: Int32Array;
+  /** [tokens] characters that must still have room. */
+  readonly needed: Int32Array;
+  /** [tokens] characters before the end of the text; of tokens that do not end it, more than any bound. */
+  readonly ended: Int32Array;
+  readonly exits: Int32Array;
+  /** [exits] characters before the end of the text. */
+  readonly exitChars: Int32Array;
+}
+
+/** By lexeme and state. */
+export class LexemeTokensCache extends BoundedCache<string, LexemeTokens> {
+  constructor(maxBytes: number) {
+    super(maxBytes, ({ tokens, exits, labels }) => bytesOfSet(tokens) + exits.byteLength + labels.byteLength);
+  }
+}
+
 export class Vocabulary {
   readonly endTokenIds: readonly number[];
   /** Tokens, special ones included: bits of a mask. */
@@ -18,6 +53,10 @@ export class Vocabulary {
   readonly tokensInOrder: Int32Array;
   /** Bytes of the longest token. */
   readonly longestToken: number;
+  /** Of lexemes that many grammars have. */
+  readonly shared = new LexemeTokensCache(MAX_SHARED_BYTES);
+  /** By the state of the automaton of quoted text, of which there are few. */
+  readonly counted = new Map<string, CountedTokens>();
   readonly #bytes: readonly (Uint8Array | null)[];
 
   /** @param tokenBytes by token id; null for tokens that are no text, which no constraint allows. */
@@ -30,20 +69,22 @@ export class Vocabulary {
     this.size = tokenBytes.length;
     this.maskWords = Math.ceil(tokenBytes.length / 32);
     const sorted = this.#bytes.flatMap((bytes, id) =>
-      bytes === null ? [] : [{ id, bytes, key: Buffer.from(bytes).toString('latin1') }],
+      bytes === null
+        ? []
+        : [{ id, bytes, key: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1') }],
     );
     sorted.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.id - b.id));
     const byte = [0];
     const depth = [0];
     const end = [0];
     const firstToken = [0];
-    let path = [0];
+    // The nodes from the root to the token before.
+    const path = [0];
     let before: Uint8Array = new Uint8Array(0);
     for (const [i, { bytes }] of sorted.entries()) {
       let common = 0;
       while (common < before.length && bytes[common] === before[common]) common += 1;
-      for (const node of path.slice(common + 1)) end[node] = byte.length;
-      path = path.slice(0, common + 1);
+      while (path.length > common + 1) end[path.pop()!] = byte.length;
       for (let at = common; at < bytes.length; at += 1) {
         path.push(byte.length);
         byte.push(bytes[at]!);

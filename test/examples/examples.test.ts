@@ -40,6 +40,7 @@ describe('examples', () => {
       'offline.ts',
       'protocols.ts',
       'streaming-client.ts',
+      'structured-output.ts',
     ]);
   });
 
@@ -53,6 +54,12 @@ describe('examples', () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();
     expect(lines.match(/→/g)).toHaveLength(4);
     expect(lines).toMatch(/^Once upon a time →/);
+  });
+
+  it('structured-output.ts fills a form', async () => {
+    const [form, mood] = (await runExample('structured-output.ts')).trimEnd().split('\n');
+    expect(form).toMatch(/^\{ name: '[^']*', age: \d+ \}$/);
+    expect(mood).toMatch(/^(happy|sad)$/);
   });
 
   it('embeddings.ts embeds texts, and finds one with a reranker', async () => {

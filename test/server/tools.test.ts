@@ -147,7 +147,7 @@ async function streamOf(text: string, body: object): Promise<{ events: string[];
   );
   const whole = await response.text();
   expect(response.status, whole).toBe(200);
-  return { whole, events: eventsOf(whole) };
+  return { whole, events: eventsOf(whole.replace(/^: .*\n/gm, '')) };
 }
 
 const chunk = z.object({
@@ -316,7 +316,7 @@ describe('tools of a request', () => {
     const { prompt_token_ids } = await bodyOf(await svc.post(PATH, body));
     const prompt = await svc.engine.tokenizer!.decode(prompt_token_ids, { skipSpecialTokens: false });
     expect(prompt).toBe(
-      `<tools>[${'{"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}'}]` +
+      `<tools>[${'{"type": "function", "function": {"name": "clock", "description": "", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}'}]</tools>` +
         '[system]Be brief.[user]Hello[assistant]<tool_call>get_weather {"city": "Rome"} call_1</tool_call>Hm.' +
         '[tool]sunnycall_1[assistant]<tool_call>clock {} </tool_call>[tool]noon[assistant]<think></think>',
     );

@@ -4,10 +4,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { answerFormats } from '../../src/parsers/answer-formats.ts';
 import { answerOf } from '../../src/parsers/answer-parts.ts';
+import { ToolUse } from '../../src/parsers/tool-use.ts';
 import { JinjaChatTemplate } from '../../src/tokenizer/chat-template.ts';
 import type { ChatMessage } from '../../src/tokenizer/tokenizer.ts';
 import { needs } from '../helpers/needs.ts';
-import { parse } from '../parsers/parse.ts';
+import { formatsOf, parse } from '../parsers/parse.ts';
 import { WEATHER } from '../parsers/written-calls.ts';
 
 const ARGUMENTS = { city: 'Paris', days: 3 };
@@ -22,10 +23,18 @@ const CALLED: readonly ChatMessage[] = [
   },
 ];
 
+/** Those of a model that may call. */
+const FORMATS = formatsOf('hermes');
+
 async function render(source: string, messages: readonly ChatMessage[]): Promise<string> {
   const template = new JinjaChatTemplate(source, { bos_token: '', eos_token: '' });
   try {
-    const tools = [{ type: 'function', function: WEATHER }];
+    const { name, parameters } = WEATHER;
+    const tool = {
+      type: 'function' as const,
+      function: { name, parameters: { properties: {}, ...parameters, type: 'object' as const } },
+    };
+    const { templateTools: tools } = new ToolUse({ tools: [tool] }, FORMATS);
     return await template.render(messages, { addGenerationPrompt: false, tools });
   } finally {
     await template.close();

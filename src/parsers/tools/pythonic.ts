@@ -6,7 +6,7 @@ import type { AnswerWriter } from '../answer-writer.ts';
 import { parametersOf } from '../argument-values.ts';
 import { copyPythonValue } from '../python-values.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
-import { literal, namesOf, optional, sequence, type ToolFormat } from '../tool-format.ts';
+import { json, literal, namesOf, optional, sequence, type ToolFormat } from '../tool-format.ts';
 
 const BEGIN = '<|python_start|>';
 const END = '<|python_end|>';
@@ -104,7 +104,7 @@ function* readWord(reader: TextReader): Reading<string> {
 function writtenCall(tool: FunctionTool): Constraint {
   const written = parametersOf(tool).map(({ name, schema, isRequired }) => ({
     isRequired,
-    argument: sequence(`${name}=`, { kind: 'jsonSchema', schema }),
+    argument: sequence(`${name}=`, json(schema)),
   }));
   const needed = written.filter(({ isRequired }) => isRequired).map(({ argument }) => argument);
   const others = written.filter(({ isRequired }) => !isRequired).map(({ argument }) => argument);

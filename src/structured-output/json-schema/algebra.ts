@@ -68,12 +68,23 @@ function pairs<Shape>(
   return a.flatMap((x) => b.flatMap((y) => meet(x, y) ?? []));
 }
 
-/** Each shape once; only the one that all others are in, where it is among them. */
-function distinct<Shape>(shapes: readonly Shape[], any: Shape): Shape[] {
+/** Each shape once; none beside the one that all of its kind are in. */
+function distinct<Shape extends object>(shapes: readonly Shape[], any: Shape): Shape[] {
   if (shapes.length < 2) return [...shapes];
   const byKey = new Map(shapes.map((shape) => [keyOf(shape), shape]));
   const whole = byKey.get(keyOf(any));
-  return whole === undefined ? [...byKey.values()] : [whole];
+  if (whole === undefined) return [...byKey.values()];
+  // Shapes that say what was evaluated are not in one that does not.
+  return [...byKey.values()].filter(
+    (shape) => shape === whole || keyOf(evaluatedOf(shape)) !== keyOf(evaluatedOf(any)),
+  );
+}
+
+function evaluatedOf(shape: object): unknown {
+  if ('evaluated' in shape) return shape.evaluated;
+  return 'evaluatedPrefix' in shape && 'evaluatedItems' in shape
+    ? [shape.evaluatedPrefix, shape.evaluatedItems]
+    : null;
 }
 
 function keyOf(shape: unknown): string {

@@ -5,23 +5,14 @@ import { type ArrayNode, afterItem, type Brackets, isArrayComplete, viableKey } 
 import type { GrammarBuilder } from '../grammar-builder.ts';
 import { type Dfa, dfaOfWords, intersect, match, product, subtract, unite, wordsOf } from '../regular/dfa.ts';
 import { parsePattern } from '../regular/regex.ts';
-import {
-  ANY_CHAR,
-  choice,
-  NOTHING,
-  type Regular,
-  repeat,
-  sequence,
-  text,
-  toDfa,
-} from '../regular/regular.ts';
+import { ANY_CHAR, choice, EMPTY, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
 import { lengthDfa } from './algebra.ts';
 import { Expressions } from './expressions.ts';
-import { ANY_STRING, quoted, whitespace } from './json-text.ts';
+import { ANY_STRING, fixedDfa, quoted, whitespace } from './json-text.ts';
 import { evaluateSchema } from './keywords.ts';
 import { numberDfa } from './number-text.ts';
 import { SchemaIndex } from './schema-index.ts';
-import type { ArrayShape, ExprId, ObjectShape, StringSet, Values } from './values.ts';
+import type { ArrayShape, ExprId, NumberSet, ObjectShape, StringSet, Values } from './values.ts';
 
 /** Keys outside the listed ones become names of their own where there are no more of them. */
 const MAX_LISTED_KEYS = 256;
@@ -51,13 +42,17 @@ class SchemaCompiler {
   constructor(expressions: Expressions, style: JsonStyle, builder: GrammarBuilder) {
     this.#expressions = expressions;
     this.#builder = builder;
-    const space = whitespace(style.compact === true);
-    const mark = (...parts: readonly Regular[]): number =>
-      builder.lexeme(toDfa(sequence(...parts), builder.budget)!);
-    const comma = mark(space, text(','), space);
-    this.#colon = mark(space, text(':'), space);
-    this.#objectBrackets = { open: mark(text('{'), space), comma, close: mark(space, text('}')) };
-    this.#arrayBrackets = { open: mark(text('['), space), comma, close: mark(space, text(']')) };
+    const isCompact = style.compact === true;
+    const space = whitespace(isCompact);
+    const mark = (before: Regular, char: string, after: Regular): number => {
+      const name = `mark ${char} ${isCompact}`;
+      const dfa = fixedDfa(name, () => sequence(before, text(char), after), builder.budget);
+      return builder.lexeme(dfa, { sharedName: name });
+    };
+    const comma = mark(space, ',', space);
+    this.#colon = mark(space, ':', space);
+    this.#objectBrackets = { open: mark(EMPTY, '{', space), comma, close: mark(space, '}', EMPTY) };
+    this.#arrayBrackets = { open: mark(EMPTY, '[', space), comma, close: mark(space, ']', EMPTY) };
   }
 
   /** The node of an expression, made at its first use. */
@@ -78,20 +73,39 @@ class SchemaCompiler {
 
   /** All scalars are one automaton, but for strings whose characters are counted. */
   #scalars({ literals, numbers, strings }: Values): number[] {
-    const { budget } = this.#builder;
-    const isFree = ({ dfa, min, max }: StringSet): boolean => dfa === null && min === 0 && max === null;
     const counted = strings.filter((set) => set.dfa === null && !isFree(set));
-    const scalar = choice(
-      ...literals.map(text),
-      ...numbers.map((set): Regular => ({ kind: 'dfa', dfa: numberDfa(set, budget) })),
-      strings.some(isFree) ? ANY_STRING : NOTHING,
-      ...strings.map(({ dfa }): Regular => ({ kind: 'dfa', dfa: dfa === null ? null : quoted(dfa, budget) })),
-    );
-    const anyString = counted.length === 0 ? null : toDfa(ANY_STRING, budget);
+    const rest = strings.filter((set) => !counted.includes(set));
+    const anyString =
+      counted.length === 0 ? null : fixedDfa('string', () => ANY_STRING, this.#builder.budget);
     return [
-      this.#builder.regular(scalar),
-      ...counted.map(({ min, max }) => this.#builder.text(anyString, { min, max })),
+      this.#uncounted({ literals, numbers, strings: rest }),
+      ...counted.map(({ min, max }) =>
+        this.#builder.text(anyString, { length: { min, max }, sharedName: `string ${min} ${max}` }),
+      ),
     ];
+  }
+
+  #uncounted({ literals, numbers, strings }: Pick<Values, 'literals' | 'numbers' | 'strings'>): number {
+    const { budget } = this.#builder;
+    const scalar = (): Regular =>
+      choice(
+        ...literals.map(text),
+        ...numbers.map((set): Regular => ({ kind: 'dfa', dfa: numberDfa(set, budget) })),
+        ...strings.map((set): Regular => {
+          if (set.dfa === null) return ANY_STRING;
+          return { kind: 'dfa', dfa: quoted(set.dfa, budget) };
+        }),
+      );
+    const isFixed = numbers.every(isAnyNumber) && strings.every(isFree);
+    if (!isFixed || literals.length + numbers.length + strings.length === 0)
+      return this.#builder.regular(scalar());
+    const names = [
+      ...literals.toSorted(),
+      ...numbers.map(({ shape }) => shape).toSorted(),
+      ...strings.map(() => 'string'),
+    ];
+    const name = names.join(' ');
+    return this.#builder.text(fixedDfa(name, scalar, budget), { sharedName: name });
   }
 
   #array(shape: ArrayShape): number | null {
@@ -185,10 +199,15 @@ class SchemaCompiler {
       budget.refuse('asks for minProperties of more than 1 where other keys than the listed ones may come');
     if (keys.dfa === null) return min > 0 ? null : this.#emptyObject();
     const names = keys.names.map((name) => Buffer.from(JSON.stringify(name)));
-    const key = this.#builder.lexeme(quoted(keys.dfa, budget), null, {
-      names,
-      numLabels: keys.values.length,
-    });
+    const isFreeKey = isAnyKey(shape);
+    const keyDfa = quoted(keys.dfa, budget);
+    const key = this.#builder.lexeme(
+      isFreeKey ? fixedDfa('key', () => ({ kind: 'dfa', dfa: keyDfa }), budget) : keyDfa,
+      {
+        keys: { names, numLabels: keys.values.length },
+        sharedName: isFreeKey ? 'key' : null,
+      },
+    );
     return this.#builder.add({
       kind: 'object',
       brackets: this.#objectBrackets,
@@ -313,13 +332,13 @@ class SchemaCompiler {
   }
 
   /** Numbers the classes whose value exists, and leaves out the others. */
-  #labelClasses(dfa: Dfa | null, valueOf: (set: number) => ExprId): { dfa: Dfa | null; values: ExprId[] } {
+  #labelClasses(dfa: Dfa | null, exprOf: (set: number) => ExprId): { dfa: Dfa | null; values: ExprId[] } {
     const values: ExprId[] = [];
     const byValue = new Map<ExprId, number>();
     const bySet = new Map<number, number>();
     for (const set of new Set(dfa?.labels)) {
       if (set < 0) continue;
-      const value = valueOf(set);
+      const value = exprOf(set);
       if (this.#expressions.isEmpty(value)) continue;
       const known = byValue.get(value) ?? values.push(value) - 1;
       byValue.set(value, known);
@@ -328,4 +347,19 @@ class SchemaCompiler {
     const kept = product(dfa, null, this.#builder.budget, (set) => bySet.get(set) ?? -1);
     return { dfa: kept, values };
   }
+}
+
+function isFree({ dfa, min, max }: StringSet): boolean {
+  return dfa === null && min === 0 && max === null;
+}
+
+/** But for whether it is an integer. */
+function isAnyNumber({ min, max, multiples, nonMultiples }: NumberSet): boolean {
+  return min === -Infinity && max === Infinity && multiples.length + nonMultiples.length === 0;
+}
+
+/** Nothing is said about any key. */
+function isAnyKey({ names, tables, required, dependents }: ObjectShape): boolean {
+  const isSilent = tables.every(({ properties, patterns }) => properties.size + patterns.length === 0);
+  return isSilent && names.length + required.length + dependents.length === 0;
 }

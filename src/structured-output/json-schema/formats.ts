@@ -13,8 +13,9 @@ const HOURS = 'T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?
 const BYTE = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const IPV4 = `(?:${BYTE}\\.){3}${BYTE}`;
 const GROUP = '[0-9A-Fa-f]{1,4}';
-const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
-const HOSTNAME = `${LABEL}(?:\\.${LABEL}){0,8}`;
+// Lengths are not counted: each place of a counted text would have a mask of its own.
+const LABEL = '[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*';
+const HOSTNAME = `${LABEL}(?:\\.${LABEL})*`;
 const MAILBOX = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*";
 const URI_CHARACTER = "(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})";
 

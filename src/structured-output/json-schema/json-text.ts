@@ -2,10 +2,21 @@
 
 import type { Budget } from '../limits.ts';
 import { type Dfa, DfaBuilder } from '../regular/dfa.ts';
-import { chars, choice, oneOf, type Regular, repeat, sequence, text } from '../regular/regular.ts';
+import { chars, choice, oneOf, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
 
 /** Between two tokens, where a text may be laid out: enough for what is indented. */
 const MAX_WHITESPACE = 64;
+
+const fixed = new Map<string, Dfa>();
+
+/** An automaton that is the same in every schema: made once. There are few names. */
+export function fixedDfa(name: string, expression: () => Regular, budget: Budget): Dfa {
+  const known = fixed.get(name);
+  if (known !== undefined) return known;
+  const dfa = toDfa(expression(), budget)!;
+  fixed.set(name, dfa);
+  return dfa;
+}
 
 export function whitespace(isCompact: boolean): Regular {
   return repeat(oneOf(' \n\t\r'), 0, isCompact ? 0 : MAX_WHITESPACE);
@@ -71,11 +82,11 @@ export function quoted(dfa: Dfa, budget: Budget): Dfa {
 function addPath(
   builder: DfaBuilder,
   from: number,
-  escape: string | undefined,
+  written: string | undefined,
   byte: number,
   to: number,
 ): void {
-  const path = escape === undefined ? [byte] : [...Buffer.from(escape)];
+  const path = written === undefined ? [byte] : [...Buffer.from(written)];
   let state = from;
   for (const step of path.slice(0, -1)) {
     const row = builder.row(state);

@@ -272,6 +272,7 @@ class SchemaEvaluation {
     const hasRest = restKey in schema;
     const rest = hasRest ? this.#sub(restKey) : this.#expressions.true;
     const evaluatedPrefix = hasRest ? Number.MAX_SAFE_INTEGER : prefix.length;
+    if (!this.#expressions.index.usesUnevaluated) return { tables: [{ prefix, rest }], evaluatedPrefix: 0 };
     return { tables: [{ prefix, rest }], evaluatedPrefix };
   }
 
@@ -281,7 +282,10 @@ class SchemaEvaluation {
     const item = this.#sub('contains');
     const min = isDraft7 ? 1 : (this.#count('minContains') ?? 1);
     const max = isDraft7 ? null : (this.#count('maxContains') ?? null);
-    return { contains: [{ item, min, max, from: 0 }], evaluatedItems: [item] };
+    return {
+      contains: [{ item, min, max, from: 0 }],
+      evaluatedItems: this.#expressions.index.usesUnevaluated ? [item] : [],
+    };
   }
 
   #objects(): Values {
@@ -327,12 +331,14 @@ class SchemaEvaluation {
     const additional = hasRest ? this.#sub('additionalProperties') : rest;
     if (properties.size === 0 && patterns.length === 0 && additional === this.#expressions.true && !hasRest)
       return { tables: [], evaluated: ANY_OBJECT.evaluated };
+    const table = { properties, patterns, additional };
+    if (!this.#expressions.index.usesUnevaluated) return { tables: [table], evaluated: ANY_OBJECT.evaluated };
     const evaluated = {
       all: hasRest,
       names: [...properties.keys()],
       patterns: patterns.map(([pattern]) => pattern),
     };
-    return { tables: [{ properties, patterns, additional }], evaluated };
+    return { tables: [table], evaluated };
   }
 
   #reference(keyword: '$ref' | '$dynamicRef'): Values {
@@ -386,7 +392,8 @@ class SchemaEvaluation {
 
   #condition(): Values {
     const { budget } = this.#expressions;
-    const { then: hasThen, else: hasElse } = { then: 'then' in this.#schema, else: 'else' in this.#schema };
+    const hasThen = 'then' in this.#schema;
+    const hasElse = 'else' in this.#schema;
     if (!hasThen && !hasElse && !this.#expressions.index.usesUnevaluated) return ANY_VALUES;
     const condition = this.#expand(this.#sub('if'));
     const holds = hasThen ? intersection(condition, this.#expand(this.#sub('then')), budget) : condition;

@@ -57,6 +57,10 @@ interface NfaState {
 class Nfa {
   readonly #budget: Budget;
   readonly #states: NfaState[] = [];
+  /** [states] the round in which a closure came to a state. */
+  readonly #seenIn: number[] = [];
+  #round = 0;
+  #hasEnds = false;
 
   constructor(budget: Budget) {
     this.#budget = budget;
@@ -79,13 +83,16 @@ class Nfa {
         if (expression.dfa !== null) this.#connectDfa(expression.dfa, from, to);
         return;
       case 'sequence':
-        return this.#connectParts(expression.parts, from, to);
+        this.#connectParts(expression.parts, from, to);
+        return;
       case 'choice':
         for (const option of expression.options) this.connect(option, from, to);
         return;
       case 'repeat':
-        return this.#connectRepeat(expression.item, expression.min, expression.max, from, to);
+        this.#connectRepeat(expression.item, expression.min, expression.max, from, to);
+        return;
       case 'edge':
+        this.#hasEnds ||= expression.at === 'end';
         (expression.at === 'begin' ? state.atBegin : state.atEnd).push(to);
     }
   }
@@ -156,7 +163,8 @@ class Nfa {
       const key = `${atBegin}${set.join()}`;
       const known = ids.get(key);
       if (known !== undefined) return known;
-      const accepts = this.#closure(atBegin ? states : set, atBegin, true).includes(end);
+      const accepts =
+        set.includes(end) || (this.#hasEnds && this.#closure(states, atBegin, true).includes(end));
       const id = builder.add(accepts ? 0 : -1);
       ids.set(key, id);
       sets.push(set);
@@ -198,18 +206,24 @@ class Nfa {
 
   /** All states that are reached without a byte, sorted. */
   #closure(states: readonly number[], atBegin: boolean, atEnd: boolean): number[] {
-    const seen = new Set(states);
-    const queue = [...seen];
+    this.#round += 1;
+    const queue: number[] = [];
+    this.#enqueue(states, queue);
     for (let at = 0; at < queue.length; at += 1) {
       const state = this.#states[queue[at]!]!;
-      const follow = [state.empty, atBegin ? state.atBegin : [], atEnd ? state.atEnd : []];
-      for (const to of follow.flat()) {
-        if (seen.has(to)) continue;
-        seen.add(to);
-        queue.push(to);
-      }
+      if (state.empty.length > 0) this.#enqueue(state.empty, queue);
+      if (atBegin) this.#enqueue(state.atBegin, queue);
+      if (atEnd) this.#enqueue(state.atEnd, queue);
     }
     this.#budget.spend(queue.length);
     return queue.sort((a, b) => a - b);
+  }
+
+  #enqueue(states: readonly number[], queue: number[]): void {
+    for (const state of states) {
+      if (this.#seenIn[state] === this.#round) continue;
+      this.#seenIn[state] = this.#round;
+      queue.push(state);
+    }
   }
 }
