@@ -40,6 +40,7 @@ describe('examples', () => {
       'offline.ts',
       'protocols.ts',
       'streaming-client.ts',
+      'tools.ts',
       'structured-output.ts',
     ]);
   });
