@@ -40,8 +40,8 @@ describe('examples', () => {
       'offline.ts',
       'protocols.ts',
       'streaming-client.ts',
-      'tools.ts',
       'structured-output.ts',
+      'tools.ts',
     ]);
   });
 
