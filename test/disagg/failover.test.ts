@@ -48,12 +48,6 @@ describe('disaggregated serving', needsNative, () => {
         ...(index > 5 && (index % 2 === 0 ? { logprobs: 2 } : { logprobs: true, top_logprobs: 2 })),
       },
     }));
-    const shared = { ignore_eos: true, temperature: 0.9, seed: 8, stream: true };
-    const told = [{ role: 'user', content: 'Tell me a story about 8 dogs.' }];
-    requests.push(
-      { path: '/v1/responses', body: { ...shared, input: told, max_output_tokens: 400 } },
-      { path: '/v1/messages', body: { ...shared, messages: told, max_tokens: 400 } },
-    );
 
     it('the clients get the bytes of an uninterrupted stream', async () => {
       const expected = await answersOf(plain.url, requests, 8);
