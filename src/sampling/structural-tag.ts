@@ -27,14 +27,14 @@ type Format =
   | (TagsFormat & { readonly type: 'triggered_tags'; readonly triggers: readonly string[] })
   | (TagsFormat & { readonly type: 'tags_with_separator'; readonly separator: string });
 
-interface TagFormat {
+export interface TagFormat {
   readonly type: 'tag';
   readonly begin: string;
   readonly content: Format;
   readonly end: string;
 }
 
-interface TagsFormat {
+export interface TagsFormat {
   readonly tags: readonly TagFormat[];
   readonly at_least_one?: boolean | undefined;
   readonly stop_after_first?: boolean | undefined;

@@ -29,7 +29,21 @@ export function checkCommonFields(
       param: 'length_penalty',
     });
   }
-  const { served, unavailable, ignored } = tables;
+  reportUnknownFields(context, body, tables);
+}
+
+/** @throws NotAvailableError for the first field of a body of another protocol that is refused. */
+export function checkOwnFields(context: ServerContext, body: unknown, tables: FieldTables): void {
+  if (typeof body !== 'object' || body === null) return;
+  refuseUnavailable(body, tables.unavailable);
+  reportUnknownFields(context, body, tables);
+}
+
+function reportUnknownFields(
+  context: ServerContext,
+  body: object,
+  { served, unavailable, ignored }: FieldTables,
+): void {
   const isKnown = (field: string): boolean =>
     Object.hasOwn(served, field) ||
     Object.hasOwn(unavailable, field) ||

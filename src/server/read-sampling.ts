@@ -1,7 +1,7 @@
 // The sampling parameters of a request, or those of beam search in their place.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import { InvalidRequestError } from '../errors.ts';
+import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { type BeamSearchParams, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { SamplingFields } from '../sampling/sampling-fields.ts';
 import { resolveSamplingParams, type SamplingParams } from '../sampling/sampling-params.ts';
@@ -118,7 +118,8 @@ function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T 
 }
 
 export function renamed(names: Readonly<Record<string, string>>, error: unknown): unknown {
-  if (!(error instanceof InvalidRequestError) || error.param === null) return error;
+  if (!(error instanceof InvalidRequestError || error instanceof NotAvailableError)) return error;
+  if (error.param === null) return error;
   const param = names[error.param];
   if (param === undefined) return error;
   const { message, param: own } = error;

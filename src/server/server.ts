@@ -14,9 +14,11 @@ import { devRoutes } from './routes/dev.ts';
 import { embeddings } from './routes/embeddings.ts';
 import { generationRoute } from './routes/generation-route.ts';
 import { kvTransferRoutes } from './routes/kv-transfer.ts';
+import { countTokensRoute, messages } from './routes/messages.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { poolingRoute } from './routes/pooling-route.ts';
+import { responses, storedResponseRoutes } from './routes/responses.ts';
 import { rerank, score } from './routes/scores.ts';
 import { statusRoutes } from './routes/status.ts';
 import { ServerContext, type ServerOptions } from './server-context.ts';
@@ -42,7 +44,10 @@ export class Server {
     const app = createHttpApp(options);
     const context = new ServerContext(options);
     modelsRoute(app, context);
-    for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
+    for (const endpoint of [completions, chatCompletions, responses, messages])
+      generationRoute(app, context, endpoint);
+    storedResponseRoutes(app, context);
+    countTokensRoute(app, context);
     poolingRoute(app, context, embeddings);
     poolingRoute(app, context, rerank);
     poolingRoute(app, context, score);

@@ -38,8 +38,10 @@ describe('examples', () => {
       'offline-chat.ts',
       'offline-streaming.ts',
       'offline.ts',
+      'protocols.ts',
       'streaming-client.ts',
       'structured-output.ts',
+      'tools.ts',
     ]);
   });
 
@@ -96,11 +98,15 @@ describe('examples', () => {
     expect(await closed).toEqual([0, null]);
   });
 
-  it('streaming-client.ts streams from a running server', async () => {
+  it('streaming-client.ts and protocols.ts ask a running server', async () => {
     const server = await startServeProcess([folder]);
     try {
       const output = await runExample('streaming-client.ts', `${server.url}/v1`);
       expect(output.length).toBeGreaterThan(1);
+      const answers = await runExample('protocols.ts', server.url);
+      expect(answers).toMatch(
+        /^response: .+\nand then: .+\n\d+ tokens were read\nmessage: .+\nstopped by \w+\n$/s,
+      );
     } finally {
       await server.stop();
     }

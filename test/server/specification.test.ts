@@ -56,7 +56,34 @@ function faultsBy(ajv: Ajv2020, name: string): (value: unknown) => unknown[] {
 
 const CHAT = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 6, ignore_eos: true };
 const COMPLETION = { prompt: 'Hello', max_tokens: 6, ignore_eos: true };
+const RESPONSE = { input: 'Hello', max_output_tokens: 6, ignore_eos: true };
+const TOLD = {
+  ...RESPONSE,
+  input: [
+    { role: 'user', content: 'Hello' },
+    { role: 'assistant', content: 'Hi' },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Who is it?' }] },
+  ],
+  instructions: 'Be brief.',
+  metadata: { about: 'a test' },
+  reasoning: { effort: 'low' },
+  include: ['message.output_text.logprobs'],
+  top_logprobs: 2,
+  user: 'a person',
+};
 const STREAM = { stream: true, stream_options: { include_usage: true } };
+
+const EVENT_SCHEMAS: Readonly<Record<string, string>> = {
+  'response.created': 'ResponseCreatedEvent',
+  'response.in_progress': 'ResponseInProgressEvent',
+  'response.output_item.added': 'ResponseOutputItemAddedEvent',
+  'response.content_part.added': 'ResponseContentPartAddedEvent',
+  'response.output_text.delta': 'ResponseTextDeltaEvent',
+  'response.output_text.done': 'ResponseTextDoneEvent',
+  'response.content_part.done': 'ResponseContentPartDoneEvent',
+  'response.output_item.done': 'ResponseOutputItemDoneEvent',
+  'response.incomplete': 'ResponseIncompleteEvent',
+};
 
 describe('the official specification', needsShared(SPECIFICATION), () => {
   let svc: TestServer;
@@ -94,6 +121,27 @@ describe('the official specification', needsShared(SPECIFICATION), () => {
     expect(chunks.length).toBeGreaterThan(2);
     for (const chunk of chunks) expect([chunk, faults(JSON.parse(chunk))]).toEqual([chunk, []]);
   });
+
+  it.each([RESPONSE, TOLD])('has responses made, kept and listed as it says by %j', async (body) => {
+    const made = await bodyOf(await svc.post('/v1/responses', body));
+    expect(faultsBy(ajv, 'Response')(made)).toEqual([]);
+    const kept = await bodyOf(await fetch(`${svc.url}/v1/responses/${made.id}`));
+    expect(faultsBy(ajv, 'Response')(kept)).toEqual([]);
+    const items = await bodyOf(await fetch(`${svc.url}/v1/responses/${made.id}/input_items`));
+    expect(faultsBy(ajv, 'ResponseItemList')(items)).toEqual([]);
+  });
+
+  it.each([RESPONSE, TOLD])(
+    'has responses streamed in events that are each as it says by %j',
+    async (body) => {
+      const text = await (await svc.post('/v1/responses', { ...body, stream: true })).text();
+      const events = [...text.matchAll(/^event: (.*)\ndata: (.*)$/gm)];
+      expect(events.length).toBeGreaterThan(8);
+      for (const [, type = '', data = ''] of events) {
+        expect([data, faultsBy(ajv, EVENT_SCHEMAS[type] ?? '')(JSON.parse(data))]).toEqual([data, []]);
+      }
+    },
+  );
 
   it('has the models listed', async () => {
     const models = await bodyOf(await fetch(`${svc.url}/v1/models`));

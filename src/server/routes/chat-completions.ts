@@ -6,7 +6,7 @@ import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { ToolUse } from '../../parsers/tool-use.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import type { ChatMessage, ChatTemplate, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { renderPrompt } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
@@ -21,7 +21,7 @@ import {
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
-import { responseOptions } from '../response-options.ts';
+import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
@@ -39,14 +39,44 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
+  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-');
+  const { answer, options, role, toolUse } = chat;
+  const writer = new ChatWriter(options, {
+    role,
+    idLength: toolUse.idLength,
+    includesReasoning: body.include_reasoning ?? true,
+    endsForCalls: !toolUse.isNamed,
+  });
+  return { ...answer, writer };
+}
+
+/** A conversation that is ready to be answered, whatever protocol it came by. */
+export interface PreparedChat {
+  /** All but the writer. */
+  readonly answer: Omit<ParsedRequest, 'writer'>;
+  readonly options: ResponseOptions;
+  /** Speaks the answer. */
+  readonly role: string;
+  readonly toolUse: ToolUse;
+}
+
+/**
+ * Checks a request for a chat and makes its prompt.
+ * @param prefix of the id of the answer: `chatcmpl-`.
+ * @throws SvcError where the request must be refused, naming the fields of chat completions.
+ */
+export async function prepareChat(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+  body: ChatCompletionRequest,
+  prefix: string,
+): Promise<PreparedChat> {
   checkCommonFields(context, engine, body, TABLES);
-  const template = templateOf(engine);
-  const toolUse = new ToolUse(body, engine.answerFormats);
   const { params: asked, beamSearch } = samplingOf(body, engine);
   checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
-  const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body, toolUse.templateTools);
+  const { text, messages, toolUse } = await renderChat(engine, body);
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
   if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
@@ -64,43 +94,50 @@ async function parse(
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
   const options = responseOptions(context, engine, request, body, {
-    prefix: 'chatcmpl',
+    prefix,
     answerId: proxied.answerId,
     prompts: [prompt],
     echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
     returnTokenIds: body.return_token_ids ?? false,
     isBeamSearch: beamSearch !== null,
   });
-  return {
+  const answer = {
     id: options.head.id,
     prompts: [prompt],
     beamSearch,
     isEchoOnly: false,
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
-    writer: new ChatWriter(options, {
-      role,
-      idLength: toolUse.idLength,
-      includesReasoning: body.include_reasoning ?? true,
-      endsForCalls: !toolUse.isNamed,
-    }),
   };
+  return { answer, options, role, toolUse };
 }
 
-function templateOf(engine: InferenceEngine): ChatTemplate {
-  if (engine.tokenizer === null) {
+/** The text of the prompt, and what it was made of. */
+export async function renderChat(engine: InferenceEngine, body: ChatCompletionRequest) {
+  const { template, tokenizer } = chatParts(engine);
+  const toolUse = new ToolUse(body, engine.answerFormats);
+  const messages = toChatMessages(body.messages);
+  const text = await renderPrompt(template, messages, body, toolUse.templateTools);
+  return { text, messages, toolUse, tokenizer };
+}
+
+function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+} {
+  if (tokenizer === null) {
     throw new InvalidRequestError(
       'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
       { param: 'messages' },
     );
   }
-  if (engine.chatTemplate === null) {
+  if (template === null) {
     throw new InvalidRequestError(
       'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
       { param: 'messages' },
     );
   }
-  return engine.chatTemplate;
+  return { tokenizer, template };
 }
 
 /** Without a limit the answer may fill the context. */

@@ -63,7 +63,7 @@ async function parse(
   const { answerId, keepsJournal } = proxied;
   const returnTokenIds = body.return_token_ids ?? engine.tokenizer === null;
   const about = { answerId, prompts, echoes, returnTokenIds, isBeamSearch: beamSearch !== null };
-  const options = responseOptions(context, engine, request, body, { prefix: 'cmpl', ...about });
+  const options = responseOptions(context, engine, request, body, { prefix: 'cmpl-', ...about });
   const writer = new CompletionWriter(options, engine.tokenizer);
   const isStream = body.stream ?? false;
   return { id: options.head.id, prompts, beamSearch, isEchoOnly, isStream, keepsJournal, writer };
