@@ -3,6 +3,7 @@ import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
+import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
@@ -79,7 +80,8 @@ function smallVocabulary(seed: number): Vocabulary {
     // Tokens end within characters as well.
     tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
   }
-  return new Vocabulary([new Uint8Array(Buffer.from('</s>')), null, ...tokens], [END]);
+  const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
+  return new Vocabulary(buildTokenTrie(tokenTexts(all, [END])));
 }
 
 function has(mask: Uint32Array, token: number): boolean {
