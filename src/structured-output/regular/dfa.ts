@@ -5,6 +5,9 @@ import type { Budget } from '../limits.ts';
 /** Each makes one byte more of common endings common. */
 const MERGE_ROUNDS = 8;
 
+/** Of Fowler, Noll and Vo. */
+const HASH_PRIME = 16_777_619;
+
 /** State 0 is the start. From each state an accepting one can be reached: what is alive can be finished. */
 export interface Dfa {
   /** Bytes of one class lead from any state to the same one. [256] */
@@ -116,15 +119,7 @@ function mergeStates(dfa: Dfa, budget: Budget): Dfa {
   let { next, labels } = dfa;
   for (let round = 0; round < MERGE_ROUNDS; round += 1) {
     budget.spend(next.length);
-    const ids = new Map<string, number>();
-    const kept: number[] = [];
-    const merged = Int32Array.from(labels, (label, state) => {
-      const key = `${label}:${next.subarray(state * numClasses, (state + 1) * numClasses).join()}`;
-      const id = ids.get(key) ?? ids.size;
-      if (id === ids.size) kept.push(state);
-      ids.set(key, id);
-      return id;
-    });
+    const { merged, kept } = mergeRows(next, labels, numClasses);
     if (kept.length === labels.length) break;
     const rows = new Int32Array(kept.length * numClasses);
     for (const [id, state] of kept.entries()) {
@@ -137,6 +132,32 @@ function mergeStates(dfa: Dfa, budget: Budget): Dfa {
     next = rows;
   }
   return { classes: dfa.classes, numClasses, next, labels };
+}
+
+/** One number for all states with the same label and row, and the first state of each number. */
+function mergeRows(
+  next: Int32Array,
+  labels: Int32Array,
+  numClasses: number,
+): { merged: Int32Array; kept: number[] } {
+  const merged = new Int32Array(labels.length);
+  const kept: number[] = [];
+  const byHash = new Map<number, number[]>();
+  for (const [state, label] of labels.entries()) {
+    const row = next.subarray(state * numClasses, (state + 1) * numClasses);
+    let hash = label;
+    for (let i = 0; i < numClasses; i += 1) hash = Math.imul(hash ^ row[i]!, HASH_PRIME) ^ (hash >>> 15);
+    const alike = byHash.get(hash) ?? [];
+    const known = alike.find((id) => {
+      const at = kept[id]! * numClasses;
+      return labels[kept[id]!] === label && row.every((target, i) => target === next[at + i]);
+    });
+    merged[state] = known ?? kept.length;
+    if (known !== undefined) continue;
+    byHash.set(hash, [...alike, kept.length]);
+    kept.push(state);
+  }
+  return { merged, kept };
 }
 
 /** Fewer columns: those that are alike become one. */

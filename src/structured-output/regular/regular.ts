@@ -64,6 +64,8 @@ interface NfaState {
   readonly atEnd: number[];
 }
 
+const STATE_WORK = 100;
+
 /** Thompson's construction, and the subsets of Rabin and Scott. */
 class Nfa {
   readonly #budget: Budget;
@@ -78,7 +80,8 @@ class Nfa {
   }
 
   state(): number {
-    this.#budget.spend(10);
+    // Its lists take most of the time and memory that a long repetition costs.
+    this.#budget.spend(STATE_WORK);
     return this.#states.push({ edges: [], empty: [], atBegin: [], atEnd: [] }) - 1;
   }
 
