@@ -150,7 +150,12 @@ describe('a JSON Schema', () => {
       'The schema at /properties/a asks for minProperties',
     ],
     [
-      { allOf: [{ properties: { a: { multipleOf: 0.123456789 } } }, { properties: { a: { type: 'number' } } }] },
+      {
+        allOf: [
+          { properties: { a: { multipleOf: 0.123456789 } } },
+          { properties: { a: { type: 'number' } } },
+        ],
+      },
       'The schema at /allOf/0/properties/a and /allOf/1/properties/a has a multipleOf of 0.123456789',
     ],
     [{ allOf: [{ $ref: 'https://example.org/other.json' }] }, '"$ref" at /allOf/0/$ref'],

@@ -68,8 +68,11 @@ export class ConstraintCompiler {
     }
     const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
     try {
-      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint));
-      return { id, grammar, vocabulary: await this.#vocabularyOf(tokenizer) };
+      const [vocabulary, grammar] = await Promise.all([
+        this.#vocabularyOf(tokenizer),
+        this.#compiled.get(id) ?? this.#grammarOf(id, constraint),
+      ]);
+      return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
       throw new InvalidRequestError(`${field}: ${error.message}`, { param: field, cause: error });
