@@ -5,8 +5,7 @@ import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import type { Grammar } from '../structured-output/grammar.ts';
 import { Matcher } from '../structured-output/matcher.ts';
 import { TokenAutomaton } from '../structured-output/token-automaton.ts';
-import type { TokenTrie } from '../structured-output/token-trie.ts';
-import { Vocabulary } from '../structured-output/vocabulary.ts';
+import { type PreparedVocabulary, Vocabulary } from '../structured-output/vocabulary.ts';
 import { LruCache } from '../util/lru-cache.ts';
 import { unpackShared } from '../util/shared-value.ts';
 
@@ -16,7 +15,7 @@ export interface CompiledConstraint {
   readonly id: string;
   /** A `Grammar`. */
   readonly grammar: SharedArrayBuffer;
-  /** The `TokenTrie` of the model's tokens: some 10 MB, which must not be built here. */
+  /** The model's `PreparedVocabulary`: what would take long to build here. */
   readonly vocabulary: SharedArrayBuffer;
 }
 
@@ -36,7 +35,7 @@ export class Automata {
   }
 
   #make({ id, grammar, vocabulary }: CompiledConstraint): TokenAutomaton {
-    this.#vocabulary ??= new Vocabulary(unpackShared<TokenTrie>(vocabulary));
+    this.#vocabulary ??= new Vocabulary(unpackShared<PreparedVocabulary>(vocabulary));
     const automaton = new TokenAutomaton(unpackShared<Grammar>(grammar), this.#vocabulary);
     this.#automata.set(id, automaton);
     return automaton;

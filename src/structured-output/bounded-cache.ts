@@ -20,6 +20,10 @@ export class BoundedCache<Key, Value> {
     return value;
   }
 
+  entries(): (readonly [Key, Value])[] {
+    return [...this.#values];
+  }
+
   set(key: Key, value: Value): void {
     this.#values.set(key, value);
     this.#bytes += this.#bytesOf(value);

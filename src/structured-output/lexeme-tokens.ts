@@ -36,6 +36,17 @@ export class LexemeWalker {
     return { ...all, tokens: this.#withoutNames(lexeme, state, open, all.tokens) };
   }
 
+  /** Finds out all about the lexemes that other grammars have too. */
+  walkShared(numLexemes: number): void {
+    for (let lexeme = 0; lexeme < numLexemes; lexeme += 1) {
+      const { sharedName, length, dfa } = this.#lexer.lexeme(lexeme).lexeme;
+      if (sharedName === null) continue;
+      // Within a character few tokens are possible: that is found out soon.
+      if (length !== null) for (const state of [BEFORE_QUOTE, BETWEEN_CHARS]) this.#counted(lexeme, state);
+      else for (let state = 0; state < dfa.labels.length; state += 1) this.#cached(lexeme, state);
+    }
+  }
+
   #cached(lexeme: number, state: number): LexemeTokens {
     const { sharedName } = this.#lexer.lexeme(lexeme).lexeme;
     const cache = sharedName === null ? this.#cache : this.#vocabulary.shared;

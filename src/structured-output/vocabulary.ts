@@ -37,6 +37,13 @@ export class LexemeTokensCache extends BoundedCache<string, LexemeTokens> {
   }
 }
 
+/** A vocabulary as plain data: its trie, and what was found out beforehand, by the keys of `shared` and `counted`. */
+export interface PreparedVocabulary {
+  readonly trie: TokenTrie;
+  readonly known: readonly (readonly [key: string, tokens: LexemeTokens])[];
+  readonly knownCounted: readonly (readonly [key: string, tokens: CountedTokens])[];
+}
+
 export class Vocabulary {
   readonly trie: TokenTrie;
   readonly endTokenIds: readonly number[];
@@ -47,14 +54,16 @@ export class Vocabulary {
   /** Of lexemes that many grammars have. */
   readonly shared = new LexemeTokensCache(MAX_SHARED_BYTES);
   /** By the state of the automaton of quoted text, of which there are few. */
-  readonly counted = new Map<string, CountedTokens>();
+  readonly counted: Map<string, CountedTokens>;
   /** [nodes] of the walk that is under way. */
   readonly exits: Int32Array;
   /** [nodes] the label of each of these exits. */
   readonly exitLabels: Int32Array;
   readonly #isEnd: ReadonlySet<number>;
 
-  constructor(trie: TokenTrie) {
+  constructor({ trie, known, knownCounted }: PreparedVocabulary) {
+    for (const [key, tokens] of known) this.shared.set(key, tokens);
+    this.counted = new Map(knownCounted);
     this.trie = trie;
     this.endTokenIds = trie.endTokenIds;
     this.size = trie.starts.length - 1;

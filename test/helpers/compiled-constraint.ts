@@ -4,7 +4,8 @@ import { createHash } from 'node:crypto';
 import type { CompiledConstraint } from '../../src/scheduler/automata.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
-import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
+import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
+import { tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { packShared } from '../../src/util/shared-value.ts';
 
 export interface TestVocabulary {
@@ -16,7 +17,7 @@ export interface TestVocabulary {
 
 export function testVocabulary(texts: readonly string[], endTokenIds: readonly number[]): TestVocabulary {
   const tokens = texts.map((text) => Buffer.from(text));
-  return { texts, endTokenIds, packed: packShared(buildTokenTrie(tokenTexts(tokens, endTokenIds))) };
+  return { texts, endTokenIds, packed: packShared(prepareVocabulary(tokenTexts(tokens, endTokenIds))) };
 }
 
 export function compiledConstraint(constraint: Constraint, { packed }: TestVocabulary): CompiledConstraint {

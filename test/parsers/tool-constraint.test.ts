@@ -9,8 +9,9 @@ import { uniform } from '../../src/sampling/random-stream.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
+import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
-import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
+import { tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { formatsOf, parse } from './parse.ts';
 import { parserOf, WRITTEN } from './written-calls.ts';
@@ -48,7 +49,7 @@ const shapes = z.discriminatedUnion('name', [
 const EOS = 256;
 const MAX_BYTES = 4000;
 const bytes = Array.from({ length: EOS }, (_, byte) => Uint8Array.of(byte));
-const vocabulary = new Vocabulary(buildTokenTrie(tokenTexts([...bytes, null], [EOS])));
+const vocabulary = new Vocabulary(prepareVocabulary(tokenTexts([...bytes, null], [EOS])));
 
 const automatonOf = (constraint: Constraint) => new TokenAutomaton(compile(constraint), vocabulary);
 

@@ -4,7 +4,8 @@ import { Ajv } from 'ajv';
 import { zodResponseFormat } from 'openai/helpers/zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { buildTokenTrie, type TokenTrie } from '../../src/structured-output/token-trie.ts';
+import { buildTokenTrie } from '../../src/structured-output/token-trie.ts';
+import type { PreparedVocabulary } from '../../src/structured-output/vocabulary.ts';
 import { unpackShared } from '../../src/util/shared-value.ts';
 import { bodyOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
@@ -95,7 +96,7 @@ describe('structured output', () => {
       field: 'structured_outputs',
     });
     // What the engine thread gets is the trie itself: it has nothing left to build.
-    const trie = unpackShared<TokenTrie>(vocabulary);
+    const { trie } = unpackShared<PreparedVocabulary>(vocabulary);
     const { bytes, starts } = await tokenBytes();
     expect(trie).toEqual(
       buildTokenTrie({

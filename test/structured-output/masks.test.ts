@@ -3,8 +3,9 @@ import type { State } from '../../src/structured-output/byte-automaton.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
+import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
-import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
+import { tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
@@ -83,7 +84,7 @@ function smallVocabulary(seed: number): Vocabulary {
     tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
   }
   const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
-  return new Vocabulary(buildTokenTrie(tokenTexts(all, [END])));
+  return new Vocabulary(structuredClone(prepareVocabulary(tokenTexts(all, [END]))));
 }
 
 function has(mask: Uint32Array, token: number): boolean {

@@ -2,13 +2,14 @@
 
 import { compile } from '../../structured-output/compile.ts';
 import type { Constraint } from '../../structured-output/constraint.ts';
-import { buildTokenTrie, type TokenTexts } from '../../structured-output/token-trie.ts';
+import { prepareVocabulary } from '../../structured-output/prepare-vocabulary.ts';
+import type { TokenTexts } from '../../structured-output/token-trie.ts';
 import { serveCalls } from '../../util/call-thread.ts';
 import { packShared } from '../../util/shared-value.ts';
 
-/** What is to be made ready for the engine thread: a grammar of a constraint, or the trie of a model's tokens. */
+/** What is to be made ready for the engine thread: the grammar of a constraint, or the vocabulary of the model. */
 export type CompileOrder = { readonly constraint: Constraint } | { readonly texts: TokenTexts };
 
 serveCalls((order: CompileOrder) => ({
-  value: packShared('texts' in order ? buildTokenTrie(order.texts) : compile(order.constraint)),
+  value: packShared('texts' in order ? prepareVocabulary(order.texts) : compile(order.constraint)),
 }));
