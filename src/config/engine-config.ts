@@ -1,5 +1,6 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
+import type { ContentFormat } from './content-formats.ts';
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 import type { LoraConfig } from './lora-config.ts';
@@ -77,6 +78,7 @@ export interface EngineConfig {
   readonly skipTokenizerInit: boolean;
   /** File or text of the chat template; null takes the model's own. */
   readonly chatTemplate: string | null;
+  readonly chatTemplateContentFormat: ContentFormat;
   /** `auto`: the model's generation_config.json; `svc`: no sampling defaults from the model; else a folder. */
   readonly generationConfig: string;
   /** Fields of generation_config.json that win over that file. */

@@ -41,6 +41,7 @@ export async function readModelText(
     ? NO_TOKENIZER
     : await loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
         template,
+        contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
   const primary = tokenizer?.eosTokenId ?? [];

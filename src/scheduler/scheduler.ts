@@ -89,6 +89,7 @@ export interface SchedulerStats {
 }
 
 const NO_DRAFT: readonly number[] = [];
+const REPETITION: Finish = { reason: 'repetition', stopTokenId: null };
 const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
@@ -445,7 +446,8 @@ export class Scheduler {
     if (isFirst) this.#totals.promptTokens += request.promptLength;
     this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
-    const finish = checkStop(request.stop, tokenId, request.numOutputTokens);
+    const finish =
+      checkStop(request.stop, tokenId, request.numOutputTokens) ?? (request.isRepeating ? REPETITION : null);
     if (finish !== null) this.#finish(request);
     return {
       requestId,

@@ -29,6 +29,8 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
   bad_words: [],
   logprobs: [],
   prompt_logprobs: [],
+  logprob_token_ids: [],
+  repetition_detection: [],
 };
 
 /**
@@ -67,8 +69,14 @@ function readBeamSearch(body: CommonFields, given: SamplingInput, engine: Infere
       engine.limits,
     ),
   );
-  const { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens } = given;
-  const texts = { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens };
+  const { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens, truncation_side } =
+    given;
+  const texts = {
+    skip_special_tokens,
+    spaces_between_special_tokens,
+    truncate_prompt_tokens,
+    truncation_side,
+  };
   const params = resolveSamplingParams({ n, max_tokens, ignore_eos, include_stop_str_in_output, ...texts });
   return { params, beamSearch };
 }

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
 import { listOf } from '../util/bounded-schemas.ts';
 import { preview } from '../util/preview.ts';
-import type { ChatMessage } from './tokenizer.ts';
+import type { ChatMessage, TextPart } from './tokenizer.ts';
 
 /** Of one message. */
 const MAX_PARTS = 1024;
@@ -44,7 +44,7 @@ export function toChatMessages(messages: readonly RequestMessage[], path = 'mess
   return messages.map((message, index) => {
     refuseUnavailable(message, `${path}[${index}]`);
     const { role, name } = message;
-    const content = textOf(message, `${path}[${index}].content`);
+    const content = contentOf(message, `${path}[${index}].content`);
     return typeof name === 'string' ? { role, content, name } : { role, content };
   });
 }
@@ -66,8 +66,7 @@ function refuseUnavailable(message: RequestMessage, path: string): void {
   }
 }
 
-/** Parts of text become lines of their own. */
-function textOf({ role, content }: RequestMessage, path: string): string {
+function contentOf({ role, content }: RequestMessage, path: string): ChatMessage['content'] {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
     // An assistant may have said nothing: it called a tool or refused, which has been looked at.
@@ -76,10 +75,10 @@ function textOf({ role, content }: RequestMessage, path: string): string {
       param: 'messages',
     });
   }
-  return content.map((part, index) => textOfPart(part, `${path}[${index}]`)).join('\n');
+  return content.map((part, index) => textPart(part, `${path}[${index}]`));
 }
 
-function textOfPart(part: { readonly type: string; readonly text?: unknown }, path: string): string {
+function textPart(part: { readonly type: string; readonly text?: unknown }, path: string): TextPart {
   if (part.type !== 'text') {
     throw new InvalidRequestError(
       `${path} is of type ${preview(part.type)}, and this model reads only text: send parts of type "text"`,
@@ -89,7 +88,7 @@ function textOfPart(part: { readonly type: string; readonly text?: unknown }, pa
   if (typeof part.text !== 'string') {
     throw new MalformedRequestError(`${path}.text must be a string`, { param: 'messages' });
   }
-  return part.text;
+  return { type: 'text', text: part.text };
 }
 
 /** Variables of a template that are set from the request itself. */

@@ -1,38 +1,44 @@
 // A model's chat template: checked when it is loaded, rendered for each conversation.
 
+import type { ContentFormat } from '../config/content-formats.ts';
 import { InvalidRequestError } from '../errors.ts';
 import type { CallThread } from '../util/call-thread.ts';
 import { TemplateSyntaxError } from './jinja/errors.ts';
 import { Template } from './jinja/template.ts';
-import { openRenderQueue, RENDER_LIMITS, type RenderLimits, type Variables } from './render-queue.ts';
+import { openRenderQueue, RENDER_LIMITS, type RenderLimits, type RenderOrder } from './render-queue.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 
 /** Texts such as bos_token and eos_token, by the names that templates use. */
 export type SpecialTokens = Readonly<Record<string, string>>;
 
 export class JinjaChatTemplate implements ChatTemplate {
+  readonly source: string;
   /** As of `defectOf`. */
   readonly defect: string | null;
-  readonly #queue: CallThread<Variables, string>;
-  readonly #specialTokens: SpecialTokens;
+  readonly #queue: CallThread<RenderOrder, string>;
 
   /** A template that does not compile refuses every conversation; prompts without it still work. */
-  constructor(source: string, specialTokens: SpecialTokens, limits: RenderLimits = RENDER_LIMITS) {
+  constructor(
+    source: string,
+    specialTokens: SpecialTokens,
+    limits: RenderLimits = RENDER_LIMITS,
+    contentFormat: ContentFormat = 'auto',
+  ) {
+    this.source = source;
     this.defect = defectOf(source);
-    this.#queue = openRenderQueue(source, limits);
-    this.#specialTokens = specialTokens;
+    this.#queue = openRenderQueue({ source, specialTokens, contentFormat }, limits);
   }
 
   async render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {
-    if (this.defect !== null) {
+    const { variables = {}, addGenerationPrompt: add_generation_prompt, template = null } = options;
+    if (this.defect !== null && template === null) {
       throw new InvalidRequestError(
         `the chat template of this model does not compile: ${this.defect}; send a plain prompt to /v1/completions`,
         { param: 'messages' },
       );
     }
-    const { variables, addGenerationPrompt: add_generation_prompt } = options;
-    const given = { ...this.#specialTokens, ...variables, messages, add_generation_prompt };
-    return this.#queue.call(given).catch((error: unknown) => {
+    const order = { messages, variables: { ...variables, add_generation_prompt }, source: template };
+    return this.#queue.call(order).catch((error: unknown) => {
       if (!(error instanceof DOMException)) throw error;
       throw new InvalidRequestError(`the messages and variables of a chat must be JSON: ${error.message}`, {
         param: 'messages',

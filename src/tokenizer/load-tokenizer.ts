@@ -1,6 +1,7 @@
 // Reads the tokenizer and the chat template of a model.
 
 import { z } from 'zod';
+import type { ContentFormat } from '../config/content-formats.ts';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
@@ -12,6 +13,7 @@ import { HfTokenizer } from './hf-tokenizer.ts';
 import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
+import { RENDER_LIMITS } from './render-queue.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
@@ -54,6 +56,7 @@ const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTem
 
 interface LoadTokenizerOptions {
   readonly template?: string | null;
+  readonly contentFormat?: ContentFormat;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
@@ -64,12 +67,15 @@ interface LoadTokenizerOptions {
  */
 export async function loadTokenizer(
   files: ModelFiles,
-  { template = null, onWarning }: LoadTokenizerOptions = {},
+  { template = null, contentFormat = 'auto', onWarning }: LoadTokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
   const config = readConfig(files);
   const found =
     template === null ? findChatTemplate(files, config) : { path: '--chat-template', text: template };
-  const chatTemplate = found === null ? null : new JinjaChatTemplate(found.text, specialTokens(config));
+  const chatTemplate =
+    found === null
+      ? null
+      : new JinjaChatTemplate(found.text, specialTokens(config), RENDER_LIMITS, contentFormat);
   if (chatTemplate !== null && chatTemplate.defect !== null) {
     onWarning?.(
       `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +

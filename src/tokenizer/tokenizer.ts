@@ -87,14 +87,22 @@ export interface DecodeStream {
   flush(): string;
 }
 
+export interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
 export interface ChatMessage {
   readonly role: string;
-  readonly content: string | null;
+  /** Parts are for templates that write each of them by itself; others get their texts as lines of one. */
+  readonly content: string | readonly TextPart[] | null;
   readonly name?: string;
 }
 
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
+  /** Jinja, as the model's files have it. */
+  readonly source: string;
   /**
    * @throws InvalidRequestError when the template refuses the conversation, or exceeds the limits of a rendering.
    * @throws OverloadedError when too many conversations wait to be rendered.
@@ -108,4 +116,6 @@ export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
   /** Further variables: JSON. */
   readonly variables?: Readonly<Record<string, unknown>>;
+  /** Takes the place of the model's own template. */
+  readonly template?: string | null | undefined;
 }

@@ -27,6 +27,7 @@ const OPTIONS: ResponseOptions = {
   includeUsage: true,
   continuousUsage: false,
   showsCachedTokens: true,
+  serviceTier: null,
 };
 
 function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {

@@ -1,30 +1,65 @@
 // Renders a conversation into the text that the model continues: through its template, and cut at the end of the last
 // message where that is to be continued.
 
+import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { reservedVariable } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
+import { joinedText } from '../../tokenizer/content-format.ts';
+import type { ChatMessage, ChatTemplate, RenderOptions } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
+import type { ServerOptions } from '../server-context.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
-type PromptFields = Pick<
+export type PromptFields = Pick<
   ChatCompletionRequest,
-  'add_generation_prompt' | 'continue_final_message' | 'chat_template_kwargs' | 'reasoning_effort'
+  | 'add_generation_prompt'
+  | 'continue_final_message'
+  | 'chat_template_kwargs'
+  | 'reasoning_effort'
+  | 'documents'
+  | 'chat_template'
 >;
+
+/** What the server says of templates. */
+export type TemplateOptions = Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'>;
+
+/**
+ * The template of the model.
+ * @throws InvalidRequestError where this server has none.
+ */
+export function templateOf(engine: InferenceEngine): ChatTemplate {
+  if (engine.tokenizer === null) {
+    throw new InvalidRequestError(
+      'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  if (engine.chatTemplate === null) {
+    throw new InvalidRequestError(
+      'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  return engine.chatTemplate;
+}
 
 /** @throws InvalidRequestError where the template refuses the conversation, or fields contradict each other. */
 export async function renderPrompt(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   fields: PromptFields,
+  options: TemplateOptions = {},
 ): Promise<string> {
-  const variables = templateVariables(fields);
+  const given = {
+    template: templateOfRequest(fields, options),
+    variables: templateVariables(fields, options),
+  };
   if (!fields.continue_final_message) {
     return template.render(messages, {
+      ...given,
       addGenerationPrompt: fields.add_generation_prompt ?? true,
-      variables,
     });
   }
   if (fields.add_generation_prompt) {
@@ -34,18 +69,28 @@ export async function renderPrompt(
       { param: 'continue_final_message' },
     );
   }
-  return renderOpenEnded(template, messages, variables);
+  return renderOpenEnded(template, messages, given);
+}
+
+/** A template is a program: who may run one is for the server to say. */
+function templateOfRequest({ chat_template }: PromptFields, options: TemplateOptions): string | null {
+  if (chat_template == null || options.trustsRequestTemplates) return chat_template ?? null;
+  throw new InvalidRequestError(
+    'chat_template is taken only by a server that was started with --trust-request-chat-template; ' +
+      "chat_template_kwargs sets variables of the model's own template",
+    { param: 'chat_template' },
+  );
 }
 
 /** The prompt up to the end of the last message's text, without the end that the template adds. */
 async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
-  variables: Readonly<Record<string, unknown>>,
+  given: Pick<RenderOptions, 'template' | 'variables'>,
 ): Promise<string> {
   const last = messages.at(-1)!;
-  const marked = [...messages.slice(0, -1), { ...last, content: `${last.content ?? ''}${MARK}` }];
-  const rendered = await template.render(marked, { addGenerationPrompt: false, variables });
+  const marked = [...messages.slice(0, -1), { ...last, content: `${joinedText(last.content)}${MARK}` }];
+  const rendered = await template.render(marked, { ...given, addGenerationPrompt: false });
   const end = rendered.lastIndexOf(MARK);
   if (end < 0) {
     throw new InvalidRequestError('continue_final_message: the chat template leaves the last message out', {
@@ -55,8 +100,11 @@ async function renderOpenEnded(
   return rendered.slice(0, end);
 }
 
-function templateVariables(fields: PromptFields): Record<string, unknown> {
-  const variables: Record<string, unknown> = { ...fields.chat_template_kwargs };
+function templateVariables(fields: PromptFields, options: TemplateOptions): Record<string, unknown> {
+  const variables: Record<string, unknown> = {
+    ...options.defaultTemplateVariables,
+    ...fields.chat_template_kwargs,
+  };
   const reserved = reservedVariable(variables);
   if (reserved !== null) {
     throw new InvalidRequestError(
@@ -64,6 +112,7 @@ function templateVariables(fields: PromptFields): Record<string, unknown> {
       { param: 'chat_template_kwargs' },
     );
   }
+  if (fields.documents) variables.documents = fields.documents;
   if (typeof fields.reasoning_effort === 'string') variables.reasoning_effort = fields.reasoning_effort;
   return variables;
 }

@@ -12,11 +12,20 @@ import { chatLogprobs } from './chat-logprobs.ts';
 
 export class ChatWriter extends ChunkWriter {
   readonly #role: string;
+  readonly #metadata: Readonly<Record<string, string>> | null;
 
-  /** `role` speaks the answer. */
-  constructor(options: ResponseOptions, role: string) {
+  /**
+   * @param role speaks the answer.
+   * @param metadata notes of the client, which an answer in one piece repeats; null without any.
+   */
+  constructor(
+    options: ResponseOptions,
+    role: string,
+    metadata: Readonly<Record<string, string>> | null = null,
+  ) {
     super('chat.completion.chunk', options);
     this.#role = role;
+    this.#metadata = metadata;
   }
 
   body(samples: readonly CompletedSample[]): object {
@@ -24,6 +33,7 @@ export class ChatWriter extends ChunkWriter {
     const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
       ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
+      ...(this.#metadata !== null && { metadata: this.#metadata }),
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,

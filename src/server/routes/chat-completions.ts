@@ -5,8 +5,9 @@ import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { toChatMessages } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate } from '../../tokenizer/tokenizer.ts';
-import { renderPrompt } from '../chat/chat-prompt.ts';
+import { joinedText } from '../../tokenizer/content-format.ts';
+import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
+import { renderPrompt, templateOf } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
@@ -24,6 +25,8 @@ import { responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
+/** The one that all requests are served in, whichever they ask for. */
+const SERVICE_TIER = 'default';
 const TABLES: FieldTables = {
   served: chatCompletionSchema.shape,
   unavailable: unavailableChatFields,
@@ -44,7 +47,7 @@ async function parse(
   checkChoices(1, params.n);
   const proxied = readProxied(request, body, 1, params.n);
   const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body);
+  const text = await renderPrompt(template, messages, body, context.options);
   const common = {
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
@@ -55,16 +58,17 @@ async function parse(
     .prepare({ text }, params, { ...common, ...proxied.prompts[0] })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
-  const role = answeringRole(body, messages);
+  const role = answeringRole(body, messages, context);
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
   const options = responseOptions(context, engine, request, body, {
     prefix: 'chatcmpl',
     answerId: proxied.answerId,
     prompts: [prompt],
-    echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
+    echoes: [isEchoed ? { text: joinedText(last.content), skipsSpecialTokens: true } : null],
     returnTokenIds: body.return_token_ids ?? false,
     isBeamSearch: beamSearch !== null,
+    serviceTier: body.service_tier == null ? null : SERVICE_TIER,
   });
   return {
     id: options.head.id,
@@ -73,29 +77,15 @@ async function parse(
     isEchoOnly: false,
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
-    writer: new ChatWriter(options, role),
+    bestOf: null,
+    streamInterval: body.stream_interval ?? context.options.streamInterval ?? 1,
+    writer: new ChatWriter(options, role, body.metadata ?? null),
   };
 }
 
 /** Tools that must not be called ask for nothing. */
 function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
   return body.tool_choice === 'none' ? { ...body, tools: null } : body;
-}
-
-function templateOf(engine: InferenceEngine): ChatTemplate {
-  if (engine.tokenizer === null) {
-    throw new InvalidRequestError(
-      'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
-      { param: 'messages' },
-    );
-  }
-  if (engine.chatTemplate === null) {
-    throw new InvalidRequestError(
-      'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
-      { param: 'messages' },
-    );
-  }
-  return engine.chatTemplate;
 }
 
 /** Without a limit the answer may fill the context. */
@@ -126,7 +116,11 @@ function blameFields(error: unknown): never {
 }
 
 /** A message that is gone on with keeps its speaker. */
-function answeringRole(body: ChatCompletionRequest, messages: readonly ChatMessage[]): string {
+function answeringRole(
+  body: ChatCompletionRequest,
+  messages: readonly ChatMessage[],
+  { options: { responseRole = 'assistant' } }: ServerContext,
+): string {
   const isNewMessage = body.add_generation_prompt ?? !body.continue_final_message;
-  return isNewMessage ? 'assistant' : (messages.at(-1)?.role ?? 'assistant');
+  return isNewMessage ? responseRole : (messages.at(-1)?.role ?? responseRole);
 }

@@ -81,6 +81,6 @@ function logRequest(request: FastifyRequest, { id, prompts }: ParsedRequest): vo
   );
 }
 
-function numSequences({ prompts }: ParsedRequest): number {
-  return prompts.reduce((sum, { params }) => sum + params.n, 0);
+function numSequences({ prompts, bestOf }: ParsedRequest): number {
+  return prompts.reduce((sum, { params }) => sum + (bestOf ?? params.n), 0);
 }
