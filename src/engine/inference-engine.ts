@@ -8,6 +8,7 @@ import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest } from '../scheduler/request.ts';
+import type { TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
@@ -69,6 +70,8 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  /** What the model's files say of the tokenizer. */
+  readonly tokenizerInfo: TokenizerInfo;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
@@ -86,7 +89,7 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -94,6 +97,7 @@ export class InferenceEngine {
     this.transfers = transfers;
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
+    this.tokenizerInfo = tokenizerInfo;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;

@@ -8,7 +8,7 @@ import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { openModelSource } from '../models/source/model-source.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
-import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
+import { loadTokenizer, type TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export interface ModelText {
@@ -16,6 +16,7 @@ export interface ModelText {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  readonly tokenizerInfo: TokenizerInfo;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly maxOutputTokens: number | null;
@@ -23,7 +24,7 @@ export interface ModelText {
   readonly eosTokenIds: readonly number[];
 }
 
-const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
+const NO_TOKENIZER = { tokenizer: null, chatTemplate: null, info: { tokenizer_class: null } };
 
 /** @throws ModelLoadError or ConfigError naming what to mend. */
 export async function readModelText(
@@ -37,7 +38,7 @@ export async function readModelText(
     source: config.generationConfig,
     override: config.overrideGenerationConfig,
   });
-  const { tokenizer, chatTemplate } = config.skipTokenizerInit
+  const { tokenizer, chatTemplate, info } = config.skipTokenizerInit
     ? NO_TOKENIZER
     : await loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
         template,
@@ -48,6 +49,7 @@ export async function readModelText(
   return {
     tokenizer,
     chatTemplate,
+    tokenizerInfo: info,
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],

@@ -8,8 +8,8 @@ import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { Discovery } from './discovery.ts';
 import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
+import { anyInstanceRoutes } from './routes/any-instance.ts';
 import { generationRoutes } from './routes/generation.ts';
-import { modelsRoute } from './routes/models.ts';
 import { statusRoutes } from './routes/status.ts';
 
 /** 64 MB: prompts of token ids are long. */
@@ -109,7 +109,7 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
     logger: logger?.child({}, { level: logLevel === 'info' ? 'warn' : logLevel }),
   });
   generationRoutes(app, context);
-  modelsRoute(app, context);
+  anyInstanceRoutes(app, context);
   statusRoutes(app, context);
   return app;
 }

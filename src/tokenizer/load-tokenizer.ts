@@ -20,6 +20,15 @@ interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  readonly info: TokenizerInfo;
+}
+
+/** What tokenizer_config.json says of a tokenizer. */
+export interface TokenizerInfo {
+  /** In the library that it was published for. */
+  readonly tokenizer_class: string | null;
+  /** Texts of special tokens by their names, such as `bos_token`. */
+  readonly [name: string]: string | null;
 }
 
 /** A special token is written as its text or as an object around it. */
@@ -30,6 +39,7 @@ const specialToken = z
 const namedTemplates = z.array(z.object({ name: z.string(), template: z.string() }));
 
 const tokenizerConfig = z.object({
+  tokenizer_class: z.string().nullish(),
   bos_token: specialToken,
   eos_token: specialToken,
   unk_token: specialToken,
@@ -82,7 +92,8 @@ export async function loadTokenizer(
         'are served; --chat-template takes another template',
     );
   }
-  return { tokenizer: await readTokenizer(files, config), chatTemplate };
+  const info = { tokenizer_class: config.tokenizer_class ?? null, ...specialTokens(config) };
+  return { tokenizer: await readTokenizer(files, config), chatTemplate, info };
 }
 
 async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
@@ -167,6 +178,6 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {
-  const { chat_template: _, added_tokens_decoder: __, ...tokens } = config;
+  const { chat_template: _, added_tokens_decoder: __, tokenizer_class: ___, ...tokens } = config;
   return Object.fromEntries(Object.entries(tokens).filter((entry): entry is [string, string] => !!entry[1]));
 }

@@ -1,15 +1,12 @@
-// The routes about the proxy itself: /health, /metrics, /instances, /version and the page.
+// The routes about the proxy itself: /health and /ping, /load, /metrics, /instances, /version and the page.
 
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { UnauthorizedError } from '../../errors.ts';
 import { errorHeaders } from '../../http/errors.ts';
+import { PAGE_POLICY } from '../../http/page-policy.ts';
 import type { Instance } from '../instance.ts';
 import type { ProxyContext } from '../proxy-context.ts';
-
-/** The page needs itself and /instances. */
-const PAGE_POLICY =
-  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'";
 
 export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
   const page = readFileSync(new URL('../page.html', import.meta.url), 'utf8');
@@ -21,13 +18,16 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
     if (!(error instanceof UnauthorizedError)) throw error;
     sendPage(reply.code(error.status).headers(errorHeaders(error)));
   }
-  app.get('/health', async (_request, reply) => {
+  const health = async (_request: FastifyRequest, reply: FastifyReply): Promise<object> => {
     const canServe = !context.inFlight.isDraining && context.picker.canServe;
     const count = (type: 'P' | 'D'): number =>
       context.instances.ready((instance) => instance.type === type).length;
     if (!canServe) reply.code(503).header('retry-after', '3');
     return { status: canServe ? 'ok' : 'no decode instance', prefill: count('P'), decode: count('D') };
-  });
+  };
+  app.get('/health', health);
+  app.route({ method: ['GET', 'POST'], url: '/ping', handler: health });
+  app.get('/load', async () => ({ server_load: context.inFlight.size }));
   app.get('/metrics', async (_request, reply) => {
     const { registry } = context.metrics;
     reply.type(registry.contentType);

@@ -3,16 +3,16 @@
 
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
-import { reservedVariable } from '../../tokenizer/chat-messages.ts';
+import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
-import type { ServerOptions } from '../server-context.ts';
+import type { ServerContext, ServerOptions } from '../server-context.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
-export type PromptFields = Pick<
+type PromptFields = Pick<
   ChatCompletionRequest,
   | 'add_generation_prompt'
   | 'continue_final_message'
@@ -23,13 +23,27 @@ export type PromptFields = Pick<
 >;
 
 /** What the server says of templates. */
-export type TemplateOptions = Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'>;
+type TemplateOptions = Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'>;
+
+/**
+ * The conversation as templates get it, and the text that it becomes.
+ * @throws InvalidRequestError where it cannot become one, by its own fault or for want of a template.
+ */
+export async function promptOfChat(
+  { options }: ServerContext,
+  engine: InferenceEngine,
+  body: PromptFields & Pick<ChatCompletionRequest, 'messages'>,
+): Promise<{ readonly messages: readonly ChatMessage[]; readonly text: string }> {
+  const template = templateOf(engine);
+  const messages = toChatMessages(body.messages);
+  return { messages, text: await renderPrompt(template, messages, body, options) };
+}
 
 /**
  * The template of the model.
  * @throws InvalidRequestError where this server has none.
  */
-export function templateOf(engine: InferenceEngine): ChatTemplate {
+function templateOf(engine: InferenceEngine): ChatTemplate {
   if (engine.tokenizer === null) {
     throw new InvalidRequestError(
       'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',

@@ -4,20 +4,14 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
-import { toChatMessages } from '../../tokenizer/chat-messages.ts';
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
-import { renderPrompt, templateOf } from '../chat/chat-prompt.ts';
+import { promptOfChat } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
-import { checkCommonFields, type FieldTables } from '../field-checks.ts';
+import { checkChatFields } from '../chat/check-fields.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
-import {
-  type ChatCompletionRequest,
-  chatCompletionSchema,
-  ignoredChatFields,
-  unavailableChatFields,
-} from '../protocol/chat-completion.ts';
+import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -27,27 +21,23 @@ import type { GenerationEndpoint } from './generation-route.ts';
 
 /** The one that all requests are served in, whichever they ask for. */
 const SERVICE_TIER = 'default';
-const TABLES: FieldTables = {
-  served: chatCompletionSchema.shape,
-  unavailable: unavailableChatFields,
-  ignored: ignoredChatFields,
-};
 
-export const chatCompletions: GenerationEndpoint = { path: '/v1/chat/completions', parse };
+export const chatCompletions: GenerationEndpoint = {
+  path: '/v1/chat/completions',
+  about: { summary: 'Answers a conversation', body: chatCompletionSchema, streams: true },
+  parse,
+};
 
 async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
-  const body = withoutIdleTools(parseBody(chatCompletionSchema, request.body));
-  checkCommonFields(context, engine, body, TABLES);
-  const template = templateOf(engine);
+  const body = checkChatFields(context, engine, parseBody(chatCompletionSchema, request.body));
   const { params, beamSearch } = samplingOf(body, engine);
   checkChoices(1, params.n);
   const proxied = readProxied(request, body, 1, params.n);
-  const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body, context.options);
+  const { messages, text } = await promptOfChat(context, engine, body);
   const common = {
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
@@ -81,11 +71,6 @@ async function parse(
     streamInterval: body.stream_interval ?? context.options.streamInterval ?? 1,
     writer: new ChatWriter(options, role, body.metadata ?? null),
   };
-}
-
-/** Tools that must not be called ask for nothing. */
-function withoutIdleTools(body: ChatCompletionRequest): ChatCompletionRequest {
-  return body.tool_choice === 'none' ? { ...body, tools: null } : body;
 }
 
 /** Without a limit the answer may fill the context. */

@@ -30,7 +30,11 @@ const TABLES: FieldTables = {
   ignored: new Set(),
 };
 
-export const completions: GenerationEndpoint = { path: '/v1/completions', parse };
+export const completions: GenerationEndpoint = {
+  path: '/v1/completions',
+  about: { summary: 'Continues prompts', body: completionSchema, streams: true },
+  parse,
+};
 
 async function parse(
   context: ServerContext,

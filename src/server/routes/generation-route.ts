@@ -9,12 +9,14 @@ import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
 import { type AdmittedRequest, answerAdmitted } from '../admitted.ts';
+import type { RouteAbout } from '../openapi.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
 
 export interface GenerationEndpoint {
   readonly path: string;
+  readonly about?: RouteAbout;
   /** @throws SvcError where the request must be refused. */
   parse(context: ServerContext, engine: InferenceEngine, request: FastifyRequest): Promise<ParsedRequest>;
 }
@@ -24,10 +26,11 @@ export function generationRoute(
   context: ServerContext,
   endpoint: GenerationEndpoint,
 ): void {
-  app.post(endpoint.path, (request, reply) => generate(context, endpoint, request, reply));
+  const { path, about = { summary: 'Generates' } } = endpoint;
+  app.post(path, { config: { about } }, (request, reply) => generate(context, endpoint, request, reply));
 }
 
-async function generate(
+export async function generate(
   context: ServerContext,
   endpoint: GenerationEndpoint,
   request: FastifyRequest,
