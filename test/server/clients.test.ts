@@ -141,15 +141,16 @@ describe('the official client', () => {
 
   checks(client, 'routes that are not here are refused in the shape of errors', async () => {
     const { chat, files, images, moderations, models } = svc.client;
-    const asked = [
-      chat.completions.list(),
-      chat.completions.retrieve('a'),
-      files.list(),
-      images.generate({ prompt: 'a' }),
-      moderations.create({ input: 'a' }),
+    const asked: readonly (() => PromiseLike<unknown>)[] = [
+      () => chat.completions.list(),
+      () => chat.completions.retrieve('a'),
+      () => files.list(),
+      () => images.generate({ prompt: 'a' }),
+      () => moderations.create({ input: 'a' }),
     ];
-    for (const one of asked)
-      await expect(one).rejects.toMatchObject({ message: expect.stringMatching(/^40[45] /) });
+    for (const ask of asked) {
+      await expect(ask()).rejects.toMatchObject({ message: expect.stringMatching(/^40[45] /) });
+    }
     await expect(models.delete(MODEL)).rejects.toMatchObject({ status: 405 });
   });
 });
