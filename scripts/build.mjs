@@ -8,7 +8,17 @@ import { fileURLToPath } from 'node:url';
 
 process.chdir(join(dirname(fileURLToPath(import.meta.url)), '..'));
 const COMPILER = 'node_modules/typescript/bin/tsc';
-const SOURCES = ['src', 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/build.mjs'];
+const SOURCES = [
+  'src',
+  'ui',
+  'tsconfig.json',
+  'tsconfig.build.json',
+  'package-lock.json',
+  'scripts/build.mjs',
+  'scripts/build-ui.mjs',
+];
+/** Of ui/. */
+const PAGE = 'dist/ui/page.html';
 /** Holds what sources and output looked like after the last build. */
 const STAMP = 'dist/.build';
 
@@ -22,12 +32,14 @@ function compile() {
   rmSync(STAMP, { force: true });
   const written = run(COMPILER, '-p', 'tsconfig.build.json', '--listEmittedFiles');
   const kept = new Set([...written.matchAll(/^TSFILE: (.*)$/gm)].map(([, path]) => relative('.', path)));
-  // What the compiler leaves out: modules that start a thread or a process, and pages.
-  for (const asset of filesOf('src').filter((path) => /\.(mjs|html)$/.test(path))) {
+  // What the compiler leaves out: modules that start a thread or a process.
+  for (const asset of filesOf('src').filter((path) => path.endsWith('.mjs'))) {
     const path = join('dist', relative('src', asset));
     cpSync(asset, path);
     kept.add(path);
   }
+  run('scripts/build-ui.mjs');
+  kept.add(PAGE);
   for (const path of filesOf('dist')) if (!kept.has(path)) rmSync(path);
   writeFileSync(STAMP, fingerprint());
 }

@@ -7,13 +7,10 @@ import {
   QUANTIZATIONS,
   type Quantization,
 } from '../config/engine-config.ts';
-import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
-import type { OptionSource } from '../config/merge.ts';
-import type { OptionNames } from '../config/option-table.ts';
-import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import type { LatencyOptions } from './bench/latency.ts';
 import type { ThroughputOptions } from './bench/throughput.ts';
-import { addOptions, flagOptions, type SplitArguments, wholeNumber, withModel } from './flags.ts';
+import { ENGINE_OPTIONS, type EngineFlags } from './engine-flags.ts';
+import { addOptions, wholeNumber } from './flags.ts';
 
 interface QualityFlags {
   readonly quantization?: Quantization;
@@ -27,33 +24,12 @@ interface QualityFlags {
 const MODEL =
   'folder or GGUF file of a model, or its name on the hub; without it, the small chat model of svc';
 
-/** The options of svc serve that the engine has without a server and without other instances. */
-const ENGINE_OPTIONS: OptionNames<OptionKey> = {
-  keys: SERVE_OPTIONS.keys.filter(
-    (key) => SERVE_OPTIONS.info(key).isEngineOption === true && key !== 'kvTransferConfig',
-  ),
-  groups: SERVE_OPTIONS.groups,
-  info: (key) => SERVE_OPTIONS.info(key),
-  find: (name) => SERVE_OPTIONS.find(name),
-};
-
-/** @param given the command line, and what was taken out of it. */
-export function addBenchCommands(
-  svc: Command,
-  given: SplitArguments<OptionKey>,
-  foreign: readonly ForeignFlag[],
-): void {
+export function addBenchCommands(svc: Command, engineFlags: EngineFlags): void {
   const bench = svc.command('bench').description('measure a model on this machine');
   addQuality(bench);
-  const engineFlags = (opts: Readonly<Record<string, unknown>>, model: string | undefined): OptionSource => {
-    for (const flag of foreign) process.stderr.write(`warning: ${foreignNotice(flag)}\n`);
-    return withModel(flagOptions(ENGINE_OPTIONS, opts, given.dotted), model);
-  };
   addLatency(bench, engineFlags);
   addThroughput(bench, engineFlags);
 }
-
-type EngineFlags = (opts: Readonly<Record<string, unknown>>, model: string | undefined) => OptionSource;
 
 function addLatency(bench: Command, engineFlags: EngineFlags): void {
   const latency = bench

@@ -7,8 +7,10 @@ import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import type { EngineThread } from '../engine/spawn-engine.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
 import { version } from '../util/version.ts';
+import { addBatchCommand } from './batch-command.ts';
 import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
+import { engineFlags } from './engine-flags.ts';
 import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
 import { takeForeignFlags } from './foreign-flags.ts';
 import { addModelCommands } from './model-commands.ts';
@@ -72,7 +74,9 @@ function program(
   addProxy(svc);
   addClientCommands(svc);
   addModelCommands(svc);
-  addBenchCommands(svc, serving, foreign);
+  const readEngineFlags = engineFlags(serving, foreign);
+  addBatchCommand(svc, readEngineFlags);
+  addBenchCommands(svc, readEngineFlags);
   return svc;
 }
 
@@ -111,7 +115,7 @@ Examples:
   svc proxy --host 0.0.0.0 --policy prefix_aware --api-key one-key another`;
 
 function takesEngineOptions([command, measurement]: readonly string[]): boolean {
-  return command === 'serve' || (command === 'bench' && measurement !== 'quality');
+  return command === 'serve' || command === 'run-batch' || (command === 'bench' && measurement !== 'quality');
 }
 
 /** Prints an error that the user can fix as one line, any other with its stack. */

@@ -5,6 +5,7 @@ import { environmentOptions, type OptionSource } from '../config/merge.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
 import { version } from '../util/version.ts';
+import { startTracing } from './start-tracing.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
 
 /** @throws ConfigError naming the option and the fix. */
@@ -18,14 +19,17 @@ export async function readProxyConfig(flags: OptionSource<string>): Promise<Prox
 export async function runProxy(config: ProxyConfig): Promise<void> {
   const logger = createLogger(config.logLevel);
   const stop = new StopRequest(logger);
+  const tracing = await startTracing(config.otlpTracesEndpoint, 'svc-proxy');
   const { ProxyServer } = await import('../proxy/proxy-server.ts');
   const server = await ProxyServer.listen(config, {
     logger,
     version: version(),
     instanceKey: process.env.OPENAI_API_KEY,
+    tracing,
   });
   logger.info(`clients: ${server.url}; instances: ${server.discoveryAddress}; policy: ${config.policy}`);
   await stop.requested;
   await drainServer(server, config.shutdownTimeout, logger);
+  await tracing?.stop();
   process.exit(0);
 }

@@ -16,11 +16,13 @@ import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { BUNDLED_MODEL_NAME, withFolders } from '../models/model-folder.ts';
 import { createLogger } from '../observability/log.ts';
+import type { Tracing } from '../observability/tracing.ts';
 import type { Server } from '../server/server.ts';
 import { version } from '../util/version.ts';
 import { downloadProgress } from './download-progress.ts';
 import { startLoadProgress } from './load-progress.ts';
 import { startReport } from './start-report.ts';
+import { startTracing } from './start-tracing.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
 
 type Logger = ReturnType<typeof createLogger>;
@@ -52,7 +54,16 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
   const logger = createLogger(config.logLevel);
   for (const notice of config.notices) logger.warn(notice);
   const stop = new StopRequest(logger);
-  const { host: namedHost, tls: tlsFiles, logLevel, logStats, requestTimeoutSeconds, ...http } = config.http;
+  const {
+    host: namedHost,
+    tls: tlsFiles,
+    logLevel,
+    logStats,
+    requestTimeoutSeconds,
+    tracesEndpoint,
+    ...http
+  } = config.http;
+  const tracing = await startTracing(tracesEndpoint, 'svc');
   const host = namedHost ?? '0.0.0.0';
   const tls = tlsFiles && (await readTls(tlsFiles));
   // Fail on a busy port at once, not after many gigabytes have been loaded.
@@ -72,6 +83,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     requestTimeoutMs: requestTimeoutSeconds * 1000,
     proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
+    tracing,
     hasDevRoutes: isDevMode(),
     updatesAdapters: allowsAdapterUpdates(),
     logger: logger.child({}, { level: logLevel }),
@@ -97,7 +109,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
       process.stderr.write(startReport(config, engine, server.port, process.uptime()));
     }
   }
-  await untilTheEnd({ server, engine, registration }, stop, config, logger);
+  await untilTheEnd({ server, engine, registration, tracing }, stop, config, logger);
 }
 
 /** Null where the configuration names no proxy: ZeroMQ is loaded only for one. */
@@ -143,11 +155,12 @@ interface Started {
   readonly server: Server;
   readonly engine: InferenceEngine | null;
   readonly registration: Registration | null;
+  readonly tracing: Tracing | undefined;
 }
 
 /** Drains and closes on a signal; ends with code 1 when the engine has died. */
 async function untilTheEnd(
-  { server, engine, registration }: Started,
+  { server, engine, registration, tracing }: Started,
   stop: StopRequest,
   config: ServeConfig,
   logger: Logger,
@@ -163,7 +176,7 @@ async function untilTheEnd(
   registration?.drain();
   await drainServer(server, config.shutdownTimeoutSeconds, logger);
   registration?.close();
-  await engine?.close();
+  await Promise.all([engine?.close(), tracing?.stop()]);
   // An engine that was still loading would hold the process.
   process.exit(0);
 }

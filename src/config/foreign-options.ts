@@ -41,7 +41,6 @@ const MORE_INSTANCES = 'start more instances behind svc proxy';
 const NO_EXPERTS = 'no model here has experts';
 const NO_TOOLS = 'tools are not served yet';
 const WITHOUT = 'leave it out';
-const NO_TRACES = 'svc writes no traces';
 const USE_METRICS = 'leave it out and read /metrics';
 const NO_GRAPHS = 'kernels are compiled ahead; there are no graphs to capture or code to compile at start';
 const NO_STATE_SPACE = 'no state-space model is served';
@@ -214,8 +213,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--performance-mode', 'value', 'there is one way to run'),
   harmless('--additional-config', 'json', 'it is for hardware that svc does not know'),
   harmless('--show-hidden-metrics-for-version', 'value', 'no metric is hidden'),
-  refused('--otlp-traces-endpoint', 'value', NO_TRACES, USE_METRICS),
-  refused('--collect-detailed-traces', 'values', NO_TRACES, USE_METRICS),
+  harmless('--collect-detailed-traces', 'values', 'traces have the same spans always'),
   refused(
     '--kv-cache-metrics',
     'nothing',
@@ -224,7 +222,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   ),
   harmless('--kv-cache-metrics-sample', 'value', 'the life of KV blocks is not measured'),
   harmless('--cudagraph-metrics', 'nothing', NO_GRAPHS),
-  refused('--enable-layerwise-nvtx-tracing', 'nothing', NO_TRACES, WITHOUT),
+  refused('--enable-layerwise-nvtx-tracing', 'nothing', 'svc runs no profiler', WITHOUT),
   refused('--enable-logging-iteration-details', 'nothing', 'single steps are not logged', USE_METRICS),
   refused('--profiler-config', 'json', 'there is no profiler inside', 'use node --cpu-prof or perf'),
 

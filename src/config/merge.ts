@@ -221,6 +221,8 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       logsAccess: !values.disableUvicornAccessLog,
       logLevel: values.uvicornLogLevel ?? values.logLevel,
       rootPath: rootPath(values.rootPath),
+      tracesEndpoint: values.otlpTracesEndpoint,
+      hasPage: values.ui,
       tls: tlsConfig(values),
       showsCachedTokens: values.enablePromptTokensDetails,
       trustsRequestTemplates: values.trustRequestChatTemplate,

@@ -80,6 +80,12 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'path in front of every route, as a gateway may send it: /api answers /api/v1/models and /v1/models',
       defaultText: 'none',
     }),
+    otlpTracesEndpoint: optional(text('<url>'), {
+      help: 'collector of OpenTelemetry that gets a trace of every request, over OTLP/HTTP: http://localhost:4318',
+      defaultText: 'none',
+      env: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    }),
+    ui: option(flag(), true, { help: 'a page at / with a playground and a dashboard; --no-ui has none' }),
     enablePromptTokensDetails: option(flag(), true, {
       help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
     }),

@@ -5,7 +5,7 @@ import { ConfigError } from '../errors.ts';
 import { type CorsConfig, corsConfig, corsOptions } from './cors-options.ts';
 import { checkKvTransferSecret } from './kv-transfer-config.ts';
 import { checkedOptions, type OptionSource } from './merge.ts';
-import { choice, integer, list, seconds, size, text } from './option-kinds.ts';
+import { choice, flag, integer, list, seconds, size, text } from './option-kinds.ts';
 import { group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const POLICIES = ['round_robin', 'random', 'least_loaded', 'prefix_aware'] as const;
@@ -37,6 +37,12 @@ export const PROXY_OPTIONS = new OptionTable({
       env: 'SVC_API_KEY',
     }),
     ...corsOptions(),
+    otlpTracesEndpoint: optional(text('<url>'), {
+      help: 'collector of OpenTelemetry that gets a trace of every request, over OTLP/HTTP: http://localhost:4318',
+      defaultText: 'none',
+      env: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    }),
+    ui: option(flag(), true, { help: 'a page at / with a playground and a dashboard; --no-ui has none' }),
     requestTimeout: option(seconds(), 0, {
       help: 'how long a request may take before it is ended with an error (504); 0 is no limit',
     }),

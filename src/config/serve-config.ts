@@ -22,6 +22,10 @@ interface HttpConfig {
   readonly logLevel: LogLevel;
   /** Optional prefix of every route: `/api`. */
   readonly rootPath: string | null;
+  /** Collector that gets traces; null is none. */
+  readonly tracesEndpoint: string | null;
+  /** Serve the page at `/`. */
+  readonly hasPage: boolean;
   /** Null is plain HTTP. */
   readonly tls: TlsConfig | null;
   /** Usage tells how many tokens of the prompt came from the prefix cache. */

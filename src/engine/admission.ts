@@ -5,6 +5,7 @@
 
 import { OverloadedError } from '../errors.ts';
 import { DrainRate } from './drain-rate.ts';
+import type { EndedSample } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export interface AdmissionLimits {
@@ -17,6 +18,8 @@ export interface Ticket {
   readonly caller: number;
   readonly group: number;
   readonly window: SampleWindow;
+  /** Is told of each sample of the request. */
+  readonly onSampleEnded: (sample: EndedSample) => void;
   close(): void;
 }
 
@@ -72,7 +75,11 @@ export class Admission {
   }
 
   /** @throws OverloadedError as `check`. */
-  open(callerName: string, numSamples: number): Ticket {
+  open(
+    callerName: string,
+    numSamples: number,
+    onSampleEnded: (sample: EndedSample) => void = () => {},
+  ): Ticket {
     this.check(callerName, numSamples);
     const numPlaces = this.#placesFor(numSamples);
     const caller = this.#callerOf(callerName);
@@ -85,6 +92,7 @@ export class Admission {
       caller: caller.id,
       group: this.#lastGroup,
       window: new SampleWindow(numPlaces),
+      onSampleEnded,
       close: () => {
         if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, numPlaces);
       },

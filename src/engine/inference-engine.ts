@@ -287,7 +287,11 @@ export class InferenceEngine {
     const ids = { id: this.#nextId++, caller, group, priority };
     const request = { ...POOLED, ...ids, promptTokenIds, pooling: { secondTextStart } };
     this.#observer?.prompt(1);
-    const times = new SampleTimes(this.#observer, { arrivedAt, promptTokenIds, stop: POOLED.stop });
+    const times = new SampleTimes(
+      this.#observer,
+      { arrivedAt, promptTokenIds, stop: POOLED.stop },
+      ticket?.onSampleEnded,
+    );
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
     return runPooled(this.#client, { request, times, window, signal });
   }
@@ -326,7 +330,7 @@ export class InferenceEngine {
     this.#observer?.prompt(requests.length);
     const samples = requests.map((engineRequest, index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      const times = new SampleTimes(this.#observer, request);
+      const times = new SampleTimes(this.#observer, request, ticket?.onSampleEnded);
       const onEnd = (): void => leaves[index]!();
       return engineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });

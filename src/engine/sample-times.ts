@@ -18,16 +18,28 @@ export interface EngineObserver {
 
 /** Seconds are null where the sample ended before that phase. */
 export interface EndedSample {
+  /** Of its request: milliseconds by performance.now(). */
+  readonly arrivedAt: number;
   readonly reason: FinishReason | 'abort' | 'error';
   readonly promptTokens: number;
   readonly generationTokens: number;
   readonly maxTokens: number;
   readonly endToEndSeconds: number;
   readonly queueSeconds: number | null;
+  /** The part of `queueSeconds` in which KV came from another instance; null where none was to come. */
+  readonly transferSeconds: number | null;
   readonly prefillSeconds: number | null;
   readonly decodeSeconds: number | null;
   readonly inferenceSeconds: number | null;
 }
+
+const NEVER_ADMITTED = {
+  queueSeconds: null,
+  transferSeconds: null,
+  prefillSeconds: null,
+  decodeSeconds: null,
+  inferenceSeconds: null,
+};
 
 type SampleFacts = Pick<PreparedRequest, 'arrivedAt' | 'promptTokenIds' | 'stop'>;
 
@@ -35,6 +47,7 @@ export class SampleTimes {
   /** Null where nobody measures. */
   readonly #observer: EngineObserver | null;
   readonly #facts: SampleFacts;
+  readonly #onEnded: (sample: EndedSample) => void;
   readonly #heldFrom = performance.now();
   #heldMs = 0;
   #admission: AdmissionTimes | null = null;
@@ -43,9 +56,15 @@ export class SampleTimes {
   #numTokens = 0;
   #isEnded = false;
 
-  constructor(observer: EngineObserver | null, facts: SampleFacts) {
+  /** @param onEnded is told of this sample alone. */
+  constructor(
+    observer: EngineObserver | null,
+    facts: SampleFacts,
+    onEnded: (sample: EndedSample) => void = () => {},
+  ) {
     this.#observer = observer;
     this.#facts = facts;
+    this.#onEnded = onEnded;
   }
 
   /** Sent to the engine thread: until now it waited for a place. */
@@ -75,25 +94,27 @@ export class SampleTimes {
     if (this.#isEnded) return;
     this.#isEnded = true;
     const { arrivedAt, promptTokenIds, stop } = this.#facts;
-    this.#observer?.sampleEnded({
+    const sample = {
+      arrivedAt,
       reason,
       promptTokens: promptTokenIds.length,
       maxTokens: stop.maxTokens,
       generationTokens: this.#numTokens,
       endToEndSeconds: (performance.now() - arrivedAt) / 1000,
       ...this.#engineSeconds(),
-    });
+    };
+    this.#observer?.sampleEnded(sample);
+    this.#onEnded(sample);
   }
 
   #engineSeconds(): Pick<
     EndedSample,
-    'queueSeconds' | 'prefillSeconds' | 'decodeSeconds' | 'inferenceSeconds'
+    'queueSeconds' | 'transferSeconds' | 'prefillSeconds' | 'decodeSeconds' | 'inferenceSeconds'
   > {
-    if (this.#admission === null) {
-      return { queueSeconds: null, prefillSeconds: null, decodeSeconds: null, inferenceSeconds: null };
-    }
-    const { queuedAt, scheduledAt } = this.#admission;
+    if (this.#admission === null) return NEVER_ADMITTED;
+    const { queuedAt, loadingAt, scheduledAt } = this.#admission;
     return {
+      transferSeconds: loadingAt === null ? null : (scheduledAt - loadingAt) / 1000,
       queueSeconds: (this.#heldMs + scheduledAt - queuedAt) / 1000,
       prefillSeconds: (this.#firstTokenAt - scheduledAt) / 1000,
       decodeSeconds: (this.#lastTokenAt - this.#firstTokenAt) / 1000,

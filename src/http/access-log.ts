@@ -6,7 +6,7 @@ import { shortened } from '../util/preview.ts';
 /** Characters of a URL that a line repeats. */
 const MAX_URL = 256;
 /** Asked every few seconds by machines: their lines would bury the others. */
-const QUIET_ROUTES = new Set(['/health', '/ping', '/load', '/metrics']);
+const QUIET_ROUTES = new Set(['/instances', '/health', '/ping', '/load', '/metrics']);
 
 export class AccessLog extends LogController {
   readonly #logsAll: boolean;

@@ -1,6 +1,7 @@
 // One client request on its way through the proxy: what it asks, what has been tried, and what instances hold for it.
 
 import type { Abortable } from '../http/in-flight.ts';
+import type { RequestSpan } from '../observability/tracing.ts';
 import { Attempts } from './attempts.ts';
 import type { ClientResponse } from './client-response.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
@@ -25,6 +26,8 @@ interface ClientRequestOptions {
   /** The name under which instances count the client's requests. */
   readonly caller: string;
   readonly authorization: string | undefined;
+  /** Null where nobody traces. */
+  readonly span: RequestSpan | null;
 }
 
 export class ClientRequest implements Abortable {

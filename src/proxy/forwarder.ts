@@ -234,11 +234,14 @@ export class Forwarder {
     }
     if (phase === 'decode' && options.body.isStream) headers['x-svc-journal'] = '1';
     this.#parts.metrics.upstream.inc({ instance: instance.httpAddress, leg: phase });
+    const span = options.span?.call(phase);
+    span?.set({ 'server.address': instance.httpAddress });
     request.upstream = new UpstreamRequest(instance, {
       method: 'POST',
       path: options.endpoint.path,
-      headers,
+      headers: { ...headers, ...span?.headers() },
       body,
+      onEnd: (error) => span?.end(error),
     });
     return request.upstream;
   }

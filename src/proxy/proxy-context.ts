@@ -6,6 +6,7 @@ import type { ProxyConfig } from '../config/proxy-options.ts';
 import { OverloadedError, ShuttingDownError } from '../errors.ts';
 import { ApiKeys } from '../http/auth.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
+import type { Tracing } from '../observability/tracing.ts';
 import { BodyReader } from './body-reader.ts';
 import { CancelNotifier } from './cancel-notifier.ts';
 import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
@@ -23,6 +24,8 @@ export interface ProxyServerOptions {
   readonly instanceKey?: string | undefined;
   readonly version?: string | undefined;
   readonly deadlines?: ProxyDeadlines | undefined;
+  /** Gets a span of each request; its owner's to stop. */
+  readonly tracing?: Tracing | undefined;
 }
 
 export class ProxyContext {
@@ -36,11 +39,14 @@ export class ProxyContext {
   readonly metrics: ProxyMetrics;
   readonly picker: InstancePicker;
   readonly forwarder: Forwarder;
+  readonly tracing: Tracing | null;
   readonly #apiKeys: ApiKeys;
   /** Shown to instances in place of the client's key; undefined shows the client's key. */
   readonly #instanceKey: string | undefined;
 
-  constructor(config: ProxyConfig, { logger, instanceKey, version, deadlines }: ProxyServerOptions) {
+  constructor(config: ProxyConfig, options: ProxyServerOptions) {
+    const { logger, instanceKey, version, deadlines } = options;
+    this.tracing = options.tracing ?? null;
     this.config = config;
     this.version = version ?? '';
     this.deadlines = deadlines ?? PROXY_DEADLINES;

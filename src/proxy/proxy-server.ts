@@ -6,6 +6,7 @@ import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
+import { pageRoute } from '../http/page.ts';
 import { Discovery } from './discovery.ts';
 import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
 import { anyInstanceRoutes } from './routes/any-instance.ts';
@@ -111,5 +112,6 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
   generationRoutes(app, context);
   anyInstanceRoutes(app, context);
   statusRoutes(app, context);
+  if (context.config.ui) pageRoute(app, 'proxy');
   return app;
 }

@@ -8,6 +8,8 @@ interface UpstreamRequestInit {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
+  /** Is told once how it ended; null where all went well. */
+  readonly onEnd?: (error: Error | null) => void;
 }
 
 export interface ResponseHead {
@@ -28,6 +30,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   movedAt = Date.now();
   /** Milliseconds without a byte after which it is given up. */
   maxSilence = Number.POSITIVE_INFINITY;
+  readonly #onEnd: (error: Error | null) => void;
   #isPaused = false;
   #resolveHead: (head: ResponseHead) => void = () => {};
   #rejectHead: (error: Error) => void = () => {};
@@ -38,7 +41,8 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   #finish: ((error: Error | null) => void) | null = null;
   #result: { readonly error: Error | null } | null = null;
 
-  constructor(instance: Instance, request: UpstreamRequestInit) {
+  constructor(instance: Instance, { onEnd, ...request }: UpstreamRequestInit) {
+    this.#onEnd = onEnd ?? (() => {});
     this.instance = instance;
     this.head = new Promise((resolve, reject) => {
       this.#resolveHead = resolve;
@@ -134,5 +138,6 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
     this.instance.openRequests.delete(this);
     if (error !== null) this.#rejectHead(error);
     this.#finish?.(error);
+    this.#onEnd(error);
   }
 }

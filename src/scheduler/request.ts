@@ -92,6 +92,8 @@ export interface NewRequest extends PromptRequest {
 /** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
 export interface AdmissionTimes {
   readonly queuedAt: number;
+  /** When it began to wait for another instance's KV; null where it did not. */
+  readonly loadingAt: number | null;
   /** The last time before its first token. */
   readonly scheduledAt: number;
 }
@@ -148,6 +150,7 @@ export class Request implements CachedSequence {
   /** Set where it is longer than this. */
   #outgrown: number | null = null;
   readonly #queuedAt = performance.now();
+  #loadingAt: number | null = null;
   #scheduledAt = 0;
   #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
@@ -177,7 +180,7 @@ export class Request implements CachedSequence {
   }
 
   get admissionTimes(): AdmissionTimes {
-    return { queuedAt: this.#queuedAt, scheduledAt: this.#scheduledAt };
+    return { queuedAt: this.#queuedAt, loadingAt: this.#loadingAt, scheduledAt: this.#scheduledAt };
   }
 
   get extraKeys(): readonly ExtraKey[] {
@@ -279,6 +282,7 @@ export class Request implements CachedSequence {
     if (!LEGAL_TRANSITIONS[this.#state].includes(state)) {
       throw new Error(`request ${this.id} cannot go from ${this.#state} to ${state}`);
     }
+    if (state === 'waitingForRemoteKv') this.#loadingAt = performance.now();
     if (state === 'running' && this.numOutputTokens === 0) this.#scheduledAt = performance.now();
     this.#state = state;
   }

@@ -2,8 +2,10 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
+import { toSvcError } from '../http/errors.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
 import { sharedAbortController } from '../util/abortable.ts';
+import { RequestSpans } from './request-spans.ts';
 import type { ServerContext } from './server-context.ts';
 
 /** A request that the server has let in. */
@@ -29,6 +31,7 @@ export async function answerAdmitted(
   const caller = context.callerOf(request);
   // A full server does not read what it cannot take.
   engine.admission.check(caller, 1);
+  const spans = spansOf(context, request);
   const controller = sharedAbortController();
   context.inFlight.add(controller, reply, {
     requestId: request.id,
@@ -37,13 +40,15 @@ export async function answerAdmitted(
   const tickets: Ticket[] = [];
   const open = (numSequences: number): Ticket => {
     controller.signal.throwIfAborted();
-    const ticket = engine.admission.open(caller, numSequences);
+    const ticket = engine.admission.open(caller, numSequences, (sample) => spans?.sampleEnded(sample));
     tickets.push(ticket);
     return ticket;
   };
+  let failure: Error | null = null;
   try {
     return await answer({ engine, controller, open });
   } catch (error) {
+    failure = toSvcError(error);
     // Ends the other prompts of the request, too.
     controller.abort(error);
     if (!(error instanceof ClientGoneError)) throw error;
@@ -51,5 +56,12 @@ export async function answerAdmitted(
     return undefined;
   } finally {
     for (const ticket of tickets) ticket.close();
+    spans?.end(failure);
   }
+}
+
+/** Null where nobody traces. */
+function spansOf({ options }: ServerContext, { id, headers }: FastifyRequest): RequestSpans | null {
+  const span = options.tracing?.request('llm_request', headers);
+  return span === undefined ? null : new RequestSpans(span, id);
 }

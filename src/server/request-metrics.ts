@@ -33,6 +33,7 @@ const AT_THE_END: readonly [Exclude<keyof EndedSample, 'reason'>, name: string, 
 export class RequestMetrics implements EngineObserver {
   readonly #firstToken: Histogram;
   readonly #nextToken: Histogram;
+  readonly #timePerToken: Histogram;
   readonly #stepTokens: Histogram;
   readonly #numSamples: Histogram;
   readonly #ended: Counter<'finished_reason'>;
@@ -49,6 +50,11 @@ export class RequestMetrics implements EngineObserver {
     this.#nextToken = histogram(
       'inter_token_latency_seconds',
       'From one token of a sample to the next',
+      NEXT_TOKEN_SECONDS,
+    );
+    this.#timePerToken = histogram(
+      'request_time_per_output_token_seconds',
+      'Mean time between the tokens of a sample',
       NEXT_TOKEN_SECONDS,
     );
     this.#stepTokens = histogram('iteration_tokens_total', 'Tokens that a step computed', STEP_TOKENS);
@@ -85,6 +91,9 @@ export class RequestMetrics implements EngineObserver {
 
   sampleEnded(sample: EndedSample): void {
     this.#ended.inc({ finished_reason: sample.reason });
+    const { decodeSeconds, generationTokens } = sample;
+    if (decodeSeconds !== null && generationTokens > 1)
+      this.#timePerToken.observe(decodeSeconds / (generationTokens - 1));
     for (const [histogram, measure] of this.#atTheEnd) {
       const value = sample[measure];
       if (value !== null) histogram.observe(value);

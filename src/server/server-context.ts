@@ -6,6 +6,7 @@ import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from
 import type { HttpAppOptions } from '../http/app.ts';
 import { ApiKeys } from '../http/auth.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
+import type { Tracing } from '../observability/tracing.ts';
 import { shortened } from '../util/preview.ts';
 import { proxiedCaller } from './proxied-request.ts';
 import { serverMetrics } from './server-metrics.ts';
@@ -55,6 +56,10 @@ export interface ServerOptions extends HttpAppOptions {
   readonly showsTokenizer?: boolean | undefined;
   /** Leaves out GET /openapi.json and GET /docs. */
   readonly hidesDocs?: boolean | undefined;
+  /** Serves the page at `/`. */
+  readonly hasPage?: boolean | undefined;
+  /** Gets a span of each request; its owner's to stop. */
+  readonly tracing?: Tracing | undefined;
   readonly hasDevRoutes?: boolean | undefined;
   /** Adds the routes that load and unload adapters. */
   readonly updatesAdapters?: boolean | undefined;

@@ -6,6 +6,7 @@ import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
+import { pageRoute } from '../http/page.ts';
 import { describeRoutes } from './openapi.ts';
 import { adapterRoutes } from './routes/adapters.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
@@ -59,6 +60,7 @@ export class Server {
     poolingRoute(app, context, score);
     statusRoutes(app, context);
     metricsRoute(app, context);
+    if (options.hasPage) pageRoute(app, 'server');
     if (options.exchangesKv) kvTransferRoutes(app, context);
     if (options.updatesAdapters) adapterRoutes(app, context);
     if (options.hasDevRoutes) devRoutes(app, context);

@@ -40,6 +40,8 @@ describe('options', () => {
       logsAccess: true,
       logLevel: 'info',
       rootPath: null,
+      hasPage: true,
+      tracesEndpoint: null,
       tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },

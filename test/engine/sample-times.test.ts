@@ -34,7 +34,7 @@ it('a sample counts from the arrival of its request, the wait for a place with t
   const { times, first, next, ended } = sample();
   busyFor(20);
   times.sent();
-  times.output(QUEUED_AT + 300, 1, { queuedAt: QUEUED_AT, scheduledAt: QUEUED_AT + 100 });
+  times.output(QUEUED_AT + 300, 1, { queuedAt: QUEUED_AT, loadingAt: null, scheduledAt: QUEUED_AT + 100 });
   times.output(QUEUED_AT + 700, 2, null);
   times.end('length');
   expect(first[0]).toBeGreaterThanOrEqual(1.02);
@@ -57,7 +57,7 @@ it('a sample counts from the arrival of its request, the wait for a place with t
 it('tokens of an answer that is resumed, which come together, have no time between them', () => {
   const { times, next } = sample();
   times.sent();
-  times.output(QUEUED_AT, 1, { queuedAt: QUEUED_AT, scheduledAt: QUEUED_AT });
+  times.output(QUEUED_AT, 1, { queuedAt: QUEUED_AT, loadingAt: null, scheduledAt: QUEUED_AT });
   times.output(QUEUED_AT, 5, null);
   times.output(QUEUED_AT + 50, 1, null);
   expect(next).toEqual([0.05]);

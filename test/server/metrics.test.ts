@@ -24,6 +24,7 @@ const LENGTH = '1 2 5 10 20 50 100 200 500 1000 2000 5000 10000 20000 +Inf';
 const HISTOGRAMS = {
   time_to_first_token_seconds: FIRST_TOKEN,
   inter_token_latency_seconds: NEXT_TOKEN,
+  request_time_per_output_token_seconds: NEXT_TOKEN,
   e2e_request_latency_seconds: REQUEST,
   request_queue_time_seconds: REQUEST,
   request_prefill_time_seconds: REQUEST,

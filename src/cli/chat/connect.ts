@@ -1,9 +1,11 @@
 // Chooses the model that answers: the server of --url, a named model in this process, or one that is found unasked.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { GivenOption, OptionSource } from '../../config/merge.ts';
+import type { OptionKey } from '../../config/options.ts';
 import { ConfigError } from '../../errors.ts';
 import { type ApiClient, ApiError, LoadingError, listModels, UnreachableError } from '../api-client.ts';
-import { startLocalModel } from './local-model.ts';
+import { startLocalModel } from '../local-model.ts';
 import type { Output } from './output.ts';
 
 /** Where svc serve listens unless told otherwise. */
@@ -72,8 +74,14 @@ async function whenLoaded<T>(request: () => Promise<T>, output: Output): Promise
 }
 
 async function connectHere(model: string | null): Promise<Connection> {
-  const { client, close } = await startLocalModel(model);
+  const { client, close } = await startLocalModel(forOneConversation(model));
   const [card] = await listModels(client);
   if (card === undefined) throw new ApiError('the model that was started has no name');
   return { client, model: card.id, contextLength: card.contextLength, close };
+}
+
+/** One conversation needs the KV memory of one request. */
+function forOneConversation(model: string | null): OptionSource {
+  const given = new Map<OptionKey, GivenOption>([['maxNumSeqs', { value: 1, origin: 'svc chat' }]]);
+  return model === null ? given : given.set('model', { value: model, origin: 'model' });
 }

@@ -33,13 +33,17 @@ async function answer(
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
   const caller = context.callerOf(request);
   const authorization = context.authorizationFor(request);
-  const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization });
+  const span = context.tracing?.request('proxy_request', request.headers) ?? null;
+  span?.set({ 'gen_ai.request.id': id });
+  const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization, span });
   context.inFlight.add(forwarded, reply, {
     requestId: id,
     timeoutMs: context.config.requestTimeout * 1000,
     onClosed: (isComplete) => {
       const status = isComplete ? reply.raw.statusCode : CLIENT_LEFT;
       context.metrics.requests.inc({ status });
+      span?.set({ 'http.response.status_code': status });
+      span?.end();
     },
   });
   await context.forwarder.answer(forwarded);

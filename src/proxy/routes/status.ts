@@ -1,24 +1,11 @@
-// The routes about the proxy itself: /health and /ping, /load, /metrics, /instances, /version and the page.
+// The routes about the proxy itself: /health and /ping, /load, /metrics, /instances and /version.
 
-import { readFileSync } from 'node:fs';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { UnauthorizedError } from '../../errors.ts';
-import { errorHeaders } from '../../http/errors.ts';
-import { PAGE_POLICY } from '../../http/page-policy.ts';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Instance } from '../instance.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
 export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
-  const page = readFileSync(new URL('../page.html', import.meta.url), 'utf8');
-  const sendPage = (reply: FastifyReply): FastifyReply =>
-    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY).send(page);
-  app.get('/', { errorHandler: askForKey }, async (_request, reply) => sendPage(reply));
-  // A browser sends no key by itself: the page, which is empty until it has one, asks the user for it.
-  function askForKey(error: Error, _request: FastifyRequest, reply: FastifyReply): void {
-    if (!(error instanceof UnauthorizedError)) throw error;
-    sendPage(reply.code(error.status).headers(errorHeaders(error)));
-  }
-  const health = async (_request: FastifyRequest, reply: FastifyReply): Promise<object> => {
+  const health = async (_request: unknown, reply: FastifyReply): Promise<object> => {
     const canServe = !context.inFlight.isDraining && context.picker.canServe;
     const count = (type: 'P' | 'D'): number =>
       context.instances.ready((instance) => instance.type === type).length;

@@ -1,0 +1,32 @@
+// The page at `/`: a playground, and a dashboard of a server or of the proxy. It is made of ui/ by `npm run build`.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { FastifyInstance } from 'fastify';
+
+/** The sources and what is built of them find the same file. */
+const BUILT = new URL('../../dist/ui/page.html', import.meta.url);
+
+export function pageRoute(app: FastifyInstance, of: 'server' | 'proxy'): void {
+  const page = readFileSync(BUILT, 'utf8').replace('data-of=""', `data-of="${of}"`);
+  const policy = contentPolicy(page);
+  app.get('/', async (_request, reply) =>
+    reply.type('text/html; charset=utf-8').header('content-security-policy', policy).send(page),
+  );
+}
+
+/** The page runs its own script and asks its own server, nothing else. */
+function contentPolicy(page: string): string {
+  const script = /<script type="module">(.*?)<\/script>/s.exec(page)?.[1] ?? '';
+  const digest = createHash('sha256').update(script).digest('base64');
+  return [
+    "default-src 'none'",
+    `script-src 'sha256-${digest}'`,
+    "style-src 'unsafe-inline'",
+    'img-src data:',
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ');
+}

@@ -1,0 +1,131 @@
+// svc run-batch as a process: files in, files out, killed in between.
+
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { CliProcess } from '../helpers/cli-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
+
+const Result = z.object({
+  id: z.string().startsWith('batch_req_'),
+  custom_id: z.string().nullable(),
+  response: z.object({ status_code: z.int(), request_id: z.string(), body: z.looseObject({}) }).nullable(),
+  error: z.object({ message: z.string(), code: z.int() }).nullable(),
+});
+
+const folder = temporaryFolders()();
+mkdirSync(folder);
+
+async function run(...args: readonly string[]): Promise<{ code: number; stderr: string }> {
+  const svc = new CliProcess(['run-batch', ...args]);
+  return { code: await svc.exitCode, stderr: svc.stderr };
+}
+
+function write(name: string, lines: readonly string[]): string {
+  const path = join(folder, name);
+  writeFileSync(path, lines.map((line) => `${line}\n`).join(''));
+  return path;
+}
+
+function request(id: string, body: object, url = '/v1/completions', method = 'POST'): string {
+  return JSON.stringify({ custom_id: id, method, url, body });
+}
+
+function resultsOf(path: string): z.output<typeof Result>[] {
+  return readFileSync(path, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => Result.parse(JSON.parse(line)));
+}
+
+function textsOf(path: string): readonly unknown[] {
+  return resultsOf(path).map(({ custom_id, response }) => [custom_id, response?.body.choices]);
+}
+
+describe('svc run-batch', () => {
+  it('answers each line in its order, and what is wrong with one stops no other', async () => {
+    const input = write('mixed.jsonl', [
+      request(
+        'chat',
+        { messages: [{ role: 'user', content: 'Hello' }], model: 'mine' },
+        '/v1/chat/completions',
+      ),
+      'not json',
+      '',
+      request('text', { prompt: 'Once', max_tokens: 5 }),
+      request('elsewhere', {}, '/v1/nothing'),
+      request('refused', { prompt: 'Once', max_tokens: -5 }),
+      request('other model', { prompt: 'Once', model: 'another' }),
+      request('stream', { prompt: 'Once', stream: true }),
+      request('read', {}, '/v1/completions', 'GET'),
+    ]);
+    const output = join(folder, 'mixed.out');
+    const { code, stderr } = await run('-i', input, '-o', output, '--served-model-name', 'mine');
+    expect([code, stderr.trim()]).toEqual([0, `${output}: 8 answers, 6 of them with an error`]);
+    const results = resultsOf(output);
+    const shown = results.map(({ custom_id, response, error }) => [
+      custom_id,
+      response?.status_code,
+      error?.message.split(',')[0],
+    ]);
+    expect(shown).toEqual([
+      ['chat', 200, undefined],
+      [null, undefined, 'line 2: not json is not JSON'],
+      ['text', 200, undefined],
+      ['elsewhere', undefined, expect.stringContaining('line 5: url must be one of /v1/chat/completions')],
+      ['refused', 400, 'max_tokens must be at least 1'],
+      ['other model', 404, expect.stringContaining('another')],
+      ['stream', undefined, expect.stringContaining('body must not ask for a stream')],
+      ['read', undefined, 'line 9: method must be "POST"'],
+    ]);
+    expect(new Set(results.map(({ id }) => id)).size).toBe(8);
+    expect(existsSync(`${output}.journal`)).toBe(false);
+  });
+
+  it('goes on where it was killed, with the answers of a batch that never was', async () => {
+    const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 25, seed: i, ignore_eos: true });
+    const input = write(
+      'long.jsonl',
+      Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i))),
+    );
+    const [whole, output] = [join(folder, 'whole.out'), join(folder, 'killed.out')];
+    expect((await run('-i', input, '-o', whole)).code).toBe(0);
+    const journal = `${output}.journal`;
+    const killed = new CliProcess(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1']);
+    await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
+    killed.child.kill('SIGKILL');
+    await killed.exitCode;
+    expect(existsSync(output)).toBe(false);
+    // The line that the kill may have cut.
+    writeFileSync(journal, '{"of":"half a li', { flag: 'a' });
+    const { code, stderr } = await run('-i', input, '-o', output);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/going on: \d+ of 12 requests are answered/);
+    expect(textsOf(output)).toEqual(textsOf(whole));
+  });
+
+  it('refuses what it cannot do before it loads a model', async () => {
+    const output = join(folder, 'never.out');
+    const twice = write('twice.jsonl', [request('a', {}), request('b', {}), request('a', { x: 1 })]);
+    for (const [args, message] of [
+      [['-i', join(folder, 'missing'), '-o', output], 'missing cannot be read: ENOENT'],
+      [['-i', write('empty.jsonl', ['']), '-o', output], 'has no requests'],
+      [['-i', twice, '-o', output], 'line 3 has the custom_id of an earlier line, "a"'],
+      [['-i', write('one.jsonl', [request('a', {})]), '-o', '/proc/none'], 'cannot be written'],
+      [['-o', output], "required option '-i, --input-file <file>' not specified"],
+    ] as const) {
+      const { code, stderr } = await run(...args);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    }
+  });
+
+  it('does not mix the answers of two models', async () => {
+    const input = write('models.jsonl', [request('a', {})]);
+    const output = join(folder, 'models.out');
+    writeFileSync(`${output}.journal`, '{"model":"another"}\n{"of":"x","result":{}}\n');
+    const { code, stderr } = await run('-i', input, '-o', output);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('has results of another, not of svc-chat')]);
+  });
+});

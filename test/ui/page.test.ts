@@ -1,0 +1,181 @@
+// The page of `svc serve` and of the proxy in a real browser, against real servers.
+
+import { execFileSync } from 'node:child_process';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { closeAllAfterEach, TestProxy } from '../proxy/test-proxy.ts';
+import { needsBrowser, openPage, startBrowser } from './browser.ts';
+
+const PHONE = { viewport: { width: 360, height: 640 }, colorScheme: 'dark' } as const;
+const SECRET = 'key-of-the-page';
+
+let svc: SvcProcess;
+beforeAll(async () => {
+  svc = await startServeProcess([]);
+});
+afterAll(() => svc.stop());
+
+describe('the page', () => {
+  it('runs its own script only, and asks its own server only', async () => {
+    const response = await fetch(svc.url);
+    expect([response.status, response.headers.get('content-type')]).toEqual([
+      200,
+      'text/html; charset=utf-8',
+    ]);
+    const policy = response.headers.get('content-security-policy');
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("connect-src 'self'");
+    expect(policy).toMatch(/script-src 'sha256-[\w+/]{43}='/);
+    expect((await response.text()).length).toBeLessThan(200_000);
+  });
+
+  it('is not there with --no-ui', async () => {
+    const without = await startServeProcess(['--no-ui']);
+    expect((await fetch(without.url)).status).toBe(404);
+    await without.stop();
+  });
+});
+
+describe('the page in a browser', needsBrowser, () => {
+  closeAllAfterEach();
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await startBrowser();
+  });
+  afterAll(() => browser.close());
+
+  it('streams a chat, shows probabilities on hover, and answers once more', async () => {
+    const { page, faults } = await openPage(browser, svc.url);
+    await page.getByLabel('Temperature').fill('0');
+    await page.getByLabel('Token probabilities').check();
+    await say(page, 'Message', 'Hello, who are you?');
+    const answer = page.locator('.message.assistant');
+    await answer.getByText(/stop · \d+ \+ \d+ tokens in/).waitFor();
+    const before = await answer.locator('.text').innerText();
+    expect(before).toContain('Svc');
+    const token = answer.locator('.token').first();
+    await token.hover();
+    expect(await token.getByRole('tooltip').innerText()).toMatch(/"I"\s+\d+\.\d %/);
+    await page.getByRole('button', { name: 'Retry' }).click();
+    await answer.getByText(/stop · \d+ \+ \d+ tokens in/).waitFor();
+    expect(await answer.count()).toBe(1);
+    expect(await answer.locator('.text').innerText()).toBe(before);
+    await say(page, 'Message', 'What is 3 + 4?');
+    await expect.poll(() => page.locator('.message').count()).toBe(4);
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
+  it('completes a prompt in one piece, and is stopped by Escape', async () => {
+    const { page, faults } = await openPage(browser, svc.url);
+    await page.getByLabel('Mode', { exact: true }).selectOption('completion');
+    await page.getByLabel('Most tokens').fill('5');
+    await page.getByLabel('Stream').uncheck();
+    await say(page, 'Prompt', 'Once upon a time');
+    const answer = page.locator('.message.assistant');
+    await answer.getByText(/length · \d+ \+ 5 tokens in/).waitFor();
+    await page.getByLabel('Stream').check();
+    await page.getByLabel('Most tokens').fill('900');
+    await page.getByLabel('Temperature').fill('2');
+    await say(page, 'Prompt', 'Once upon a time');
+    await page.locator('[aria-busy=true] .assistant .text').filter({ hasText: /./ }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('[aria-busy=false]').waitFor();
+    await expect.poll(() => numRunning(svc)).toBe(0);
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
+  it('tells what is wrong with a field, and what the server refused', async () => {
+    const { page } = await openPage(browser, svc.url);
+    await page.getByLabel('Tools (JSON)').fill('[{');
+    await say(page, 'Message', 'Hello');
+    await page.getByRole('alert').getByText('Tools is not JSON').waitFor();
+    await page.getByLabel('Tools (JSON)').fill('');
+    await page.getByLabel('Top p').fill('7');
+    await page.getByRole('button', { name: 'Retry' }).click();
+    await page.getByRole('alert').getByText('top_p').waitFor();
+    await page.close();
+  });
+
+  it('copies a request that a shell can run', async () => {
+    const { page } = await openPage(browser, svc.url, { permissions: ['clipboard-read', 'clipboard-write'] });
+    await page.getByLabel('Stream').uncheck();
+    await page.getByLabel('Most tokens').fill('3');
+    await say(page, 'Message', "It's me");
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    await page.getByRole('button', { name: 'curl' }).click();
+    await page.getByRole('button', { name: 'curl ✓' }).waitFor();
+    const command = await page.evaluate('navigator.clipboard.readText()');
+    const answer = execFileSync('sh', ['-c', `${command}`], { stdio: ['ignore', 'pipe', 'ignore'] });
+    expect(JSON.parse(answer.toString())).toMatchObject({ usage: { completion_tokens: 3 } });
+    await page.close();
+  });
+
+  it('has a dashboard that follows the server', async () => {
+    const { page, faults } = await openPage(browser, `${svc.url}/#dashboard`);
+    await page.getByText(/running 0/).waitFor();
+    const body = JSON.stringify({ prompt: 'Hello', max_tokens: 20, ignore_eos: true });
+    const headers = { 'content-type': 'application/json' };
+    await fetch(`${svc.url}/v1/completions`, { method: 'POST', headers, body });
+    await page.getByText(/answers [\d.]*[1-9]/).waitFor();
+    await page
+      .getByText(/p50 [\d.]+ ms/)
+      .first()
+      .waitFor();
+    expect(await page.locator('figure canvas').count()).toBe(6);
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
+  it('fits a phone, and is dark where the phone is', async () => {
+    const { page } = await openPage(browser, svc.url, PHONE);
+    for (const tab of ['#playground', '#dashboard']) {
+      await page.goto(`${svc.url}/${tab}`);
+      await page.locator('h1').waitFor();
+      expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+    }
+    expect(await page.evaluate('getComputedStyle(document.body).backgroundColor')).toBe('rgb(22, 24, 28)');
+    await page.close();
+  });
+
+  it('asks for a key where the server wants one', async () => {
+    const guarded = await startServeProcess(['--api-key', SECRET]);
+    const { page } = await openPage(browser, guarded.url);
+    const field = page.getByLabel('This server wants an API key.');
+    await field.fill('another');
+    await page.getByRole('button', { name: 'Use it' }).click();
+    const again = page.getByLabel('That is none of the keys of this server.');
+    await again.fill(SECRET);
+    await page.getByRole('button', { name: 'Use it' }).click();
+    await say(page, 'Message', 'Hello');
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    await page.close();
+    await guarded.stop();
+  });
+
+  it('draws the instances of the proxy and who passed what to whom', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    const { page, faults } = await openPage(browser, `${proxy.url}/#dashboard`);
+    await page.getByRole('heading', { name: 'Prefill (1)' }).waitFor();
+    for (const instance of [p, d]) await page.getByText(instance?.httpAddress ?? '').waitFor();
+    await proxy.client.completions.create({ model: '', prompt: 'Hello', max_tokens: 2 });
+    await page.locator('.topology line').waitFor({ state: 'attached' });
+    await d?.close();
+    await page.locator('.instance.gone, .instance.suspect').waitFor();
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+});
+
+async function say(page: Page, field: string, text: string): Promise<void> {
+  await page.getByLabel(field, { exact: true }).fill(text);
+  await page.keyboard.press('Enter');
+}
+
+async function numRunning({ url }: SvcProcess): Promise<number> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  return Number(/^svc:num_requests_running\{.*\} (\d+)$/m.exec(metrics)?.[1]);
+}
