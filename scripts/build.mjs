@@ -32,8 +32,8 @@ function compile() {
   rmSync(STAMP, { force: true });
   const written = run(COMPILER, '-p', 'tsconfig.build.json', '--listEmittedFiles');
   const kept = new Set([...written.matchAll(/^TSFILE: (.*)$/gm)].map(([, path]) => relative('.', path)));
-  // What the compiler leaves out: modules that start a thread or a process.
-  for (const asset of filesOf('src').filter((path) => path.endsWith('.mjs'))) {
+  // What the compiler leaves out: modules that start a thread or a process, and the page of the API.
+  for (const asset of filesOf('src').filter((path) => /\.(mjs|html)$/.test(path))) {
     const path = join('dist', relative('src', asset));
     cpSync(asset, path);
     kept.add(path);

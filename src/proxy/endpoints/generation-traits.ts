@@ -41,6 +41,7 @@ const PREFILL_FIELDS: JsonObject = {
   echo: false,
   logprobs: null,
   top_logprobs: null,
+  logprob_token_ids: null,
 };
 
 function prefillFields(body: JsonObject): JsonObject {
