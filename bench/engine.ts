@@ -117,7 +117,8 @@ async function measureModel(model: BenchModel, probe: LimitProbe): Promise<Figur
   }
 }
 
-function startCore(model: Pick<EngineConfig, 'modelPath' | 'quantization'>): Promise<EngineCore> {
+/** For the sequences and contexts that are measured here. */
+export function startCore(model: Pick<EngineConfig, 'modelPath' | 'quantization'>): Promise<EngineCore> {
   const config = { ...ENGINE_DEFAULTS, ...model, maxModelLen: 2048, maxNumSeqs: 16 };
   return EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
 }

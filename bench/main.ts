@@ -14,6 +14,7 @@ import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/k
 import { loadSection } from './load.ts';
 import { loraSection } from './lora.ts';
 import { machineSection, measureMachine } from './machine.ts';
+import { prefillSection } from './prefill.ts';
 import { proxySection } from './proxy.ts';
 import { qualitySection } from './quality.ts';
 import { formatSection, type Section } from './report.ts';
@@ -36,6 +37,7 @@ const SECTIONS = {
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,
   'engine-gguf': ggufEngineSection,
+  prefill: prefillSection,
   embeddings: embeddingSection,
   lora: loraSection,
   speculation: speculationSection,

@@ -15,31 +15,31 @@ const SOURCES = [
   'tsconfig.build.json',
   'package-lock.json',
   'scripts/build.mjs',
-  'scripts/build-ui.mjs',
+  'scripts/bundle-command.mjs',
+  'scripts/bundle-page.mjs',
 ];
-/** Of ui/. */
-const PAGE = 'dist/ui/page.html';
 /** Holds what sources and output looked like after the last build. */
 const STAMP = 'dist/.build';
 
 run('scripts/build-native.mjs');
 if (!existsSync(STAMP) || readFileSync(STAMP, 'utf8') !== fingerprint()) {
-  if (existsSync(COMPILER)) compile();
+  if (existsSync(COMPILER)) await compile();
   else giveUp();
 }
 
-function compile() {
+async function compile() {
   rmSync(STAMP, { force: true });
   const written = run(COMPILER, '-p', 'tsconfig.build.json', '--listEmittedFiles');
   const kept = new Set([...written.matchAll(/^TSFILE: (.*)$/gm)].map(([, path]) => relative('.', path)));
-  // What the compiler leaves out: modules that start a thread or a process, and the page of the API.
-  for (const asset of filesOf('src').filter((path) => /\.(mjs|html)$/.test(path))) {
+  // What the compiler leaves out: modules that start a thread or a process.
+  for (const asset of filesOf('src').filter((path) => path.endsWith('.mjs'))) {
     const path = join('dist', relative('src', asset));
     cpSync(asset, path);
     kept.add(path);
   }
-  run('scripts/build-ui.mjs');
-  kept.add(PAGE);
+  const { bundleCommand } = await import('./bundle-command.mjs');
+  const { bundlePage } = await import('./bundle-page.mjs');
+  for (const path of [...(await bundleCommand()), await bundlePage()]) kept.add(path);
   for (const path of filesOf('dist')) if (!kept.has(path)) rmSync(path);
   writeFileSync(STAMP, fingerprint());
 }

@@ -9,6 +9,7 @@ import {
 } from '../config/engine-config.ts';
 import type { LatencyOptions } from './bench/latency.ts';
 import type { ThroughputOptions } from './bench/throughput.ts';
+import { addBenchServe } from './bench-serve-command.ts';
 import { ENGINE_OPTIONS, type EngineFlags } from './engine-flags.ts';
 import { addOptions, wholeNumber } from './flags.ts';
 
@@ -26,6 +27,7 @@ const MODEL =
 
 export function addBenchCommands(svc: Command, engineFlags: EngineFlags): void {
   const bench = svc.command('bench').description('measure a model on this machine');
+  addBenchServe(bench);
   addQuality(bench);
   addLatency(bench, engineFlags);
   addThroughput(bench, engineFlags);

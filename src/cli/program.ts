@@ -115,7 +115,8 @@ Examples:
   svc proxy --host 0.0.0.0 --policy prefix_aware --api-key one-key another`;
 
 function takesEngineOptions([command, measurement]: readonly string[]): boolean {
-  return command === 'serve' || command === 'run-batch' || (command === 'bench' && measurement !== 'quality');
+  if (command === 'bench') return measurement === 'latency' || measurement === 'throughput';
+  return command === 'serve' || command === 'run-batch';
 }
 
 /** Prints an error that the user can fix as one line, any other with its stack. */

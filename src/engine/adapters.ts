@@ -2,7 +2,7 @@
 // the last request that uses one has ended.
 
 import type { LoraConfig, LoraModule } from '../config/lora-config.ts';
-import { AdapterError, NotFoundError } from '../errors.ts';
+import { AdapterError, NotFoundError, OverloadedError } from '../errors.ts';
 import type { LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineClient } from './engine-client.ts';
 
@@ -10,6 +10,11 @@ export interface ServedAdapter extends LoraModule, LoadedAdapter {
   /** Names it to the engine thread; never used again. */
   readonly id: number;
 }
+
+/** Loads that clients may have waiting for their turn. */
+const MOST_WAITING = 16;
+/** A load takes about so long. */
+const RETRY_SECONDS = 1;
 
 export class Adapters {
   readonly #client: EngineClient;
@@ -20,6 +25,8 @@ export class Adapters {
   readonly #users = new Map<ServedAdapter, number>();
   /** Ends when no adapter is being loaded: one is at a time. */
   #changes: Promise<unknown> = Promise.resolve();
+  /** Loads that `load` was asked for and that have not ended. */
+  #numLoads = 0;
   #nextId = 0;
 
   /** @param loaded what has become of the modules of the configuration, in their order. */
@@ -72,12 +79,22 @@ export class Adapters {
   /**
    * Loads an adapter while requests run; it is served once it is whole.
    * @param isReplaced lets it take the place of one of the same name, which running requests go on with.
-   * @throws AdapterError where no adapter can be loaded, or none of that name; ModelLoadError naming what is wrong with it.
+   * @throws AdapterError where no adapter can be loaded, or none of that name; ModelLoadError naming what is wrong with it;
+   *   OverloadedError where too many wait to be loaded.
    */
-  load(module: LoraModule, isReplaced = false): Promise<ServedAdapter> {
+  async load(module: LoraModule, isReplaced = false): Promise<ServedAdapter> {
+    if (this.#numLoads > MOST_WAITING) {
+      throw new OverloadedError(
+        `${MOST_WAITING} adapters wait to be loaded, one after the other: try again when some of them have been`,
+        { retryAfter: RETRY_SECONDS },
+      );
+    }
+    this.#numLoads += 1;
     const loading = this.#changes.then(() => this.#load(module, isReplaced));
     this.#changes = loading.catch(() => {});
-    return loading;
+    return loading.finally(() => {
+      this.#numLoads -= 1;
+    });
   }
 
   /**

@@ -96,7 +96,8 @@ async function loadFrom(
     progress,
   });
   checkpoint.expectUnchanged();
-  for (const note of [judgeUnused(checkpoint, config, names), weights.widenedBlocks]) {
+  const stretched = stretchNote(source.path, config, options.maxModelLen);
+  for (const note of [judgeUnused(checkpoint, config, names), weights.widenedBlocks, stretched]) {
     if (note !== null) options.onWarning?.(note);
   }
   options.packedCache?.close();
@@ -128,10 +129,10 @@ function formatsFor(
   }
 }
 
-function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | null): number {
-  if (wanted !== null && wanted > maxPositionEmbeddings) {
+function checkLength({ maxPositionEmbeddings, longestContext }: ModelConfig, wanted: number | null): number {
+  if (wanted !== null && wanted > longestContext) {
     throw new ConfigError(
-      `--max-model-len ${wanted} is longer than the model's own limit of ${maxPositionEmbeddings} tokens ` +
+      `--max-model-len ${wanted} is longer than the model's own limit of ${longestContext} tokens ` +
         '(max_position_embeddings in config.json, max_seq_length in sentence_bert_config.json); lower it or leave it out',
       { param: 'max-model-len' },
     );
@@ -145,6 +146,18 @@ function checkLength({ maxPositionEmbeddings }: ModelConfig, wanted: number | nu
     );
   }
   return length;
+}
+
+/**
+ * The original stretches dynamic positions anew for each length: every token would need all before it computed again. Null where nothing
+ * is stretched so.
+ */
+function stretchNote(path: string, { maxPositionEmbeddings }: ModelConfig, length: number): string | null {
+  if (length <= maxPositionEmbeddings) return null;
+  return (
+    `${path}: contexts of more than ${maxPositionEmbeddings} tokens (rope type dynamic) are stretched as the original does for one of ` +
+    `${length}, --max-model-len: at other lengths the answers differ from the original's`
+  );
 }
 
 /** @throws ConfigError where weights that are quantised already are to be quantised, or to be computed with in float32. */

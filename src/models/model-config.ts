@@ -10,7 +10,7 @@ import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
-import { longestContext, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
+import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
 
 /** config.json, in which an architecture was recognised. */
@@ -31,8 +31,10 @@ export interface ModelConfig {
   readonly headDim: number;
   /** Numbers of a head, the first ones, that positions rotate: all but where `partial_rotary_factor` says less. */
   readonly rotaryDim: number;
-  /** Longest context in tokens that the model is made for, the stretching of its positions included. */
+  /** Longest context in tokens with the numbers of the original, the stretching of its positions included. */
   readonly maxPositionEmbeddings: number;
+  /** Longest context that may be asked for: more where positions can be stretched by what is served. */
+  readonly longestContext: number;
   readonly normEps: number;
   /** Of the feed-forward. */
   readonly activation: Activation;
@@ -225,7 +227,7 @@ export function readDecoderConfig(
     numKvHeads,
     headDim,
     rotaryDim,
-    maxPositionEmbeddings: longestContext(rope, fields.max_position_embeddings),
+    ...contextLengths(rope, fields.max_position_embeddings),
     normEps: traits.normEps ?? fields.rms_norm_eps ?? 1e-6,
     activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
     layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),

@@ -8,6 +8,7 @@ import type { Architecture } from './architecture.ts';
 import { bert, roberta } from './architectures/bert.ts';
 import { cohere, cohere2 } from './architectures/cohere.ts';
 import { deepseekV2, deepseekV3 } from './architectures/deepseek.ts';
+import { distilbert } from './architectures/distilbert.ts';
 import { gemma } from './architectures/gemma.ts';
 import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
@@ -58,6 +59,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   starcoder2,
   bert,
   roberta,
+  distilbert,
 ];
 
 /** Those whose name says what they are for: all others generate. */

@@ -91,7 +91,7 @@ export function resolveRope(source: RopeSource): RopeConfig {
     case 'linear':
       return { kind, theta, factor: need(source, 'factor') };
     case 'dynamic':
-      return { kind, theta, factor: need(source, 'factor'), original };
+      return { kind, theta, factor: need(source, 'factor'), original: source.maxPositionEmbeddings };
     case 'llama3':
       return {
         kind,
@@ -114,12 +114,19 @@ export function resolveRope(source: RopeSource): RopeConfig {
   }
 }
 
-/** Longest context that a model is made for; only here do the kinds disagree about max_position_embeddings. */
-export function longestContext(rope: RopeConfig, maxPositionEmbeddings: number): number {
-  // Published with the length before stretching; the other kinds state the length after it.
-  if (rope.kind === 'dynamic') return Math.floor(maxPositionEmbeddings * rope.factor);
-  if (rope.kind === 'yarn') return Math.max(maxPositionEmbeddings, Math.floor(rope.original * rope.factor));
-  return maxPositionEmbeddings;
+/** Contexts that a model is made for, in tokens; only here do the kinds disagree about max_position_embeddings. */
+export function contextLengths(
+  rope: RopeConfig,
+  maxPositionEmbeddings: number,
+): { readonly maxPositionEmbeddings: number; readonly longestContext: number } {
+  const same = (length: number) => ({ maxPositionEmbeddings: length, longestContext: length });
+  // Published with the length before stretching, and stretched anew for each length beyond it.
+  if (rope.kind === 'dynamic') {
+    return { maxPositionEmbeddings, longestContext: Math.floor(maxPositionEmbeddings * rope.factor) };
+  }
+  if (rope.kind === 'yarn')
+    return same(Math.max(maxPositionEmbeddings, Math.floor(rope.original * rope.factor)));
+  return same(maxPositionEmbeddings);
 }
 
 function resolveYarn(source: RopeSource, original: number): YarnRope {

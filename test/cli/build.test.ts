@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   renameSync,
   rmSync,
   statSync,
@@ -13,7 +14,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 let folder: string;
@@ -35,6 +37,8 @@ beforeAll(() => {
   for (const name of [
     'scripts/build.mjs',
     'scripts/build-native.mjs',
+    'scripts/bundle-command.mjs',
+    'scripts/bundle-page.mjs',
     'tsconfig.json',
     'tsconfig.build.json',
   ])
@@ -46,6 +50,21 @@ beforeAll(() => {
   writeFileSync(path('src/index.ts'), "export { two } from './part/two.ts';\n");
   writeFileSync(path('src/part/two.ts'), 'export const two = 2;\n');
   writeFileSync(path('src/part/boot.mjs'), 'export {};\n');
+  writeFileSync(
+    path('src/part/beside.ts'),
+    "export const beside = new URL('./boot.mjs', import.meta.url).href;\n",
+  );
+  for (const entry of ['cli/main', 'thread/some-thread']) {
+    mkdirSync(dirname(path(`src/${entry}`)), { recursive: true });
+    writeFileSync(
+      path(`src/${entry}.ts`),
+      "import { beside } from '../part/beside.ts';\nconsole.log(beside);\n",
+    );
+  }
+  mkdirSync(path('ui'));
+  writeFileSync(path('ui/page.html'), '<style></style><script type="module"></script>');
+  writeFileSync(path('ui/main.tsx'), "import './style.css';\nconsole.log('page');\n");
+  writeFileSync(path('ui/style.css'), 'p { color: red }\n');
   symlinkSync(resolve('node_modules'), path('node_modules'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -58,10 +77,29 @@ describe('npm run build', () => {
     expect(statSync(path('dist/index.js')).mtimeMs).toBe(mtimeMs);
   });
 
+  it('makes one file of the page', () => {
+    built();
+    const page = readFileSync(path('dist/ui/page.html'), 'utf8');
+    expect(page).toMatch(
+      /<style>p\{color:red\}\s*<\/style><script type="module">console.log\("page"\);\s*<\/script>/,
+    );
+  });
+
   it('removes what is left of a source that was renamed', () => {
     renameSync(path('src/part/two.ts'), path('src/part/pair.ts'));
     writeFileSync(path('src/index.ts'), "export { two } from './part/pair.ts';\n");
     expect(built('part/two.js', 'part/two.d.ts', 'part/pair.js')).toEqual([false, false, true]);
+  });
+
+  it('bundles what Node starts from, and its modules find files beside their own', () => {
+    const beside = pathToFileURL(path('dist/part/boot.mjs')).href;
+    rmSync(path('dist/part/beside.js'));
+    for (const entry of ['cli/main', 'thread/some-thread']) {
+      const { stdout, stderr } = spawnSync(process.execPath, [path(`dist/${entry}.js`)], {
+        encoding: 'utf8',
+      });
+      expect({ stdout, stderr }).toEqual({ stdout: `${beside}\n`, stderr: '' });
+    }
   });
 
   it('brings back what is missing of dist/', () => {

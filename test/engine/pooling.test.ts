@@ -220,3 +220,10 @@ describe('a text', needsNative, () => {
     });
   });
 });
+
+it('tokenises no prompt of a request that has been given up', async () => {
+  const engine = await startPooling('bert-mean');
+  const signal = AbortSignal.abort(new Error('gone'));
+  await expect(engine.preparePooling({ text: 'a cat' }, { param: 'input', signal })).rejects.toThrow('gone');
+  await engine.close();
+});

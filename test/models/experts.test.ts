@@ -2,12 +2,14 @@
 
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
+import { fuseExperts } from '../fixtures/fuse-experts.ts';
 import { publishedTensors } from '../fixtures/published-tensors.ts';
 import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -80,6 +82,33 @@ describe('a mixture of experts', () => {
     ]);
     return folder;
   }
+
+  it.each(['mixtral', 'qwen2-moe', 'qwen3-moe', 'deepseek-v2', 'deepseek-v3'])(
+    'gives the same bits where all experts of a layer are one tensor: %s',
+    async (golden) => {
+      const path = fileURLToPath(new URL(`../fixtures/goldens/${golden}`, import.meta.url));
+      const folder = newFolder();
+      cpSync(path, folder, { recursive: true });
+      fuseExperts(folder);
+      const ids = Array.from({ length: 20 }, (_, i) => 3 + ((i * 7) % 40));
+      const [expected, got] = await Promise.all(
+        [path, folder].map(async (one) => new ModelSession(ops, await load(one), 20).run(ids, 20)),
+      );
+      expect(got).toEqual(expected);
+    },
+  );
+
+  it('is refused where experts in one tensor do not fit config.json', async () => {
+    const folder = newFolder();
+    cpSync(fileURLToPath(new URL('../fixtures/goldens/mixtral', import.meta.url)), folder, {
+      recursive: true,
+    });
+    fuseExperts(folder);
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8'));
+    writeFileSync(path, JSON.stringify({ ...config, num_local_experts: config.num_local_experts + 1 }));
+    await expect(load(folder)).rejects.toThrow(/mlp\.experts\.gate_up_proj must be \[6, .* it is \[5, /);
+  });
 
   it('is refused where the checkpoint lacks an expert, which is named', async () => {
     const name = 'model.layers.1.mlp.experts.3.up_proj.weight';

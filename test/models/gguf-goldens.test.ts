@@ -32,6 +32,7 @@ describe('a GGUF file in the names of the format', () => {
     ['DeepSeek V3, keys and values apart', 'deepseek-v3-apart', 'deepseek-v3', 'float32'],
     ['GPT-NeoX', 'gpt-neox', 'gpt-neox', 'float32'],
     ['GPT-2', 'gpt2', 'gpt2', 'float32'],
+    ['GLM-4 of 2024', 'chatglm', 'glm', 'float32'],
   ] as const)('has the logits of the folder: %s', async (_, file, golden, dtype) => {
     const expected = await logitsOf(fixture(`goldens/${golden}`), dtype);
     const got = await logitsOf(fixture(`gguf/${file}.gguf`), dtype);

@@ -164,6 +164,15 @@ describe('a GGUF file of each architecture', () => {
       { metadata: { 'llama.expert_count': { u32: 5 }, 'llama.expert_used_count': { u32: 2 } } },
     ],
     [
+      'Mixtral, each expert by itself',
+      'mixtral',
+      {},
+      {
+        expertsApart: true,
+        metadata: { 'llama.expert_count': { u32: 5 }, 'llama.expert_used_count': { u32: 2 } },
+      },
+    ],
+    [
       'Qwen2-MoE',
       'qwen2-moe',
       {},
@@ -250,6 +259,16 @@ describe('a GGUF file', () => {
     expect(got).toEqual({ ...expected, eosTokenIds: [] });
     const generation = readGenerationConfig(openModelSource(path), { source: 'auto', override: null });
     expect(generation.eosTokenIds).toEqual([1]);
+  });
+
+  it('puts a space before the first word where it says so', async () => {
+    const metadata = { 'tokenizer.ggml.add_space_prefix': { bool: true } };
+    const { tokenizer } = await loadTokenizer(openModelSource(ggufOf(tinyModel(), { metadata })));
+    const plain = await loadTokenizer(openModelSource(ggufOf(tinyModel())));
+    const options = { addSpecialTokens: false };
+    const ids = await tokenizer.encode('the cat', options);
+    expect(ids).toEqual(await plain.tokenizer.encode(' the cat', options));
+    expect(ids).not.toEqual(await plain.tokenizer.encode('the cat', options));
   });
 
   it('has the tokenizer and the chat template of the folder', async () => {

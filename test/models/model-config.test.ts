@@ -98,11 +98,18 @@ describe('readModelConfig', () => {
   });
 
   it.each([
-    ['dynamic', { rope_type: 'dynamic', factor: 2.5 }, 2500],
+    ['dynamic', { rope_type: 'dynamic', factor: 2.5 }, 1000],
     ['yarn', { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 500 }, 2000],
     ['linear', { rope_type: 'linear', factor: 4 }, 1000],
   ])('knows the longest context of %s positions', (_, rope_scaling, expected) => {
     expect(read({ rope_scaling }).maxPositionEmbeddings).toBe(expected);
+  });
+
+  it('lets dynamic positions be stretched where that is asked for', () => {
+    const rope_scaling = { rope_type: 'dynamic', factor: 2.5, original_max_position_embeddings: 400 };
+    const { longestContext, layerRopes } = read({ rope_scaling });
+    expect([longestContext, layerRopes[0]]).toMatchObject([2500, { original: 1000 }]);
+    expect(read({}).longestContext).toBe(1000);
   });
 
   it('gives Mistral one window for all layers, 4096 where it is silent and none where it says null', () => {

@@ -1,6 +1,10 @@
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { ropeTable, ropeTables, shortContext } from '../../src/models/layers/rope.ts';
+import { loadModel } from '../../src/models/load-model.ts';
 import type { RopeConfig } from '../../src/models/rope-config.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 
 const HEAD_DIM = 8;
 const PLAIN = [1, 0.1, 0.01, 0.001];
@@ -78,5 +82,36 @@ describe('ropeTable', () => {
     ] as const) {
       expect(ropeTable(rope, HEAD_DIM, 20).subarray(0, 80)).toEqual(ropeTable(rope, HEAD_DIM, 10));
     }
+  });
+});
+
+describe('a model with dynamic positions', () => {
+  const folder = fileURLToPath(new URL('../fixtures/goldens/llama-dynamic', import.meta.url));
+
+  /** The lengths that are served, and what a person is told. */
+  async function load(maxModelLen: number | null) {
+    const warnings: string[] = [];
+    const options = { dtype: 'float32', onWarning: (text: string) => void warnings.push(text) } as const;
+    const model = await loadModel(openModelSource(folder), new ReferenceOps(), { ...options, maxModelLen });
+    return { model, warnings };
+  }
+
+  it('is served to its original length, where all numbers are the original ones', async () => {
+    const { model, warnings } = await load(null);
+    expect([model.config.maxPositionEmbeddings, model.shortContext]).toEqual([24, null]);
+    expect(warnings).toEqual([]);
+  });
+
+  it('says what stretching does where more is asked for, and refuses more than its factor', async () => {
+    const { model, warnings } = await load(40);
+    expect(model.shortContext).toBe(24);
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /contexts of more than 24 tokens \(rope type dynamic\) .* one of 40, --max-model-len/,
+      ),
+    ]);
+    await expect(load(49)).rejects.toThrow(
+      "--max-model-len 49 is longer than the model's own limit of 48 tokens",
+    );
   });
 });

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OverloadedError } from '../../src/errors.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { until } from '../helpers/until.ts';
 import { bodyOf, errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
@@ -241,6 +242,17 @@ describe('adapters that come and go', () => {
     await unload('a');
     expect((await load({ lora_name: 'c', lora_path: pathOf('blue') })).status).toBe(200);
     for (const name of ['b', 'c']) await unload(name);
+  });
+
+  it('are refused where too many wait to be loaded', async () => {
+    const { adapters } = svc.engine;
+    const loads = Array.from({ length: 40 }, () => adapters.load(module('nowhere')));
+    const results = await Promise.allSettled(loads);
+    const reasons = results.map((result) => (result.status === 'rejected' ? result.reason : null));
+    const refused = reasons.filter((reason) => reason instanceof OverloadedError);
+    expect(refused).toHaveLength(40 - 17);
+    expect(refused[0]).toMatchObject({ status: 429, message: expect.stringMatching(/^16 adapters wait/) });
+    await expect(adapters.load(module('nowhere'))).rejects.toThrow('is no folder');
   });
 
   it('cannot be unloaded where they are not loaded', async () => {

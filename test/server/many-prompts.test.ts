@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { busyFor } from '../helpers/turns.ts';
+import { until } from '../helpers/until.ts';
 import { startTestServer, type TestServer } from './test-server.ts';
 
 const NUM_PROMPTS = 48;
@@ -28,6 +29,34 @@ it('reading the prompts of one request leaves turns of the event loop to others'
   const prompt = Array.from({ length: NUM_PROMPTS }, () => [10, 11, 12]);
   const { status } = await svc.post('/v1/completions', { model: 'tiny', prompt, max_tokens: 1 });
   clearImmediate(timer);
+  engine.prepare = prepare;
   expect(status).toBe(200);
   expect(turnsWithPrompts.size).toBeGreaterThanOrEqual(NUM_PROMPTS / 4);
+});
+
+it('reads no more prompts of a request whose client has hung up', async () => {
+  const { engine } = svc;
+  const prepare = engine.prepare.bind(engine);
+  const controller = new AbortController();
+  let numPrepared = 0;
+  engine.prepare = async (...args) => {
+    numPrepared += 1;
+    if (numPrepared === 3) {
+      controller.abort();
+      await until(() => svc.server.numInFlight === 0);
+    }
+    return prepare(...args);
+  };
+  const body = { model: 'tiny', prompt: new Array(400).fill([10, 11, 12]), max_tokens: 1 };
+  const request = fetch(`${svc.url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: controller.signal,
+  });
+  await expect(request).rejects.toThrow();
+  await until(() => svc.server.numInFlight === 0);
+  const { status } = await svc.post('/v1/completions', { model: 'tiny', prompt: [10, 11], max_tokens: 1 });
+  engine.prepare = prepare;
+  expect([status, numPrepared]).toEqual([200, 4]);
 });

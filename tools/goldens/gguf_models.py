@@ -156,6 +156,18 @@ def gpt2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) 
             tensors[name] = tensors[name].T
 
 
+def chatglm(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    """As the first releases of GLM-4, which have queries, keys and values in one tensor."""
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["head_dim"] // 2)
+    for layer in range(config["num_hidden_layers"]):
+        attention = f"model.layers.{layer}.self_attn"
+        for kind in ("weight", "bias"):
+            parts = [tensors.pop(f"{attention}.{part}_proj.{kind}") for part in "qkv"]
+            tensors[f"encoder.layers.{layer}.self_attention.query_key_value.{kind}"] = np.concatenate(parts)
+
+
 # By the name of the file that is written: the folder of the numbers, and how they are converted.
 MODELS = {
     "gpt-oss": ("gpt-oss", MODEL_ARCH.GPT_OSS, gpt_oss),
@@ -165,6 +177,7 @@ MODELS = {
     "deepseek-v3-apart": ("deepseek-v3", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=True)),
     "gpt-neox": ("gpt-neox", MODEL_ARCH.GPTNEOX, gpt_neox),
     "gpt2": ("gpt2", MODEL_ARCH.GPT2, gpt2),
+    "chatglm": ("glm", MODEL_ARCH.CHATGLM, chatglm),
 }
 
 

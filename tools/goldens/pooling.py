@@ -176,6 +176,11 @@ def qwen3(vocab: int, **more: object) -> t.PreTrainedConfig:
     return t.Qwen3Config(**DECODER, vocab_size=vocab, pad_token_id=0, **more)
 
 
+def distilbert(vocab: int) -> t.PreTrainedConfig:
+    sizes = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 128}
+    return t.DistilBertConfig(**sizes, vocab_size=vocab, pad_token_id=0, attention_dropout=0.0, dropout=0.0)
+
+
 MODELS = {
     "bert-cls": Recipe(bert, word_piece, pooling="cls_token", files={"modules.json": modules("Pooling", "Normalize")}),
     "bert-mean": Recipe(
@@ -218,6 +223,7 @@ MODELS = {
         scores=True,
         isQwen3=True,
     ),
+    "distilbert-mean": Recipe(distilbert, word_piece, pooling="mean_tokens", files={"modules.json": modules("Pooling", "Normalize")}),
 }
 
 

@@ -96,7 +96,7 @@ function milliseconds(seconds: number): string {
 }
 
 /** Texts begin side by side; numbers, where there are several in a row, end so. */
-function formatTable(rows: readonly Row[]): string {
+export function formatTable(rows: readonly Row[]): string {
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const isText = rows.every((row) => row.length <= 2);
   const line = ([name, ...values]: Row): string =>

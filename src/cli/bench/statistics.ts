@@ -15,18 +15,18 @@ export function summarise(values: readonly number[]): Summary {
   return {
     mean: values.reduce((sum, value) => sum + value, 0) / values.length,
     percentiles: {
-      10: percentile(sorted, 10),
-      25: percentile(sorted, 25),
-      50: percentile(sorted, 50),
-      75: percentile(sorted, 75),
-      90: percentile(sorted, 90),
-      99: percentile(sorted, 99),
+      10: percentileOf(sorted, 10),
+      25: percentileOf(sorted, 25),
+      50: percentileOf(sorted, 50),
+      75: percentileOf(sorted, 75),
+      90: percentileOf(sorted, 90),
+      99: percentileOf(sorted, 99),
     },
   };
 }
 
-/** Between two values it lies on the line that joins them. */
-function percentile(sorted: readonly number[], percent: number): number {
+/** Of values in rising order, at least one; between two of them it is on the line that joins them. */
+export function percentileOf(sorted: readonly number[], percent: number): number {
   const position = ((sorted.length - 1) * percent) / 100;
   const below = Math.floor(position);
   const above = Math.ceil(position);

@@ -17,6 +17,8 @@ export interface PoolingOptions {
   readonly truncateTo?: number | null | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
+  /** Of the request: where it has been given up, no more of its prompts are tokenised. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A prompt that has passed every check. */
@@ -35,14 +37,15 @@ interface PoolingModel {
   readonly pairPrompt: ScoringConfig['prompt'];
 }
 
-/** @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, or text without a tokenizer. */
+/** @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, or text without a tokenizer; the reason of an abort. */
 export async function preparePooling(
   prompt: PoolingPrompt,
   options: PoolingOptions,
   model: PoolingModel,
 ): Promise<PreparedPooling> {
   const arrivedAt = performance.now();
-  const { priority = 0, param } = options;
+  const { priority = 0, param, signal } = options;
+  signal?.throwIfAborted();
   const { ids, secondTextStart } = await tokenise(prompt, options, model);
   if (ids.length === 0) throw new InvalidRequestError(`${param} has no tokens; give at least one`, { param });
   checkIds(ids, model.limits.vocabSize, param);

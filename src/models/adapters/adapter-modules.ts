@@ -4,10 +4,11 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import type { TensorSource } from '../../ops/weights.ts';
+import { firstMatches } from '../../util/foreign-patterns.ts';
 import { Checkpoint } from '../source/checkpoint.ts';
 import { readSafetensors, type StoredTensor } from '../source/safetensors.ts';
 import { type AdapterConfig, readAdapterConfig } from './adapter-config.ts';
-import { endPattern, firstMatches, wholePattern } from './module-patterns.ts';
+import { endPattern, wholePattern } from './module-patterns.ts';
 
 const WEIGHTS = 'adapter_model.safetensors';
 /** `base_model.model.` and the name of the module in the original implementation. */

@@ -1,41 +1,4 @@
-// Matches names of modules against the patterns of an adapter, regular expressions that somebody has written: in a bounded time.
-
-import { createContext, Script } from 'node:vm';
-import { z } from 'zod';
-import { ModelLoadError } from '../../errors.ts';
-
-/** For all names and patterns of an adapter together. */
-const DEADLINE_MS = 1000;
-
-const indices = z.array(z.int());
-const script = new Script(`
-  const expressions = patterns.map((pattern) => new RegExp(pattern));
-  names.map((name) => expressions.findIndex((expression) => expression.test(name)));
-`);
-
-/**
- * For each name, the index of the first pattern that matches it, or -1.
- * @param where the patterns are, for messages.
- * @throws ModelLoadError for a pattern that is no regular expression, or takes too long.
- */
-export function firstMatches(
-  names: readonly string[],
-  patterns: readonly string[],
-  where: string,
-): readonly number[] {
-  if (patterns.length === 0) return names.map(() => -1);
-  try {
-    return indices.parse(script.runInContext(createContext({ names, patterns }), { timeout: DEADLINE_MS }));
-  } catch (cause) {
-    const isLate = typeof cause === 'object' && cause !== null && 'code' in cause;
-    const reason = isLate
-      ? `takes longer than ${DEADLINE_MS / 1000} s to match`
-      : 'is no regular expression of JavaScript';
-    throw new ModelLoadError(`${where} ${reason}: ${patterns.join(', ')}; name the modules instead`, {
-      cause,
-    });
-  }
-}
+// What the patterns of an adapter's configuration mean.
 
 /** A pattern for the last parts of a name, as PEFT matches those of rank_pattern and alpha_pattern. */
 export function endPattern(pattern: string): string {

@@ -6,6 +6,7 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
+import type { LoadLayer } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
@@ -30,10 +31,12 @@ export const mixtral: Architecture = {
   load: (context) => loadDecoder(context, { layer }),
 };
 
-const layer = preNormLayer({
-  feedForwardName: 'block_sparse_moe',
-  feedForward: (context, _layer, prefix) => loadMixture(context, prefix, { names }),
-});
+/** Where all experts are one tensor, the mixture has the name of other architectures' MLPs. */
+const layer: LoadLayer = (context, index, prefix) =>
+  preNormLayer({
+    feedForwardName: context.weights.hasFusedExperts(`${prefix}.mlp.experts`) ? 'mlp' : 'block_sparse_moe',
+    feedForward: (own, _index, name) => loadMixture(own, name, { names }),
+  })(context, index, prefix);
 
 /** `config` with experts as wide as its MLP in each layer; those of a token weigh as the softmax over them says. */
 export function withExpertsInEachLayer({ path, json }: ConfigFile, config: ModelConfig): ModelConfig {

@@ -21,7 +21,7 @@ export function expertsOrMlp(experts: LoadBlock): LoadBlock {
 }
 
 /**
- * The router `prefix.gate` and the experts `prefix.experts.0` and so on.
+ * The router `prefix.gate`, and the experts `prefix.experts.0` and so on, or all of them in one tensor.
  * @param bias of the choice, one number for each expert.
  */
 export function loadMixture(
@@ -31,8 +31,12 @@ export function loadMixture(
 ): Mixture {
   const { count, intermediateSize, routing } = config.experts!;
   const { hiddenSize, activation } = config;
+  const prefixOfAll = `${prefix}.experts`;
+  const isFused = weights.hasFusedExperts(prefixOfAll);
   const experts = Array.from({ length: count }, (_, index) =>
-    weights.expert(expertAt(`${prefix}.experts.${index}`, names), hiddenSize, intermediateSize),
+    isFused
+      ? weights.fusedExpert(prefixOfAll, { count, hiddenSize, intermediateSize }, index)
+      : weights.expert(expertAt(`${prefixOfAll}.${index}`, names), hiddenSize, intermediateSize),
   );
   const router = weights.router({ name: `${prefix}.gate`, n: count }, hiddenSize);
   return new Mixture(router, weights.mixture(experts, { ...routing, bias }, activation));

@@ -58,11 +58,13 @@ export function withPooling(config: ModelConfig, model: PublishedModel): ModelCo
       ? embeddingConfig(config, fields, sentences)
       : scoringConfig(config, fields, model, sentences);
   expectLastRow(config, pooling, path);
-  const { maxPositionEmbeddings: most, tensorNames } = config;
+  const { tensorNames } = config;
+  const most = Math.min(config.maxPositionEmbeddings, readMaxSequence(files) ?? config.maxPositionEmbeddings);
   return {
     ...config,
     pooling,
-    maxPositionEmbeddings: Math.min(most, readMaxSequence(files) ?? most),
+    maxPositionEmbeddings: most,
+    longestContext: most,
     // Embedding models are often published without what is around them in one that generates.
     tensorNames: { ...tensorNames, roots: [...new Set([...tensorNames.roots, ''])] },
   };

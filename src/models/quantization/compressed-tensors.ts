@@ -2,9 +2,8 @@
 // Source: github.com/neuralmagic/compressed-tensors (quantization_config, and the tensors beside `name.weight_scale`).
 
 import { z } from 'zod';
-import { ModelLoadError } from '../../errors.ts';
 import type { CodesWeightSource, LinearWeightSource } from '../../ops/weights.ts';
-import { preview } from '../../util/preview.ts';
+import { firstMatches } from '../../util/foreign-patterns.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { blockScales, float8Weight } from './float8-weight.ts';
 import { groupSizeFor } from './group-size.ts';
@@ -116,18 +115,17 @@ export const compressedTensors: QuantizationMethod<Config> = {
   }),
   served: 'W8A8 with one scale a channel and token, W8A16, W4A16, FP8 and MXFP4',
   finder({ format, config_groups, ignore }, path) {
-    const ignored = (ignore ?? []).map((text) => rule(path, 'ignore', text));
     const groups = Object.values(config_groups).map(({ targets, format: own, ...fields }) => ({
-      takes: targets.filter((text) => text !== ALL).map((text) => rule(path, 'targets', text)),
+      targets: targets.filter((text) => text !== ALL),
       takesAll: targets.includes(ALL),
       find: finderOf({ ...fields, format: own ?? format }),
     }));
+    const listOf = listFinder([ignore ?? [], ...groups.map(({ targets }) => targets)], path);
     return (checkpoint, projection) => {
-      const matches = (rules: readonly ((name: string) => boolean)[]) =>
-        rules.some((matches) => matches(projection.name));
-      if (matches(ignored)) return null;
+      const list = listOf(checkpoint, projection.name);
+      if (list === IGNORED) return null;
       // A group for all is for those that no other group names, wherever it is in the file.
-      const group = groups.find(({ takes }) => matches(takes)) ?? groups.find(({ takesAll }) => takesAll);
+      const group = list > IGNORED ? groups[list - 1] : groups.find(({ takesAll }) => takesAll);
       return group?.find(checkpoint, projection) ?? null;
     };
   },
@@ -135,39 +133,42 @@ export const compressedTensors: QuantizationMethod<Config> = {
 
 /** Stands for every projection. */
 const ALL = 'Linear';
+/** The list of what is not quantised; those of the groups come after it. */
+const IGNORED = 0;
+/** What begins an expression for the beginning of a name; all else is a name. */
+const EXPRESSION = 're:';
 
-/** A name, or after `re:` an expression for the beginning of one. */
-function rule(path: string, field: string, text: string): (name: string) => boolean {
-  if (!text.startsWith('re:')) return (name) => name === text;
-  if (mayTakeForever(text)) {
-    throw new ModelLoadError(
-      `${path}: "${field}" of quantization_config has ${preview(text)}, which may take forever to match: expected at most ` +
-        `${MOST_REPEATS} of * + { in it, none of them behind a group with |, ? or another of them`,
-    );
-  }
-  try {
-    const pattern = new RegExp(`^(?:${text.slice(3)})`);
-    return (name) => pattern.test(name);
-  } catch (error) {
-    throw new ModelLoadError(
-      `${path}: "${field}" of quantization_config has ${text}, which is no regular expression`,
-      { cause: error },
-    );
-  }
+/**
+ * Finds the first of the lists that has a module; -1 is none.
+ * @throws ModelLoadError where an expression is none, or takes too long.
+ */
+function listFinder(
+  lists: readonly (readonly string[])[],
+  path: string,
+): (checkpoint: Checkpoint, module: string) => number {
+  const rules = lists.flatMap((texts, list) => texts.map((text) => ({ text, list })));
+  const expressions = rules.filter(({ text }) => text.startsWith(EXPRESSION));
+  const named = new Map(rules.toReversed().map(({ text, list }) => [text, list]));
+  const patterns = expressions.map(({ text }) => `^(?:${text.slice(EXPRESSION.length)})`);
+  const where = `${path}: an expression in "ignore" or "targets" of quantization_config`;
+  let matched: ReadonlyMap<string, number> | null = null;
+  return (checkpoint, module) => {
+    matched ??= matchModules(checkpoint, patterns, where);
+    const found = [named.get(module), expressions[matched.get(module) ?? -1]?.list];
+    const first = Math.min(...found.filter((list) => list !== undefined));
+    return Number.isFinite(first) ? first : -1;
+  };
 }
 
-/** Names have up to a hundred characters: so many repetitions of a part are tried in a second. */
-const MOST_REPEATS = 5;
-
-/** Whether an expression tries many ways to match: their number grows with a power of the length for each repetition. */
-function mayTakeForever(expression: string): boolean {
-  const plain = expression
-    .replace(/\\./g, 'x')
-    .replace(/\[[^\]]*\]/g, 'x')
-    .replace(/\(\?/g, '(');
-  const numRepeats = plain.match(/[*+{]/g)?.length ?? 0;
-  const repeatsGroup = /\)[*+{]/.test(plain);
-  return numRepeats > MOST_REPEATS || (repeatsGroup && (numRepeats > 1 || /[|?]/.test(plain)));
+/** The first pattern that matches each module of the checkpoint: all at once, since each match needs a watch of its time. */
+function matchModules(
+  checkpoint: Checkpoint,
+  patterns: readonly string[],
+  where: string,
+): ReadonlyMap<string, number> {
+  const modules = [...new Set(checkpoint.names.map((name) => name.slice(0, name.lastIndexOf('.'))))];
+  const matches = firstMatches(modules, patterns, where);
+  return new Map(modules.map((module, i) => [module, matches[i]!]));
 }
 
 function finderOf(fields: object): FindWeight {

@@ -1,7 +1,7 @@
-// The experts of a layer where they are published in one tensor, as GPT-OSS has them: [experts, ...], gate and up taking turns
-// output by output. In floats they are published input by input, in MXFP4 output by output.
+// The experts of a layer where they are published in one tensor. GPT-OSS has them with biases, gate and up taking turns output by output; in
+// floats input by input, in MXFP4 output by output. In others, as transformers 5 keeps them, the rows of gate are before those of up.
 
-import { type LinearPart, narrow, reshape, type TensorSource } from '../../ops/weights.ts';
+import { type LinearPart, narrow, plainPart, reshape, type TensorSource } from '../../ops/weights.ts';
 import { mxfp4Expert, type StackedProjections } from '../quantization/mxfp4.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
@@ -34,6 +34,28 @@ export function stackedExpert(
     gate: part(both, 0),
     up: part(both, 1),
     down: part({ name: down, count, n: hiddenSize, k: intermediateSize, interleaved: 1 }),
+  };
+}
+
+/**
+ * Expert `expert` of `prefix.gate_up_proj` [experts, gate rows + up rows, hidden] and `prefix.down_proj` [experts, hidden, inner].
+ * @throws ModelLoadError where a tensor is missing or has another shape.
+ */
+export function fusedExpert(
+  checkpoint: Checkpoint,
+  prefix: string,
+  { count, hiddenSize, intermediateSize }: StackedShape,
+  expert: number,
+): ExpertParts {
+  const rowsOf = (name: string, rows: number, k: number): TensorSource => {
+    const stack = checkpoint.find(`${prefix}.${name}`, [count, rows, k]);
+    return narrow(reshape(stack, [count * rows, k]), 0, expert * rows, rows);
+  };
+  const both = rowsOf('gate_up_proj', 2 * intermediateSize, hiddenSize);
+  return {
+    gate: plainPart(narrow(both, 0, 0, intermediateSize)),
+    up: plainPart(narrow(both, 0, intermediateSize, intermediateSize)),
+    down: plainPart(rowsOf('down_proj', hiddenSize, intermediateSize)),
   };
 }
 

@@ -29,7 +29,7 @@ import {
 } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
-import { type ExpertParts, type StackedShape, stackedExpert } from './stacked-experts.ts';
+import { type ExpertParts, fusedExpert, type StackedShape, stackedExpert } from './stacked-experts.ts';
 import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
@@ -157,9 +157,19 @@ export class WeightReader {
     });
   }
 
-  /** Expert `index` of those that are published as one tensor, under names that begin with `prefix`. */
+  /** Expert `index` of those that GPT-OSS publishes as one tensor, under names that begin with `prefix`. */
   stackedExpert(prefix: string, shape: StackedShape, index: number): Expert {
     return this.#expert(stackedExpert(this.#checkpoint, prefix, shape, index));
+  }
+
+  /** The same of other architectures, whose gates are before what they let through. */
+  fusedExpert(prefix: string, shape: StackedShape, index: number): Expert {
+    return this.#expert(fusedExpert(this.#checkpoint, prefix, shape, index));
+  }
+
+  /** Whether the experts under names that begin with `prefix` are published as one tensor. */
+  hasFusedExperts(prefix: string): boolean {
+    return this.#checkpoint.has(`${prefix}.gate_up_proj`);
   }
 
   /** Whether the checkpoint has `name.weight`. */

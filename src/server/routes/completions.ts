@@ -40,6 +40,7 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = parseBody(completionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
@@ -61,6 +62,7 @@ async function parse(
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
     await yieldTurn();
+    signal.throwIfAborted();
   }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const { answerId, keepsJournal } = proxied;

@@ -1,7 +1,7 @@
 // GET /openapi.json: the routes and what they take. GET /docs: the same for people.
 
-import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
+import { DOCS_PAGE } from '../docs-page.ts';
 
 /** The page runs its own script and asks its own server, nothing else. */
 const POLICY =
@@ -10,9 +10,8 @@ const POLICY =
 
 /** @param document is asked once all routes are there. */
 export function docsRoutes(app: FastifyInstance, document: () => Promise<object>): void {
-  const page = readFileSync(new URL('../docs.html', import.meta.url), 'utf8');
   app.get('/openapi.json', { config: { about: { summary: 'This document' } } }, () => document());
   app.get('/docs', { config: { about: { summary: 'This document as a page' } } }, async (_, reply) =>
-    reply.type('text/html; charset=utf-8').header('content-security-policy', POLICY).send(page),
+    reply.type('text/html; charset=utf-8').header('content-security-policy', POLICY).send(DOCS_PAGE),
   );
 }

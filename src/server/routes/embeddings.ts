@@ -12,7 +12,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
   paths: ['/v1/embeddings'],
   summary: 'A vector for each input',
   schema: embeddingSchema,
-  async parse(engine, body, { model }) {
+  async parse(engine, body, { model }, signal) {
     const config = engine.expectEmbedding();
     const dimensions = body.dimensions ?? null;
     checkDimensions(dimensions, config, engine.info.hiddenSize);
@@ -20,7 +20,11 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
     const prompts: PreparedPooling[] = [];
     for (const input of body.input) {
       prompts.push(
-        await engine.preparePooling(input, { ...poolingOptions(body), param: 'input', addSpecialTokens }),
+        await engine.preparePooling(input, {
+          ...poolingOptions(body, signal),
+          param: 'input',
+          addSpecialTokens,
+        }),
       );
       await yieldTurn();
     }

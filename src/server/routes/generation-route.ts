@@ -17,8 +17,16 @@ import type { ServerContext } from '../server-context.ts';
 export interface GenerationEndpoint {
   readonly path: string;
   readonly about?: RouteAbout;
-  /** @throws SvcError where the request must be refused. */
-  parse(context: ServerContext, engine: InferenceEngine, request: FastifyRequest): Promise<ParsedRequest>;
+  /**
+   * @param signal ends it between two prompts.
+   * @throws SvcError where the request must be refused.
+   */
+  parse(
+    context: ServerContext,
+    engine: InferenceEngine,
+    request: FastifyRequest,
+    signal: AbortSignal,
+  ): Promise<ParsedRequest>;
 }
 
 export function generationRoute(
@@ -39,7 +47,7 @@ export async function generate(
   const { logRequests, writeTimeoutMs } = context.options;
   return answerAdmitted(context, request, reply, async ({ engine, controller, open }) => {
     engine.expectGenerating();
-    const parsed = await endpoint.parse(context, engine, request);
+    const parsed = await endpoint.parse(context, engine, request, controller.signal);
     if (logRequests) logRequest(request, parsed);
     const adapter = parsed.prompts[0]?.adapter ?? null;
     const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);

@@ -33,8 +33,16 @@ export interface PoolingEndpoint<S extends z.ZodObject = z.ZodObject> {
   readonly paths: readonly string[];
   readonly summary: string;
   readonly schema: S;
-  /** @throws SvcError where the request must be refused. */
-  parse(engine: InferenceEngine, body: z.output<S>, head: PoolingHead): Promise<ParsedPooling>;
+  /**
+   * @param signal ends it between two prompts.
+   * @throws SvcError where the request must be refused.
+   */
+  parse(
+    engine: InferenceEngine,
+    body: z.output<S>,
+    head: PoolingHead,
+    signal: AbortSignal,
+  ): Promise<ParsedPooling>;
 }
 
 export function poolingRoute<S extends z.ZodObject>(
@@ -58,7 +66,7 @@ export async function pool<S extends z.ZodObject>(
     engine.expectPooling();
     const body = parseBody(endpoint.schema, request.body);
     checkFields(context, engine, endpoint.schema, body);
-    const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request));
+    const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), signal);
     if (context.options.logRequests) logRequest(request, prompts);
     const ticket = open(prompts.length);
     const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
@@ -67,8 +75,8 @@ export async function pool<S extends z.ZodObject>(
 }
 
 /** What all endpoints make of a prompt. */
-export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields) {
-  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0 };
+export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields, signal: AbortSignal) {
+  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0, signal };
 }
 
 /** Tokens of all prompts. */

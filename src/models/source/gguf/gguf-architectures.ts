@@ -26,6 +26,8 @@ export interface GgufArchitecture {
   readonly hasNormsFrom0?: boolean;
   /** Converted so that the two halves of each head of queries and keys take turns. */
   readonly hasPairedHeads?: boolean;
+  /** Whether files may have queries, keys and values, which the original publishes apart, in one tensor `attn_qkv`. */
+  readonly joinsQkv?: boolean;
 }
 
 /** Modules outside the layers. */
@@ -237,6 +239,18 @@ const gpt2: GgufArchitecture = {
   hasTurnedMatrices: true,
 };
 
+const glmFeedForward: Readonly<Record<string, string>> = { ffn_up: 'mlp.gate_up_proj' };
+
+/** GLM-4 of 2024, whose first releases were called ChatGLM and had queries, keys and values in one tensor. */
+const chatglm: GgufArchitecture = {
+  name: () => 'GlmForCausalLM',
+  fields: (keys) => ({
+    attention_bias: keys.hasTensor('blk.0.attn_qkv.bias') || keys.hasTensor('blk.0.attn_q.bias'),
+  }),
+  modules: glmFeedForward,
+  joinsQkv: true,
+};
+
 const cohere = (name: string): GgufArchitecture => ({
   name: () => name,
   fields: (keys) => ({
@@ -334,7 +348,8 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
       post_attention_norm: 'post_self_attn_layernorm',
       ffn_norm: 'post_attention_layernorm',
       post_ffw_norm: 'post_mlp_layernorm',
-      ffn_up: 'mlp.gate_up_proj',
+      ...glmFeedForward,
     },
   },
+  chatglm,
 };

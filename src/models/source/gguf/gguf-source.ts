@@ -48,10 +48,10 @@ export class GgufSource {
 
   openCheckpoint(): Checkpoint {
     const architecture = findGgufArchitecture(this.#keys);
-    const headDim = headDimOf(this.#keys);
+    const heads = { count: this.#keys.need('attention.head_count'), dim: headDimOf(this.#keys) };
     const paths = this.#parts.map((part) => part.path);
     return new Checkpoint(this.path, paths, (path) =>
-      publishedTensors(path, readGguf(path).tensors, architecture, headDim),
+      publishedTensors(path, readGguf(path).tensors, architecture, heads),
     );
   }
 

@@ -12,21 +12,26 @@ import {
 } from './gguf-architectures.ts';
 import { MOST_TENSORS } from './gguf-file.ts';
 
+/** Heads of queries, and the numbers of a head of queries and keys. */
+export interface Heads {
+  readonly count: number;
+  readonly dim: number;
+}
+
 /**
  * @param path of the file, for messages
- * @param headDim numbers of a head of queries and keys
  * @throws ModelLoadError where there are more than any model has.
  */
 export function publishedTensors(
   path: string,
   tensors: ReadonlyMap<string, StoredTensor>,
   architecture: GgufArchitecture,
-  headDim: number,
+  heads: Heads,
 ): Map<string, StoredTensor> {
   const published = new Map<string, StoredTensor>();
   for (const [name, tensor] of tensors) {
     if (ROPE_TENSORS.includes(name)) continue;
-    for (const [original, part] of publishedAs(name, tensor, architecture, headDim)) {
+    for (const [original, part] of publishedAs(name, tensor, architecture, heads)) {
       if (published.size === MOST_TENSORS) {
         throw new ModelLoadError(
           `${path}: tensor ${name} [${tensor.shape.join(', ')}] has too many experts, the file would hold more than ${MOST_TENSORS} ` +
@@ -44,7 +49,7 @@ function* publishedAs(
   name: string,
   tensor: StoredTensor,
   architecture: GgufArchitecture,
-  headDim: number,
+  heads: Heads,
 ): Generator<[string, StoredTensor]> {
   const { modelModules = MODEL_MODULES, hasPairedHeads, hasNormsFrom0, hasTurnedMatrices } = architecture;
   const [, layer, module = '', kind] = /^(?:blk\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name) ?? [];
@@ -54,6 +59,12 @@ function* publishedAs(
       Object.hasOwn(modelModules, module) ? `${modelModules[module]}.${kind}` : name,
       { ...tensor, added },
     ];
+    return;
+  }
+  if (architecture.joinsQkv && module === 'attn_qkv') {
+    for (const [part, own] of qkvOf(tensor, heads)) {
+      yield [nameInLayer(architecture, layer, part, kind!), own];
+    }
     return;
   }
   const original = nameInLayer(architecture, layer, module, kind!);
@@ -66,21 +77,44 @@ function* publishedAs(
     yield [original, { ...tensor, shape: [1, ...tensor.shape] }];
     return;
   }
-  if (hasPairedHeads && PAIRED_MODULES.includes(module)) yield [original, { ...tensor, pairedRows: headDim }];
+  if (hasPairedHeads && PAIRED_MODULES.includes(module))
+    yield [original, { ...tensor, pairedRows: heads.dim }];
   else if (hasTurnedMatrices && tensor.shape.length === 2) yield [original, { ...tensor, isTurned: true }];
   else yield [original, { ...tensor, added }];
 }
 
 function nameInLayer(
-  { modules = {}, layers = LAYERS }: GgufArchitecture,
+  { modules = {}, layers = LAYERS }: Pick<GgufArchitecture, 'modules' | 'layers'>,
   layer: string,
   module: string,
   kind: string,
 ): string {
   const ofTensor = `${module}.${kind}`;
+  // Older converters wrote a tensor for each expert.
+  const [, stack, expert] = /^(ffn_(?:gate|up|down))\.(\d+)$/.exec(module) ?? [];
+  if (expert !== undefined) {
+    return nameInLayer({ modules, layers }, layer, `${stack}_exps`, kind).replace('*', expert);
+  }
   if (Object.hasOwn(modules, ofTensor)) return `${layers}.${layer}.${modules[ofTensor]}`;
   const known = Object.hasOwn(modules, module) ? modules : LAYER_MODULES;
   return `${layers}.${layer}.${Object.hasOwn(known, module) ? known[module] : module}.${kind}`;
+}
+
+/** Rows of queries, then those of keys, then as many of values. */
+function* qkvOf(tensor: StoredTensor, { count, dim }: Heads): Generator<[string, StoredTensor]> {
+  const [rows = 0, ...columns] = tensor.shape;
+  const others = Math.floor((rows - count * dim) / 2);
+  const rowBytes = tensor.byteLength / rows;
+  let { byteOffset } = tensor;
+  for (const [module, own] of [
+    ['attn_q', count * dim],
+    ['attn_k', others],
+    ['attn_v', others],
+  ] as const) {
+    const byteLength = own * rowBytes;
+    yield [module, { ...tensor, shape: [own, ...columns], byteOffset, byteLength }];
+    byteOffset += byteLength;
+  }
 }
 
 /** Those of experts, or of heads, [parts, ...], one after the other. */

@@ -124,11 +124,10 @@ function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
       }),
       wordPattern: null,
       composes: words.composes ?? false,
-      addsPrefixSpace: keys.flag('tokenizer.ggml.add_space_prefix') ?? false,
       ignoresMerges: words.ignoresMerges ?? false,
       ...aroundTexts(keys, words.addsBos ?? false),
     }),
-    pre_tokenizer: preTokenizer(words),
+    pre_tokenizer: preTokenizer(words, keys.flag('tokenizer.ggml.add_space_prefix') ?? false),
   };
 }
 
@@ -141,14 +140,14 @@ function readMerge(path: string, merge: string): [string, string] {
   );
 }
 
-function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer): object {
+function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer, add_prefix_space: boolean): object {
   const steps = cuts.map((Regex) => ({
     type: 'Split',
     pattern: { Regex },
     behavior: 'Isolated',
     invert: false,
   }));
-  const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: cutsAsGpt2 };
+  const bytes = { type: 'ByteLevel', add_prefix_space, trim_offsets: true, use_regex: cutsAsGpt2 };
   return { type: 'Sequence', pretokenizers: [...steps, bytes] };
 }
 

@@ -1,4 +1,6 @@
-<!doctype html>
+// The page at /docs: it reads openapi.json and shows the routes and their fields.
+
+export const DOCS_PAGE = `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -36,9 +38,9 @@
     const least = schema.minimum ?? schema.minLength ?? schema.minItems ?? schema.exclusiveMinimum;
     const most = schema.maximum ?? schema.maxLength ?? schema.maxItems ?? schema.maxProperties;
     const known = (bound) => bound !== undefined && Math.abs(bound) < Number.MAX_SAFE_INTEGER;
-    const bounds = [known(least) ? `from ${least}` : '', known(most) ? `to ${most}` : ''].join(' ').trim();
-    const items = schema.type === 'array' && schema.items ? ` of ${ruleOf(schema.items)}` : '';
-    return types + items + (bounds ? ` (${bounds})` : '');
+    const bounds = [known(least) ? \`from \${least}\` : '', known(most) ? \`to \${most}\` : ''].join(' ').trim();
+    const items = schema.type === 'array' && schema.items ? \` of \${ruleOf(schema.items)}\` : '';
+    return types + items + (bounds ? \` (\${bounds})\` : '');
   };
   const tableOf = (schema) => {
     const table = element('table');
@@ -57,7 +59,7 @@
         const details = element('details');
         const summary = element('summary');
         summary.append(element('span', method.toUpperCase(), 'method'), element('code', path));
-        summary.append(element('span', operation.summary ? ` — ${operation.summary}` : '', 'about'));
+        summary.append(element('span', operation.summary ? \` — \${operation.summary}\` : '', 'about'));
         details.append(summary);
         const body = operation.requestBody?.content['application/json'].schema;
         for (const one of body?.anyOf ?? [body]) if (one) details.append(tableOf(one));
@@ -69,8 +71,9 @@
   fetch('openapi.json')
     .then((response) => response.json())
     .then(show, (error) => {
-      document.getElementById('paths').textContent = `openapi.json cannot be read: ${error.message}`;
+      document.getElementById('paths').textContent = \`openapi.json cannot be read: \${error.message}\`;
     });
 </script>
 </body>
 </html>
+`;

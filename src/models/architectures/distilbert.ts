@@ -1,0 +1,83 @@
+// DistilBERT (Sanh et al., 2019): BERT with half as many layers and without kinds of texts, under names of its own.
+
+import { z } from 'zod';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
+import { Attention } from '../layers/attention.ts';
+import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import { plainMlp } from '../layers/mlp.ts';
+import { layerNormInPlace } from '../layers/norm.ts';
+import { inOrder, residual } from '../layers/residual.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+
+export const distilbert: Architecture = {
+  architectures: ['DistilBertModel', 'DistilBertForMaskedLM'],
+  readConfig,
+  load: (context) => loadEncoder(context, { layer, head: refuseHead }),
+};
+
+const layer: LoadLayer = (context, index, prefix) =>
+  inOrder(
+    residual({ block: attention(context, index, `${prefix}.attention`) }),
+    layerNormInPlace(context, `${prefix}.sa_layer_norm`),
+    residual({ block: mlp(context, index, prefix) }),
+    layerNormInPlace(context, `${prefix}.output_layer_norm`),
+  );
+
+const attention: LoadBlock = (context, index, prefix) => {
+  const { hiddenSize: n } = context.config;
+  const part = (name: string) => ({ name: `${prefix}.${name}`, n, bias: true });
+  return new Attention(context, index, {
+    qkv: context.weights.columns([part('q_lin'), part('k_lin'), part('v_lin')], n),
+    output: context.weights.row(part('out_lin'), n),
+  });
+};
+
+const mlp = plainMlp({ up: 'ffn.lin1', down: 'ffn.lin2' });
+
+/** Its classifiers rectify where those of BERT take the tangent, and no reranker is published so. */
+const refuseHead: LoadEncoderHead = ({ config }) => {
+  throw new ModelLoadError(
+    `${config.architecture} is served for embeddings, not for scores: leave out --convert classify`,
+  );
+};
+
+const size = z.int().positive();
+const ownFields = z.looseObject({
+  dim: size,
+  hidden_dim: size,
+  n_layers: size,
+  n_heads: size,
+  activation: z.string().nullish(),
+});
+
+function readConfig(file: ConfigFile): ModelConfig {
+  const own = checkModelJson(file.path, file.json, ownFields);
+  const json = {
+    ...own,
+    hidden_size: own.dim,
+    intermediate_size: own.hidden_dim,
+    num_hidden_layers: own.n_layers,
+    num_attention_heads: own.n_heads,
+    hidden_act: own.activation ?? 'gelu',
+  };
+  const config = readDecoderConfig({ ...file, json }, () => ({
+    normEps: 1e-12,
+    qkvBias: true,
+    attentionOutputBias: true,
+    mlpBias: true,
+    ropeOf: () => null,
+    tensorNames: {
+      roots: ['distilbert.', ''],
+      embedding: 'embeddings.word_embeddings',
+      positions: 'embeddings.position_embeddings',
+      layers: 'transformer.layer',
+      finalNorm: 'embeddings.LayerNorm',
+      heads: ['vocab_projector'],
+    },
+  }));
+  const numPositions = config.maxPositionEmbeddings;
+  return { ...config, encoder: { positionOffset: 0, numPositions, numTokenTypes: 0 } };
+}

@@ -1,0 +1,54 @@
+// svc bench serve against a real server.
+
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { CliProcess } from '../../helpers/cli-process.ts';
+import { type SvcProcess, startServeProcess } from '../../helpers/svc-process.ts';
+import { temporaryFolders } from '../../helpers/temporary-folder.ts';
+
+const folder = temporaryFolders()();
+mkdirSync(folder);
+
+let svc: SvcProcess;
+beforeAll(async () => {
+  svc = await startServeProcess(['--api-key', 'secret']);
+});
+afterAll(() => svc.stop());
+
+async function bench(...args: readonly string[]) {
+  const command = new CliProcess(['bench', 'serve', '--url', `${svc.url}/v1`, ...args]);
+  const code = await command.exitCode;
+  return { code, stdout: command.stdout, stderr: command.stderr };
+}
+
+it('measures a server, and writes what it found as table, JSON and page', async () => {
+  const [json, html] = [join(folder, 'a.json'), join(folder, 'a.html')];
+  const files = ['--output-json', json, '--output-html', html];
+  const load = ['--num-prompts', '8', '--random-input-len', '16', '--output-len', '4', '--ignore-eos'];
+  const limits = ['--max-concurrency', '2', '--goodput', 'ttft:100000 e2el:100000', '--request-rate', '200'];
+  const { code, stdout, stderr } = await bench('--api-key', 'secret', ...load, ...limits, ...files);
+  expect([code, stderr]).toEqual([0, '']);
+  expect(stdout).toMatch(/^Model +svc-chat$/m);
+  expect(stdout).toMatch(/^Time to First Token( +[\d.]+){4}$/m);
+  const figures = JSON.parse(readFileSync(json, 'utf8'));
+  expect(figures).toMatchObject({
+    completed: 8,
+    failed: 0,
+    total_input_tokens: 8 * 16,
+    total_output_tokens: 8 * 4,
+    request_rate: 200,
+    max_concurrency: 2,
+  });
+  expect(figures.max_concurrent_requests).toBeLessThanOrEqual(2);
+  expect(figures.request_goodput).toBe(figures.request_throughput);
+  expect(figures.p99_itl_ms).toBeGreaterThan(0);
+  expect(readFileSync(html, 'utf8')).toContain('<circle');
+});
+
+it('says what the server says', async () => {
+  const { code, stderr } = await bench('--api-key', 'wrong');
+  expect([code, stderr]).toEqual([1, expect.stringContaining('none of the keys')]);
+  const other = await bench('--api-key', 'secret', '--model', 'another', '--num-prompts', '1');
+  expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('404: The model `another`')]);
+});
