@@ -23,6 +23,7 @@ import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { speculationSection } from './speculation.ts';
 import { stepSection } from './step.ts';
+import { structuredOutputSection } from './structured-output.ts';
 import { throughputSection } from './throughput.ts';
 import { traceSection } from './trace.ts';
 import { transferSection } from './transfer.ts';
@@ -41,6 +42,7 @@ const SECTIONS = {
   embeddings: embeddingSection,
   lora: loraSection,
   speculation: speculationSection,
+  'structured-output': structuredOutputSection,
   quality: qualitySection,
   step: stepSection,
   load: loadSection,

@@ -14,19 +14,30 @@ export type {
   ScoreOptions,
   StreamChatOptions,
   StreamOptions,
+  ToolInput,
+  ToolOptions,
 } from './llm/call-options.ts';
-export type { ChatMessageInput, ContentPart, ConversationsInput } from './llm/conversations.ts';
+export type {
+  ChatMessageInput,
+  ContentPart,
+  ConversationsInput,
+  ToolCallInput,
+} from './llm/conversations.ts';
 export { LLM } from './llm/llm.ts';
 export type { EmbeddingRequestOutput, ScoringRequestOutput } from './llm/pooling-output.ts';
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
 export type {
+  AnswerMessage,
   CompletionDelta,
   CompletionOutput,
   Logprob,
   RequestOutput,
   TokenLogprobs,
+  ToolCall,
 } from './llm/request-output.ts';
 export type { SamplingParamsInput } from './llm/sampling-sets.ts';
+export type { AnswerDelta, CallDelta } from './parsers/answer-fields.ts';
+export type { FunctionTool } from './parsers/answer-parts.ts';
 export type { BeamSearchInput } from './sampling/beam-search-params.ts';
 export type { FinishReason } from './sampling/finish-reason.ts';
 export type { SamplingInput } from './sampling/sampling-fields.ts';

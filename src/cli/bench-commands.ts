@@ -19,7 +19,7 @@ interface QualityFlags {
   readonly dtype: DTypeOption;
   readonly textFile: string;
   readonly numTokens: number;
-  readonly json?: true;
+  readonly outputJson?: string;
 }
 
 const MODEL =
@@ -135,7 +135,7 @@ function addQuality(bench: Command): void {
       'text to predict, such as a page of what the model will be used for',
     )
     .option('--num-tokens <n>', 'tokens of the text to look at, at least 2', wholeNumber(2), 4096)
-    .option('--json', 'print JSON')
+    .addOption(outputJson())
     .action(async (model: string | undefined, flags: QualityFlags) => {
       const { benchQuality } = await import('./bench/quality.ts');
       const { kvCacheDtype = 'auto' } = flags;
@@ -143,6 +143,6 @@ function addQuality(bench: Command): void {
         quantization: flags.quantization ?? (kvCacheDtype === 'auto' ? 'int8' : null),
         kvCacheDtype,
       };
-      await benchQuality({ ...flags, precision, model, isJson: flags.json === true });
+      await benchQuality({ ...flags, precision, model });
     });
 }

@@ -23,6 +23,41 @@ export type LoadFormat = (typeof LOAD_FORMATS)[number];
 export const RUNNERS = ['auto', 'generate', 'pooling'] as const;
 export const CONVERSIONS = ['auto', 'none', 'embed', 'classify'] as const;
 
+/** Formats in which models call functions, as vLLM names them; `none` leaves calls in the text. */
+export const TOOL_CALL_PARSERS = [
+  'hermes',
+  'qwen3_coder',
+  'qwen3_xml',
+  'llama3_json',
+  'llama4_json',
+  'pythonic',
+  'llama4_pythonic',
+  'mistral',
+  'deepseek_v3',
+  'deepseek_v31',
+  'openai',
+  'glm45',
+  'glm47',
+  'granite',
+  'granite-20b-fc',
+  'phi4_mini_json',
+  'none',
+] as const;
+export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
+
+/** Formats in which models write their thoughts; `none` leaves thoughts in the text. */
+export const REASONING_PARSERS = [
+  'deepseek_r1',
+  'qwen3',
+  'glm45',
+  'granite',
+  'mistral',
+  'seed_oss',
+  'openai_gptoss',
+  'none',
+] as const;
+export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
+
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
@@ -79,6 +114,10 @@ export interface EngineConfig {
   /** File or text of the chat template; null takes the model's own. */
   readonly chatTemplate: string | null;
   readonly chatTemplateContentFormat: ContentFormat;
+  /** How the model writes calls of functions; null is as its chat template shows. */
+  readonly toolCallParser: ToolCallParserName | null;
+  /** How the model writes its thoughts; null is as its chat template shows. */
+  readonly reasoningParser: ReasoningParserName | null;
   /** `auto`: the model's generation_config.json; `svc`: no sampling defaults from the model; else a folder. */
   readonly generationConfig: string;
   /** Fields of generation_config.json that win over that file. */

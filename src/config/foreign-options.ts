@@ -39,7 +39,6 @@ const TEXT_ONLY = 'models here read and write text only';
 const ONE_PROCESS = 'one process on one machine computes the model';
 const MORE_INSTANCES = 'start more instances behind svc proxy';
 const NO_EXPERTS = 'no model here has experts';
-const NO_TOOLS = 'tools are not served yet';
 const WITHOUT = 'leave it out';
 const USE_METRICS = 'leave it out and read /metrics';
 const NO_GRAPHS = 'kernels are compiled ahead; there are no graphs to capture or code to compile at start';
@@ -67,11 +66,19 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--middleware', 'value', 'svc runs no Python', 'put a gateway in front'),
   harmless('--disable-frontend-multiprocessing', 'nothing', 'server and engine are one process already'),
   harmless('--enable-request-id-headers', 'nothing', 'every answer carries X-Request-Id'),
-  refused('--enable-auto-tool-choice', 'nothing', NO_TOOLS, WITHOUT),
-  refused('--tool-call-parser', 'value', NO_TOOLS, WITHOUT),
-  refused('--tool-parser-plugin', 'value', NO_TOOLS, WITHOUT),
-  refused('--tool-server', 'value', NO_TOOLS, WITHOUT),
-  harmless('--exclude-tools-when-tool-choice-none', 'nothing', NO_TOOLS),
+  harmless(
+    '--enable-auto-tool-choice',
+    'nothing',
+    'models may choose to call functions wherever their format is known; --tool-call-parser names it',
+  ),
+  refused('--tool-parser-plugin', 'value', 'svc runs no Python', 'choose one of --tool-call-parser'),
+  refused('--reasoning-parser-plugin', 'value', 'svc runs no Python', 'choose one of --reasoning-parser'),
+  refused('--tool-server', 'value', 'clients call the functions themselves', WITHOUT),
+  harmless(
+    '--exclude-tools-when-tool-choice-none',
+    'nothing',
+    'tools that must not be called are never shown to the model',
+  ),
   refused('--log-config-file', 'value', 'the log goes to stderr, a line an event', 'use --log-level'),
   harmless('--max-log-len', 'value', 'texts of requests are never logged'),
   harmless('--enable-offline-docs', 'nothing', 'the page at /docs loads nothing from elsewhere'),
@@ -203,8 +210,11 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
   harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
-  refused('--structured-outputs-config', 'json', 'structured output is not served yet', WITHOUT),
-  refused('--reasoning-parser', 'value', 'reasoning stays in the text of the answer', WITHOUT),
+  harmless(
+    '--structured-outputs-config',
+    'json',
+    'structured output has one engine, which needs no settings',
+  ),
 
   // Compilation, measurement and hardware.
   harmless('--compilation-config -cc', 'json', NO_GRAPHS),

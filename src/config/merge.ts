@@ -93,7 +93,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
     packedCache: values.packedCache,
-    packedCacheSize: values.packedCacheSize,
+    packedCacheSize: packedCacheSize(values, given),
     loadFormat: values.loadFormat,
     hfOverrides: values.hfOverrides,
     runner: values.runner,
@@ -113,6 +113,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     skipTokenizerInit: values.skipTokenizerInit,
     chatTemplate: chatTemplate(values),
     chatTemplateContentFormat: values.chatTemplateContentFormat,
+    toolCallParser: values.toolCallParser,
+    reasoningParser: values.reasoningParser,
     generationConfig: values.generationConfig,
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,
@@ -132,6 +134,17 @@ function quantization({ quantization, dtype }: OptionValues): Quantization | nul
     `--quantization ${quantization} and --dtype float32 contradict each other: quantised weights are computed with in ` +
       'bfloat16; leave out one of them',
     { param: 'quantization' },
+  );
+}
+
+/** A size of nothing would be ignored silently. */
+function packedCacheSize({ packedCache, packedCacheSize }: OptionValues, given: OptionSource): number {
+  if (packedCache !== null || !given.has('packedCacheSize')) return packedCacheSize;
+  throw new ConfigError(
+    '--packed-cache-size needs --packed-cache: give the folder that keeps packed weights',
+    {
+      param: 'packed-cache-size',
+    },
   );
 }
 

@@ -4,7 +4,14 @@
 import { CONTENT_FORMATS } from './content-formats.ts';
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
-import { CONVERSIONS, LOAD_FORMATS, QUANTIZATIONS, RUNNERS } from './engine-config.ts';
+import {
+  CONVERSIONS,
+  LOAD_FORMATS,
+  QUANTIZATIONS,
+  REASONING_PARSERS,
+  RUNNERS,
+  TOOL_CALL_PARSERS,
+} from './engine-config.ts';
 import { type LoraModule, loraModules } from './lora-config.ts';
 import {
   choice,
@@ -206,6 +213,14 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
     chatTemplateContentFormat: option(choice(CONTENT_FORMATS), 'auto', {
       help: 'how the chat template gets the content of a message: string (parts are joined by line ends), openai (a list of parts); auto tries what it can write',
+    }),
+    toolCallParser: optional(choice(TOOL_CALL_PARSERS), {
+      help: 'how the model writes calls of functions; none leaves them in the text',
+      defaultText: 'as the chat template shows',
+    }),
+    reasoningParser: optional(choice(REASONING_PARSERS), {
+      help: 'how the model writes its thoughts; none leaves them in the text',
+      defaultText: 'as the chat template shows',
     }),
     trustRemoteCode: option(flag(), false, {
       help: 'accepted and without effect: svc runs no code from model folders',

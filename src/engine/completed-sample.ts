@@ -31,6 +31,8 @@ function join(deltas: readonly OutputDelta[], index: number): CompletedSample {
   return {
     index,
     text: deltas.map(({ text }) => text).join(''),
+    parts: last.parts === null ? null : deltas.flatMap(({ parts }) => parts ?? []),
+    numReasoningTokens: deltas.reduce((sum, { numReasoningTokens }) => sum + numReasoningTokens, 0),
     tokenIds: deltas.flatMap(({ tokenIds }) => tokenIds),
     logprobs: last.logprobs === null ? null : deltas.flatMap(({ logprobs }) => logprobs ?? []),
     promptLogprobs: deltas[0]!.promptLogprobs,

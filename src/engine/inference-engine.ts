@@ -4,6 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
+import type { AnswerFormats } from '../parsers/answer-formats.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
@@ -12,6 +13,7 @@ import type { TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
+import { ConstraintCompiler } from './constraints/compiler.ts';
 import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
 import { engineSample } from './engine-sample.ts';
 import {
@@ -72,12 +74,15 @@ export class InferenceEngine {
   readonly chatTemplate: ChatTemplate | null;
   /** What the model's files say of the tokenizer. */
   readonly tokenizerInfo: TokenizerInfo;
+  /** How the model writes thoughts and calls of functions. */
+  readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
   readonly adapters: Adapters;
+  readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
   readonly #client: EngineClient;
@@ -89,7 +94,7 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, tokenizerInfo, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -98,9 +103,11 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
+    this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
+    this.constraints = new ConstraintCompiler(this);
     this.admission = new Admission(config);
     this.adapters = new Adapters(client, config.lora, client.adapters);
   }
@@ -313,7 +320,7 @@ export class InferenceEngine {
 
   /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
   async close(): Promise<void> {
-    await Promise.all([this.chatTemplate?.close(), this.transfers?.close()]);
+    await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
     await this.#client.close();
     await this.tokenizer?.close();
   }
@@ -359,7 +366,7 @@ export class InferenceEngine {
     transfer: RequestTransfer | null,
     { caller, group }: Pick<Ticket, 'caller' | 'group'>,
   ): NewRequest[] {
-    const { params, arrivedAt: _, transferKey: __, adapter: ___, resume, ...shared } = request;
+    const { params, arrivedAt: _, transferKey: __, adapter: ___, answer: ____, resume, ...shared } = request;
     const drawn = Math.floor(uniform(this.#config.seed, this.#numRequests++, 0) * 2 ** 53);
     return Array.from({ length: params.n }, (_, sample) => ({
       ...shared,

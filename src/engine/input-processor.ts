@@ -2,6 +2,7 @@
 
 import { InvalidRequestError } from '../errors.ts';
 import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
+import type { AnswerReader } from '../parsers/answer-formats.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { RepetitionRule } from '../scheduler/repetition.ts';
@@ -9,6 +10,7 @@ import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 import { numberList } from '../util/number-list.ts';
 import type { ServedAdapter } from './adapters.ts';
+import type { ConstraintCompiler } from './constraints/compiler.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
@@ -32,6 +34,8 @@ export interface RequestOptions {
   readonly extraKeys?: readonly ExtraKey[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
+  /** Reads the answers; null where they are plain text. */
+  readonly answer?: AnswerReader | null | undefined;
   readonly transferKey?: TransferKey | null | undefined;
   /** By sample: tokens that its answer begins with, as if they had just been sampled. */
   readonly resume?: readonly (readonly number[])[] | null | undefined;
@@ -43,6 +47,8 @@ export interface PreparedRequest extends PromptRequest {
   readonly arrivedAt: number;
   readonly params: SamplingParams;
   readonly adapter: ServedAdapter | null;
+  /** Null where the answers are plain text. */
+  readonly answer: AnswerReader | null;
   /** Null where the request is this instance's alone. */
   readonly transferKey: TransferKey | null;
   /** One list a sample; null where every answer begins from nothing. */
@@ -65,16 +71,22 @@ export interface ModelLimits {
   readonly maxLogprobs: number;
 }
 
+interface InputModel {
+  readonly tokenizer: Tokenizer | null;
+  readonly limits: ModelLimits;
+  readonly constraints: ConstraintCompiler;
+}
+
 /**
  * Tokenises, checks, and turns words into numbers.
  * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
- * that leave no token to sample, or text without a tokenizer.
+ * that leave no token to sample, a constraint that cannot be enforced, or text without a tokenizer.
  */
 export async function prepareRequest(
   prompt: Prompt,
   params: SamplingParams,
   options: RequestOptions,
-  { tokenizer, limits }: { readonly tokenizer: Tokenizer | null; readonly limits: ModelLimits },
+  { tokenizer, limits, constraints }: InputModel,
 ): Promise<PreparedRequest> {
   const arrivedAt = performance.now();
   const { vocabSize } = limits;
@@ -83,6 +95,7 @@ export async function prepareRequest(
     adapter = null,
     extraKeys = [],
     priority = 0,
+    answer = null,
     transferKey = null,
     resume = null,
   } = options;
@@ -101,6 +114,7 @@ export async function prepareRequest(
   return {
     arrivedAt,
     params,
+    answer,
     transferKey,
     resume,
     promptTokenIds,
@@ -109,6 +123,7 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
+    constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
     rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
@@ -157,7 +172,8 @@ function logitRules(params: SamplingParams, limits: ModelLimits, badWords: BadWo
   const isNeeded =
     isPenalised ||
     rules.biases.length + badWords.lone.length + badWords.longer.size + rules.minTokens > 0 ||
-    rules.allowedTokenIds !== null;
+    rules.allowedTokenIds !== null ||
+    params.constraint !== null;
   return isNeeded ? rules : null;
 }
 

@@ -6,6 +6,7 @@ import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { openModelSource } from '../models/source/model-source.ts';
+import { type AnswerFormats, answerFormats } from '../parsers/answer-formats.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer, type TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
@@ -17,6 +18,8 @@ export interface ModelText {
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
   readonly tokenizerInfo: TokenizerInfo;
+  /** How the model writes thoughts and calls of functions. */
+  readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
   readonly samplingDefaults: SamplingDefaults;
   readonly maxOutputTokens: number | null;
@@ -50,6 +53,7 @@ export async function readModelText(
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
+    answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],

@@ -2,6 +2,9 @@
 // back while it may be the beginning of one.
 
 import { ModelOutputError } from '../errors.ts';
+import type { AnswerReader } from '../parsers/answer-formats.ts';
+import type { AnswerParser } from '../parsers/answer-parser.ts';
+import type { AnswerPart } from '../parsers/answer-parts.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
@@ -15,7 +18,11 @@ export interface OutputDelta {
   /** Which of the n samples. */
   readonly index: number;
   readonly text: string;
+  /** What the text so far adds to the parts of the answer; null where it is not read. */
+  readonly parts: readonly AnswerPart[] | null;
   readonly tokenIds: readonly number[];
+  /** Of them those of thoughts. */
+  readonly numReasoningTokens: number;
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
   /** One entry a token; null where none were asked for. */
@@ -36,6 +43,16 @@ interface Scan {
 interface OutputRequest {
   readonly params: SamplingParams;
   readonly promptTokenIds: readonly number[];
+  /** Reads the parts of the answer; without it the answer is plain text. */
+  readonly answer?: AnswerReader | null;
+}
+
+/** What tokens add to an answer. */
+interface Added {
+  text: string;
+  parts: AnswerPart[] | null;
+  numTokens: number;
+  numReasoningTokens: number;
 }
 
 export class OutputProcessor {
@@ -47,16 +64,21 @@ export class OutputProcessor {
   readonly #numHeldBack: number;
   readonly #tokenizer: Tokenizer | null;
   readonly #promptTokenIds: readonly number[];
+  /** Null where the answer is plain text. */
+  readonly #parser: AnswerParser | null;
+  readonly #visibleTokens: ReadonlySet<string> | undefined;
   #heldBack = '';
   #numTokens = 0;
 
   /** @param tokenizer null makes no text. */
   constructor(index: number, request: OutputRequest, tokenizer: Tokenizer | null) {
-    const { params, promptTokenIds } = request;
+    const { params, promptTokenIds, answer } = request;
     this.#index = index;
     this.#params = params;
     this.#tokenizer = tokenizer;
     this.#promptTokenIds = promptTokenIds;
+    this.#parser = answer?.open() ?? null;
+    this.#visibleTokens = answer?.visibleTokens;
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
@@ -67,16 +89,29 @@ export class OutputProcessor {
    */
   process(output: TokenOutput): OutputDelta {
     const { tokenIds, finish } = output;
-    if (finish?.reason === 'error') throw this.#brokenLogits();
-    let text = '';
+    const reason = finish?.reason ?? null;
+    if (reason === 'brokenLogits') throw this.#brokenLogits();
+    if (reason === 'nothingAllowed') throw this.#nothingAllowed();
+    const added: Added = { text: '', parts: this.#parser && [], numTokens: 0, numReasoningTokens: 0 };
     for (const [index, tokenId] of tokenIds.entries()) {
       this.#numTokens += 1;
       const finishHere = index === tokenIds.length - 1 ? finish : null;
       const scan = this.#scan(this.#decode(tokenId, finishHere), finishHere !== null);
-      text += scan.text;
-      if (scan.stop !== null) return this.#delta(text, output, index + 1, 'stop', scan.stop);
+      this.#add(added, scan.text, scan.stop !== null || finishHere !== null);
+      if (scan.stop !== null) return this.#delta(added, output, 'stop', scan.stop);
     }
-    return this.#delta(text, output, tokenIds.length, finish?.reason ?? null, finish?.stopTokenId ?? null);
+    return this.#delta(added, output, reason, finish?.stopTokenId ?? null);
+  }
+
+  /** A token belongs to a thought that it begins, goes on with, or ends. */
+  #add(added: Added, text: string, isLast: boolean): void {
+    added.text += text;
+    added.numTokens += 1;
+    if (this.#parser === null) return;
+    const isReasoning = this.#parser.isReasoning;
+    added.parts?.push(...this.#parser.push(text));
+    if (isLast) added.parts?.push(...this.#parser.finish());
+    if (isReasoning || this.#parser.isReasoning) added.numReasoningTokens += 1;
   }
 
   #brokenLogits(): ModelOutputError {
@@ -87,12 +122,21 @@ export class OutputProcessor {
     );
   }
 
+  #nothingAllowed(): ModelOutputError {
+    const field = this.#params.constraint?.field ?? 'the constraint';
+    const also = this.#params.allowed_token_ids === null ? '' : ' and allowed_token_ids';
+    return new ModelOutputError(
+      `no token can follow the first ${this.#numTokens} of the answer: the vocabulary has none that ${field}${also} would allow`,
+    );
+  }
+
   /** An end token is no text, nor is a stop token unless it was asked for. */
   #decode(tokenId: number, finish: TokenOutput['finish']): string {
     if (this.#tokenizer === null || !this.#params.detokenize) return '';
     this.#decoder ??= this.#tokenizer.decodeStream({
       skipSpecialTokens: this.#params.skip_special_tokens,
       spacesBetweenSpecialTokens: this.#params.spaces_between_special_tokens,
+      visibleTokens: this.#visibleTokens,
       promptTokenIds: this.#promptTokenIds,
     });
     const isWanted = finish?.stopTokenId != null && this.#params.include_stop_str_in_output;
@@ -121,9 +165,8 @@ export class OutputProcessor {
   }
 
   #delta(
-    text: string,
+    { text, parts, numTokens, numReasoningTokens }: Added,
     output: TokenOutput,
-    numTokens: number,
     finish_reason: FinishReason | null,
     stop_reason: number | string | null,
   ): OutputDelta {
@@ -132,6 +175,8 @@ export class OutputProcessor {
     return {
       index: this.#index,
       text,
+      parts,
+      numReasoningTokens,
       tokenIds: output.tokenIds.slice(0, numTokens),
       numCachedTokens,
       logprobs: logprobs === null ? null : describe(logprobs).slice(0, numTokens),

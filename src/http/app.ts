@@ -21,9 +21,10 @@ import {
 } from '../errors.ts';
 import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
-import { ApiKeys } from './auth.ts';
+import { ApiKeys, authorizationOf } from './auth.ts';
 import { useCors } from './cors.ts';
-import { errorBody, errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
+import { errorBodyAt } from './error-shapes.ts';
+import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
 import { JsonParser } from './json-parser.ts';
 
@@ -39,6 +40,8 @@ const KEEP_ALIVE_TIMEOUT_MS = 72_000;
 const MAX_SHOWN_PATH = 200;
 /** Characters of the reason of a refusal that the log repeats. */
 const MAX_REASON = 500;
+/** Characters of a path that name one resource: ids are made of those of requests. */
+const MAX_ID_IN_PATH = 512;
 /** A usable X-Request-Id: it becomes part of ids, headers and logs. */
 export const REQUEST_ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -82,6 +85,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     // Requests that arrive while the server drains get the server's own error.
     return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_ID_IN_PATH },
     schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     genReqId: requestId,
     clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
@@ -106,7 +110,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   // After the hook of the CORS plugin, so that a browser lets its page read a 401.
   app.addHook('onRequest', async ({ id, method, headers, routeOptions }, reply) => {
     reply.header('x-request-id', id);
-    keys.check({ method, route: routeOptions.url, authorization: headers.authorization });
+    keys.check({ method, route: routeOptions.url, authorization: authorizationOf(headers) });
   });
   answerUnknownPaths(app);
   return app;
@@ -166,9 +170,15 @@ function answerUnknownPaths(app: FastifyInstance): void {
   });
 }
 
-/** `route` is a path, or a prefix of paths that ends in `*`. */
+/** `route` is a path, whose segments may be names such as `:id`, or a prefix of paths that ends in `*`. */
 function matches(route: string, path: string): boolean {
-  return route.endsWith('*') ? path.startsWith(route.slice(0, -1)) : path === route;
+  if (route.endsWith('*')) return path.startsWith(route.slice(0, -1));
+  const segments = path.split('/');
+  const names = route.split('/');
+  return (
+    names.length === segments.length &&
+    names.every((name, index) => name === segments[index] || (name.startsWith(':') && segments[index] !== ''))
+  );
 }
 
 /** Fastify does not say how much would have been accepted. */
@@ -192,7 +202,7 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
     );
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
-  reply.code(error.status).headers(errorHeaders(error)).send(errorBody(error));
+  reply.code(error.status).headers(errorHeaders(error)).send(errorBodyAt(request.url, error));
 }
 
 /** Answers bytes that are not an HTTP request, or not a complete one in time. */

@@ -1,6 +1,7 @@
 // Authenticates and names callers: bearer keys, compared in constant time.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { UnauthorizedError } from '../errors.ts';
 
 /** What machines ask, and what says how to ask, needs no key, and the page asks for one; every other path does, even one that has no route. */
@@ -50,7 +51,9 @@ export class ApiKeys {
     if (this.#hashes.length === 0 || method === 'OPTIONS') return;
     if (route !== undefined && OPEN_ROUTES.has(route)) return;
     if (authorization === undefined) {
-      throw new UnauthorizedError('No API key was given: send it in the header Authorization: Bearer <key>');
+      throw new UnauthorizedError(
+        'No API key was given: send it in the header Authorization: Bearer <key>, or x-api-key: <key>',
+      );
     }
     if (!SCHEME.test(authorization)) {
       throw new UnauthorizedError('The Authorization header must have the form Bearer <key>');
@@ -74,6 +77,14 @@ export class ApiKeys {
     const hash = sha256(key);
     return this.#hashes.reduce((known, candidate) => timingSafeEqual(candidate, hash) || known, false);
   }
+}
+
+/** Clients of the messages protocol show their key in a header of its own: it counts where there is no Authorization. */
+export function authorizationOf({
+  authorization,
+  'x-api-key': key,
+}: IncomingHttpHeaders): string | undefined {
+  return authorization ?? (typeof key === 'string' ? `Bearer ${key}` : undefined);
 }
 
 /** Takes equally long wherever the two differ. */

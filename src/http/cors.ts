@@ -5,7 +5,7 @@ import { fastifyCors } from '@fastify/cors';
 import type { FastifyInstance } from 'fastify';
 import type { CorsConfig } from '../config/cors-options.ts';
 
-const METHODS = ['GET', 'HEAD', 'POST', 'OPTIONS'];
+const METHODS = ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS'];
 /** Clients look at them: the one names a request in the log, the other says when to come again. */
 const READABLE_HEADERS = ['X-Request-Id', 'Retry-After'];
 /** Seconds for which a browser remembers a preflight. */

@@ -17,10 +17,10 @@ import { selectGguf } from './gguf-files.ts';
 import type { GgufChoice } from './model-name.ts';
 
 /**
- * What svc wants of a model's page: all that serves it, its GGUF files even where it has others, all but weights, only what
+ * What svc wants of a model's page: all that serves it, all that does in one of the formats of weights, all but weights, only what
  * makes text of tokens, or only what tells its shape.
  */
-export type ModelPart = 'model' | 'gguf' | 'texts' | 'tokenizer' | 'config';
+export type ModelPart = 'model' | 'safetensors' | 'gguf' | 'texts' | 'tokenizer' | 'config';
 
 export interface WantedFiles {
   readonly repository: string;
@@ -44,6 +44,7 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
       `${repository} has no tokenizer: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt`,
     );
   }
+  if (part === 'safetensors') expectSafetensors(paths, wanted);
   if (wantsGguf(paths, wanted)) return [...selectGguf(repository, paths, gguf)];
   if (!has('config.json')) {
     throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
@@ -56,10 +57,18 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
 
 /** Where neither name nor part asks for GGUF, weights in safetensors come first. */
 function wantsGguf(paths: readonly string[], { part, gguf }: WantedFiles): boolean {
-  return (
-    part === 'gguf' ||
-    gguf !== null ||
-    (paths.some(isGgufPath) && !paths.some((path) => path.endsWith('.safetensors')))
+  return part === 'gguf' || (part !== 'safetensors' && (gguf !== null || hasOnlyGguf(paths)));
+}
+
+function hasOnlyGguf(paths: readonly string[]): boolean {
+  return paths.some(isGgufPath) && !paths.some((path) => path.endsWith('.safetensors'));
+}
+
+function expectSafetensors(paths: readonly string[], { repository, gguf }: WantedFiles): void {
+  if (gguf === null && !hasOnlyGguf(paths)) return;
+  const why = gguf === null ? 'holds GGUF files only' : 'is named with a GGUF file';
+  throw new ModelLoadError(
+    `--load-format safetensors: ${repository} ${why}: leave the option out, or name a model in safetensors`,
   );
 }
 

@@ -2,6 +2,8 @@
 
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
+import type { FunctionTool } from '../parsers/answer-parts.ts';
+import { toolFields } from '../parsers/tool-fields.ts';
 import { SAMPLING_FIELD_NAMES } from '../sampling/sampling-fields.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import { type AdapterInput, type AdaptersInput, adapterSchema, adaptersSchema } from './adapter-option.ts';
@@ -44,15 +46,42 @@ export interface TemplateOptions {
   readonly chatTemplateKwargs?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface ChatOptions extends GenerateOptions, TemplateOptions {}
-export interface StreamChatOptions extends StreamOptions, TemplateOptions {}
+/** A function that the model may call. */
+export interface ToolInput {
+  readonly type: 'function';
+  readonly function: FunctionTool;
+}
+
+export interface ToolOptions {
+  readonly tools?: readonly ToolInput[] | null | undefined;
+  /** `auto`, the default, lets the model choose; `required` or a function by its name enforces a call. */
+  readonly toolChoice?:
+    | 'none'
+    | 'auto'
+    | 'required'
+    | { readonly type: 'function'; readonly function: { readonly name: string } }
+    | null
+    | undefined;
+  /** False: one call at most. */
+  readonly parallelToolCalls?: boolean | null | undefined;
+}
+
+export interface ChatOptions extends GenerateOptions, TemplateOptions, ToolOptions {}
+export interface StreamChatOptions extends StreamOptions, TemplateOptions, ToolOptions {}
 
 const signal = z.instanceof(AbortSignal, { error: 'must be an AbortSignal' }).optional();
 const useProgressBar = z.boolean().optional();
 const template = {
   addGenerationPrompt: z.boolean().optional(),
   chatTemplateKwargs: z.record(z.string(), z.unknown()).optional(),
+  tools: toolFields.tools,
+  toolChoice: toolFields.tool_choice,
+  parallelToolCalls: toolFields.parallel_tool_calls,
 };
+
+const parsedTemplate = z.object(template);
+/** What is asked of the template and of functions, checked. */
+export type ParsedChatOptions = z.output<typeof parsedTemplate>;
 
 const truncatePromptTokens = z.int().min(-1).optional();
 const dimensions = z.int().min(1).optional();

@@ -16,6 +16,19 @@ export interface ChatMessageInput {
   readonly role: string;
   readonly content?: string | readonly ContentPart[] | null | undefined;
   readonly name?: string | null | undefined;
+  /** Of an assistant: the functions that it called. */
+  readonly tool_calls?: readonly ToolCallInput[] | null | undefined;
+  /** Of a tool: the call that it answers. */
+  readonly tool_call_id?: string | null | undefined;
+  /** Of an assistant: what it thought. */
+  readonly reasoning?: string | null | undefined;
+}
+
+export interface ToolCallInput {
+  readonly id?: string | null | undefined;
+  readonly type?: 'function' | null | undefined;
+  /** Arguments are the JSON text of an object. */
+  readonly function: { readonly name: string; readonly arguments: string };
 }
 
 /** One list of messages, or a list of such lists. */

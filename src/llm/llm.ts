@@ -1,5 +1,6 @@
 // Offline inference: a list of prompts in, a list of texts out, with the same engine as the server and no HTTP.
 
+import { randomUUID } from 'node:crypto';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { collectSamples } from '../engine/completed-sample.ts';
@@ -12,7 +13,8 @@ import {
 import { planScores } from '../engine/pooling/score-plan.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { InvalidRequestError } from '../errors.ts';
-import { withFolders } from '../models/model-folder.ts';
+import { AnswerDeltas, type AnswerFieldOptions } from '../parsers/answer-fields.ts';
+import { ToolUse } from '../parsers/tool-use.ts';
 import {
   BEAM_SEARCH_FIELD_NAMES,
   type BeamSearchInput,
@@ -36,6 +38,7 @@ import {
   embedOptions,
   type GenerateOptions,
   generateOptions,
+  type ParsedChatOptions,
   readOptions,
   type ScoreOptions,
   type StreamChatOptions,
@@ -43,7 +46,6 @@ import {
   scoreOptions,
   streamChatOptions,
   streamOptions,
-  type TemplateOptions,
 } from './call-options.ts';
 import { checkNames } from './check-names.ts';
 import {
@@ -52,6 +54,7 @@ import {
   readConversation,
   readConversations,
 } from './conversations.ts';
+import { downloadWithBar } from './download-bar.ts';
 import { poolAll } from './pool-all.ts';
 import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
@@ -75,6 +78,8 @@ interface Job {
   readonly requestId: string;
   readonly text: string | null;
   readonly prepared: PreparedRequest;
+  /** Of a chat. */
+  readonly answer: AnswerFieldOptions | null;
 }
 
 export class LLM {
@@ -90,7 +95,7 @@ export class LLM {
     const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs;
-    this.#engine = withFolders(config).then((local) => InferenceEngine.start(local, { onWarning }));
+    this.#engine = downloadWithBar(config).then((local) => InferenceEngine.start(local, { onWarning }));
     this.#engine.catch(() => {});
   }
 
@@ -118,7 +123,7 @@ export class LLM {
   }
 
   /**
-   * Answers conversations: one list of messages, or a list of such lists. Tool calls are not parsed.
+   * Answers conversations: one list of messages, or a list of such lists; `message` of an output has its thoughts and calls.
    * @returns one output a conversation, in their order; `prompt` is the text that the chat template made.
    */
   async chat(
@@ -258,14 +263,15 @@ export class LLM {
     options?: RequestOptions,
   ): Promise<Job> {
     const requestId = String(this.#numRequests++);
-    return { requestId, text: textOf(prompt), prepared: await engine.prepare(prompt, params, options) };
+    const prepared = await engine.prepare(prompt, params, options);
+    return { requestId, text: textOf(prompt), prepared, answer: null };
   }
 
   async #prepareChat(
     engine: InferenceEngine,
     messages: readonly ChatMessage[],
     params: SamplingParams,
-    { addGenerationPrompt = true, chatTemplateKwargs: variables = {} }: TemplateOptions,
+    { addGenerationPrompt = true, chatTemplateKwargs: variables = {}, ...given }: ParsedChatOptions,
     own: RequestOptions,
   ): Promise<Job> {
     const template = engine.chatTemplate;
@@ -277,8 +283,17 @@ export class LLM {
         { param: 'chatTemplateKwargs' },
       );
     }
-    const text = await template.render(messages, { addGenerationPrompt, variables });
-    return this.#prepare(engine, { text }, params, { ...own, addSpecialTokens: false });
+    const { tools, toolChoice: tool_choice, parallelToolCalls: parallel_tool_calls } = given;
+    const toolUse = new ToolUse({ tools, tool_choice, parallel_tool_calls }, engine.answerFormats);
+    const text = await template.render(messages, {
+      addGenerationPrompt,
+      tools: toolUse.templateTools,
+      variables,
+    });
+    const constraint = toolUse.constraint(params.constraint, text);
+    const options = { ...own, answer: toolUse.reader(text), addSpecialTokens: false };
+    const job = await this.#prepare(engine, { text }, { ...params, constraint }, options);
+    return { ...job, answer: { id: randomUUID(), idLength: toolUse.idLength, includesReasoning: true } };
   }
 
   /** Keeps the engine's seats full without handing it everything at once. */
@@ -312,18 +327,22 @@ export class LLM {
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
     const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)) };
-    const { prepared } = await prepare(engine, params!, own);
+    const { prepared, answer } = await prepare(engine, params!, own);
+    const samples = Array.from(
+      { length: params!.n },
+      (_, index) => answer && new AnswerDeltas(answer, index),
+    );
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();
-      yield toCompletionDelta(delta);
+      yield toCompletionDelta(delta, samples[delta.index] ?? null);
     }
   }
 }
 
 async function complete(
   engine: InferenceEngine,
-  { requestId, text, prepared }: Job,
+  { requestId, text, prepared, answer }: Job,
   signal: AbortSignal,
   progress: BatchProgress,
 ): Promise<RequestOutput> {
@@ -334,7 +353,7 @@ async function complete(
     request_id: requestId,
     prompt: text,
     prompt_token_ids: prepared.promptTokenIds,
-    ...outputFields(samples),
+    ...outputFields(samples, answer),
   };
 }
 

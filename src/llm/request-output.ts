@@ -2,6 +2,12 @@
 
 import type { CompletedSample } from '../engine/completed-sample.ts';
 import type { OutputDelta, PositionLogprobs } from '../engine/inference-engine.ts';
+import {
+  type AnswerDelta,
+  type AnswerDeltas,
+  type AnswerFieldOptions,
+  answerFields,
+} from '../parsers/answer-fields.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';
 
 /** How probable a token was. */
@@ -22,10 +28,30 @@ export class TokenLogprobs extends Map<number, Logprob> {
   }
 }
 
+/** The answer of a chat as a message: it can be added to the conversation as it is. */
+export interface AnswerMessage {
+  readonly role: 'assistant';
+  /** Null where the model only thought or called functions. */
+  readonly content: string | null;
+  /** What the model thought. */
+  readonly reasoning: string | null;
+  readonly tool_calls: readonly ToolCall[];
+}
+
+export interface ToolCall {
+  readonly id: string;
+  readonly type: 'function';
+  /** Arguments are JSON text. */
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
 /** One of the n samples of a prompt. */
 export interface CompletionOutput {
   readonly index: number;
+  /** All of it, as the model wrote it. */
   readonly text: string;
+  /** Of `chat`: the parts of the text. */
+  readonly message?: AnswerMessage;
   /** With the end or stop token, where one ended it. */
   readonly token_ids: readonly number[];
   /** Sum over the tokens; null where no logprobs were asked for. */
@@ -38,7 +64,10 @@ export interface CompletionOutput {
 }
 
 /** What `LLM.stream` yields: what one step of the engine added to one of the n samples. */
-export interface CompletionDelta extends Omit<CompletionOutput, 'cumulative_logprob' | 'finish_reason'> {
+export interface CompletionDelta
+  extends Omit<CompletionOutput, 'cumulative_logprob' | 'finish_reason' | 'message'> {
+  /** Of `streamChat`: what is new in the parts of the answer. */
+  readonly delta?: AnswerDelta;
   /** Empty where the tokens are part of a character, or may become a stop string. */
   readonly text: string;
   /** Null until the last delta of this sample. */
@@ -58,27 +87,43 @@ export interface RequestOutput {
   readonly num_cached_tokens: number;
 }
 
-export function toCompletionDelta(delta: OutputDelta): CompletionDelta {
-  const { index, text, tokenIds, logprobs, finish_reason, stop_reason } = delta;
+/** @param answer of a chat: the sample so far. */
+export function toCompletionDelta(delta: OutputDelta, answer: AnswerDeltas | null = null): CompletionDelta {
+  const { index, text, parts, tokenIds, logprobs, finish_reason, stop_reason } = delta;
   const ofTokens = { token_ids: tokenIds, logprobs: logprobs?.map(toTokenLogprobs) ?? null };
-  return { index, text, ...ofTokens, finish_reason, stop_reason };
+  const added = answer?.next(parts ?? (text === '' ? [] : [{ kind: 'content', text }]));
+  return { index, text, ...(added && { delta: added }), ...ofTokens, finish_reason, stop_reason };
 }
 
-/** Fields of the output that come from the samples of its prompt. */
+/**
+ * Fields of the output that come from the samples of its prompt.
+ * @param answer of a chat.
+ */
 export function outputFields(
   samples: readonly CompletedSample[],
+  answer: AnswerFieldOptions | null,
 ): Pick<RequestOutput, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
   const { promptLogprobs = null, numCachedTokens = 0 } = samples[0] ?? {};
   return {
     prompt_logprobs: promptLogprobs?.map((one) => one && toTokenLogprobs(one)) ?? null,
-    outputs: samples.map(toCompletionOutput),
+    outputs: samples.map((sample) => toCompletionOutput(sample, answer)),
     num_cached_tokens: numCachedTokens,
   };
 }
 
-function toCompletionOutput(sample: CompletedSample): CompletionOutput {
+function toCompletionOutput(sample: CompletedSample, answer: AnswerFieldOptions | null): CompletionOutput {
   const cumulative_logprob = sample.logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null;
-  return { ...toCompletionDelta(sample), cumulative_logprob, finish_reason: sample.finish_reason };
+  const output = { ...toCompletionDelta(sample), cumulative_logprob, finish_reason: sample.finish_reason };
+  return answer === null ? output : { ...output, message: toMessage(sample, answer) };
+}
+
+function toMessage({ text, parts, index }: CompletedSample, answer: AnswerFieldOptions): AnswerMessage {
+  const { content, reasoning, tool_calls } = answerFields(
+    parts ?? [{ kind: 'content', text }],
+    answer,
+    index,
+  );
+  return { role: 'assistant', content, reasoning, tool_calls };
 }
 
 export function toTokenLogprobs(position: PositionLogprobs): TokenLogprobs {

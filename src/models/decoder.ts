@@ -75,14 +75,14 @@ interface DecoderParts {
 }
 
 export function kvCacheShape(
-  { numLayers, numKvHeads: kvHeads, headDim, encoder }: ModelConfig,
+  { numLayers, numKvHeads: kvHeads, headDim, encoder, latent }: ModelConfig,
   dtype: KvDType,
   blocks: number,
   blockSize: number,
 ): KvCacheShape {
   // Nothing reads what a layer of an encoder stored once the layer is computed: all share the memory of one.
   const layers = encoder === null ? numLayers : 1;
-  return { layers, blocks, blockSize, kvHeads, headDim, dtype };
+  return { layers, blocks, blockSize, kvHeads, headDim, dtype, keysAreValues: latent !== null };
 }
 
 class Decoder implements Model {

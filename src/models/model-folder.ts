@@ -39,10 +39,10 @@ export async function withFolders(
   };
 }
 
-/** Weights that are made up are not downloaded, and where GGUF is asked for no others are. */
+/** Weights that are made up are not downloaded, and of those of another format than was asked for none are. */
 function partOf(format: LoadFormat): ModelPart {
-  if (format === 'dummy') return 'texts';
-  return format === 'gguf' ? 'gguf' : 'model';
+  if (format === 'auto') return 'model';
+  return format === 'dummy' ? 'texts' : format;
 }
 
 async function withDraftFolder(

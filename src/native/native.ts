@@ -115,11 +115,12 @@ export interface NativeBackend {
   makeLora(
     isBf16: boolean,
     k: number,
-    rank: number,
+    n: number,
     isGateUp: boolean,
-    firstColumn: number,
     a: Float32Array,
     scales: Float32Array,
+    /** [parts, 4] firstColumn, columns, firstRank and ranks of each. */
+    parts: Int32Array,
     b: Float32Array,
   ): number;
   /** Ops that were called with it have it until they have run. */
@@ -132,6 +133,7 @@ export interface NativeBackend {
     kvHeads: number,
     headDim: number,
     dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
+    keysAreValues: boolean,
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;
@@ -262,6 +264,7 @@ export interface NativeBackend {
   restrictLogits(
     ...rest: [...logits: TensorArgs, rows: Int32Array, starts: Int32Array, ids: Int32Array]
   ): StreamPosition;
+  maskLogits(...rest: [...logits: TensorArgs, rows: Int32Array, words: Uint32Array]): StreamPosition;
   editLogits(
     ...rest: [
       ...logits: TensorArgs,

@@ -1,6 +1,7 @@
 // Where the keys and values of a layer are in KV memory: which group's block tables lead to them, and which row of a block.
 
-import type { KvCacheShape } from './ops.ts';
+import { ShapeError } from '../errors.ts';
+import type { KvCacheShape, Tensor } from './ops.ts';
 
 export interface LayerPlace {
   readonly group: number;
@@ -25,4 +26,23 @@ export function numKvRows(shape: KvCacheShape): number {
 
 export function numKvGroups({ layerGroups = [0] }: KvCacheShape): number {
   return 1 + Math.max(...layerGroups);
+}
+
+/** What a cache keeps of each head of a token: its key, and its value where that is another. */
+export function vectorsPerToken({ keysAreValues = false }: KvCacheShape): 1 | 2 {
+  return keysAreValues ? 1 : 2;
+}
+
+/**
+ * What is stored as the values of keys.
+ * @throws ShapeError where the cache keeps values and there are none, or the other way round.
+ */
+export function valuesFor({ keysAreValues = false }: KvCacheShape, k: Tensor, v: Tensor | null): Tensor {
+  if (keysAreValues && v === null) return k;
+  if (!keysAreValues && v !== null) return v;
+  throw new ShapeError(
+    'storeKv',
+    `v ${keysAreValues ? 'null, the keys being the values' : 'beside k'}`,
+    v === null ? 'null' : 'a tensor',
+  );
 }

@@ -1,7 +1,7 @@
 // Checks of the arrays that go with logits, the same for every backend: kernels trust what comes through here.
 
 import { ShapeError } from '../errors.ts';
-import type { IdLists, LogitEdits, Tensor } from './ops.ts';
+import type { IdLists, LogitEdits, Tensor, TokenMasks } from './ops.ts';
 
 /** @throws ShapeError unless rows, starts and ids fit together and into `logits`. */
 export function checkIdLists(op: string, logits: Tensor, { rows, starts, ids }: IdLists): void {
@@ -11,6 +11,11 @@ export function checkIdLists(op: string, logits: Tensor, { rows, starts, ids }: 
   if (starts.length !== rows.length + 1 || !isAscending || starts[0] !== 0 || starts.at(-1) !== ids.length) {
     throw new ShapeError(op, `${rows.length + 1} ascending starts from 0 to ${ids.length}`, `${starts}`);
   }
+}
+
+export function checkMasks(logits: Tensor, { rows, words }: TokenMasks): void {
+  checkRange('maskLogits', 'rows', rows, 0, logits.rows);
+  expectLength('maskLogits', 'words', rows.length * Math.ceil(logits.cols / 32), words.length);
 }
 
 export function checkEdits(logits: Tensor, edits: LogitEdits): void {

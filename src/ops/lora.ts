@@ -3,20 +3,36 @@
 
 import type { ComputeDType } from './dtype.ts';
 
-/** What an adapter adds to columns of a product, or to gate and up: y += B · t of t = scales * (A · x), rounded to `dtype`. */
+/**
+ * What an adapter adds to a product, or to gate and up: B · t of t = scales * (A · x), rounded to `dtype`. All modules of the product
+ * share t, each has ranks of its own.
+ */
 export interface LoraNumbers {
   /** Of A, B and t: the input format of the product's weight. */
   readonly dtype: ComputeDType;
   readonly k: number;
+  /** Columns of the product; of gate and up, of each. */
+  readonly n: number;
+  readonly isGateUp: boolean;
+  /** Of t. */
   readonly rank: number;
   /** [rank, k] */
   readonly a: Float32Array;
   /** [rank] */
   readonly scales: Float32Array;
-  /** [n, rank]: the columns of the product from `firstColumn` on. Of gate and up: those of gate, then those of up. */
+  /** In the order of their columns, of which no two have one in common. */
+  readonly parts: readonly LoraPart[];
+  /** Of each part [columns, ranks], one after the other. */
   readonly b: Float32Array;
+}
+
+/** What some of the ranks add to some of the columns. */
+export interface LoraPart {
+  /** Those of up come after all of gate. */
   readonly firstColumn: number;
-  readonly isGateUp: boolean;
+  readonly columns: number;
+  readonly firstRank: number;
+  readonly ranks: number;
 }
 
 /** LoraNumbers in a backend. */

@@ -33,6 +33,8 @@ export interface KvCacheShape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly dtype: KvDType;
+  /** Whether values are the keys themselves, as in latent attention: only keys are kept. Left out, false. */
+  readonly keysAreValues?: boolean;
   /**
    * [layers] which group each layer is of, from 0. Layers of a group share block tables, and a block holds the keys and values of
    * one group: it has a row for each layer of the largest one. Left out: all layers are one group.
@@ -42,7 +44,7 @@ export interface KvCacheShape {
 
 /**
  * The paged KV memory of all layers. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
- * keys, then its values; the order inside is the backend's own.
+ * keys, then its values where they are others; the order inside is the backend's own.
  */
 export interface KvCache {
   readonly shape: KvCacheShape;
@@ -95,7 +97,7 @@ export interface StepInputs {
 /** What the adapters of a step add to one product. */
 export interface StepLoras {
   readonly step: StepInputs;
-  /** Adapters that compute no row of the step add nothing; what one adapter adds is added in this order. */
+  /** At most one an adapter. Adapters that compute no row of the step add nothing. */
   readonly loras: readonly AdapterLora[];
 }
 
@@ -172,6 +174,14 @@ export interface IdLists {
   /** [n + 1] */
   readonly starts: Int32Array;
   readonly ids: Int32Array;
+}
+
+/** The tokens that rows may sample, as sets of bits. */
+export interface TokenMasks {
+  /** [n] rows of logits, each once. */
+  readonly rows: Int32Array;
+  /** [n, ceil(vocab / 32)] Bit i % 32 of word i / 32 is set where token i may be sampled; bits past the vocabulary are not read. */
+  readonly words: Uint32Array;
 }
 
 /** Changes of single logits; an id may come twice in a row, its changes follow each other. */
@@ -326,8 +336,11 @@ export interface Ops {
    */
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void;
 
-  /** k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. */
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void;
+  /**
+   * k, v [tokens, kvHeads * headDim] f32 -> the step's slots of a layer of its cache, rounded to the cache's dtype. v is null where
+   * the keys of the cache are its values.
+   */
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void;
 
   /**
    * Attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included
@@ -347,6 +360,9 @@ export interface Ops {
 
   /** logits [rows, vocab] f32: in the given rows every token but the listed ones becomes -Infinity, in place. */
   restrictLogits(logits: Tensor, allowed: IdLists): void;
+
+  /** logits [rows, vocab] f32: in the given rows every token whose bit is not set becomes -Infinity, in place. */
+  maskLogits(logits: Tensor, masks: TokenMasks): void;
 
   /** logits [rows, vocab] f32, changed in place: bias, repetition, frequency, presence, each rounded to f32. */
   editLogits(logits: Tensor, edits: LogitEdits): void;

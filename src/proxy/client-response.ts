@@ -3,7 +3,8 @@
 
 import type { FastifyReply } from 'fastify';
 import type { SvcError } from '../errors.ts';
-import { errorBody, errorHeaders } from '../http/errors.ts';
+import { errorBodyAt } from '../http/error-shapes.ts';
+import { errorHeaders } from '../http/errors.ts';
 import { whileHalfClosed } from '../http/half-closed.ts';
 import { PacedWriter } from '../http/paced-writer.ts';
 import { WAITING } from '../http/sse.ts';
@@ -77,16 +78,15 @@ export class ClientResponse {
   }
 
   /** Before the first byte an error is a status, after it an event of the stream. */
-  fail(error: SvcError, endpoint: EndpointAdapter): void {
+  fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): void {
     if (!this.#writer.isOpen) return;
-    const body = errorBody(error);
     if (this.#hasBegun) {
-      this.#writer.end(endpoint.failure(body));
+      this.#writer.end(endpoint.failure(error, numEvents));
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };
     const head = { status: error.status, headers: { ...errorHeaders(error), ...type } };
-    this.send(head, Buffer.from(JSON.stringify(body)));
+    this.send(head, Buffer.from(JSON.stringify(errorBodyAt(endpoint.path, error))));
   }
 }
 

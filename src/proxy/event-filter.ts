@@ -109,7 +109,11 @@ export class EventFilter {
 
   /** An instance that dies or shuts down says so in the stream: the client need not know. */
   #isForClient(status: number): boolean {
-    if (!INSTANCE_FAULTS.has(status)) return true;
+    if (!INSTANCE_FAULTS.has(status)) {
+      // Nothing of the answer comes after it.
+      this.#progress.isDone = true;
+      return true;
+    }
     this.#fail(`the instance ended the stream with an error (${status})`);
     return false;
   }

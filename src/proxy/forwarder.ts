@@ -60,7 +60,8 @@ export class Forwarder {
     try {
       while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
     } catch (thrown) {
-      if (!(thrown instanceof ClientGoneError)) response.fail(toSvcError(thrown), endpoint);
+      if (!(thrown instanceof ClientGoneError))
+        response.fail(toSvcError(thrown), endpoint, request.progress.numEvents);
     } finally {
       this.#cancelTransfer(request);
     }

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { OverloadedError, ShuttingDownError } from '../errors.ts';
-import { ApiKeys } from '../http/auth.ts';
+import { ApiKeys, authorizationOf } from '../http/auth.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
 import type { Tracing } from '../observability/tracing.ts';
 import { BodyReader } from './body-reader.ts';
@@ -92,10 +92,10 @@ export class ProxyContext {
 
   /** The name under which instances count the requests of a client. */
   callerOf({ headers, ip }: FastifyRequest): string {
-    return this.#apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied: null });
+    return this.#apiKeys.callerOf({ authorization: authorizationOf(headers), address: ip, proxied: null });
   }
 
   authorizationFor({ headers }: FastifyRequest): string | undefined {
-    return this.#instanceKey === undefined ? headers.authorization : `Bearer ${this.#instanceKey}`;
+    return this.#instanceKey === undefined ? authorizationOf(headers) : `Bearer ${this.#instanceKey}`;
   }
 }

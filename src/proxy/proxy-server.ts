@@ -11,6 +11,7 @@ import { Discovery } from './discovery.ts';
 import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
 import { anyInstanceRoutes } from './routes/any-instance.ts';
 import { generationRoutes } from './routes/generation.ts';
+import { keptResponseRoutes } from './routes/responses.ts';
 import { statusRoutes } from './routes/status.ts';
 
 /** 64 MB: prompts of token ids are long. */
@@ -110,6 +111,7 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
     logger: logger?.child({}, { level: logLevel === 'info' ? 'warn' : logLevel }),
   });
   generationRoutes(app, context);
+  keptResponseRoutes(app);
   anyInstanceRoutes(app, context);
   statusRoutes(app, context);
   if (context.config.ui) pageRoute(app, 'proxy');

@@ -3,7 +3,7 @@
 import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
 import { NO_ADAPTER } from '../ops/lora.ts';
-import type { IdLists, LogitEdits, SamplingRows } from '../ops/ops.ts';
+import type { IdLists, LogitEdits, SamplingRows, TokenMasks } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -103,6 +103,16 @@ export function buildAllowedIds(edits: readonly (RowEdits | null)[]): IdLists | 
   const restricted = entriesOf(edits, ({ allowedTokenIds }) => allowedTokenIds !== null);
   if (restricted.length === 0) return null;
   return buildLists(restricted.map(([row, { allowedTokenIds }]) => [row, allowedTokenIds!]));
+}
+
+/** The masks of all rows that have one; null where no row has. */
+export function buildTokenMasks(edits: readonly (RowEdits | null)[]): TokenMasks | null {
+  const masked = edits.flatMap((one, row) => (one?.mask ? [{ row, mask: one.mask }] : []));
+  const [first] = masked;
+  if (first === undefined) return null;
+  const words = new Uint32Array(masked.length * first.mask.length);
+  for (const [index, { mask }] of masked.entries()) words.set(mask, index * mask.length);
+  return { rows: Int32Array.from(masked, ({ row }) => row), words };
 }
 
 function entriesOf(

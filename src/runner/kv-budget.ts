@@ -4,7 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
 import { kvHeadBytes } from '../ops/dtype.ts';
-import { numKvRows } from '../ops/kv-rows.ts';
+import { numKvRows, vectorsPerToken } from '../ops/kv-rows.ts';
 import type { KvCacheShape } from '../ops/ops.ts';
 
 type BudgetConfig = Pick<
@@ -71,5 +71,11 @@ function budgetBytes({ kvCacheMemoryBytes, gpuMemoryUtilization }: BudgetConfig,
 
 /** Bytes of one block over all its rows, without what a backend adds to align it. */
 export function kvBlockBytes(shape: KvCacheShape): number {
-  return 2 * numKvRows(shape) * shape.blockSize * shape.kvHeads * kvHeadBytes(shape.dtype, shape.headDim);
+  return (
+    vectorsPerToken(shape) *
+    numKvRows(shape) *
+    shape.blockSize *
+    shape.kvHeads *
+    kvHeadBytes(shape.dtype, shape.headDim)
+  );
 }

@@ -1,9 +1,15 @@
-// Logits to tokens: restrictions and penalties, then the draw; log-probabilities are those of the untouched logits.
+// Logits to tokens: masks, restrictions and penalties, then the draw; log-probabilities are those of the untouched logits.
 
 import type { Ops, Pending, SampledTokens, Tensor } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
-import { buildAllowedIds, buildLogitEdits, buildSamplingRows, type RowSampling } from './batch-inputs.ts';
+import {
+  buildAllowedIds,
+  buildLogitEdits,
+  buildSamplingRows,
+  buildTokenMasks,
+  type RowSampling,
+} from './batch-inputs.ts';
 import { logprobsBeside } from './chosen-logprobs.ts';
 
 /** A row of logits that is sampled. */
@@ -27,6 +33,8 @@ export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingR
   const edits = sampled.map((one) => one.edits);
   const allowed = buildAllowedIds(edits);
   if (allowed !== null) ops.restrictLogits(logits, allowed);
+  const masks = buildTokenMasks(edits);
+  if (masks !== null) ops.maskLogits(logits, masks);
   const changes = buildLogitEdits(edits);
   if (changes !== null) ops.editLogits(logits, changes);
   const tokens = ops.sample(logits, buildSamplingRows(sampled));

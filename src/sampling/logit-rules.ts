@@ -1,6 +1,9 @@
 // The changes that a request makes to its logits before sampling, and the history that penalties count. Both depend on the
 // request's own tokens alone; the history grows token by token, so that a step costs only what it changes.
 
+import { ConstrainedTokens, type SequenceConstraint } from './constrained-tokens.ts';
+import { fewIn } from './token-mask.ts';
+
 /** Numbers only: words have become tokens, defaults are filled in. */
 export interface LogitRules {
   /** 1 is no penalty. */
@@ -39,6 +42,8 @@ export function groupBadWords(words: readonly (readonly number[])[]): BadWords {
 
 /** What one row of logits goes through: the columns of the ops' `LogitEdits` for that row. */
 export interface RowEdits {
+  /** The tokens that may come, those of `allowedTokenIds` at most; null allows all. */
+  readonly mask: Uint32Array | null;
   readonly allowedTokenIds: Int32Array | null;
   readonly ids: readonly number[];
   readonly biases: readonly number[];
@@ -53,6 +58,8 @@ const NOT_COUNTED = -1;
 
 export class LogitHistory {
   readonly #rules: LogitRules;
+  readonly #constrained: ConstrainedTokens | null;
+  #isRefused = false;
   readonly #countsPrompt: boolean;
   readonly #countsOutput: boolean;
   /** Columns of the tokens with a bias or a count, in the order in which they were first met. */
@@ -61,16 +68,36 @@ export class LogitHistory {
   #counts: number[] = [];
   readonly #places = new Map<number, number>();
 
-  constructor(rules: LogitRules, promptTokenIds: readonly number[]) {
+  constructor(
+    rules: LogitRules,
+    promptTokenIds: readonly number[],
+    constraint: SequenceConstraint | null = null,
+  ) {
     this.#rules = rules;
+    this.#constrained = constraint === null ? null : new ConstrainedTokens(constraint, rules.allowedTokenIds);
     this.#countsPrompt = rules.repetitionPenalty !== 1;
     this.#countsOutput = this.#countsPrompt || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0;
     for (const [id, bias] of rules.biases) this.#biases[this.#placeOf(id)] = bias;
     if (this.#countsPrompt) for (const id of promptTokenIds) this.#counts[this.#placeOf(id)] = 0;
   }
 
+  /** Whether a token came that the constraint does not allow: there was none that it allows. */
+  get isRefused(): boolean {
+    return this.#isRefused;
+  }
+
+  /** Whether the text of a constraint has ended. */
+  get isOver(): boolean {
+    return this.#constrained?.isOver ?? false;
+  }
+
   /** Counts a sampled token. */
   append(tokenId: number): void {
+    if (this.#constrained?.accept(tokenId) === false) this.#isRefused = true;
+    this.#count(tokenId);
+  }
+
+  #count(tokenId: number): void {
     if (!this.#countsOutput) return;
     const place = this.#placeOf(tokenId);
     this.#counts[place] = Math.max(0, this.#counts[place]!) + 1;
@@ -78,10 +105,13 @@ export class LogitHistory {
 
   /** The edits of the row that samples the token after `tokens`; null where it is left as it is. */
   edits(tokens: readonly number[], promptLength: number): RowEdits | null {
-    const { allowedTokenIds, repetitionPenalty, frequencyPenalty, presencePenalty } = this.#rules;
-    const banned = this.#banned(tokens, promptLength);
-    if (banned.length + this.#ids.length === 0 && allowedTokenIds === null) return null;
+    const { repetitionPenalty, frequencyPenalty, presencePenalty } = this.#rules;
+    const mask = this.#mask(tokens, promptLength);
+    const banned = mask === null ? this.#banned(tokens, promptLength) : [];
+    const allowedTokenIds = mask === null ? this.#rules.allowedTokenIds : null;
+    if (banned.length + this.#ids.length === 0 && allowedTokenIds === null && mask === null) return null;
     return {
+      mask,
       allowedTokenIds,
       ids: [...banned, ...this.#ids],
       biases: [...banned.map(() => Number.NEGATIVE_INFINITY), ...this.#biases],
@@ -99,29 +129,76 @@ export class LogitHistory {
   draftEdits(tokens: readonly number[], promptLength: number, draft: readonly number[]): (RowEdits | null)[] {
     const ahead = [...tokens];
     const [counts, numIds] = [[...this.#counts], this.#ids.length];
-    const rows = [this.edits(ahead, promptLength)];
-    for (const tokenId of draft) {
-      ahead.push(tokenId);
-      this.append(tokenId);
-      rows.push(this.edits(ahead, promptLength));
-    }
+    const rows = this.#lookAhead(() => [
+      this.edits(ahead, promptLength),
+      ...draft.map((tokenId) => {
+        ahead.push(tokenId);
+        this.#constrained?.accept(tokenId);
+        this.#count(tokenId);
+        return this.edits(ahead, promptLength);
+      }),
+    ]);
     for (const id of this.#ids.splice(numIds)) this.#places.delete(id);
     this.#biases.length = numIds;
     this.#counts = counts;
     return rows;
   }
 
+  /** The beginning of `draft` that the constraint allows. */
+  allowedDraft(draft: readonly number[]): readonly number[] {
+    const constrained = this.#constrained;
+    if (constrained === null) return draft;
+    const wrong = this.#lookAhead(() => draft.findIndex((tokenId) => !constrained.accept(tokenId)));
+    return wrong < 0 ? draft : draft.slice(0, wrong);
+  }
+
+  /**
+   * The tokens that must follow `tokens`, since each is the only one that may come: at most `count`, those of the end are not
+   * among them. The history stays as it is.
+   */
+  forcedTokens(tokens: readonly number[], promptLength: number, count: number): number[] {
+    const constrained = this.#constrained;
+    if (constrained === null || !constrained.isForced) return [];
+    const ahead = [...tokens];
+    return constrained.lookAhead(() => {
+      while (ahead.length < tokens.length + count) {
+        const [tokenId] = fewIn(this.#mask(ahead, promptLength)!, 1) ?? [];
+        if (tokenId === undefined || !constrained.accept(tokenId) || constrained.isOver) break;
+        ahead.push(tokenId);
+      }
+      return ahead.slice(tokens.length);
+    });
+  }
+
+  #lookAhead<T>(body: () => T): T {
+    return this.#constrained === null ? body() : this.#constrained.lookAhead(body);
+  }
+
+  /** Null without a constraint. */
+  #mask(tokens: readonly number[], promptLength: number): Uint32Array | null {
+    if (this.#constrained === null) return null;
+    const ends = this.#endsTooEarly(tokens, promptLength);
+    return this.#constrained.mask(ends, this.#endsOfBadWords(tokens, promptLength));
+  }
+
   #banned(tokens: readonly number[], promptLength: number): number[] {
-    const { badWords, endTokenIds, minTokens, allowedTokenIds } = this.#rules;
-    const ends = tokens.length - promptLength < minTokens ? endTokenIds : [];
-    const begun = badWords.longer.get(tokens.at(-1) ?? -1) ?? [];
-    const words = begun
-      .filter((word) => isNearlySaid(word, tokens, promptLength))
-      .map((word) => word.at(-1)!);
-    const banned = new Set([...ends, ...words, ...badWords.lone]);
+    const ends = this.#endsTooEarly(tokens, promptLength);
+    const banned = new Set([...ends, ...this.#endsOfBadWords(tokens, promptLength)]);
     // Bad words that would leave nothing of the allowed tokens give way: something must be sampled.
-    if (allowedTokenIds?.every((id) => banned.has(id))) return [...ends];
+    if (this.#rules.allowedTokenIds?.every((id) => banned.has(id))) return [...ends];
     return [...banned];
+  }
+
+  #endsTooEarly(tokens: readonly number[], promptLength: number): readonly number[] {
+    return tokens.length - promptLength < this.#rules.minTokens ? this.#rules.endTokenIds : [];
+  }
+
+  /** The tokens that would complete a bad word. */
+  #endsOfBadWords(tokens: readonly number[], promptLength: number): readonly number[] {
+    const { longer, lone } = this.#rules.badWords;
+    const begun = longer.get(tokens.at(-1) ?? -1) ?? [];
+    const words = begun.filter((word) => isNearlySaid(word, tokens, promptLength));
+    return [...words.map((word) => word.at(-1)!), ...lone];
   }
 
   #placeOf(id: number): number {

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
 import { zodMessage } from '../util/zod-message.ts';
+import { structuredOutputsSchema } from './structured-outputs.ts';
 
 const MAX_N = 16384;
 
@@ -67,6 +68,7 @@ export const samplingFields = {
       `must have at most ${MAX_BAD_TEXT} characters together`,
     )
     .nullish(),
+  structured_outputs: structuredOutputsSchema.nullish(),
   /** True asks for one; -1 for the whole vocabulary. */
   logprobs: z.union([z.boolean(), numLogprobs]).nullish(),
   prompt_logprobs: numLogprobs.nullish(),
@@ -107,12 +109,15 @@ const schema = z.object(samplingFields);
 /** Sampling fields as a caller writes them. */
 export type SamplingInput = z.input<typeof schema>;
 
+/** The same, checked. */
+export type SamplingFields = z.output<typeof schema>;
+
 /**
  * Checks the sampling fields of a program; the HTTP server has `samplingFields` in the schemas of its bodies.
  * @throws InvalidRequestError naming the field, the rule and the value.
  * @throws NotAvailableError for a field of the protocol whose feature svc does not serve yet.
  */
-export function parseSamplingFields(input: object): SamplingInput {
+export function parseSamplingFields(input: object): SamplingFields {
   refuseUnavailable(input, unavailableSamplingFields);
   const parsed = schema.safeParse(input);
   if (parsed.success) return parsed.data;

@@ -1,7 +1,8 @@
 // The complete sampling parameters of one request: the caller's fields, with every default filled in.
 
 import { InvalidRequestError } from '../errors.ts';
-import type { SamplingInput } from './sampling-fields.ts';
+import type { SamplingFields } from './sampling-fields.ts';
+import { type RequestConstraint, structuredOutputsConstraint } from './structured-outputs.ts';
 
 /** Defaults of a model or a server: a field left out by the caller takes its value from here. */
 export interface SamplingDefaults {
@@ -45,6 +46,8 @@ export interface SamplingParams {
   /** Null allows all. */
   readonly allowed_token_ids: readonly number[] | null;
   readonly bad_words: readonly string[];
+  /** What the answer must be; null lets it be anything. */
+  readonly constraint: RequestConstraint | null;
   /** Most probable tokens to report beside each sampled one, -1 for all; null reports nothing. */
   readonly logprobs: number | null;
   /** The same for the tokens of the prompt. */
@@ -72,7 +75,10 @@ const MAX_BIAS = 100;
  * Fills in what `given`, whose fields have been checked one by one, leaves out.
  * @throws InvalidRequestError for fields that contradict each other.
  */
-export function resolveSamplingParams(given: SamplingInput, defaults: SamplingDefaults = {}): SamplingParams {
+export function resolveSamplingParams(
+  given: SamplingFields,
+  defaults: SamplingDefaults = {},
+): SamplingParams {
   const params = {
     ...drawing(given, defaults),
     ...logitRules(given, defaults),
@@ -83,7 +89,7 @@ export function resolveSamplingParams(given: SamplingInput, defaults: SamplingDe
   return params;
 }
 
-function drawing(given: SamplingInput, defaults: SamplingDefaults) {
+function drawing(given: SamplingFields, defaults: SamplingDefaults) {
   const temperature = given.temperature ?? defaults.temperature ?? 1;
   const greedy = temperature < GREEDY_BELOW;
   return {
@@ -96,7 +102,7 @@ function drawing(given: SamplingInput, defaults: SamplingDefaults) {
   };
 }
 
-function logitRules(given: SamplingInput, defaults: SamplingDefaults) {
+function logitRules(given: SamplingFields, defaults: SamplingDefaults) {
   const biases = Object.entries(given.logit_bias ?? {}).map(([id, bias]): [string, number] => [
     id,
     Math.max(-MAX_BIAS, Math.min(MAX_BIAS, bias)),
@@ -108,10 +114,16 @@ function logitRules(given: SamplingInput, defaults: SamplingDefaults) {
     logit_bias: Object.fromEntries(biases),
     allowed_token_ids: given.allowed_token_ids ?? null,
     bad_words: given.bad_words ?? [],
+    constraint: constraintOf(given),
   };
 }
 
-function ending(given: SamplingInput, defaults: SamplingDefaults) {
+function constraintOf({ structured_outputs }: SamplingFields): RequestConstraint | null {
+  if (structured_outputs == null) return null;
+  return { constraint: structuredOutputsConstraint(structured_outputs), field: 'structured_outputs' };
+}
+
+function ending(given: SamplingFields, defaults: SamplingDefaults) {
   return {
     stop: typeof given.stop === 'string' ? [given.stop] : (given.stop ?? []),
     stop_token_ids: given.stop_token_ids ?? [],
@@ -124,7 +136,7 @@ function ending(given: SamplingInput, defaults: SamplingDefaults) {
 }
 
 /** A longest pattern of 0 tokens asks for nothing. */
-function repetitionDetection({ repetition_detection: given }: SamplingInput): RepetitionDetection | null {
+function repetitionDetection({ repetition_detection: given }: SamplingFields): RepetitionDetection | null {
   if (!given || given.max_pattern_size === 0) return null;
   const { max_pattern_size, min_count } = given;
   const min_pattern_size = given.min_pattern_size || 1;
@@ -135,7 +147,7 @@ function repetitionDetection({ repetition_detection: given }: SamplingInput): Re
   );
 }
 
-function output(given: SamplingInput) {
+function output(given: SamplingFields) {
   return {
     logprobs: typeof given.logprobs === 'boolean' ? (given.logprobs ? 1 : null) : (given.logprobs ?? null),
     prompt_logprobs: given.prompt_logprobs ?? null,

@@ -4,8 +4,10 @@
 import type { BlockTable, CachedSequence } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
+import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
+import type { CompiledConstraint } from './automata.ts';
 import { isRepeating, type RepetitionRule } from './repetition.ts';
 
 /** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
@@ -66,6 +68,8 @@ export interface PromptRequest {
   readonly adapterId: number | null;
   /** Null leaves the logits as they are. */
   readonly rules: LogitRules | null;
+  /** What the answer must be; it comes with rules. Left out, it may be anything. */
+  readonly constraint?: CompiledConstraint | null;
   /** Most probable tokens to report beside each token of the prompt; null reports nothing. */
   readonly numPromptLogprobs: number | null;
   readonly stop: StopRule;
@@ -102,6 +106,8 @@ export interface AdmissionTimes {
 const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
+/** Most tokens that are taken at once because nothing else could come: what they cost the others is bounded. */
+const MAX_FORCED = 64;
 
 export class Request implements CachedSequence {
   readonly id: number;
@@ -139,6 +145,8 @@ export class Request implements CachedSequence {
   numInFlightSteps = 0;
   /** Tokens of this request that steps in flight sample. */
   numPendingTokens = 0;
+  /** Of the next results of steps in flight so many are known already. */
+  numKnownResults = 0;
   /** Tokens that are guessed ahead, which a step in flight verifies; they count as computed once they are accepted. */
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
@@ -155,7 +163,8 @@ export class Request implements CachedSequence {
   #numCachedTokens: number | null = null;
   #state: RequestState = 'waiting';
 
-  constructor(request: NewRequest, arrival: number) {
+  /** @param constraint the sequence in the request's constraint, where it has one */
+  constructor(request: NewRequest, arrival: number, constraint: SequenceConstraint | null = null) {
     this.id = request.id;
     this.arrival = arrival;
     this.priority = request.priority;
@@ -165,7 +174,8 @@ export class Request implements CachedSequence {
     this.sampling = request.sampling;
     this.stop = request.stop;
     this.numPromptLogprobs = request.numPromptLogprobs;
-    this.#history = request.rules === null ? null : new LogitHistory(request.rules, request.promptTokenIds);
+    const { rules, promptTokenIds } = request;
+    this.#history = rules === null ? null : new LogitHistory(rules, promptTokenIds, constraint);
     this.tokens = [...request.promptTokenIds];
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
@@ -248,6 +258,16 @@ export class Request implements CachedSequence {
     return this.#history !== null;
   }
 
+  /** Whether a token came that its constraint does not allow: there was none that it allows. */
+  get isRefused(): boolean {
+    return this.#history?.isRefused ?? false;
+  }
+
+  /** Whether the text of its constraint has ended. */
+  get isOver(): boolean {
+    return this.#history?.isOver ?? false;
+  }
+
   get isNew(): boolean {
     return this.#numCachedTokens === null;
   }
@@ -269,6 +289,27 @@ export class Request implements CachedSequence {
     if (this.#history === null) return new Array<null>(1 + this.draft.length).fill(null);
     if (this.draft.length > 0) return this.#history.draftEdits(this.tokens, this.promptLength, this.draft);
     return [this.#history.edits(this.tokens, this.promptLength)];
+  }
+
+  /** The beginning of `draft` that the constraint allows. */
+  allowedDraft(draft: readonly number[]): readonly number[] {
+    return this.#history?.allowedDraft(draft) ?? draft;
+  }
+
+  /**
+   * The tokens that must come next since its constraint allows no other: nothing needs to be computed to know them. None where
+   * log-probabilities are wanted of them.
+   */
+  forcedTokens(): readonly number[] {
+    if (this.#history === null || this.sampling.numLogprobs !== null) return [];
+    return this.#history.forcedTokens(this.tokens, this.promptLength, MAX_FORCED);
+  }
+
+  /** Steps in flight sample the next tokens, of which `numTokens` are known: these are not pending any more. */
+  expectKnownResults(numTokens: number): void {
+    const numKnown = Math.min(this.numPendingTokens, numTokens);
+    this.numPendingTokens -= numKnown;
+    this.numKnownResults += numKnown;
   }
 
   /** Ends the verification of the draft. @returns how many tokens it had. */

@@ -17,6 +17,7 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
+import { Automata } from './automata.ts';
 import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionTimes, type NewRequest, Request, type RequestState } from './request.ts';
@@ -101,6 +102,7 @@ export class Scheduler {
   readonly #requests = new Map<number, Request>();
   readonly #slots: SlotManager;
   readonly #speculator: Speculator | null;
+  readonly #automata = new Automata();
   #numInFlightSteps = 0;
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, generationTokens: 0 };
@@ -152,7 +154,9 @@ export class Scheduler {
   }
 
   add(newRequest: NewRequest): void {
-    const request = new Request(newRequest, this.#numAdded++);
+    const { constraint = null } = newRequest;
+    const begun = constraint === null ? null : this.#automata.begin(constraint);
+    const request = new Request(newRequest, this.#numAdded++, begun);
     this.#requests.set(request.id, request);
     this.#slots.add(request);
     this.#transfers.add(request);
@@ -250,7 +254,8 @@ export class Scheduler {
     const { tokens, numComputedTokens, numPendingTokens } = request;
     if (this.#speculator === null || numPendingTokens > 0) return NO_DRAFT;
     if (numComputedTokens + numTokens < tokens.length) return NO_DRAFT;
-    const draft = this.#speculator.propose(request, Math.min(maxTokens, this.#maxDraftTokensOf(request)));
+    const proposed = this.#speculator.propose(request, Math.min(maxTokens, this.#maxDraftTokensOf(request)));
+    const draft = request.allowedDraft(proposed);
     if (this.#kvCache.grow(request, tokens.length + draft.length)) return draft;
     return draft.slice(0, this.#kvCache.numTokensWithBlocks(request) - tokens.length);
   }
@@ -369,7 +374,9 @@ export class Scheduler {
   logitEdits(step: ScheduledStep): (RowEdits | null)[] {
     return step.sequences.flatMap((sequence) => {
       const request = this.#requests.get(sequence.requestId)!;
-      const isSampled = sequence.sampling !== null && request.state !== 'finished';
+      // What the step that was planned last samples is the last token that is pending, unless that is known.
+      const isSampled =
+        sequence.sampling !== null && request.state !== 'finished' && request.numPendingTokens > 0;
       return isSampled ? request.logitEdits() : new Array<null>(numSampledRows(sequence)).fill(null);
     });
   }
@@ -392,8 +399,12 @@ export class Scheduler {
       request.resumedLogprobs.push(...result.resumedLogprobs[index]!);
       const output = result.outputs[index]!;
       if (output === null) continue;
+      if (request.numKnownResults > 0) {
+        request.numKnownResults -= 1;
+        continue;
+      }
       request.numPendingTokens -= 1;
-      if (output.kind === 'brokenLogits') outputs.push(this.#fail(request));
+      if (output.kind === 'brokenLogits') outputs.push(this.#fail(request, 'brokenLogits'));
       else if (output.kind === 'pooled') outputs.push(this.#endPooled(request, output.values));
       else this.#takeTokens(request, output, outputs);
     }
@@ -410,15 +421,43 @@ export class Scheduler {
 
   #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
     const numAccepted = this.#verifyDraft(request, output);
+    if (request.isRefused) {
+      outputs.push(this.#fail(request, 'nothingAllowed'));
+      return;
+    }
     this.#emitResumed(request, outputs);
     for (const [index, tokenId] of output.tokenIds.entries()) {
-      if (request.state === 'finished') return;
-      request.append(tokenId);
-      if (index < numAccepted) request.numComputedTokens += 1;
-      // Where this step or one in flight computes this very token, the block that it completes can be named now.
-      this.#publish(request, request.tokens.length - 1);
-      outputs.push(this.#emit(request, tokenId, output.logprobs?.[index] ?? null));
+      this.#takeToken(
+        request,
+        tokenId,
+        { isComputed: index < numAccepted, logprobs: output.logprobs?.[index] ?? null },
+        outputs,
+      );
     }
+    if (request.state === 'finished') return;
+    const forced = request.forcedTokens();
+    request.expectKnownResults(forced.length);
+    for (const tokenId of forced)
+      this.#takeToken(request, tokenId, { isComputed: false, logprobs: null }, outputs);
+  }
+
+  /** One after the other, until one of them ends the request. */
+  #takeToken(
+    request: Request,
+    tokenId: number,
+    { isComputed, logprobs }: { readonly isComputed: boolean; readonly logprobs: Logprobs | null },
+    outputs: TokenOutput[],
+  ): void {
+    if (request.state === 'finished') return;
+    request.append(tokenId);
+    if (request.isRefused) {
+      outputs.push(this.#fail(request, 'nothingAllowed'));
+      return;
+    }
+    if (isComputed) request.numComputedTokens += 1;
+    // Where this step or one in flight computes this very token, the block that it completes can be named now.
+    this.#publish(request, request.tokens.length - 1);
+    outputs.push(this.#emit(request, tokenId, logprobs));
   }
 
   /** Before its first new token a request emits those that it resumes; one of them may end it. */
@@ -447,7 +486,8 @@ export class Scheduler {
     this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
     const finish =
-      checkStop(request.stop, tokenId, request.numOutputTokens) ?? (request.isRepeating ? REPETITION : null);
+      checkStop(request.stop, tokenId, request.numOutputTokens, request.isOver) ??
+      (request.isRepeating ? REPETITION : null);
     if (finish !== null) this.#finish(request);
     return {
       requestId,
@@ -461,10 +501,10 @@ export class Scheduler {
   }
 
   /** Others go on: what is wrong with this request's logits is in its own row. */
-  #fail(request: Request): TokenOutput {
+  #fail(request: Request, reason: Finish['reason']): TokenOutput {
     this.#finish(request);
     const { id: requestId, numCachedTokens } = request;
-    const finish = { reason: 'error', stopTokenId: null } as const;
+    const finish = { reason, stopTokenId: null };
     return { requestId, ...NO_TOKENS, numCachedTokens, admission: null, finish };
   }
 

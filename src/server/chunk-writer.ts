@@ -17,6 +17,7 @@ interface ChoiceState {
   hasBegun: boolean;
   /** With those that gave no chunk. */
   numTokens: number;
+  numReasoningTokens: number;
   numCachedTokens: number;
 }
 
@@ -50,15 +51,22 @@ export abstract class ChunkWriter implements ResponseWriter {
     return [];
   }
 
+  /** Whether a delta that does not end its choice has something that clients read. */
+  protected shows(delta: OutputDelta): boolean {
+    return delta.text !== '';
+  }
+
   delta(choice: number, delta: OutputDelta): Promise<Frames> {
-    const { text, tokenIds, logprobs, finish_reason, numCachedTokens } = delta;
+    const { tokenIds, numReasoningTokens, logprobs, finish_reason, numCachedTokens } = delta;
     const { returnTokenIds, continuousUsage } = this.options;
-    this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numCachedTokens };
+    this.#choices[choice] ??= { hasBegun: false, numTokens: 0, numReasoningTokens: 0, numCachedTokens };
     const state = this.#choices[choice];
     state.numTokens += tokenIds.length;
+    state.numReasoningTokens += numReasoningTokens;
     state.numCachedTokens = numCachedTokens;
-    // Half a character, or the beginning of a possible stop string: there is nothing to show yet.
-    if (text === '' && finish_reason === null && !returnTokenIds && logprobs === null) return NO_FRAMES;
+    // Half a character, or the beginning of a possible stop string or call: there is nothing to show yet.
+    const isSilent = finish_reason === null && !returnTokenIds && logprobs === null;
+    if (isSilent && !this.shows(delta)) return NO_FRAMES;
     const isFirst = !state.hasBegun;
     state.hasBegun = true;
     return this.chunks(choice, delta, isFirst, continuousUsage ? this.#usageOf(choice, state) : null);
@@ -69,6 +77,7 @@ export abstract class ChunkWriter implements ResponseWriter {
     const usage = this.#totalUsage(
       sum(this.#choices.map(({ numTokens }) => numTokens)),
       sum(this.#choices.map(({ numCachedTokens }, choice) => (choice % this.#n === 0 ? numCachedTokens : 0))),
+      sum(this.#choices.map(({ numReasoningTokens }) => numReasoningTokens)),
     );
     return [`${this.#chunkHead}[],"usage":${JSON.stringify(usage)}}\n\n`, DONE];
   }
@@ -93,6 +102,7 @@ export abstract class ChunkWriter implements ResponseWriter {
     const usage = this.#totalUsage(
       sum(samples.map(({ tokenIds }) => tokenIds.length)),
       sum(samples.map(({ index, numCachedTokens }) => (index === 0 ? numCachedTokens : 0))),
+      sum(samples.map(({ numReasoningTokens }) => numReasoningTokens)),
     );
     const choices = lazyList(samples, choiceOf);
     return { id, object, created, model, choices, service_tier, system_fingerprint, usage };
@@ -103,16 +113,16 @@ export abstract class ChunkWriter implements ResponseWriter {
     return Math.floor(choice / this.#n);
   }
 
-  #totalUsage(completionTokens: number, cachedTokens: number): Usage {
+  #totalUsage(completionTokens: number, cachedTokens: number, reasoningTokens: number): Usage {
     const { prompts, showsCachedTokens } = this.options;
     const promptTokens = sum(prompts.map(({ promptTokenIds }) => promptTokenIds.length));
-    return usageOf(promptTokens, completionTokens, showsCachedTokens ? cachedTokens : null);
+    return usageOf(promptTokens, completionTokens, showsCachedTokens ? cachedTokens : null, reasoningTokens);
   }
 
-  #usageOf(choice: number, { numTokens, numCachedTokens }: ChoiceState): Usage {
+  #usageOf(choice: number, { numTokens, numReasoningTokens, numCachedTokens }: ChoiceState): Usage {
     const { prompts, showsCachedTokens } = this.options;
     const promptTokens = prompts[this.promptOf(choice)]!.promptTokenIds.length;
-    return usageOf(promptTokens, numTokens, showsCachedTokens ? numCachedTokens : null);
+    return usageOf(promptTokens, numTokens, showsCachedTokens ? numCachedTokens : null, numReasoningTokens);
   }
 
   /** With include_usage every chunk has the field: null until the usage is known. */

@@ -1,9 +1,8 @@
 // Checks of the fields that both generation endpoints share: some are not served, some contradict each other.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import { InvalidRequestError, NotAvailableError } from '../errors.ts';
+import { InvalidRequestError } from '../errors.ts';
 import { refuseUnavailable } from '../sampling/sampling-fields.ts';
-import { preview } from '../util/preview.ts';
 import { type CommonFields, ignoredFields } from './protocol/common-fields.ts';
 import type { ServerContext } from './server-context.ts';
 
@@ -23,7 +22,6 @@ export function checkCommonFields(
 ): void {
   context.adapterOf(body.model, engine);
   refuseUnavailable(body, tables.unavailable);
-  checkResponseFormat(body);
   checkStream(body);
   checkPriority(body, engine);
   if (!body.use_beam_search && (body.length_penalty ?? 1) !== 1) {
@@ -31,22 +29,27 @@ export function checkCommonFields(
       param: 'length_penalty',
     });
   }
-  const { served, unavailable, ignored } = tables;
+  reportUnknownFields(context, body, tables);
+}
+
+/** @throws NotAvailableError for the first field of a body of another protocol that is refused. */
+export function checkOwnFields(context: ServerContext, body: unknown, tables: FieldTables): void {
+  if (typeof body !== 'object' || body === null) return;
+  refuseUnavailable(body, tables.unavailable);
+  reportUnknownFields(context, body, tables);
+}
+
+function reportUnknownFields(
+  context: ServerContext,
+  body: object,
+  { served, unavailable, ignored }: FieldTables,
+): void {
   const isKnown = (field: string): boolean =>
     Object.hasOwn(served, field) ||
     Object.hasOwn(unavailable, field) ||
     ignored.has(field) ||
     ignoredFields.has(field);
   context.reportUnknownFields(Object.keys(body).filter((field) => !isKnown(field)));
-}
-
-function checkResponseFormat(body: CommonFields): void {
-  const format = body.response_format?.type;
-  if (format === undefined || format === 'text') return;
-  throw new NotAvailableError(
-    `response_format of type ${preview(format)} is not available yet in this version of svc; use "text"`,
-    { param: 'response_format' },
-  );
 }
 
 function checkStream(body: CommonFields): void {

@@ -39,17 +39,22 @@ export function readProxied(
   const keepsJournal = headers[JOURNAL_HEADER] === '1' && stream === true;
   const resume = svc_resume ?? null;
   if (resume !== null) checkResume(resume, keepsJournal, numPrompts * n);
-  const answerId = headers[ANSWER_ID_HEADER];
   // A resumed answer needs no other instance: its tokens so far are computed here, after the prompt.
   const isShared = resume === null && headers['x-request-id'] === id;
   return {
     keepsJournal,
-    answerId: typeof answerId === 'string' && REQUEST_ID.test(answerId) ? answerId : null,
+    answerId: proxiedAnswerId(headers),
     prompts: Array.from({ length: numPrompts }, (_, promptIndex) => ({
       transferKey: isShared ? { requestId: id, promptIndex } : null,
       resume: resume === null ? null : resume.choices.slice(promptIndex * n, (promptIndex + 1) * n),
     })),
   };
+}
+
+/** The id that a proxy has chosen for the answer; null where no proxy speaks for the client. */
+export function proxiedAnswerId(headers: FastifyRequest['headers']): string | null {
+  const answerId = headers[ANSWER_ID_HEADER];
+  return typeof answerId === 'string' && REQUEST_ID.test(answerId) ? answerId : null;
 }
 
 function checkResume({ choices }: StreamResume, keepsJournal: boolean, numChoices: number): void {

@@ -1,10 +1,15 @@
 // The sampling parameters of a request, or those of beam search in their place.
 
 import type { InferenceEngine } from '../engine/inference-engine.ts';
-import { InvalidRequestError } from '../errors.ts';
+import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { type BeamSearchParams, resolveBeamSearchParams } from '../sampling/beam-search-params.ts';
-import type { SamplingInput } from '../sampling/sampling-fields.ts';
+import type { SamplingFields } from '../sampling/sampling-fields.ts';
 import { resolveSamplingParams, type SamplingParams } from '../sampling/sampling-params.ts';
+import {
+  oneConstraint,
+  type RequestConstraint,
+  responseFormatConstraint,
+} from '../sampling/structured-outputs.ts';
 import type { CommonFields } from './protocol/common-fields.ts';
 
 export interface ReadSampling {
@@ -27,6 +32,7 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
   logit_bias: [],
   allowed_token_ids: [],
   bad_words: [],
+  structured_outputs: [],
   logprobs: [],
   prompt_logprobs: [],
   logprob_token_ids: [],
@@ -35,25 +41,41 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
 
 /**
  * @param own fields that the endpoint reads in its own way; they win over those of the body.
+ * @param ownConstraint what fields of the endpoint's own say of the answer.
  * @throws InvalidRequestError for fields that contradict each other.
  */
 export function readSampling(
   body: CommonFields,
-  own: Pick<SamplingInput, 'max_tokens' | 'logprobs' | 'prompt_logprobs'>,
+  own: Pick<SamplingFields, 'max_tokens' | 'logprobs' | 'prompt_logprobs'>,
   engine: InferenceEngine,
+  ownConstraint: RequestConstraint | null = null,
 ): ReadSampling {
-  const given: SamplingInput = { ...body, ...own, detokenize: true };
-  if (body.use_beam_search) return readBeamSearch(body, given, engine);
+  const given: SamplingFields = { ...body, ...own, detokenize: true };
+  const asked = [responseFormatOf(body), ownConstraint];
+  if (body.use_beam_search) return readBeamSearch(body, given, engine, asked);
   // A stream cannot carry those of the prompt: 0 asks for next to nothing, more has been refused.
   const prompt_logprobs = body.stream && body.prompt_logprobs === 0 ? null : given.prompt_logprobs;
+  const params = resolveSamplingParams({ ...given, prompt_logprobs }, engine.samplingDefaults);
   return {
-    params: resolveSamplingParams({ ...given, prompt_logprobs }, engine.samplingDefaults),
+    params: { ...params, constraint: oneConstraint([params.constraint, ...asked]) },
     beamSearch: null,
   };
 }
 
-function readBeamSearch(body: CommonFields, given: SamplingInput, engine: InferenceEngine): ReadSampling {
+function responseFormatOf({ response_format }: CommonFields): RequestConstraint | null {
+  const constraint = response_format == null ? null : responseFormatConstraint(response_format);
+  return constraint === null ? null : { constraint, field: 'response_format' };
+}
+
+function readBeamSearch(
+  body: CommonFields,
+  given: SamplingFields,
+  engine: InferenceEngine,
+  asked: readonly (RequestConstraint | null)[],
+): ReadSampling {
   for (const [field, neutral] of Object.entries(NOT_FOR_BEAMS)) checkNotForBeams(field, given, neutral);
+  const constraint = oneConstraint(asked);
+  if (constraint !== null) throw notForBeams(constraint.field);
   const { n, max_tokens, ignore_eos, include_stop_str_in_output } = given;
   const { maxModelLen, maxOutputTokens } = engine.limits;
   const beamSearch = renaming({ beam_width: 'n' }, () =>
@@ -81,11 +103,15 @@ function readBeamSearch(body: CommonFields, given: SamplingInput, engine: Infere
   return { params, beamSearch };
 }
 
-function checkNotForBeams(field: string, given: SamplingInput, neutral: readonly unknown[]): void {
+function checkNotForBeams(field: string, given: SamplingFields, neutral: readonly unknown[]): void {
   const value: unknown = Reflect.get(given, field);
   if (value === null || value === undefined || neutral.includes(value)) return;
   if (typeof value === 'object' && Object.keys(value).length === 0) return;
-  throw new InvalidRequestError(`${field} has no effect on beam search: leave it out or use_beam_search`, {
+  throw notForBeams(field);
+}
+
+export function notForBeams(field: string): InvalidRequestError {
+  return new InvalidRequestError(`${field} has no effect on beam search: leave it out or use_beam_search`, {
     param: field,
   });
 }
@@ -100,7 +126,8 @@ function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T 
 }
 
 export function renamed(names: Readonly<Record<string, string>>, error: unknown): unknown {
-  if (!(error instanceof InvalidRequestError) || error.param === null) return error;
+  if (!(error instanceof InvalidRequestError || error instanceof NotAvailableError)) return error;
+  if (error.param === null) return error;
   const param = names[error.param];
   if (param === undefined) return error;
   const { message, param: own } = error;

@@ -32,7 +32,8 @@ export async function respondStream(
 ): Promise<void> {
   const { prompts, writer, keepsJournal, streamInterval } = request;
   const journal = keepsJournal ? new StreamJournal() : null;
-  sse.write(writer.open());
+  const opening = writer.open();
+  sse.write(journal?.annotate(0, [], opening) ?? opening);
   await startEach(prompts.length, async (prompt) => {
     const firstChoice = prompt * prompts[prompt]!.params.n;
     const deltas = deltasOf(engine, request, prompt, run);

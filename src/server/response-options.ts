@@ -43,6 +43,7 @@ export interface ResponseOptions {
 /** What an endpoint says of its answer in its own way. */
 interface EndpointOptions
   extends Pick<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds' | 'serviceTier'> {
+  /** Of the id: `chatcmpl-`. */
   readonly prefix: string;
   /** The id that a proxy chose; else it is that of a header, of the body, or of the log, in this order. */
   readonly answerId: string | null;
@@ -63,7 +64,7 @@ export function responseOptions(
   return {
     ...ofEndpoint,
     head: {
-      id: `${prefix}-${id}`,
+      id: `${prefix}${id}`,
       created: body.svc_resume?.created ?? Math.floor(Date.now() / 1000),
       model: adapter?.name ?? context.modelNames(engine)[0],
       system_fingerprint: context.systemFingerprint(engine, adapter),

@@ -4,11 +4,12 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine, ServedAdapter } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { HttpAppOptions } from '../http/app.ts';
-import { ApiKeys } from '../http/auth.ts';
+import { ApiKeys, authorizationOf } from '../http/auth.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
 import type { Tracing } from '../observability/tracing.ts';
 import { shortened } from '../util/preview.ts';
 import { proxiedCaller } from './proxied-request.ts';
+import { ResponseStore, type StoreLimits } from './responses/response-store.ts';
 import { serverMetrics } from './server-metrics.ts';
 
 const RETRY_AFTER_SECONDS = 2;
@@ -56,6 +57,8 @@ export interface ServerOptions extends HttpAppOptions {
   readonly showsTokenizer?: boolean | undefined;
   /** Leaves out GET /openapi.json and GET /docs. */
   readonly hidesDocs?: boolean | undefined;
+  /** How much of past responses is kept for those who come back to them. */
+  readonly responseStore?: Partial<StoreLimits> | undefined;
   /** Serves the page at `/`. */
   readonly hasPage?: boolean | undefined;
   /** Gets a span of each request; its owner's to stop. */
@@ -74,6 +77,7 @@ export class ServerContext {
   readonly options: ServerOptions;
   readonly #apiKeys: ApiKeys;
   readonly inFlight = new InFlightRequests();
+  readonly responses: ResponseStore;
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
   #served: Served | null = null;
@@ -82,6 +86,7 @@ export class ServerContext {
   constructor(options: ServerOptions) {
     this.options = options;
     this.#apiKeys = new ApiKeys(options.apiKeys ?? []);
+    this.responses = new ResponseStore(options.responseStore);
   }
 
   setEngine(engine: InferenceEngine): void {
@@ -125,7 +130,13 @@ export class ServerContext {
   callerOf(request: FastifyRequest): string {
     const { headers, ip } = request;
     const proxied = proxiedCaller(request, this.options.proxyToken);
-    return this.#apiKeys.callerOf({ authorization: headers.authorization, address: ip, proxied });
+    return this.#apiKeys.callerOf({ authorization: authorizationOf(headers), address: ip, proxied });
+  }
+
+  /** Who may come back to a response: whoever shows the same key, or everybody on a server without keys. */
+  ownerOf(request: FastifyRequest): string {
+    const caller = this.callerOf(request);
+    return caller.startsWith('key:') ? caller : '';
   }
 
   /** The names that requests may give, the one that answers carry first. */

@@ -17,10 +17,12 @@ import { embeddings } from './routes/embeddings.ts';
 import { generationRoute } from './routes/generation-route.ts';
 import { invocationsRoute } from './routes/invocations.ts';
 import { kvTransferRoutes } from './routes/kv-transfer.ts';
+import { countTokensRoute, messages } from './routes/messages.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { poolingRoute } from './routes/pooling-route.ts';
 import { renderRoute } from './routes/render.ts';
+import { responses, storedResponseRoutes } from './routes/responses.ts';
 import { rerank, score } from './routes/scores.ts';
 import { statusRoutes } from './routes/status.ts';
 import { tokenizeRoutes, tokenizerInfoRoute } from './routes/tokenize.ts';
@@ -48,9 +50,12 @@ export class Server {
     const context = new ServerContext(options);
     const document = describeRoutes(app, options.version);
     modelsRoute(app, context);
-    for (const endpoint of [completions, chatCompletions]) generationRoute(app, context, endpoint);
+    for (const endpoint of [completions, chatCompletions, responses, messages])
+      generationRoute(app, context, endpoint);
     renderRoute(app, context, completions, false);
     renderRoute(app, context, chatCompletions, true);
+    storedResponseRoutes(app, context);
+    countTokensRoute(app, context);
     tokenizeRoutes(app, context);
     if (options.showsTokenizer) tokenizerInfoRoute(app, context);
     invocationsRoute(app, context);

@@ -8,7 +8,7 @@ import type { GenerationRun } from './parsed-request.ts';
 /** The best beams as samples, each in one delta. */
 export async function* searchBeams(
   engine: InferenceEngine,
-  { promptTokenIds, params, adapter, extraKeys, priority }: PreparedRequest,
+  { promptTokenIds, params, adapter, answer, extraKeys, priority }: PreparedRequest,
   search: BeamSearchParams,
   run: GenerationRun,
 ): AsyncGenerator<OutputDelta, void, undefined> {
@@ -20,10 +20,13 @@ export async function* searchBeams(
     const decoder = engine.tokenizer?.decodeStream({
       skipSpecialTokens: params.skip_special_tokens,
       spacesBetweenSpecialTokens: params.spaces_between_special_tokens,
+      visibleTokens: answer?.visibleTokens,
       promptTokenIds,
     });
     const text = decoder === undefined ? '' : decoder.push(tokenIds) + decoder.flush();
-    yield { ...ENDED, index, text, tokenIds, finish_reason: beam.finishReason };
+    const parser = answer?.open() ?? null;
+    const parts = parser && [...parser.push(text), ...parser.finish()];
+    yield { ...ENDED, index, text, parts, tokenIds, finish_reason: beam.finishReason };
   }
 }
 
@@ -63,7 +66,9 @@ export function* echoOnly(n: number): Generator<OutputDelta, void, undefined> {
 
 const ENDED = {
   text: '',
+  parts: null,
   tokenIds: [],
+  numReasoningTokens: 0,
   numCachedTokens: 0,
   logprobs: null,
   promptLogprobs: null,

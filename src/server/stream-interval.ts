@@ -1,6 +1,7 @@
 // stream_interval: several tokens in each event of a stream, for clients and networks that many small events would cost more.
 
 import type { OutputDelta } from '../engine/inference-engine.ts';
+import { joinedParts } from '../parsers/answer-parts.ts';
 
 /** The deltas of each sample, joined to `interval` tokens; the first of a sample comes at once, and so does its end. */
 export async function* everyFewTokens(
@@ -28,7 +29,9 @@ function join(first: OutputDelta, second: OutputDelta): OutputDelta {
   return {
     ...second,
     text: first.text + second.text,
+    parts: second.parts && joinedParts([...(first.parts ?? []), ...second.parts]),
     tokenIds: [...first.tokenIds, ...second.tokenIds],
+    numReasoningTokens: first.numReasoningTokens + second.numReasoningTokens,
     logprobs: second.logprobs && [...(first.logprobs ?? []), ...second.logprobs],
     promptLogprobs: first.promptLogprobs ?? second.promptLogprobs,
   };

@@ -7,7 +7,7 @@ export type Constraint =
   /** A regular expression in the dialect of JSON Schema (ECMA-262), for the whole text. */
   | { readonly kind: 'regex'; readonly pattern: string }
   /** A JSON text that the schema accepts; `true` accepts any, `{ type: 'object' }` any object. */
-  | { readonly kind: 'jsonSchema'; readonly schema: unknown }
+  | { readonly kind: 'jsonSchema'; readonly schema: unknown; readonly style?: JsonStyle }
   /** A grammar in EBNF, whose rule `root` is the whole text. */
   | { readonly kind: 'grammar'; readonly ebnf: string }
   | { readonly kind: 'sequence'; readonly parts: readonly Constraint[] }
@@ -33,6 +33,16 @@ export type Constraint =
       /** Nothing may follow the first tag. */
       readonly stopAfterFirst: boolean;
     };
+
+/** How the JSON text of a schema is written, and what of the schema counts. */
+export interface JsonStyle {
+  /** No whitespace between tokens; else up to 64 characters of it between any two. */
+  readonly compact?: boolean;
+  /** Objects take no further properties where their schema does not say whether they may. */
+  readonly closedObjects?: boolean;
+  /** `format` is a note, as the specification has it; else the formats of the README are enforced. */
+  readonly ignoreFormats?: boolean;
+}
 
 export interface Tag {
   readonly begin: string;

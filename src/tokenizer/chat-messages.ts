@@ -4,14 +4,30 @@
 import { z } from 'zod';
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
 import { listOf } from '../util/bounded-schemas.ts';
+import { parseJson } from '../util/parse-json.ts';
 import { preview } from '../util/preview.ts';
-import type { ChatMessage, TextPart } from './tokenizer.ts';
+import type { ChatMessage, TextPart, ToolCallMessage } from './tokenizer.ts';
 
 /** Of one message. */
 const MAX_PARTS = 1024;
 /** Characters. A role is repeated in the answer. */
 const MAX_ROLE = 64;
 const MAX_NAME = 256;
+
+const MAX_CALLS = 1024;
+const MAX_CALL_ID = 256;
+
+const calledFunction = z.looseObject({
+  name: z.string().min(1, 'must not be empty').max(MAX_NAME),
+  /** JSON text; some clients send the object. */
+  arguments: z.union([z.string(), z.record(z.string(), z.unknown())]).nullish(),
+});
+
+const toolCall = z.looseObject({
+  id: z.string().max(MAX_CALL_ID).nullish(),
+  type: z.literal('function').nullish(),
+  function: calledFunction,
+});
 
 const contentPart = z.looseObject({ type: z.string() });
 
@@ -20,45 +36,82 @@ export const chatMessageSchema = z.looseObject({
   /** Checked in detail when the messages are turned into a prompt. */
   content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
   name: z.string().max(MAX_NAME).nullish(),
+  /** Of an assistant: the functions that it called. */
+  tool_calls: listOf(toolCall, MAX_CALLS).nullish(),
+  /** The older form of one call. */
+  function_call: calledFunction.nullish(),
+  /** Of a tool: the call that it answers. */
+  tool_call_id: z.string().max(MAX_CALL_ID).nullish(),
+  /** Of an assistant: what it thought. */
+  reasoning: z.string().nullish(),
+  reasoning_content: z.string().nullish(),
 });
 
 type RequestMessage = z.output<typeof chatMessageSchema>;
 
-/** They belong to tool use, to audio or to thinking, and would be lost on the way into the prompt. */
-const UNAVAILABLE_FIELDS = [
-  'tool_calls',
-  'tool_call_id',
-  'function_call',
-  'audio',
-  'reasoning',
-  'reasoning_content',
-  'refusal',
-] as const;
-const UNAVAILABLE_ROLES = new Set(['tool', 'function']);
+/** They belong to audio or to refusals, and would be lost on the way into the prompt. */
+const UNAVAILABLE_FIELDS = ['audio', 'refusal'] as const;
 
 /**
  * @param path of the list, for errors.
  * @throws NotAvailableError or InvalidRequestError naming the message and the reason.
  */
 export function toChatMessages(messages: readonly RequestMessage[], path = 'messages'): ChatMessage[] {
-  return messages.map((message, index) => {
-    refuseUnavailable(message, `${path}[${index}]`);
-    const { role, name } = message;
-    const content = contentOf(message, `${path}[${index}].content`);
-    return typeof name === 'string' ? { role, content, name } : { role, content };
-  });
+  return messages.map((message, index) => toChatMessage(message, `${path}[${index}]`));
 }
 
+function toChatMessage(message: RequestMessage, path: string): ChatMessage {
+  refuseUnavailable(message, path);
+  const { role, name, tool_call_id } = message;
+  const calls = callsOf(message, path);
+  const thought = message.reasoning ?? message.reasoning_content ?? null;
+  return {
+    // Templates know the answers of functions by the newer name only.
+    role: role === 'function' ? 'tool' : role,
+    content: contentOf(message, `${path}.content`),
+    ...(typeof name === 'string' && { name }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+    ...(typeof tool_call_id === 'string' && { tool_call_id }),
+    ...(thought !== null && { reasoning: thought, reasoning_content: thought, thinking: thought }),
+  };
+}
+
+function callsOf({ tool_calls, function_call }: RequestMessage, path: string): ToolCallMessage[] {
+  const calls = (tool_calls ?? []).map(({ id, function: called }, index) => ({
+    id: id ?? '',
+    type: 'function' as const,
+    function: { name: called.name, arguments: argumentsOf(called, `${path}.tool_calls[${index}].function`) },
+  }));
+  if (function_call == null) return calls;
+  const called = {
+    name: function_call.name,
+    arguments: argumentsOf(function_call, `${path}.function_call`),
+  };
+  return [...calls, { id: '', type: 'function', function: called }];
+}
+
+function argumentsOf(
+  { arguments: given }: z.output<typeof calledFunction>,
+  path: string,
+): Readonly<Record<string, unknown>> {
+  if (given === null || given === undefined || given === '') return {};
+  if (typeof given !== 'string') return given;
+  const value = argumentsObject.safeParse(parseJson(given));
+  if (value.success) return value.data;
+  throw new InvalidRequestError(
+    `${path}.arguments must be the JSON text of an object, got ${preview(given)}`,
+    {
+      param: 'messages',
+    },
+  );
+}
+
+const argumentsObject = z.record(z.string(), z.unknown());
+
 function refuseUnavailable(message: RequestMessage, path: string): void {
-  if (UNAVAILABLE_ROLES.has(message.role)) {
-    throw new NotAvailableError(
-      `${path}.role is "${message.role}", and tool use is not available yet in this version of svc`,
-      { param: 'messages' },
-    );
-  }
   for (const field of UNAVAILABLE_FIELDS) {
     const value = message[field];
-    if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) continue;
+    if (value === undefined || value === null) continue;
     throw new NotAvailableError(
       `${path}.${field} is not available yet in this version of svc; leave it out`,
       { param: 'messages' },
@@ -69,8 +122,8 @@ function refuseUnavailable(message: RequestMessage, path: string): void {
 function contentOf({ role, content }: RequestMessage, path: string): ChatMessage['content'] {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
-    // An assistant may have said nothing: it called a tool or refused, which has been looked at.
-    if (role === 'assistant') return '';
+    // An assistant may have said nothing: it called a function. A function may have had nothing to say.
+    if (role === 'assistant' || role === 'tool' || role === 'function') return '';
     throw new MalformedRequestError(`${path} must be a string or an array of parts of type "text"`, {
       param: 'messages',
     });

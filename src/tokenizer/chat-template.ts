@@ -11,34 +11,48 @@ import type { ChatMessage, ChatTemplate, RenderOptions } from './tokenizer.ts';
 /** Texts such as bos_token and eos_token, by the names that templates use. */
 export type SpecialTokens = Readonly<Record<string, string>>;
 
+interface TemplateOptions {
+  /** Another template for conversations with tools; null without one. */
+  readonly sourceForTools?: string | null;
+  readonly contentFormat?: ContentFormat;
+  readonly limits?: RenderLimits;
+}
+
 export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
+  readonly sourceForTools: string;
   /** As of `defectOf`. */
   readonly defect: string | null;
+  readonly #defectForTools: string | null;
   readonly #queue: CallThread<RenderOrder, string>;
 
   /** A template that does not compile refuses every conversation; prompts without it still work. */
   constructor(
     source: string,
     specialTokens: SpecialTokens,
-    limits: RenderLimits = RENDER_LIMITS,
-    contentFormat: ContentFormat = 'auto',
+    { sourceForTools = null, contentFormat = 'auto', limits = RENDER_LIMITS }: TemplateOptions = {},
   ) {
     this.source = source;
+    this.sourceForTools = sourceForTools ?? source;
     this.defect = defectOf(source);
+    this.#defectForTools = sourceForTools === null ? this.defect : defectOf(sourceForTools);
     this.#queue = openRenderQueue({ source, specialTokens, contentFormat }, limits);
   }
 
   async render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {
-    const { variables = {}, addGenerationPrompt: add_generation_prompt, template = null } = options;
-    if (this.defect !== null && template === null) {
+    const { variables, tools = null, addGenerationPrompt: add_generation_prompt, template = null } = options;
+    const defect = tools === null ? this.defect : this.#defectForTools;
+    if (defect !== null && template === null) {
       throw new InvalidRequestError(
-        `the chat template of this model does not compile: ${this.defect}; send a plain prompt to /v1/completions`,
+        `the chat template of this model does not compile: ${defect}; send a plain prompt to /v1/completions`,
         { param: 'messages' },
       );
     }
-    const order = { messages, variables: { ...variables, add_generation_prompt }, source: template };
-    return this.#queue.call(order).catch((error: unknown) => {
+    const chosen = template ?? (tools === null ? this.source : this.sourceForTools);
+    // The thread has its own already.
+    const source = chosen === this.source ? null : chosen;
+    const given = { ...variables, ...(tools !== null && { tools }), add_generation_prompt };
+    return this.#queue.call({ messages, variables: given, source }).catch((error: unknown) => {
       if (!(error instanceof DOMException)) throw error;
       throw new InvalidRequestError(`the messages and variables of a chat must be JSON: ${error.message}`, {
         param: 'messages',
@@ -47,8 +61,8 @@ export class JinjaChatTemplate implements ChatTemplate {
     });
   }
 
-  close(): Promise<void> {
-    return this.#queue.close();
+  async close(): Promise<void> {
+    await this.#queue.close();
   }
 }
 

@@ -17,6 +17,7 @@ import {
   type EncodeOptions,
   type JoinOptions,
   type Texts,
+  type TokenBytes,
   type TokenDescription,
   type Tokenizer,
   TooManyTokensError,
@@ -28,6 +29,8 @@ const LONG_TEXT = 32_768;
 const LONG_TEXT_DEADLINE_MS = 120_000;
 /** Tokens: a millisecond or so. */
 const DECODED_AT_ONCE = 1024;
+const DESCRIBED_AT_ONCE = 64;
+const NO_BYTES = new Uint8Array(0);
 
 interface HfTokenizerParts {
   /** The text of which `native` was made: a second thread may need a tokenizer of its own, whatever became of the file. */
@@ -141,6 +144,19 @@ export class HfTokenizer implements Tokenizer {
     const description = describeToken(this.#table, this.#decoder, id);
     this.#descriptions.set(id, description);
     return description;
+  }
+
+  async tokenBytes(): Promise<TokenBytes> {
+    const pieces: Uint8Array[] = [];
+    const starts = new Int32Array(this.vocabSize + 1);
+    for (let id = 0; id < this.vocabSize; id += 1) {
+      const isText = !this.#table.specialIds.has(id);
+      const bytes = isText ? describeToken(this.#table, this.#decoder, id).bytes : NO_BYTES;
+      pieces.push(bytes);
+      starts[id + 1] = starts[id]! + bytes.length;
+      if (id % DESCRIBED_AT_ONCE === 0) await yieldTurn();
+    }
+    return { bytes: Buffer.concat(pieces), starts };
   }
 
   decodeStream(options: DecodeStreamOptions): DecodeStream {

@@ -16,10 +16,12 @@ export interface TokenTable {
 
 /** Prompt ids at each end that are looked at: the first decide about leading spaces, the last about open bytes. */
 const CONTEXT = 32;
+const NONE: ReadonlySet<string> = new Set();
 
 export class IncrementalDetokenizer implements DecodeStream {
   readonly #table: TokenTable;
   readonly #skipSpecialTokens: boolean;
+  readonly #visibleTokens: ReadonlySet<string>;
   readonly #spacesBetweenAdded: boolean;
   readonly #stages: readonly Stage[];
   /** `#sinks[i]` feeds stage i; the last one collects text. */
@@ -30,6 +32,7 @@ export class IncrementalDetokenizer implements DecodeStream {
   constructor(table: TokenTable, decoder: readonly SimpleDecoderSpec[] | null, options: DecodeStreamOptions) {
     this.#table = table;
     this.#skipSpecialTokens = options.skipSpecialTokens;
+    this.#visibleTokens = options.visibleTokens ?? NONE;
     this.#spacesBetweenAdded = options.spacesBetweenSpecialTokens ?? true;
     this.#stages = buildStages(decoder);
     this.#sinks = chainStages(this.#stages, (piece) => {
@@ -44,9 +47,10 @@ export class IncrementalDetokenizer implements DecodeStream {
   push(ids: readonly number[]): string {
     const feed = this.#sinks[0]!;
     for (const id of ids) {
-      if (this.#skipSpecialTokens && this.#table.specialIds.has(id)) continue;
       const token = this.#table.texts[id];
       if (token === undefined) continue;
+      if (this.#skipSpecialTokens && this.#table.specialIds.has(id) && !this.#visibleTokens.has(token))
+        continue;
       const isAdded = this.#table.addedIds.has(id);
       const isGlued = isAdded && this.#isAfterAdded && !this.#spacesBetweenAdded;
       if (isGlued) this.#text += token;

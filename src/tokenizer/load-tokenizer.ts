@@ -13,7 +13,6 @@ import { HfTokenizer } from './hf-tokenizer.ts';
 import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
-import { RENDER_LIMITS } from './render-queue.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
@@ -80,12 +79,15 @@ export async function loadTokenizer(
   { template = null, contentFormat = 'auto', onWarning }: LoadTokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
   const config = readConfig(files);
-  const found =
+  const found: FoundTemplate | null =
     template === null ? findChatTemplate(files, config) : { path: '--chat-template', text: template };
   const chatTemplate =
     found === null
       ? null
-      : new JinjaChatTemplate(found.text, specialTokens(config), RENDER_LIMITS, contentFormat);
+      : new JinjaChatTemplate(found.text, specialTokens(config), {
+          sourceForTools: found.forTools ?? null,
+          contentFormat,
+        });
   if (chatTemplate !== null && chatTemplate.defect !== null) {
     onWarning?.(
       `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +
@@ -151,8 +153,13 @@ function readConfig(files: ModelFiles): TokenizerConfig {
   return parseModelJson(file, tokenizerConfig, 'an object with "bos_token", "eos_token" and "chat_template"');
 }
 
+interface FoundTemplate extends ModelText {
+  /** Some models have another template for conversations with tools. */
+  readonly forTools?: string | undefined;
+}
+
 /** A file of its own wins over the one in tokenizer_config.json. */
-function findChatTemplate(files: ModelFiles, config: TokenizerConfig): ModelText | null {
+function findChatTemplate(files: ModelFiles, config: TokenizerConfig): FoundTemplate | null {
   const jinja = files.read('chat_template.jinja');
   if (jinja !== null) return jinja;
   if (config.chat_template) {
@@ -164,7 +171,7 @@ function findChatTemplate(files: ModelFiles, config: TokenizerConfig): ModelText
   return defaultTemplate(json.path, chat_template);
 }
 
-function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): ModelText {
+function defaultTemplate(path: string, template: string | z.output<typeof namedTemplates>): FoundTemplate {
   if (typeof template === 'string') return { path, text: template };
   const named =
     template.find(({ name }) => name === 'default') ?? (template.length === 1 ? template[0] : null);
@@ -174,7 +181,7 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
       `${path}: chat_template has the templates ${names}, expected one named "default"`,
     );
   }
-  return { path, text: named.template };
+  return { path, text: named.template, forTools: template.find(({ name }) => name === 'tool_use')?.template };
 }
 
 function specialTokens(config: TokenizerConfig): SpecialTokens {

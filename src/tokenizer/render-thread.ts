@@ -3,10 +3,10 @@
 import { workerData } from 'node:worker_threads';
 import { InvalidRequestError, messageOf } from '../errors.ts';
 import { type Result, serveCalls } from '../util/call-thread.ts';
-import { inTakenForm, type TakenForms, takenForms } from './content-format.ts';
 import { TemplateError, TemplateRefusal, TemplateSyntaxError } from './jinja/errors.ts';
 import { LimitError } from './jinja/limits.ts';
 import { Template } from './jinja/template.ts';
+import { inMessageForm, type MessageForm, messageForm } from './message-form.ts';
 import { problemError, type RenderOrder, type RenderThreadData } from './render-queue.ts';
 
 /** Templates of requests that are kept compiled. */
@@ -14,7 +14,7 @@ const MAX_KEPT = 16;
 
 interface Compiled {
   readonly template: Template;
-  readonly takes: TakenForms;
+  readonly form: MessageForm;
 }
 
 const data: RenderThreadData = workerData.data;
@@ -22,9 +22,9 @@ const data: RenderThreadData = workerData.data;
 const kept = new Map<string, Compiled>();
 
 serveCalls(({ messages, variables, source }: RenderOrder): Result<string> => {
-  const { template, takes } = compiled(source ?? data.source);
+  const { template, form } = compiled(source ?? data.source);
   try {
-    const written = messages.map((message) => inTakenForm(message, takes));
+    const written = messages.map((message) => inMessageForm(message, form));
     return { value: template.render({ ...data.specialTokens, ...variables, messages: written }) };
   } catch (error) {
     if (error instanceof TemplateRefusal) throw problemError('refusal', error.message);
@@ -47,7 +47,7 @@ function compiled(source: string): Compiled {
 function compile(source: string): Compiled {
   try {
     const template = new Template(source);
-    return { template, takes: takenForms(template, data.specialTokens, data.contentFormat) };
+    return { template, form: messageForm(template, source, data.specialTokens, data.contentFormat) };
   } catch (error) {
     if (!(error instanceof TemplateSyntaxError)) throw error;
     throw new InvalidRequestError(`chat_template does not compile: line ${error.line}: ${error.message}`, {

@@ -25,6 +25,8 @@ export interface Tokenizer {
    * only the beginning of a text would lose is there. Ids that no token has are empty.
    */
   describe(id: number): TokenDescription;
+  /** The bytes of all tokens, as of `describe`; none of special tokens, which are no text. Takes a while. */
+  tokenBytes(): Promise<TokenBytes>;
   /** A decoder that takes ids as they come and never gives half a character. */
   decodeStream(options: DecodeStreamOptions): DecodeStream;
   /** Ends its threads. */
@@ -67,6 +69,13 @@ export class TooManyTokensError extends Error {
   }
 }
 
+/** Those of token i are bytes[starts[i]] up to bytes[starts[i + 1] - 1]. */
+export interface TokenBytes {
+  readonly bytes: Uint8Array;
+  /** [vocabSize + 1] */
+  readonly starts: Int32Array;
+}
+
 export interface TokenDescription {
   readonly text: string;
   readonly bytes: Uint8Array;
@@ -76,6 +85,8 @@ export interface DecodeStreamOptions {
   readonly skipSpecialTokens: boolean;
   /** False puts nothing between two added tokens, whatever the decoder would put there; true by default. */
   readonly spacesBetweenSpecialTokens?: boolean;
+  /** Special tokens that are text although the others are not. */
+  readonly visibleTokens?: ReadonlySet<string> | undefined;
   readonly promptTokenIds: readonly number[];
 }
 
@@ -97,12 +108,29 @@ export interface ChatMessage {
   /** Parts are for templates that write each of them by itself; others get their texts as lines of one. */
   readonly content: string | readonly TextPart[] | null;
   readonly name?: string;
+  readonly tool_calls?: readonly ToolCallMessage[];
+  readonly tool_call_id?: string;
+  /** A thought, in the spellings of templates. */
+  readonly reasoning?: string;
+  readonly reasoning_content?: string;
+  readonly thinking?: string;
+}
+
+export interface ToolCallMessage {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly arguments: Readonly<Record<string, unknown>>;
+  };
 }
 
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
   /** Jinja, as the model's files have it. */
   readonly source: string;
+  /** Of the template for conversations with tools: another one in some models. */
+  readonly sourceForTools: string;
   /**
    * @throws InvalidRequestError when the template refuses the conversation, or exceeds the limits of a rendering.
    * @throws OverloadedError when too many conversations wait to be rendered.
@@ -114,6 +142,8 @@ export interface ChatTemplate {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
+  /** Functions that the model may call: JSON. */
+  readonly tools?: readonly object[] | null;
   /** Further variables: JSON. */
   readonly variables?: Readonly<Record<string, unknown>>;
   /** Takes the place of the model's own template. */

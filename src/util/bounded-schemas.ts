@@ -70,3 +70,35 @@ function elementFault(
   }
   return null;
 }
+
+/**
+ * Any JSON value of about `maxSize` characters and at most `maxDepth` values inside of each other: what follows may walk it
+ * whole, and recursively.
+ */
+export function boundedJson<T = unknown>(maxSize: number, maxDepth: number): z.ZodCustom<T, T> {
+  return z.custom<T>().check(({ value, issues }) => {
+    const fault = sizeFault(value, maxSize, maxDepth);
+    if (fault !== null) issues.push({ code: 'custom', message: fault, input: undefined, continue: false });
+  });
+}
+
+function sizeFault(whole: unknown, maxSize: number, maxDepth: number): string | null {
+  let size = 0;
+  const open: { readonly value: unknown; readonly depth: number }[] = [{ value: whole, depth: 1 }];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { value, depth } = next;
+    if (depth > maxDepth) return `must have at most ${maxDepth} values inside of each other`;
+    size += typeof value === 'string' ? value.length : 1;
+    if (typeof value === 'object' && value !== null) {
+      size += Object.keys(value).length;
+      if (size <= maxSize) {
+        for (const [key, member] of Object.entries(value)) {
+          if (!Array.isArray(value)) size += key.length;
+          open.push({ value: member, depth: depth + 1 });
+        }
+      }
+    }
+    if (size > maxSize) return `must have at most about ${maxSize} characters`;
+  }
+  return null;
+}

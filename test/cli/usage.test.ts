@@ -113,11 +113,11 @@ describe('svc serve', () => {
 
   it('knows the options of other servers in a config file too, with the place', async () => {
     const path = join(folder, 'foreign.yaml');
-    await writeFile(path, 'swap-space: 4\nenable-auto-tool-choice: false\nenable_auto_tool_choice: true\n');
+    await writeFile(path, 'swap-space: 4\nenable-auto-tool-choice: true\ntool_server: demo\n');
     const { code, stderr } = await runCli(['serve', '--config', path]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /^error: .*foreign\.yaml:3:1 \(enable_auto_tool_choice\) is not available in svc: tools .*\n$/,
+      /^error: .*foreign\.yaml:3:1 \(tool_server\) demo is not available in svc: clients .*\n$/,
     );
   });
 

@@ -72,14 +72,14 @@ describe('options of other servers', () => {
 
   it('are explained where they ask for nothing', () => {
     expect(
-      notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--no-enable-auto-tool-choice'),
+      notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--enable-auto-tool-choice'),
     ).toEqual([
       expect.stringMatching(/^--swap_space 4 has no effect: .*nothing is swapped$/),
       expect.stringMatching(
         /^--no-enable-chunked-prefill has no effect: prompts are always computed in chunks/,
       ),
       expect.stringMatching(/^-pp 1 has no effect: /),
-      expect.stringMatching(/^--no-enable-auto-tool-choice has no effect: tools are not served yet$/),
+      expect.stringMatching(/^--enable-auto-tool-choice has no effect: models may choose to call functions/),
     ]);
   });
 

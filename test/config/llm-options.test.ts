@@ -33,8 +33,8 @@ describe('the options of new LLM()', () => {
       expect.stringMatching(/^new LLM\(\): swap_space 4 has no effect: ./),
       expect.stringMatching(/^new LLM\(\): enableAutoToolChoice has no effect: ./),
     ]);
-    expect(() => toEngineConfig(Object.assign({ model: 'm' }, { enableAutoToolChoice: true }), {})).toThrow(
-      /enableAutoToolChoice is not available in svc: tools are not served yet; ./,
+    expect(() => toEngineConfig(Object.assign({ model: 'm' }, { toolServer: 'demo' }), {})).toThrow(
+      /toolServer demo is not available in svc: clients call the functions themselves; ./,
     );
   });
 

@@ -31,6 +31,12 @@ describe('options', () => {
     expect(() => configured({ kvCacheDtype: 'fp8_e5m2' })).toThrow(/kv-cache-dtype: .*fp8.*, got "fp8_e5m2"/);
   });
 
+  it('refuse a size of packed weights where none are kept', () => {
+    expect(() => configured({ packedCacheSize: '1G' })).toThrow('--packed-cache-size needs --packed-cache');
+    const { packedCacheSize } = configured({ packedCache: '/x', packedCacheSize: '1G' }).engine;
+    expect(packedCacheSize).toBe(2 ** 30);
+  });
+
   it('give the defaults of the engine where nobody says anything', () => {
     const config = configured({});
     expect(config.engine).toEqual({ ...ENGINE_DEFAULTS, modelPath: '' });

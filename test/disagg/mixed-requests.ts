@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { uniform } from '../../src/sampling/random-stream.ts';
 
 export interface MixedRequest {
-  readonly path: '/v1/completions' | '/v1/chat/completions';
+  readonly path: '/v1/completions' | '/v1/chat/completions' | '/v1/responses' | '/v1/messages';
   readonly body: Readonly<Record<string, unknown>>;
 }
 
@@ -26,7 +26,7 @@ export function mixedRequests(count: number, seed: number): MixedRequest[] {
     const isStream = draw(2) < 0.5;
     const wantsLogprobs = draw(3) < 0.3;
     const logprobs = isChat ? { logprobs: true, top_logprobs: 3 } : { logprobs: 3 };
-    return {
+    const request: MixedRequest = {
       path: isChat ? '/v1/chat/completions' : '/v1/completions',
       body: {
         ...(isChat ? { messages: conversation(text, draw(4) < 0.5) } : { prompt: text }),
@@ -42,7 +42,24 @@ export function mixedRequests(count: number, seed: number): MixedRequest[] {
         ...(isStream && { stream: true, stream_options: { include_usage: true } }),
       },
     };
+    const protocol = pick(13, 4);
+    if (!isChat || protocol > 1) return request;
+    return protocol === 0 ? asResponse(request.body) : asMessage(request.body);
   });
+}
+
+type Body = MixedRequest['body'];
+
+function asResponse({ messages, max_tokens, n, logprobs, stream_options, ...shared }: Body): MixedRequest {
+  const included = logprobs === true && { include: ['message.output_text.logprobs'] };
+  return {
+    path: '/v1/responses',
+    body: { ...shared, input: messages, max_output_tokens: max_tokens, ...included },
+  };
+}
+
+function asMessage({ stop, n, logprobs, top_logprobs, stream_options, ...shared }: Body): MixedRequest {
+  return { path: '/v1/messages', body: { ...shared, ...(stop !== undefined && { stop_sequences: stop }) } };
 }
 
 /** Conversations share beginnings, so that there are prefixes to be found. */
@@ -69,8 +86,8 @@ function eventsByChoice(text: string): string[][] {
   const perChoice: string[][] = [[], []];
   const others: string[] = [];
   for (const event of text.split('\n\n')) {
-    const data = event.replace(/^data: /, '');
-    if (data === '' || data.startsWith(':')) continue;
+    const data = /^data: (.*)$/m.exec(event)?.[1];
+    if (data === undefined) continue;
     const chunk = data === '[DONE]' ? null : Chunk.safeParse(JSON.parse(data));
     const index = chunk?.success ? chunk.data.choices[0]?.index : undefined;
     if (index === undefined) others.push(essence(data));
@@ -79,12 +96,22 @@ function eventsByChoice(text: string): string[][] {
   return [...perChoice, others];
 }
 
-/** Ids and times are an answer's own, and what was cached depends on who came before. */
+/** They are an answer's own, or tell what was cached and kept, which depends on who came before and where it is. */
+const OWN_FIELDS: ReadonlySet<string> = new Set([
+  'id',
+  'item_id',
+  'created',
+  'created_at',
+  'cached_tokens',
+  'cache_read_input_tokens',
+  'input_tokens',
+  'store',
+  'system_fingerprint',
+]);
+
 function essence(json: string): string {
   if (json === '[DONE]') return json;
-  return JSON.stringify(JSON.parse(json), (key, value: unknown) =>
-    ['id', 'created', 'cached_tokens', 'system_fingerprint'].includes(key) ? undefined : value,
-  );
+  return JSON.stringify(JSON.parse(json), (key, value: unknown) => (OWN_FIELDS.has(key) ? undefined : value));
 }
 
 /** Answers of all requests, at most `atOnce` in flight. */

@@ -20,7 +20,7 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const SOUND = [5, 9, 20, 31, 8, 40, 51];
-const BROKEN_LOGITS = { reason: 'error', stopTokenId: null };
+const BROKEN_LOGITS = { reason: 'brokenLogits', stopTokenId: null };
 const BROKEN = [5, 9, OVERFLOWING_TOKEN, 31, 8];
 
 describe.each(availableBackends)('an engine on %s whose model overflows on a token', (device) => {
@@ -57,7 +57,7 @@ describe.each(availableBackends)('an engine on %s whose model overflows on a tok
     expect(tokensOf(outputs, 0)).toEqual(expected);
     expect(tokensOf(outputs, 2)).toEqual(expected);
     const failed = outputs.filter(({ requestId }) => requestId === 1);
-    expect(failed).toMatchObject([{ tokenIds: [], finish: { reason: 'error' }, logprobs: null }]);
+    expect(failed).toMatchObject([{ tokenIds: [], finish: { reason: 'brokenLogits' }, logprobs: null }]);
     expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
     expect(core.hasUnfinished).toBe(false);
   });

@@ -14,7 +14,9 @@ it('joining the deltas of many samples leaves turns to others', async () => {
         busyFor(3);
         return `${index}`;
       },
+      parts: null,
       tokenIds: [index],
+      numReasoningTokens: 0,
       numCachedTokens: 0,
       logprobs: null,
       promptLogprobs: null,

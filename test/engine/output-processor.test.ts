@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
-import type { SamplingInput } from '../../src/sampling/sampling-fields.ts';
+import type { SamplingFields } from '../../src/sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
@@ -17,11 +17,12 @@ const codePoints: Tokenizer = {
   encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
+  tokenBytes: async () => ({ bytes: new Uint8Array(0), starts: Int32Array.of(0) }),
   close: async () => {},
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };
 
-const requestOf = (input: SamplingInput) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
+const requestOf = (input: SamplingFields) => ({ params: resolveSamplingParams(input), promptTokenIds: [1] });
 
 const token = (tokenId: number, finish: TokenOutput['finish'] = null): TokenOutput =>
   tokens([tokenId], finish);
@@ -37,7 +38,7 @@ const tokens = (tokenIds: readonly number[], finish: TokenOutput['finish'] = nul
 });
 
 /** Feeds `text` a character a step, the last one with `finish` length; stops where the processor does. */
-function run(text: string, input: SamplingInput): OutputDelta[] {
+function run(text: string, input: SamplingFields): OutputDelta[] {
   const processor = new OutputProcessor(0, requestOf(input), codePoints);
   const deltas: OutputDelta[] = [];
   const ids = [...text].map((character) => character.codePointAt(0)!);
@@ -134,6 +135,8 @@ describe('OutputProcessor', () => {
     expect(processor.process(token(65))).toEqual({
       index: 2,
       text: '',
+      parts: null,
+      numReasoningTokens: 0,
       tokenIds: [65],
       numCachedTokens: 0,
       logprobs: null,

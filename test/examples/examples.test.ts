@@ -38,7 +38,10 @@ describe('examples', () => {
       'offline-chat.ts',
       'offline-streaming.ts',
       'offline.ts',
+      'protocols.ts',
       'streaming-client.ts',
+      'structured-output.ts',
+      'tools.ts',
     ]);
   });
 
@@ -52,6 +55,12 @@ describe('examples', () => {
     const lines = (await runExample('offline.ts', folder)).trimEnd();
     expect(lines.match(/→/g)).toHaveLength(4);
     expect(lines).toMatch(/^Once upon a time →/);
+  });
+
+  it('structured-output.ts fills a form', async () => {
+    const [form, mood] = (await runExample('structured-output.ts')).trimEnd().split('\n');
+    expect(form).toMatch(/^\{ name: '[^']*', age: \d+ \}$/);
+    expect(mood).toMatch(/^(happy|sad)$/);
   });
 
   it('embeddings.ts embeds texts, and finds one with a reranker', async () => {
@@ -72,6 +81,10 @@ describe('examples', () => {
     expect(second!.slice('adapter'.length)).not.toBe(first!.slice('model'.length));
   });
 
+  it('tools.ts runs the function that the model is made to call', async () => {
+    expect(await runExample('tools.ts', folder)).toMatch(/^temperature_of\((kitchen|cellar)\) = (21|12)$/m);
+  });
+
   it('offline-chat.ts answers its questions', async () => {
     expect(await runExample('offline-chat.ts', folder)).toContain('What is your name?\n');
   });
@@ -85,11 +98,15 @@ describe('examples', () => {
     expect(await closed).toEqual([0, null]);
   });
 
-  it('streaming-client.ts streams from a running server', async () => {
+  it('streaming-client.ts and protocols.ts ask a running server', async () => {
     const server = await startServeProcess([folder]);
     try {
       const output = await runExample('streaming-client.ts', `${server.url}/v1`);
       expect(output.length).toBeGreaterThan(1);
+      const answers = await runExample('protocols.ts', server.url);
+      expect(answers).toMatch(
+        /^response: .+\nand then: .+\n\d+ tokens were read\nmessage: .+\nstopped by \w+\n$/s,
+      );
     } finally {
       await server.stop();
     }

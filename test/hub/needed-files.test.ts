@@ -78,6 +78,16 @@ describe('a GGUF model on a page', () => {
     expect(needed(paths, 'org/m')).toEqual([...CONFIG, 'model.safetensors']);
   });
 
+  it('is refused before anything is downloaded where safetensors are asked for', () => {
+    const files = [...CONFIG, 'm-Q8_0.gguf'];
+    expect(() => needed(files, 'org/m', 'safetensors')).toThrow(
+      '--load-format safetensors: org/m holds GGUF files only: leave the option out',
+    );
+    const both = [...files, 'model.safetensors'];
+    expect(() => needed(both, 'org/m:Q8_0', 'safetensors')).toThrow('org/m is named with a GGUF file');
+    expect(needed(both, 'org/m', 'safetensors')).toEqual([...CONFIG, 'model.safetensors']);
+  });
+
   it('is refused where a part is missing', () => {
     expect(() => needed(split.slice(0, 1), 'org/m:Q2_K')).toThrow(/holds 1 of the 2 parts/);
   });

@@ -1,10 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import { FakeHub } from '../helpers/fake-hub.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { KEYS, noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
+
+const newFolder = temporaryFolders();
 
 /** Shows `bar`, says how many listeners Ctrl-C has, and works until it is ended. */
 const program = (bar: string) => `
   const { startProgress } = await import('./src/llm/progress.ts');
-  const { startLoadProgress } = await import('./src/cli/load-progress.ts');
+  const { startLoadProgress } = await import('./src/observability/load-progress.ts');
   const bar = await ${bar};
   setInterval(() => {}, 1000);
   process.stdout.write('\\nlisteners: ' + process.listenerCount('SIGINT') + '\\n');
@@ -26,4 +30,17 @@ describe.skipIf(noTerminal)('a progress bar on a terminal', () => {
     const [line = ''] = /^.*0%.*$/m.exec(terminal.text) ?? [];
     expect(line.length).toBeLessThanOrEqual(60);
   });
+});
+
+it.skipIf(noTerminal)('a program on a terminal sees how far the download of its model is', async () => {
+  const hub = await FakeHub.start({ 'config.json': '{}', 'model.safetensors': Buffer.alloc(100_000) });
+  const code =
+    "new (await import('./src/index.ts')).LLM({ model: 'org/tiny' }).generate('x').catch(() => {})";
+  const terminal = new TerminalProcess(['--import', 'tsx', '--input-type=module', '-e', code], {
+    env: { HF_ENDPOINT: hub.url, HF_HOME: newFolder() },
+    columns: 100,
+  });
+  await terminal.says(/of 97\.7 KiB.*downloading org\/tiny/);
+  await terminal.exitCode;
+  await hub.close();
 });

@@ -135,6 +135,7 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
         kvHeads: 2,
         headDim: 16,
         dtype: expected,
+        keysAreValues: false,
       });
     }
   });

@@ -51,6 +51,20 @@ describeEachIsa('ops on single numbers', (isa) => {
       },
     );
 
+    it.each(ACTIVATIONS)(
+      '%s of numbers whose exponential is beyond all floats is its limit',
+      (activation) => {
+        const x = Float32Array.from([20, 87, 88, 89, 127, 1e4, 1e20].flatMap((size) => [size, -size]));
+        const [actual, expected] = both((ops) =>
+          ops.read(ops.activate(ops.tensor(x, 1, x.length, 'f32'), activation, dtype)),
+        );
+        expectClose(actual, expected, {
+          absolute: 4e-7,
+          relative: dtype === 'bf16' ? BF16_ROUNDING : 1e-6,
+        });
+      },
+    );
+
     it('cast rounds, and leaves zeros behind a row that is multiplied next', () => {
       const random = new Random(2);
       for (const cols of WIDTHS) {

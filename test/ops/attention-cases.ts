@@ -85,7 +85,7 @@ export function storeTokens(
   });
   const part = (values: Float32Array): Float32Array => values.subarray(from * width, to * width);
   const k = ops.tensor(part(sequence.k), slots.length, width, 'f32');
-  const v = ops.tensor(part(sequence.v), slots.length, width, 'f32');
+  const v = cache.shape.keysAreValues ? null : ops.tensor(part(sequence.v), slots.length, width, 'f32');
   ops.storeKv(k, v, beginStepInto(ops, cache, slots), layer);
 }
 

@@ -54,6 +54,23 @@ describeEachIsa('attention', (isa) => {
       expectClose(compute(cpu), compute(reference), { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
     });
 
+    it.each(HEADS)('has the same bits where keys are kept alone and are the values, for %o', (heads) => {
+      const { sequences, numBlocks } = makeSequences(new Random(heads.headDim), heads, dtype, SIZES);
+      const compute = (keysAreValues: boolean) =>
+        cpu.scope(() => {
+          const { headDim, kvHeads, blockSize } = heads;
+          const shape = { layers: 2, blocks: numBlocks, blockSize, kvHeads, headDim, dtype };
+          const cache = cpu.makeKvCache({ ...shape, keysAreValues });
+          for (const sequence of sequences) {
+            storeTokens(cpu, cache, LAYER, { ...sequence, v: sequence.k }, 0, sequence.context);
+          }
+          return { bits: attend(cpu, cache, LAYER, heads, sequences), bytes: cache.layerBlockBytes };
+        });
+      const [twice, once] = [compute(false), compute(true)];
+      expect(once.bits).toEqual(twice.bits);
+      expect(once.bytes).toBeLessThanOrEqual(twice.bytes / 2);
+    });
+
     it('shows each row the whole sequence where it is bidirectional, with the bits that the row has alone', () => {
       const heads: Heads = {
         headDim: 64,
@@ -109,27 +126,38 @@ describeEachIsa('attention', (isa) => {
       expect(small).toBeLessThan(0.95);
     });
 
-    it('reads nothing that an earlier sequence left in a block, not even what is no number', () => {
-      const heads: Heads = { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null };
-      const random = new Random(9);
-      const { sequences, numBlocks } = makeSequences(random, heads, dtype, [{ context: 21, queries: 3 }]);
-      const sequence = sequences[0]!;
-      const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 2, headDim: 16, dtype };
-      const compute = (isDirty: boolean): Float32Array =>
-        cpu.scope(() => {
-          const cache = cpu.makeKvCache(shape);
-          if (isDirty) {
-            const width = 32;
-            const slots = Int32Array.from({ length: numBlocks * 16 }, (_, slot) => slot);
-            const junk = new Float32Array(slots.length * width).fill(Number.NaN);
-            const k = cpu.tensor(junk, slots.length, width, 'f32');
-            cpu.storeKv(k, k, beginStepInto(cpu, cache, slots), 0);
-          }
-          storeTokens(cpu, cache, 0, sequence, 0, sequence.context);
-          return attend(cpu, cache, 0, heads, sequences);
-        });
-      expect(compute(true)).toEqual(compute(false));
-    });
+    it.each([false, true])(
+      'reads nothing that an earlier sequence left in a block, not even what is no number (keys are values: %s)',
+      (keysAreValues) => {
+        const heads: Heads = { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null };
+        const random = new Random(9);
+        const { sequences, numBlocks } = makeSequences(random, heads, dtype, [{ context: 21, queries: 3 }]);
+        const sequence = sequences[0]!;
+        const shape = {
+          layers: 1,
+          blocks: numBlocks,
+          blockSize: 16,
+          kvHeads: 2,
+          headDim: 16,
+          dtype,
+          keysAreValues,
+        };
+        const compute = (isDirty: boolean): Float32Array =>
+          cpu.scope(() => {
+            const cache = cpu.makeKvCache(shape);
+            if (isDirty) {
+              const width = 32;
+              const slots = Int32Array.from({ length: numBlocks * 16 }, (_, slot) => slot);
+              const junk = new Float32Array(slots.length * width).fill(Number.NaN);
+              const k = cpu.tensor(junk, slots.length, width, 'f32');
+              cpu.storeKv(k, keysAreValues ? null : k, beginStepInto(cpu, cache, slots), 0);
+            }
+            storeTokens(cpu, cache, 0, sequence, 0, sequence.context);
+            return attend(cpu, cache, 0, heads, sequences);
+          });
+        expect(compute(true)).toEqual(compute(false));
+      },
+    );
 
     it('keeps exactly what the reference keeps of numbers of every size', () => {
       // A token that sees itself alone gets its own value back.

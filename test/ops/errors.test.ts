@@ -86,6 +86,7 @@ describeEachIsa('wrong calls', (isa) => {
     const step = beginStepInto(cpu, cache, ints(0));
     expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 2)).toThrow(/a layer from 0 to 1/);
     expect(() => cpu.storeKv(zeros(2, 8), zeros(2, 8), step, 0)).toThrow(/k \[1, 8\] f32, got \[2, 8\]/);
+    expect(() => cpu.storeKv(zeros(1, 8), null, step, 0)).toThrow(/v beside k, got null/);
   });
 
   it('of beginStep and attention with rows, contexts or blocks that do not fit are refused', () => {

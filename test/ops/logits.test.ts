@@ -58,6 +58,12 @@ function editsOf(
   };
 }
 
+function wordsOf(ids: readonly number[], vocab: number): Uint32Array {
+  const words = new Uint32Array(Math.ceil(vocab / 32));
+  for (const id of ids) words[id >> 5]! |= 1 << (id & 31);
+  return words;
+}
+
 function readLogprobs(ops: Ops, row: readonly number[], token: number, numTop: number): Logprobs {
   return ops.scope(() => {
     const logits = ops.tensor(Float32Array.from([...row, ...row]), 2, row.length, 'f32');
@@ -84,6 +90,17 @@ describe.each(backends)('on %s', (_, ops) => {
       [4, BAN, 6],
       [7, 8, 9],
     ]);
+  });
+
+  it('forbids the tokens whose bits are not set, in the rows that have a mask', () => {
+    const values = Array.from({ length: 70 }, (_, id) => id);
+    const allowed = [0, 31, 32, 47, 48, 64, 69];
+    const words = wordsOf(allowed, 70);
+    // What is past the vocabulary is not looked at.
+    words[2]! |= 1 << 6;
+    const masks = { rows: Int32Array.of(1), words };
+    const rows = changed(ops, [values, values, values], (logits) => ops.maskLogits(logits, masks));
+    expect(rows).toEqual([values, values.map((id) => (allowed.includes(id) ? id : BAN)), values]);
   });
 
   it('adds the bias, then repetition, then frequency, then presence', () => {
@@ -135,6 +152,12 @@ describe.each(backends)('on %s', (_, ops) => {
     expect(attempt((logits) => ops.restrictLogits(logits, lists(1, 0)))).toThrow(ShapeError);
     expect(attempt((logits) => ops.restrictLogits(logits, lists(0, 2)))).toThrow(ShapeError);
     expect(attempt((logits) => ops.editLogits(logits, editsOf(0, [{ id: -1 }], {})))).toThrow(ShapeError);
+    const masks = (row: number, numWords: number) => ({
+      rows: Int32Array.of(row),
+      words: new Uint32Array(numWords),
+    });
+    expect(attempt((logits) => ops.maskLogits(logits, masks(1, 1)))).toThrow(ShapeError);
+    expect(attempt((logits) => ops.maskLogits(logits, masks(0, 2)))).toThrow(ShapeError);
     expect(
       attempt((logits) =>
         ops.logprobs(logits, Int32Array.of(0), { ids: Int32Array.of(0), sampled: null }, 3).read(),
@@ -172,6 +195,18 @@ describe.each(backends.slice(1))('%s against the reference', (_, ops) => {
         const edits = editsOf(1, placed, settings);
         const run = (backend: Ops) =>
           changed(backend, [values, values], (logits) => backend.editLogits(logits, edits));
+        expect(run(ops)).toEqual(run(reference));
+      }),
+    );
+  });
+
+  it('forbids the same tokens of rows of any length', () => {
+    fc.assert(
+      fc.property(row, fc.array(fc.integer(), { minLength: 22, maxLength: 22 }), (values, bits) => {
+        const words = Uint32Array.from(bits).subarray(0, Math.ceil(values.length / 32));
+        const masks = { rows: Int32Array.of(1), words: words.slice() };
+        const run = (backend: Ops) =>
+          changed(backend, [values, values], (logits) => backend.maskLogits(logits, masks));
         expect(run(ops)).toEqual(run(reference));
       }),
     );

@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
-import { type LoraNumbers, NO_ADAPTER } from '../../src/ops/lora.ts';
+import { type LoraPart, NO_ADAPTER } from '../../src/ops/lora.ts';
 import type { Ops, StepLoras } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
@@ -23,9 +23,9 @@ const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
 const [N, K] = [75, 331];
-/** Adapters by their ids: rank, first column and columns of each part of the product. */
-const ADAPTERS: ReadonlyMap<number, readonly (readonly [rank: number, first: number, n: number])[]> = new Map(
-  [
+/** Adapters by their ids: ranks, first column and columns of each part of a product. */
+const ADAPTERS: ReadonlyMap<number, readonly (readonly [ranks: number, first: number, columns: number])[]> =
+  new Map([
     [
       3,
       [
@@ -36,8 +36,7 @@ const ADAPTERS: ReadonlyMap<number, readonly (readonly [rank: number, first: num
     ],
     [7, [[33, 24, 51]]],
     [4, [[64, 0, N]]],
-  ],
-);
+  ]);
 
 interface Product {
   /** One row an adapter, in this order; the rows are those of `x`. */
@@ -63,6 +62,21 @@ function stepOf(ops: Ops, adapters: readonly number[]) {
   });
 }
 
+/** Of gate and up, gate has the ranks of the first shape, and some columns of up those of the last one. */
+function partsOf(
+  shapes: readonly (readonly [number, number, number])[],
+  isGateUp: boolean,
+): readonly LoraPart[] {
+  const [gate, up] = [shapes[0]!, shapes.at(-1)!];
+  const own = isGateUp ? [gate, [up[0], N + up[1], up[2]] as const] : shapes;
+  let firstRank = 0;
+  return own.map(([ranks, firstColumn, columns]) => {
+    const part = { firstColumn, columns, firstRank, ranks };
+    firstRank += ranks;
+    return part;
+  });
+}
+
 function product(ops: Ops, format: WeightFormat, kind: 'linear' | 'addLinear' | 'gateUp'): Product {
   const dtype = inputDTypeOf(format);
   const random = new Random(1);
@@ -71,19 +85,15 @@ function product(ops: Ops, format: WeightFormat, kind: 'linear' | 'addLinear' | 
   const [weight, other] = [part(), part()];
   const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
   const isGateUp = kind === 'gateUp';
-  const numbersOf = ([rank, firstColumn, n]: readonly [number, number, number]): LoraNumbers => ({
-    dtype,
-    k: K,
-    rank,
-    a: random.floats(rank * K),
-    scales: random.floats(rank).map((scale) => 0.2 * scale),
-    b: random.floats((isGateUp ? 2 * N : n) * rank),
-    firstColumn: isGateUp ? 0 : firstColumn,
-    isGateUp,
+  const loras = [...ADAPTERS].map(([adapter, shapes]) => {
+    const parts = partsOf(shapes, isGateUp);
+    const rank = Math.max(...parts.map(({ firstRank, ranks }) => firstRank + ranks));
+    const a = random.floats(rank * K);
+    const scales = random.floats(rank).map((scale) => 0.2 * scale);
+    const b = random.floats(parts.reduce((sum, { columns, ranks }) => sum + columns * ranks, 0));
+    const lora = ops.makeLora({ dtype, k: K, n: N, isGateUp, rank, a, scales, parts, b });
+    return { adapter, lora };
   });
-  const loras = [...ADAPTERS].flatMap(([adapter, parts]) =>
-    (isGateUp ? parts.slice(0, 1) : parts).map((one) => ({ adapter, lora: ops.makeLora(numbersOf(one)) })),
-  );
   const run = (x: Float32Array, adapters: readonly number[]): Float32Array =>
     ops.scope(() => {
       const rows = adapters.length;
@@ -180,28 +190,27 @@ describeEachIsa('adapters', (isa) => {
     });
   });
 
-  it('are refused where they were freed, or were made for another product', () => {
-    const make = (k: number, isGateUp = false) =>
-      two.makeLora({
-        dtype: 'f32',
-        k,
-        rank: 1,
-        a: new Float32Array(k),
-        scales: new Float32Array(1),
-        b: new Float32Array(isGateUp ? 16 : 8),
-        firstColumn: 0,
-        isGateUp,
-      });
+  it('are refused where they were freed, were made for another product, or have parts that it has not', () => {
+    const make = (k: number, n: number, isGateUp = false, part: Partial<LoraPart> = {}) => {
+      const parts = [{ firstColumn: 0, columns: 8, firstRank: 0, ranks: 1, ...part }];
+      const [a, scales, b] = [k, 1, 8].map((length) => new Float32Array(length));
+      return two.makeLora({ dtype: 'f32', k, n, isGateUp, rank: 1, a: a!, scales: scales!, parts, b: b! });
+    };
     const weight = two.loadLinear([plainPart(folder.write([8, 4], new Float32Array(32)))], 'f32');
     const x = two.tensor(new Float32Array(4), 1, 4, 'f32');
     const step = stepOf(two, [1]);
     const run = (lora: ReturnType<typeof make>) =>
       two.linear(x, weight, { step, loras: [{ adapter: 1, lora }] });
-    const lora = make(4);
+    const lora = make(4, 8);
     run(lora);
     lora.free();
     expect(() => run(lora)).toThrow(/a lora that is not freed/);
-    expect(() => run(make(5))).toThrow(/this weight's format, k and columns/);
-    expect(() => run(make(4, true))).toThrow(/this weight's format, k and columns/);
+    expect(() => run(make(5, 8))).toThrow(/this weight's format, k and columns/);
+    expect(() => run(make(4, 9))).toThrow(/this weight's format, k and columns/);
+    expect(() => run(make(4, 8, true))).toThrow(/this weight's format, k and columns/);
+    expect(() => make(4, 8, false, { firstColumn: 1 })).toThrow(
+      /columns of a part from 0 to 7, got 8 from 1/,
+    );
+    expect(() => make(4, 8, false, { firstRank: 1 })).toThrow(/ranks of a part from 0 to 0, got 1 from 1/);
   });
 });

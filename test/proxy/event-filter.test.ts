@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
+import { completions } from '../../src/proxy/endpoints/completions.ts';
 import type { EndpointAdapter } from '../../src/proxy/endpoints/endpoint.ts';
-import { ENDPOINTS } from '../../src/proxy/endpoints/endpoints.ts';
+import { messages } from '../../src/proxy/endpoints/messages.ts';
+import { responses } from '../../src/proxy/endpoints/responses.ts';
 import { EventFilter } from '../../src/proxy/event-filter.ts';
 import { StreamProgress } from '../../src/proxy/stream-progress.ts';
 import { uniform } from '../../src/sampling/random-stream.ts';
@@ -39,7 +42,7 @@ function feed(filter: EventFilter, text: string, seed: number): string {
   return out;
 }
 
-describe.each(ENDPOINTS)('the filter of a stream of $path', (endpoint) => {
+describe.each([completions, chatCompletions])('the filter of a stream of $path', (endpoint) => {
   const filterOf = (progress: StreamProgress): EventFilter => new EventFilter(endpoint, progress);
 
   it('passes whole events without the journal, however the bytes come', () => {
@@ -96,6 +99,18 @@ describe.each(ENDPOINTS)('the filter of a stream of $path', (endpoint) => {
     }
   });
 
+  it.each([
+    [responses, 'event: error\ndata: {"type":"error","code":"overloaded"}\n\n', false],
+    [responses, 'event: error\ndata: {"type":"error","code":"timeout"}\n\n', true],
+    [messages, 'event: error\ndata: {"type":"error","error":{"type":"api_error"}}\n\n', false],
+    [messages, 'event: error\ndata: {"type":"error","error":{"type":"timeout_error"}}\n\n', true],
+  ])('takes errors as the protocol of $path writes them', (endpoint, error, isPassed) => {
+    const progress = new StreamProgress();
+    const filter = new EventFilter(endpoint, progress);
+    expect(feed(filter, error, 1)).toBe(isPassed ? error : '');
+    expect([filter.failure === null, progress.isDone]).toEqual([isPassed, isPassed]);
+  });
+
   it('knows a stream without a journal, which cannot be continued', () => {
     const progress = new StreamProgress();
     const plain = withoutJournal(STREAM.join(''));
@@ -116,7 +131,7 @@ describe.each(ENDPOINTS)('the filter of a stream of $path', (endpoint) => {
 
 describe('the filter of a stream of an endpoint with named events and an end of its own', () => {
   const endpoint: EndpointAdapter = {
-    ...ENDPOINTS[0]!,
+    ...completions,
     path: '/v1/responses',
     isLastEvent: (event) => event.includes('event: response.completed'),
     createdAt: () => 1700,

@@ -19,6 +19,10 @@ describe('the KV budget', () => {
     expect(kvBlockBytes(SHAPE)).toBe(BLOCK_BYTES);
   });
 
+  it('counts keys alone where they are the values', () => {
+    expect(kvBlockBytes({ ...SHAPE, keysAreValues: true })).toBe(BLOCK_BYTES / 2);
+  });
+
   it.each([
     ['bf16', 16],
     ['fp8', 8],

@@ -24,6 +24,7 @@ describe('sampling parameters', () => {
       logit_bias: {},
       allowed_token_ids: null,
       bad_words: [],
+      constraint: null,
       logprobs: null,
       prompt_logprobs: null,
       truncate_prompt_tokens: null,

@@ -208,14 +208,16 @@ describe('POST /v1/chat/completions', () => {
       /content\[0\]\.text must be a string/,
     ],
     [
-      'a tool message',
-      { messages: [{ role: 'tool', content: '5', tool_call_id: 'a' }] },
-      /tool use is not available yet/,
+      'a call without a function',
+      { messages: [{ role: 'assistant', content: 'x', tool_calls: [{}] }] },
+      /^messages\[0\]\.tool_calls\[0\]\.function must be an object/,
     ],
     [
-      'tool calls',
-      { messages: [{ role: 'assistant', content: 'x', tool_calls: [{}] }] },
-      /^messages\[0\]\.tool_calls is not available yet/,
+      'arguments that are no JSON',
+      {
+        messages: [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '{a' } }] }],
+      },
+      /^messages\[0\]\.tool_calls\[0\]\.function\.arguments must be the JSON text of an object, got "\{a"$/,
     ],
     [
       'a role that the template refuses',
@@ -231,14 +233,13 @@ describe('POST /v1/chat/completions', () => {
   });
 
   it.each([
-    { tools: [{ type: 'function', function: { name: 'add' } }] },
     { tools: [] },
     { tool_choice: 'auto' },
     { functions: [{ name: 'add' }] },
     { top_logprobs: 2 },
     { logprob_token_ids: [5] },
-    { response_format: { type: 'json_object' } },
-    { structured_outputs: { json: {} } },
+    { response_format: { type: 'xml' } },
+    { structured_outputs: { json: {}, regex: 'a' } },
     { guided_json: { type: 'object' } },
     { documents: 'a' },
     { chat_template: '{{ messages }}' },
@@ -291,7 +292,8 @@ describe('POST /v1/chat/completions', () => {
   });
 
   it.each([
-    [{ role: 'assistant', content: null, tool_calls: [{ id: 'a' }] }, 'messages[0].tool_calls'],
+    [{ role: 'assistant', content: null, tool_calls: [{ id: 'a' }] }, 'messages[0].tool_calls[0].function'],
+    [{ role: 'assistant', content: null, audio: { id: 'a' } }, 'messages[0].audio'],
     [{ role: 'assistant', content: null, refusal: 'no' }, 'messages[0].refusal'],
     [{ role: 'user', content: null }, 'messages[0].content'],
   ])('refuses the message %j by name', async (message, name) => {

@@ -14,6 +14,7 @@ const PROMPT: PreparedRequest = {
   arrivedAt: 0,
   params: resolveSamplingParams({ n: 2 }),
   adapter: null,
+  answer: null,
   transferKey: null,
   resume: null,
 };
@@ -30,11 +31,21 @@ const OPTIONS: ResponseOptions = {
   serviceTier: null,
 };
 
+const SPEAKER = {
+  role: 'assistant',
+  metadata: null,
+  idLength: null,
+  includesReasoning: true,
+  endsForCalls: true,
+};
+
 function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {
   return {
     index: 0,
     text,
+    parts: null,
     tokenIds: [7],
+    numReasoningTokens: 0,
     numCachedTokens: 2,
     logprobs: null,
     promptLogprobs: null,
@@ -55,7 +66,7 @@ function eventsOf(frames: Frames): unknown[] {
 
 describe.each([
   ['CompletionWriter', () => new CompletionWriter(OPTIONS, null)],
-  ['ChatWriter', () => new ChatWriter(OPTIONS, 'assistant')],
+  ['ChatWriter', () => new ChatWriter(OPTIONS, SPEAKER)],
 ])('%s', (_name, newWriter) => {
   it('gives no frame for tokens that are no text yet, and counts them all the same', async () => {
     const writer = newWriter();
@@ -90,7 +101,7 @@ describe.each([
 
 describe('ChatWriter', () => {
   it('says once for each choice who speaks, before its first text', async () => {
-    const writer = new ChatWriter(OPTIONS, 'assistant');
+    const writer = new ChatWriter(OPTIONS, SPEAKER);
     const deltas = [
       await writer.delta(0, delta('a')),
       await writer.delta(1, delta('b')),

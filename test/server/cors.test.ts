@@ -112,7 +112,7 @@ describe.each([
       expect(headers).toMatchObject({
         'access-control-allow-origin': '*',
         'access-control-allow-headers': 'authorization, content-type',
-        'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+        'access-control-allow-methods': 'GET, HEAD, POST, DELETE, OPTIONS',
         'access-control-max-age': '600',
         vary: 'Access-Control-Request-Headers',
       });

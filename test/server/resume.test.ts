@@ -28,6 +28,8 @@ const CHAT = {
   seed: 9,
 };
 
+const RESPONSE = { input: 'tell me of the sea', max_output_tokens: 20, temperature: 1, seed: 9 };
+
 const BODIES: Readonly<Record<string, readonly [path: string, body: object]>> = {
   'a completion': ['/v1/completions', COMPLETION],
   'a greedy completion': ['/v1/completions', { ...COMPLETION, temperature: 0 }],
@@ -47,6 +49,9 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: object]>> = 
     { ...COMPLETION, stream_options: { include_usage: true, continuous_usage_stats: true } },
   ],
   'a chat': ['/v1/chat/completions', CHAT],
+  'a response': ['/v1/responses', { ...RESPONSE, instructions: 'be brief' }],
+  'a response with logprobs': ['/v1/responses', { ...RESPONSE, include: ['message.output_text.logprobs'] }],
+  'a message': ['/v1/messages', { ...CHAT, stop_sequences: ['never appears here'] }],
   'a chat with logprobs': ['/v1/chat/completions', { ...CHAT, logprobs: true, top_logprobs: 2, n: 2 }],
 };
 
@@ -75,7 +80,7 @@ async function stream(at: TestServer, path: string, body: object, resume?: objec
     choice: Number(choice),
     tokenIds: ids === '' ? [] : ids.split(',').map(Number),
   }));
-  return { text, created: Number(/"created":(\d+)/.exec(text)?.[1]), events };
+  return { text, created: Number(/"created(?:_at)?":(\d+)/.exec(text)?.[1] ?? 0), events };
 }
 
 /** Events of several choices come in any order among each other. */

@@ -10,7 +10,33 @@ import { bodyOf, eventsOf, startTestServer, type TestServer } from './test-serve
 
 const CHAT = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 6, ignore_eos: true };
 const COMPLETION = { prompt: 'Hello', max_tokens: 6, ignore_eos: true };
+const RESPONSE = { input: 'Hello', max_output_tokens: 6, ignore_eos: true };
+const TOLD = {
+  ...RESPONSE,
+  input: [
+    { role: 'user', content: 'Hello' },
+    { role: 'assistant', content: 'Hi' },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Who is it?' }] },
+  ],
+  instructions: 'Be brief.',
+  metadata: { about: 'a test' },
+  reasoning: { effort: 'low' },
+  include: ['message.output_text.logprobs'],
+  top_logprobs: 2,
+  user: 'a person',
+};
 const STREAM = { stream: true, stream_options: { include_usage: true } };
+const EVENT_SCHEMAS: Readonly<Record<string, string>> = {
+  'response.created': 'ResponseCreatedEvent',
+  'response.in_progress': 'ResponseInProgressEvent',
+  'response.output_item.added': 'ResponseOutputItemAddedEvent',
+  'response.content_part.added': 'ResponseContentPartAddedEvent',
+  'response.output_text.delta': 'ResponseTextDeltaEvent',
+  'response.output_text.done': 'ResponseTextDoneEvent',
+  'response.content_part.done': 'ResponseContentPartDoneEvent',
+  'response.output_item.done': 'ResponseOutputItemDoneEvent',
+  'response.incomplete': 'ResponseIncompleteEvent',
+};
 const PARTS = [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }];
 
 const table = new ConformanceTable('Answers against the official specification');
@@ -93,6 +119,26 @@ it.each([
   table.add(path, `${method}, wrong`, `ErrorResponse, ${status}`);
 });
 
+it.each([RESPONSE, TOLD])('has responses made, kept and listed as it says by %j', async (body) => {
+  const made = await bodyOf(await svc.post('/v1/responses', body));
+  expect(faultsBy('Response')(made)).toEqual([]);
+  const kept = await bodyOf(await fetch(`${svc.url}/v1/responses/${made.id}`));
+  expect(faultsBy('Response')(kept)).toEqual([]);
+  const items = await bodyOf(await fetch(`${svc.url}/v1/responses/${made.id}/input_items`));
+  expect(faultsBy('ResponseItemList')(items)).toEqual([]);
+  table.add('/v1/responses', added(body), 'Response, ResponseItemList');
+});
+
+it.each([RESPONSE, TOLD])('has responses streamed in events that are each as it says by %j', async (body) => {
+  const text = await (await svc.post('/v1/responses', { ...body, stream: true })).text();
+  const events = [...text.matchAll(/^event: (.*)\ndata: (.*)$/gm)];
+  expect(events.length).toBeGreaterThan(8);
+  for (const [, type = '', data = ''] of events) {
+    expect([data, faultsBy(EVENT_SCHEMAS[type] ?? '')(JSON.parse(data))]).toEqual([data, []]);
+  }
+  table.add('/v1/responses', `stream ${added(body)}`.trim(), `${events.length} events, each as its type`);
+});
+
 it.each([
   ['openai-text.json', 'chat/completions', CHAT],
   ['openai-text.chunks.txt', 'chat/completions', { ...CHAT, ...STREAM, service_tier: 'auto' }],
@@ -137,6 +183,6 @@ function expectFields(ours: unknown, recorded: unknown, where: string): void {
 /** The fields that make the request another than the usual one. */
 function added(body: object): string {
   return Object.keys(body)
-    .filter((name) => !(name in CHAT) && !(name in COMPLETION))
+    .filter((name) => !(name in CHAT) && !(name in COMPLETION) && !(name in RESPONSE))
     .join(', ');
 }

@@ -33,6 +33,11 @@ export interface TestServerOptions {
 }
 
 export const MODEL = 'tiny';
+/** Of conversations with calls and their results. */
+export const TEMPLATE_OF_CALLS =
+  '{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}' +
+  '{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}' +
+  '{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}';
 /** Version, kernels, format and model. */
 export const FINGERPRINT: string = expect.stringMatching(/^svc-9\.9\.9-[\w-]+-\w+-[0-9a-f]{12}$/);
 

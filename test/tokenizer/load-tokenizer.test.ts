@@ -22,10 +22,10 @@ afterEach(() => rm(folder, { recursive: true }));
 const write = (file: string, content: string | object) =>
   writeFile(join(folder, file), typeof content === 'string' ? content : JSON.stringify(content));
 
-async function rendered(): Promise<string | undefined> {
+async function rendered(tools: readonly object[] | null = null): Promise<string | undefined> {
   const { chatTemplate } = await loadTokenizer(new FolderFiles(folder));
   try {
-    return await chatTemplate?.render(HELLO, { addGenerationPrompt: false });
+    return await chatTemplate?.render(HELLO, { addGenerationPrompt: false, tools });
   } finally {
     await chatTemplate?.close();
   }
@@ -87,7 +87,7 @@ describe('loading a tokenizer', () => {
     expect(await rendered()).toBe('<s>Hello');
   });
 
-  it('takes the default of several named templates', async () => {
+  it('takes the default of several named templates, and that for tools where there are some', async () => {
     await write('tokenizer_config.json', {
       chat_template: [
         { name: 'tool_use', template: 'tools' },
@@ -95,6 +95,7 @@ describe('loading a tokenizer', () => {
       ],
     });
     expect(await rendered()).toBe('plain');
+    expect(await rendered([{ type: 'function' }])).toBe('tools');
   });
 
   it('reads chat_template.json where the config has none', async () => {

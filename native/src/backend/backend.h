@@ -91,6 +91,8 @@ struct KvCacheShape {
   int kvHeads;
   int headDim;
   KvFormat format;
+  /// Whether values are the keys themselves, and only keys are kept.
+  bool keysAreValues;
 };
 
 struct KvCache {
@@ -195,6 +197,7 @@ class Backend {
   virtual StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) = 0;
 
   virtual StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) = 0;
+  virtual StreamPosition maskLogits(Rows logits, int vocab, TokenMasks masks) = 0;
   virtual StreamPosition editLogits(Rows logits, LogitEdits edits) = 0;
   virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
   /// `tokens` is filled when the op runs.

@@ -9,26 +9,31 @@
 
 namespace svc {
 
+/// What some of the ranks add to some of the columns; those of up come after all of gate.
+struct LoraPart {
+  int firstColumn, columns;
+  int firstRank, ranks;
+};
+
 /// The numbers of a Lora as they are handed over.
 struct LoraNumbers {
   DType dtype;  // in which they are kept: F32 or Bf16
   int k;
-  int rank;
+  int n;  // columns of the product; of gate and up, of each
   bool isGateUp;
-  int firstColumn;
-  std::vector<float> a;       // [rank, k]
-  std::vector<float> scales;  // [rank]
-  std::vector<float> b;       // [n, rank]; of gate and up those of gate, then those of up
+  std::vector<float> a;         // [rank, k]
+  std::vector<float> scales;    // [rank]
+  std::vector<LoraPart> parts;  // in the order of their columns, of which no two have one in common
+  std::vector<float> b;         // of each part [columns, ranks], one after the other
 };
 
-/// The part of an adapter that belongs to one product, or to columns of one. A backend keeps its numbers in a type derived
-/// from this one, until the last op that uses them has run.
+/// The part of an adapter that belongs to one product. A backend keeps its numbers in a type derived from this one, until the
+/// last op that uses them has run.
 struct Lora {
   DType dtype;
   int k;
+  int n;
   bool isGateUp;
-  int firstColumn;
-  int n;  // columns of the product that it adds to; of gate and up, columns of each
 };
 
 /// What an adapter adds to a product.

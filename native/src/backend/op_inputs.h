@@ -40,6 +40,14 @@ struct IdLists {
   int count() const { return static_cast<int>(rows.size()); }
 };
 
+/// Which tokens the rows may sample: row after row, bit i % 32 of word i / 32 is token i.
+struct TokenMasks {
+  std::vector<int32_t> rows;
+  std::vector<uint32_t> words;
+
+  static int64_t wordsOf(int64_t vocab) { return (vocab + 31) / 32; }
+};
+
 struct LogitEdits {
   IdLists lists;
   std::vector<float> biases;

@@ -63,6 +63,7 @@ class Args {
   int64_t peekCols() const { return info_[next_ + 2].As<Napi::Number>().Int64Value(); }
 
   Span<const int32_t> int32s(int64_t least) { return array<const int32_t>(napi_int32_array, least); }
+  Span<const uint32_t> uint32s(int64_t least) { return array<const uint32_t>(napi_uint32_array, least); }
   Span<const float> float32s(int64_t least) { return array<const float>(napi_float32_array, least); }
   Span<const double> float64s(int64_t least) { return array<const double>(napi_float64_array, least); }
 

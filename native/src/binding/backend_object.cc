@@ -73,6 +73,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::attention>>("attention"),
                          InstanceMethod<&BackendObject::call<&BackendObject::sample>>("sample"),
                          InstanceMethod<&BackendObject::call<&BackendObject::restrictLogits>>("restrictLogits"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::maskLogits>>("maskLogits"),
                          InstanceMethod<&BackendObject::call<&BackendObject::editLogits>>("editLogits"),
                          InstanceMethod<&BackendObject::call<&BackendObject::logprobs>>("logprobs"),
                          InstanceMethod<&BackendObject::call<&BackendObject::readBandwidth>>("readBandwidth"),

@@ -124,6 +124,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   // logits.cc
   Napi::Value restrictLogits(const Info&);
+  Napi::Value maskLogits(const Info&);
   Napi::Value editLogits(const Info&);
   Napi::Value logprobs(const Info&);
   Napi::Value sample(const Info&);

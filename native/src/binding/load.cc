@@ -297,15 +297,16 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, isShared)
+/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, keysAreValues, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
   const KvCacheShape shape{layerPlacesFrom(info[0]),     sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
-                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5])};
+                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5]),
+                           info[6].ToBoolean()};
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
-  return addTo(caches_, backend().makeKvCache(shape, info[6].ToBoolean()), info.Env());
+  return addTo(caches_, backend().makeKvCache(shape, info[7].ToBoolean()), info.Env());
 }
 
 /// shareKvMemory(cache): a token.

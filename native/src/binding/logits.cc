@@ -1,4 +1,4 @@
-// restrictLogits, editLogits, logprobs and sample.
+// restrictLogits, maskLogits, editLogits, logprobs and sample.
 
 #include "binding/backend_object.h"
 
@@ -28,6 +28,17 @@ Napi::Value BackendObject::restrictLogits(const Info& info) {
   Args a = args("restrictLogits", info);
   const Logits logits(a);
   return recorded(info, a, backend().restrictLogits(logits.rows, logits.vocab, idLists(a, logits)));
+}
+
+/// maskLogits(logits[4], rows, words)
+Napi::Value BackendObject::maskLogits(const Info& info) {
+  Args a = args("maskLogits", info);
+  const Logits logits(a);
+  const Span<const int32_t> rows = a.int32s(0);
+  a.expectBelow("rows", rows, logits.rows.rows);
+  const Span<const uint32_t> words = a.uint32s(rows.length * TokenMasks::wordsOf(logits.vocab));
+  TokenMasks masks{rows.copy(), words.copy()};
+  return recorded(info, a, backend().maskLogits(logits.rows, logits.vocab, std::move(masks)));
 }
 
 /// editLogits(logits[4], rows, starts, ids, biases, counts, repetition, frequency, presence)

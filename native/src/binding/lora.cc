@@ -7,23 +7,43 @@ namespace {
 
 constexpr int64_t kMostColumns = int64_t{1} << 28;
 
+/// Reads the parts, and checks that they are of `rank` ranks and of columns of their own, `columns` in all.
+std::vector<LoraPart> loraParts(Args& a, int64_t columns, int64_t rank) {
+  const Span<const int32_t> shapes = a.int32s(0);
+  a.expectEqual("whole parts of 4 numbers, those too many", 0, shapes.length % 4);
+  std::vector<LoraPart> parts;
+  int64_t end = 0;
+  for (const int32_t* shape = shapes.data; shape < shapes.data + shapes.length; shape += 4) {
+    const LoraPart& part = parts.emplace_back(LoraPart{shape[0], shape[1], shape[2], shape[3]});
+    const auto expectWithin = [&](const char* what, int64_t first, int64_t count, int64_t least, int64_t most) {
+      if (first >= least && count > 0 && first + count <= most) return;
+      a.fail(std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most - 1),
+             std::to_string(count) + " from " + std::to_string(first));
+    };
+    expectWithin("columns of a part", part.firstColumn, part.columns, end, columns);
+    expectWithin("ranks of a part", part.firstRank, part.ranks, 0, rank);
+    end = int64_t{part.firstColumn} + part.columns;
+  }
+  return parts;
+}
+
 }  // namespace
 
-/// makeLora(isBf16, k, rank, isGateUp, firstColumn, a, scales, b): its index.
+/// makeLora(isBf16, k, n, isGateUp, a, scales, parts, b): its index.
 Napi::Value BackendObject::makeLora(const Info& info) {
   Args a = args("makeLora", info);
   LoraNumbers numbers{};
   numbers.dtype = a.dtypeFlag();
   numbers.k = static_cast<int>(a.integerIn(1, kMostColumns, "k"));
-  numbers.rank = static_cast<int>(a.integerIn(1, kMostColumns, "rank"));
+  numbers.n = static_cast<int>(a.integerIn(1, kMostColumns, "n"));
   numbers.isGateUp = a.boolean();
-  numbers.firstColumn = static_cast<int>(a.integerIn(0, kMostColumns, "firstColumn"));
-  const Span<const float> small = a.float32s(0), scales = a.float32s(0), large = a.float32s(1);
-  a.expectEqual("numbers of a", int64_t{numbers.rank} * numbers.k, small.length);
-  a.expectEqual("scales", numbers.rank, scales.length);
-  const int64_t unit = int64_t{numbers.rank} * (numbers.isGateUp ? 2 : 1);
-  if (large.length % unit != 0) a.fail("whole columns of " + std::to_string(unit), std::to_string(large.length));
-  if (numbers.isGateUp) a.expectEqual("the first column", 0, numbers.firstColumn);
+  const Span<const float> small = a.float32s(0), scales = a.float32s(1);
+  a.expectEqual("numbers of a", scales.length * numbers.k, small.length);
+  numbers.parts = loraParts(a, int64_t{numbers.n} * (numbers.isGateUp ? 2 : 1), scales.length);
+  const Span<const float> large = a.float32s(0);
+  int64_t count = 0;
+  for (const LoraPart& part : numbers.parts) count += int64_t{part.columns} * part.ranks;
+  a.expectEqual("numbers of b", count, large.length);
   numbers.a = small.copy();
   numbers.scales = scales.copy();
   numbers.b = large.copy();
@@ -48,7 +68,7 @@ std::vector<AdapterLora> BackendObject::lorasFor(Args& args, const Weight& weigh
     const std::shared_ptr<const Lora>& lora = loras_[indices.data[i]];
     if (lora == nullptr) args.fail("a lora that is not freed", std::to_string(indices.data[i]));
     const bool fits = lora->dtype == inputDType(weight.format) && lora->k == weight.k && lora->isGateUp == weight.isGateUp &&
-                      lora->firstColumn + lora->n <= weight.n;
+                      lora->n == weight.n;
     if (!fits) args.fail("a lora of this weight's format, k and columns", "another");
     loras.push_back({adapters.data[i], lora});
   }

@@ -112,7 +112,7 @@ Napi::Value BackendObject::rope(const Info& info) {
   return recorded(info, a, backend().rope(step, table, heads, x, cols));
 }
 
-/// storeKv(step, layer, k[4], v[4])
+/// storeKv(step, layer, k[4], v[4]): v is not read where the keys are the values.
 Napi::Value BackendObject::storeKv(const Info& info) {
   Args a = args("storeKv", info);
   const Backend::Step& step = stepAt(a);

@@ -172,6 +172,12 @@ StreamPosition CpuBackend::restrictLogits(Rows logits, int vocab, IdLists allowe
       [this, logits, vocab, allowed = std::move(allowed)] { runRestrict(pool_, logits, vocab, allowed); });
 }
 
+StreamPosition CpuBackend::maskLogits(Rows logits, int vocab, TokenMasks masks) {
+  return stream_.record([this, logits, vocab, masks = std::move(masks)] {
+    runMask(pool_, kernels_, logits, vocab, masks);
+  });
+}
+
 StreamPosition CpuBackend::editLogits(Rows logits, LogitEdits edits) {
   return stream_.record([logits, edits = std::move(edits)] { runEdit(logits, edits); });
 }

@@ -82,6 +82,7 @@ class CpuBackend final : public Backend {
   StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
 
   StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;
+  StreamPosition maskLogits(Rows logits, int vocab, TokenMasks masks) override;
   StreamPosition editLogits(Rows logits, LogitEdits edits) override;
   StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) override;
   StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) override;

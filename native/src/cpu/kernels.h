@@ -83,7 +83,13 @@ constexpr float kInt8Most = 127.0f;
 constexpr int kInt4Places = 9;
 constexpr float kInt4PlaceStep = 0.125f;
 
-/// out [rows, n] = (or +=) x · weightᵀ + bias. Panel p holds columns 16p to 16p+15 of the output.
+/// What is added to a product before anything else becomes of it: f32, in the order of the rows and panels.
+struct Addends {
+  const float* numbers;  // null where nothing is added
+  size_t stride;         // floats
+};
+
+/// out [rows, n] = (or +=) x · weightᵀ + bias + addends. Panel p holds columns 16p to 16p+15 of the output.
 struct LinearJob {
   const char* x;
   size_t xStride;  // bytes
@@ -96,9 +102,10 @@ struct LinearJob {
   bool add;
   Dequantization scales;  // of Int8
   CodeFormat codes;       // of Codes
+  Addends addends = {};
 };
 
-/// out = activation(x · gateᵀ + bias) * (x · upᵀ + bias). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
+/// out = activation(x · gateᵀ + bias + addends) * (x · upᵀ + bias + addends). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
 /// up; the bias is in the same order. Rows of out are written in whole vectors.
 struct GateUpJob {
   const char* x;
@@ -111,6 +118,7 @@ struct GateUpJob {
   Dequantization scales;  // of Int8, in the order of the panels
   CodeFormat codes;       // of Codes
   GatedActivation activation;
+  Addends addends = {};  // in the order of the panels
 };
 
 /// Where keys and values of one head are inside a block, in bytes.
@@ -120,7 +128,7 @@ struct GateUpJob {
 ///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
 ///
 /// Fp8 and Int8 have pairs of bytes in the place of pairs of bf16, and Int8 has 16 f32 behind each tile: the scales of its
-/// tokens.
+/// tokens. Where the keys are the values a block has no V heads: attention turns a tile of keys into one of values.
 struct KvLayout {
   KvFormat format;
   int headDim;
@@ -133,6 +141,7 @@ struct KvLayout {
   size_t valueHeadBytes;
   size_t keyTileBytes;
   size_t valueTileBytes;
+  bool keysAreValues;
 };
 
 /// A window that every context fits into.
@@ -190,6 +199,26 @@ constexpr int kKvPartition = 512;
 /// Scratch and states have room for whole multiples of so many query rows, and queries for whole multiples of so many words.
 constexpr int kQueryRows = 32, kQueryWords = 16;
 
+/// Ranks of an adapter that are multiplied together: a block of B has them for the 16 columns of a panel, in steps.
+constexpr int kRankDepth = 16;
+
+/// B of one panel of a product: `count` blocks one after the other, the first of them of ranks `first` * kRankDepth on.
+struct LowRankPanel {
+  const char* blocks;
+  int first;
+  int count;
+};
+
+/// Rows of a product that one adapter adds t · Bᵀ to. Beside the rows of t, before and after, are kRowsBeside rows of zeros: a
+/// kernel may take rows of several adapters together.
+struct LowRankRows {
+  Range rows;
+  const char* t;  // of row rows.begin
+  size_t stride;  // bytes
+  const LowRankPanel* panels;  // from the product's first one on
+};
+constexpr int kRowsBeside = 16;
+
 struct AttentionKernels {
   /// Query rows (tokens times heads of the group) that a task should have.
   int taskRows;
@@ -225,6 +254,9 @@ struct KernelSet {
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
   /// Panels of codes, one after the other, to panels of bf16.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
+  /// By DType of t, F32 and Bf16: out [rows, 16 * panels] = what each of `count` adapters adds to its rows, and -0, which changes
+  /// no number, where none does.
+  void (*lowRank[2])(const LowRankRows* adapters, int count, Range rows, Range panels, float* out);
   /// `count` numbers of 16 columns, [count, 16] -> codes of Int4 and one scale for each column.
   void (*quantizeInt4)(const float* numbers, int count, uint8_t* codes, float* scales);
   /// By DType of x, F32 and Bf16: out[i] = kInt8Zero + x[i] / scale, rounded to the nearest whole number, ties to even,
@@ -248,8 +280,6 @@ struct KernelSet {
   void (*ropeInterleaved)(float* head, const float* table, int dims);
   /// By DType of the output, F32 and Bf16.
   void (*activate[2])(Activation, const float* x, int cols, void* out);
-  /// By DType of the output: out [16 * panels] = the activation of gate and up, whose vectors of 16 take turns in x.
-  void (*activatePairs[2])(GatedActivation, const float* x, int panels, void* out);
   /// residual += x * factor
   void (*addScaled)(float* residual, const float* x, float factor, int cols);
   void (*scale)(float* x, float factor, int cols);
@@ -264,6 +294,9 @@ struct KernelSet {
   float (*largest)(const float* x, int count);
   /// out[i] = exp((x[i] - largest) * invTemperature); sums gets one sum for each `kWeighBlock` of them.
   void (*weigh)(const float* x, int count, float largest, float invTemperature, float* out, double* sums);
+
+  /// x[i] = -Infinity where bit i % 32 of allowed[i / 32] is not set.
+  void (*forbid)(float* x, const uint32_t* allowed, int count);
 
   /// About `loops` loops of the widest multiply-add of floats, and of int8, on this thread; returns the operations.
   double (*peak)(int64_t loops);

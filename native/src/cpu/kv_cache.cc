@@ -74,7 +74,7 @@ void storeScale(const KvLayout& kv, char* tile, size_t tileBytes, int lane, floa
 }  // namespace
 
 HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
-  const auto& [layers, blocks, blockSize, kvHeads, headDim, format] = shape;
+  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues] = shape;
   KvLayout kv{};
   kv.format = format;
   kv.headDim = headDim;
@@ -87,7 +87,8 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
   kv.keyHeadBytes = kv.keyTileBytes * (blockSize / kLanes);
   kv.valueHeadBytes = kv.valueTileBytes * (blockSize / kLanes);
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
-  kv.layerBlockBytes = (kv.keyHeadBytes + kv.valueHeadBytes) * kvHeads;
+  kv.keysAreValues = keysAreValues;
+  kv.layerBlockBytes = (kv.keyHeadBytes + (keysAreValues ? 0 : kv.valueHeadBytes)) * kvHeads;
   const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
@@ -115,6 +116,7 @@ void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache
       head(k, h);
       storeKey(kv, keys, lane, encoded);
       storeScale(kv, keys, kv.keyTileBytes, lane, encoded.scale);
+      if (kv.keysAreValues) continue;
       char* values = block + kv.valueOffset + h * kv.valueHeadBytes + tile * kv.valueTileBytes;
       head(v, h);
       storeValue(kv, values, lane, encoded);

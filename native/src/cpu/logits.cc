@@ -97,6 +97,13 @@ void runRestrict(ThreadPool& pool, Rows logits, int vocab, const IdLists& lists)
   });
 }
 
+void runMask(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const TokenMasks& masks) {
+  const int64_t words = TokenMasks::wordsOf(vocab);
+  pool.run(static_cast<int>(masks.rows.size()), [&](int index, int) {
+    set.forbid(rowOf(logits, masks.rows[index]), masks.words.data() + index * words, vocab);
+  });
+}
+
 void runEdit(Rows logits, const LogitEdits& edits) {
   const IdLists& lists = edits.lists;
   for (int index = 0; index < lists.count(); ++index) {

@@ -1,149 +1,221 @@
-// An adapter's rows are neighbours in a step, so that each of its matrices is one operand of the kernels of all products.
+// An adapter's rows are neighbours in a step, so that A is one operand of the kernels of all products. B is packed beside it in
+// blocks of few ranks: a step reads all of it, and zeros would take as long to read as numbers.
 
 #include "cpu/lora.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/finite.h"
+
 namespace svc::cpu {
 namespace {
 
-/// Rows of x that a task multiplies by the small matrices.
+/// Rows of x that a task multiplies by A.
 constexpr int kRowsOfTask = 32;
-
-TensorSource sourceOf(const char* name, std::vector<float> numbers, int64_t rowLength) {
-  TensorSource source{nullptr, name, 0, DType::F32, rowLength, 0, 0, 0};
-  source.numbers = std::make_shared<const std::vector<float>>(std::move(numbers));
-  return source;
-}
-
-PackedWeight packNumbers(ThreadPool& pool, const KernelSet& set, const char* name, std::vector<float> numbers, int k,
-                         const WeightForm& form) {
-  const int n = static_cast<int>(numbers.size()) / k;
-  return packLinear(pool, set, {LinearPart{sourceOf(name, std::move(numbers), k), n, {}, {}, {}}}, k, form);
-}
-
-/// B in the panels of the product: before its first column, the panel has columns of zeros.
-PackedWeight packB(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers, const WeightForm& form) {
-  const auto begin = numbers.b.begin(), end = numbers.b.end();
-  const int rank = numbers.rank;
-  if (numbers.isGateUp) {
-    const auto middle = begin + (end - begin) / 2;
-    const int n = static_cast<int>((middle - begin) / rank);
-    const LinearPart gate{sourceOf("lora_B", {begin, middle}, rank), n, {}, {}, {}};
-    const LinearPart up{sourceOf("lora_B", {middle, end}, rank), n, {}, {}, {}};
-    return packGateUp(pool, set, gate, up, rank, form);
-  }
-  std::vector<float> columns(static_cast<size_t>(numbers.firstColumn % kLanes) * rank, 0.0f);
-  columns.insert(columns.end(), begin, end);
-  return packNumbers(pool, set, "lora_B", std::move(columns), rank, form);
-}
-
-size_t lowRankBytes(const HostLora& lora) {
-  return static_cast<size_t>(paddedCols(lora.dtype, lora.a.n)) * elementBytes(lora.dtype);
-}
 
 Range common(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 bool isEmpty(Range range) { return range.begin >= range.end; }
 int lengthOf(Range range) { return range.end - range.begin; }
 
-LinearJob jobOf(const PackedWeight& weight, const char* x, size_t xStride, float* out, size_t outStride, bool add) {
-  return {x, xStride, weight.data.data(), stepsOf(weight.format, weight.k), weight.panels * kLanes, nullptr, out, outStride,
-          add, {}, {}};
+PackedWeight packA(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers) {
+  const WeightForm form{numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16, {}};
+  TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
+  source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
+  const int rank = static_cast<int>(numbers.scales.size());
+  return packLinear(pool, set, {LinearPart{source, rank, {}, {}, {}}}, numbers.k, form);
 }
 
-/// Rows, beside each other, of one adapter, for each of its parts of the product.
-std::vector<LoraRows> rowsOf(const std::vector<AdapterRows>& adapterRows, const std::vector<AdapterLora>& loras) {
-  std::vector<LoraRows> all;
-  for (const AdapterRows& rows : adapterRows) {
-    for (const AdapterLora& one : loras) {
-      if (one.adapter != rows.adapter) continue;
-      const auto& lora = static_cast<const HostLora&>(*one.lora);
-      all.push_back({{rows.begin, rows.end}, &lora, nullptr, lowRankBytes(lora)});
+/// The bits of B in the format in which it is kept.
+std::vector<char> storedB(const KernelSet& set, const LoraNumbers& numbers) {
+  const size_t width = elementBytes(numbers.dtype);
+  std::vector<char> stored(numbers.b.size() * width);
+  if (numbers.dtype == DType::F32) std::memcpy(stored.data(), numbers.b.data(), stored.size());
+  else set.narrow(numbers.b.data(), reinterpret_cast<uint16_t*>(stored.data()), static_cast<int64_t>(numbers.b.size()));
+  const TensorSource named{nullptr, "lora_B", 0, numbers.dtype, 0, 0, 0, 0};
+  const char* row = stored.data();
+  for (const LoraPart& part : numbers.parts) {
+    for (int i = 0; i < part.columns; ++i, row += part.ranks * width) {
+      expectFinite(named, row, numbers.dtype, part.ranks, part.firstColumn + i);
     }
+  }
+  return stored;
+}
+
+/// The product's columns of a panel; those of up come after all of gate.
+Range columnsOfPanel(const LoraNumbers& numbers, int panel) {
+  const int first = (numbers.isGateUp ? panel / 2 : panel) * kLanes, last = std::min(first + kLanes, numbers.n);
+  const int before = numbers.isGateUp ? panel % 2 * numbers.n : 0;
+  return {before + first, before + last};
+}
+
+/// Calls use(part, columns, rows) with the parts that add to some of a panel's columns; `rows` are those of their first column in
+/// the bits of B.
+template <class Use>
+void eachPartOfPanel(const LoraNumbers& numbers, int panel, const Use& use) {
+  size_t start = 0;
+  for (const LoraPart& part : numbers.parts) {
+    const Range own{part.firstColumn, part.firstColumn + part.columns}, shared = common(columnsOfPanel(numbers, panel), own);
+    const size_t rowBytes = part.ranks * elementBytes(numbers.dtype);
+    if (!isEmpty(shared)) use(part, shared, start + rowBytes * (shared.begin - own.begin));
+    start += rowBytes * part.columns;
+  }
+}
+
+size_t blockBytes(DType dtype) { return kRankDepth * kLanes * elementBytes(dtype); }
+
+/// Which blocks of ranks each panel has; they are not there yet.
+std::vector<LowRankPanel> panelsOf(const LoraNumbers& numbers) {
+  const int panels = static_cast<int>(roundUp(numbers.n, kLanes)) / kLanes * (numbers.isGateUp ? 2 : 1);
+  std::vector<LowRankPanel> all(panels, LowRankPanel{nullptr, 0, 0});
+  for (int panel = 0; panel < panels; ++panel) {
+    Range ranks{static_cast<int>(numbers.scales.size()), 0};
+    eachPartOfPanel(numbers, panel, [&](const LoraPart& part, Range, size_t) {
+      ranks = {std::min(ranks.begin, part.firstRank), std::max(ranks.end, part.firstRank + part.ranks)};
+    });
+    if (isEmpty(ranks)) continue;
+    all[panel].first = ranks.begin / kRankDepth;
+    all[panel].count = (ranks.end - 1) / kRankDepth + 1 - all[panel].first;
+  }
+  return all;
+}
+
+/// Where the number of a rank and a column is among the blocks of its panel, in steps as those of weights.
+size_t placeOf(DType dtype, int rank, int lane) {
+  if (dtype == DType::F32) return (static_cast<size_t>(rank) * kLanes + lane) * sizeof(float);
+  return (static_cast<size_t>(rank / 2) * kLanes + lane) * 2 * sizeof(uint16_t) + rank % 2 * sizeof(uint16_t);
+}
+
+void packB(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers, HostLora& lora) {
+  const std::vector<char> stored = storedB(set, numbers);
+  const size_t width = elementBytes(numbers.dtype);
+  lora.panels = panelsOf(numbers);
+  size_t bytes = 0;
+  for (const LowRankPanel& panel : lora.panels) bytes += panel.count * blockBytes(numbers.dtype);
+  lora.blocks = Pages(bytes);
+  const char* blocks = lora.blocks.data();
+  for (LowRankPanel& panel : lora.panels) {
+    panel.blocks = blocks;
+    blocks += panel.count * blockBytes(numbers.dtype);
+  }
+  pool.run(static_cast<int>(lora.panels.size()), [&](int index, int) {
+    const LowRankPanel& panel = lora.panels[index];
+    char* const to = lora.blocks.data() + (panel.blocks - lora.blocks.data());
+    eachPartOfPanel(numbers, index, [&](const LoraPart& part, Range columns, size_t rows) {
+      const char* number = stored.data() + rows;
+      for (int column = columns.begin; column < columns.end; ++column) {
+        const int lane = column - columnsOfPanel(numbers, index).begin;
+        for (int rank = part.firstRank; rank < part.firstRank + part.ranks; ++rank, number += width) {
+          std::memcpy(to + placeOf(numbers.dtype, rank - panel.first * kRankDepth, lane), number, width);
+        }
+      }
+    });
+  });
+}
+
+/// Rows of a step that one adapter computes, and where their t is.
+struct AdapterTask {
+  Range rows;
+  const HostLora* lora;
+  char* t;
+  size_t stride;  // bytes
+
+  size_t borderBytes() const { return stride * kRowsBeside; }
+  size_t bytes() const { return stride * lengthOf(rows) + 2 * borderBytes(); }
+};
+
+size_t strideOf(const HostLora& lora) { return roundUp(lora.a.n, kRankDepth) * elementBytes(lora.dtype); }
+
+/// Rows that follow each other, of each adapter that adds to the product.
+std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, const std::vector<AdapterLora>& loras) {
+  std::vector<AdapterTask> all;
+  for (const AdapterRows& rows : adapterRows) {
+    const auto own = std::find_if(loras.begin(), loras.end(), [&](const AdapterLora& one) { return one.adapter == rows.adapter; });
+    if (own == loras.end()) continue;
+    const auto& lora = static_cast<const HostLora&>(*own->lora);
+    all.push_back({{rows.begin, rows.end}, &lora, nullptr, strideOf(lora)});
   }
   return all;
 }
 
 /// Multiplies `rows` of x by A, and leaves the products, scaled, in the format in which B takes them.
-void computeLowRank(const KernelSet& set, const LoraRows& part, Range rows, Rows x, float* sums) {
-  const HostLora& lora = *part.lora;
+void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x, float* sums) {
+  const HostLora& lora = *task.lora;
   const PackedWeight& a = lora.a;
   const size_t xStride = static_cast<size_t>(x.stride) * elementBytes(lora.dtype);
   const int width = a.panels * kLanes;
-  const LinearJob job = jobOf(a, x.data + rows.begin * xStride, xStride, sums, width, false);
+  const LinearJob job{x.data + rows.begin * xStride, xStride, a.data.data(), stepsOf(a.format, a.k), width, nullptr, sums,
+                      static_cast<size_t>(width), false, {}, {}};
   set.linear[static_cast<int>(a.format)](job, {0, lengthOf(rows)}, {0, a.panels});
   for (int row = rows.begin; row < rows.end; ++row, sums += width) {
     for (int i = 0; i < a.n; ++i) sums[i] *= lora.scales[i];
-    char* to = part.lowRank + (row - part.rows.begin) * part.stride;
-    if (lora.dtype == DType::F32) {
-      std::memcpy(to, sums, part.stride);
-      continue;
-    }
-    const size_t written = static_cast<size_t>(a.n) * sizeof(uint16_t);
-    set.narrow(sums, reinterpret_cast<uint16_t*>(to), a.n);
-    std::memset(to + written, 0, part.stride - written);
+    char* to = task.t + (row - task.rows.begin) * task.stride;
+    if (lora.dtype == DType::F32) std::memcpy(to, sums, task.stride);
+    else set.narrow(sums, reinterpret_cast<uint16_t*>(to), width);
   }
 }
 
 /// What the adapters of a step add to one product.
 class LoraAddend final : public Addend {
  public:
-  LoraAddend(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, std::vector<LoraRows> parts, Rows x)
-      : set_(set), parts_(std::move(parts)) {
-    takeMemory(pool, memory);
+  LoraAddend(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, const std::vector<AdapterTask>& given, Rows x)
+      : set_(set) {
+    std::vector<AdapterTask> adapters = given;
+    takeMemory(pool, memory, adapters);
     struct Task {
-      const LoraRows* part;
+      const AdapterTask* adapter;
       Range rows;
     };
     std::vector<Task> tasks;
-    for (const LoraRows& part : parts_) {
-      for (int row = part.rows.begin; row < part.rows.end; row += kRowsOfTask) {
-        tasks.push_back({&part, {row, std::min(row + kRowsOfTask, part.rows.end)}});
+    for (const AdapterTask& adapter : adapters) {
+      dtype_ = adapter.lora->dtype;
+      rows_.push_back({adapter.rows, adapter.t, adapter.stride, adapter.lora->panels.data()});
+      for (int row = adapter.rows.begin; row < adapter.rows.end; row += kRowsOfTask) {
+        tasks.push_back({&adapter, {row, std::min(row + kRowsOfTask, adapter.rows.end)}});
       }
     }
     pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
       const auto sums = reinterpret_cast<float*>(memory.sums[thread].data());
-      computeLowRank(set, *tasks[task].part, tasks[task].rows, x, sums);
+      computeT(set, *tasks[task].adapter, tasks[task].rows, x, sums);
     });
   }
 
-  void addTo(Range rows, Range panels, float* out, size_t stride) const override {
-    for (const LoraRows& part : parts_) {
-      const PackedWeight& b = part.lora->b;
-      const int first = part.lora->firstPanel;
-      const Range ownRows = common(rows, part.rows), ownPanels = common(panels, {first, first + b.panels});
-      if (isEmpty(ownRows) || isEmpty(ownPanels)) continue;
-      const char* x = part.lowRank + (ownRows.begin - part.rows.begin) * part.stride;
-      float* to = out + (ownRows.begin - rows.begin) * stride + (ownPanels.begin - panels.begin) * kLanes;
-      LinearJob job = jobOf(b, x, part.stride, to, stride, true);
-      const int skipped = ownPanels.begin - first;
-      job.panels += skipped * (b.bytes / b.panels);
-      // Gate and up are added to in whole panels.
-      job.n = (b.isGateUp ? b.panels * kLanes : b.n) - skipped * kLanes;
-      set_.linear[static_cast<int>(b.format)](job, {0, lengthOf(ownRows)}, {0, lengthOf(ownPanels)});
+  void make(Range rows, Range panels, float* out) const override {
+    set_.lowRank[static_cast<int>(dtype_)](rows_.data(), static_cast<int>(rows_.size()), rows, panels, out);
+  }
+
+  void fetch(Range rows, Range panels) const override {
+    if (isEmpty(panels)) return;
+    for (const LowRankRows& adapter : rows_) {
+      if (isEmpty(common(rows, adapter.rows))) continue;
+      const LowRankPanel& last = adapter.panels[panels.end - 1];
+      const char* const end = last.blocks + last.count * blockBytes(dtype_);
+      for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line, 0, 2);
     }
   }
 
  private:
   const KernelSet& set_;
-  std::vector<LoraRows> parts_;
+  DType dtype_ = DType::F32;
+  std::vector<LowRankRows> rows_;
 
-  void takeMemory(ThreadPool& pool, LoraMemory& memory) {
+  static void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
     size_t bytes = 0, sumBytes = 0;
-    for (const LoraRows& part : parts_) {
-      bytes += part.stride * lengthOf(part.rows);
-      sumBytes = std::max(sumBytes, static_cast<size_t>(part.lora->a.panels) * kLanes * sizeof(float) * kRowsOfTask);
+    for (const AdapterTask& adapter : adapters) {
+      bytes += adapter.bytes();
+      sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->a.panels) * kLanes * sizeof(float) * kRowsOfTask);
     }
-    if (memory.lowRank.size() < bytes) memory.lowRank = Pages(bytes);
+    if (memory.t.size() < bytes) memory.t = Pages(bytes);
     memory.sums.resize(pool.threads());
     for (Pages& pages : memory.sums) {
       if (pages.size() < sumBytes) pages = Pages(sumBytes);
     }
-    char* free = memory.lowRank.data();
-    for (LoraRows& part : parts_) {
-      part.lowRank = free;
-      free += part.stride * lengthOf(part.rows);
+    char* free = memory.t.data();
+    for (AdapterTask& adapter : adapters) {
+      adapter.t = free + adapter.borderBytes();
+      std::memset(free, 0, adapter.borderBytes());
+      free += adapter.bytes();
+      std::memset(free - adapter.borderBytes(), 0, adapter.borderBytes());
     }
   }
 };
@@ -151,27 +223,23 @@ class LoraAddend final : public Addend {
 }  // namespace
 
 std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers) {
-  const WeightForm form{numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16, {}};
-  const int n = static_cast<int>(numbers.b.size()) / numbers.rank / (numbers.isGateUp ? 2 : 1);
-  return std::make_shared<const HostLora>(HostLora{
-      {numbers.dtype, numbers.k, numbers.isGateUp, numbers.firstColumn, n},
-      packNumbers(pool, set, "lora_A", numbers.a, numbers.k, form),
-      packB(pool, set, numbers, form),
-      numbers.firstColumn / kLanes,
-      numbers.scales});
+  const auto lora = std::make_shared<HostLora>(
+      HostLora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, packA(pool, set, numbers), numbers.scales, {}, {}});
+  packB(pool, set, numbers, *lora);
+  return lora;
 }
 
 void runLinearLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, Rows x, Rows out, bool add) {
-  const LoraAddend addend(pool, set, memory, rowsOf(adapterRows, loras), x);
+  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
   runLinear(pool, set, products, weight, x, out, add, &addend);
 }
 
 void runGateUpLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, GatedActivation activation, Rows x, Rows out) {
-  const LoraAddend addend(pool, set, memory, rowsOf(adapterRows, loras), x);
+  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
   runGateUp(pool, set, products, weight, activation, x, out, &addend);
 }
 

@@ -142,40 +142,34 @@ bool isExpanded(const PackedWeight& weight, int rows) {
   return weight.format == WeightFormat::Codes && rows > kFewRows;
 }
 
-/// Panels of gate and up without the activation: [rows, 16 * panels] in memory of the thread, then what is added, then the
-/// activation. The sums are those of the product that is made in one pass, and so are the bits of what is added nothing to.
-void gateUpApart(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const GateUpJob& job, Range rows,
-                 Range outPanels, const Addend& addend, int thread) {
-  const Range panels{2 * outPanels.begin, 2 * outPanels.end};
-  const int count = rows.end - rows.begin, columns = (panels.end - panels.begin) * kLanes, first = panels.begin * kLanes;
-  const size_t bytes = sizeof(float) * columns * count;
-  Pages& pages = memory.apart[thread];
+/// What is added to the rows and panels of a task. What the thread's next task will add is fetched while it multiplies: threads
+/// take tasks about in turn.
+Addends addendsOf(const ThreadPool& pool, ProductMemory& memory, const PackedWeight& weight, const Addend& addend, Range rows,
+                  Range panels, int thread) {
+  const int count = panels.end - panels.begin, ahead = count * pool.threads();
+  const size_t stride = static_cast<size_t>(count) * kLanes, bytes = sizeof(float) * stride * (rows.end - rows.begin);
+  Pages& pages = memory.addends[thread];
   if (pages.size() < bytes) pages = Pages(bytes);
-  const auto sums = reinterpret_cast<float*>(pages.data());
-  const bool expands = isExpanded(weight, count);
-  LinearJob part{job.x + rows.begin * job.xStride,
-                 job.xStride,
-                 expands ? expanded(set, memory, weight, panels, thread) : job.panels + panels.begin * panelBytesOf(weight),
-                 job.steps,
-                 columns,
-                 job.bias == nullptr ? nullptr : job.bias + first,
-                 sums,
-                 static_cast<size_t>(columns),
-                 false,
-                 {},
-                 job.codes};
+  const auto numbers = reinterpret_cast<float*>(pages.data());
+  addend.make(rows, panels, numbers);
+  addend.fetch(rows, {std::min(panels.begin + ahead, weight.panels), std::min(panels.end + ahead, weight.panels)});
+  return {numbers, stride};
+}
+
+/// The job of a task: its rows and panels are counted from the task's first ones. `job.out` is still that of the whole product.
+template <class Job>
+Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const Job& job, Range rows, Range panels,
+           bool expands, int thread) {
+  Job part = job;
+  const int column = panels.begin * kLanes;
+  part.x += rows.begin * job.xStride;
+  if (expands) part.panels = expanded(set, memory, weight, panels, thread);
+  else part.panels += panels.begin * panelBytesOf(weight);
+  if (job.bias != nullptr) part.bias += column;
   if (weight.format == WeightFormat::Int8) {
-    part.scales = {job.scales.rowScales + rows.begin, job.scales.columnScales + first, job.scales.offsets + first};
+    part.scales = {job.scales.rowScales + rows.begin, job.scales.columnScales + column, job.scales.offsets + column};
   }
-  const auto format = expands ? WeightFormat::Bf16 : weight.format;
-  set.linear[static_cast<int>(format)](part, {0, count}, {0, panels.end - panels.begin});
-  addend.addTo(rows, panels, sums, columns);
-  const DType dtype = inputDType(weight.format);
-  char* out = job.out + rows.begin * job.outStride + outPanels.begin * kLanes * elementBytes(dtype);
-  for (int row = 0; row < count; ++row, out += job.outStride) {
-    set.activatePairs[static_cast<int>(dtype)](job.activation, sums + static_cast<size_t>(row) * columns,
-                                               outPanels.end - outPanels.begin, out);
-  }
+  return part;
 }
 
 }  // namespace
@@ -196,21 +190,14 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       weight.codes};
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
+  if (addend != nullptr) memory.addends.resize(pool.threads());
   const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
-  const auto multiply = [&](Range rows, Range panels, int thread) {
-    if (!expands) return kernel(job, rows, panels);
-    LinearJob part = job;
-    const int columns = panels.begin * kLanes;
-    part.panels = expanded(set, memory, weight, panels, thread);
-    part.n -= columns;
-    part.out += columns;
-    if (job.bias != nullptr) part.bias += columns;
-    kernel(part, rows, {0, panels.end - panels.begin});
-  };
   cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
-    multiply(rows, panels, thread);
-    if (addend == nullptr) return;
-    addend->addTo(rows, panels, job.out + rows.begin * job.outStride + panels.begin * kLanes, job.outStride);
+    LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
+    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
+    part.n -= panels.begin * kLanes;
+    part.out += rows.begin * job.outStride + panels.begin * kLanes;
+    kernel(part, {0, rows.end - rows.begin}, {0, panels.end - panels.begin});
   });
 }
 
@@ -230,17 +217,15 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   clearPadding(weight, out);
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
-  if (addend != nullptr) memory.apart.resize(pool.threads());
+  if (addend != nullptr) memory.addends.resize(pool.threads());
   const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
-  cut(pool, set, weight, x.rows, 2, [&](Range rows, Range panels, int thread) {
-        if (addend != nullptr) return gateUpApart(set, memory, weight, job, rows, panels, *addend, thread);
-        if (!expands) return kernel(job, rows, panels);
-        GateUpJob part = job;
-        part.panels = expanded(set, memory, weight, {2 * panels.begin, 2 * panels.end}, thread);
-        part.out += panels.begin * kLanes * elementBytes(inputDType(weight.format));
-        if (job.bias != nullptr) part.bias += 2 * panels.begin * kLanes;
-        kernel(part, rows, {0, panels.end - panels.begin});
-      });
+  cut(pool, set, weight, x.rows, 2, [&](Range rows, Range outPanels, int thread) {
+    const Range panels{2 * outPanels.begin, 2 * outPanels.end};
+    GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
+    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
+    part.out += rows.begin * job.outStride + outPanels.begin * kLanes * elementBytes(inputDType(weight.format));
+    kernel(part, {0, rows.end - rows.begin}, {0, outPanels.end - outPanels.begin});
+  });
 }
 
 }  // namespace svc::cpu

@@ -14,16 +14,18 @@ struct ProductMemory {
   Pages turnedRows;
   /// By thread: panels of bf16 that codes were expanded to.
   std::vector<Pages> panels;
-  /// By thread: products of gate and up before they meet.
-  std::vector<Pages> apart;
+  /// By thread: what is added to a part of a product.
+  std::vector<Pages> addends;
 };
 
-/// Something that is added to a product, a part at a time, by the task that has just made that part.
+/// Something that is added to a product, a part at a time, by the task that makes that part.
 class Addend {
  public:
   virtual ~Addend() = default;
-  /// `out` is row `rows.begin` and the first column of panel `panels.begin` of the product. Panels of gate and up take turns.
-  virtual void addTo(Range rows, Range panels, float* out, size_t stride) const = 0;
+  /// out [rows, 16 * panels] = what is added there. Panels of gate and up take turns.
+  virtual void make(Range rows, Range panels, float* out) const = 0;
+  /// Begins to bring what `make` will read for these from memory.
+  virtual void fetch(Range rows, Range panels) const = 0;
 };
 
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.

@@ -5,11 +5,11 @@ import { engineConfig, environmentOptions, mergeOptions, type OptionSource } fro
 import { SERVE_OPTIONS } from '../../config/options.ts';
 import { InferenceEngine } from '../../engine/inference-engine.ts';
 import { ConfigError } from '../../errors.ts';
+import { downloadProgress } from '../../hub/download-progress.ts';
 import { withFolders } from '../../models/model-folder.ts';
 import { readModelConfig } from '../../models/registry.ts';
 import { openConfiguredSource } from '../../models/source/configured-source.ts';
-import { downloadProgress } from '../download-progress.ts';
-import { startLoadProgress } from '../load-progress.ts';
+import { startLoadProgress } from '../../observability/load-progress.ts';
 
 export interface BenchEngine {
   readonly engine: InferenceEngine;

@@ -20,13 +20,22 @@ export async function printReport(
   info: EngineInfo,
   outputJson: string | undefined,
 ): Promise<void> {
-  const text = `${JSON.stringify({ ...aboutJson(info), ...json }, null, 2)}\n`;
-  if (outputJson === '-') {
-    process.stdout.write(text);
-    return;
-  }
-  process.stdout.write([aboutTable(info), ...tables].map(formatTable).join('\n'));
-  if (outputJson === undefined) return;
+  const table = [aboutTable(info), ...tables].map(formatTable).join('\n');
+  await printFigures(table, { ...aboutJson(info), ...json }, outputJson);
+}
+
+/**
+ * The table on stdout, and the figures in the file `outputJson`; where that is `-`, only the figures, on stdout.
+ * @throws ConfigError where the file cannot be written.
+ */
+export async function printFigures(
+  table: string,
+  figures: object,
+  outputJson: string | undefined,
+): Promise<void> {
+  const text = `${JSON.stringify(figures, null, 2)}\n`;
+  process.stdout.write(outputJson === '-' ? text : table);
+  if (outputJson === undefined || outputJson === '-') return;
   await writeFile(outputJson, text).catch((error: Error) => {
     throw new ConfigError(`--output-json ${outputJson} cannot be written: ${error.message}`, {
       param: 'output-json',

@@ -4,11 +4,12 @@ import { readFile } from 'node:fs/promises';
 import type { DTypeOption, EngineConfig } from '../../config/engine-config.ts';
 import { toEngineConfig } from '../../config/llm-options.ts';
 import { ConfigError } from '../../errors.ts';
+import { downloadProgress } from '../../hub/download-progress.ts';
 import { withFolders } from '../../models/model-folder.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
+import { startLoadProgress } from '../../observability/load-progress.ts';
 import { loadTokenizer } from '../../tokenizer/load-tokenizer.ts';
-import { downloadProgress } from '../download-progress.ts';
-import { startLoadProgress } from '../load-progress.ts';
+import { printFigures } from './bench-report.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
 import { Predictor } from './predictor.ts';
 
@@ -24,7 +25,8 @@ interface QualityOptions {
   readonly textFile: string;
   /** Tokens of the text that are looked at. */
   readonly numTokens: number;
-  readonly isJson: boolean;
+  /** File for the figures as JSON; `-` is stdout, in place of the table. */
+  readonly outputJson?: string | undefined;
 }
 
 /** The text is cut into pieces of so many tokens, or as many as the model's context has, each predicted by itself. */
@@ -40,7 +42,7 @@ export async function benchQuality(options: QualityOptions): Promise<void> {
     const tokens = await readTokens(plain.modelPath, options);
     const quality = await comparePrecision(plain, options.precision, tokens, show);
     progress.stop();
-    process.stdout.write(report(options, quality));
+    await printFigures(tableOf(options, quality), jsonOf(options, quality), options.outputJson);
   } finally {
     progress.stop();
   }
@@ -114,12 +116,13 @@ function compare(
   return comparer.result();
 }
 
-function report({ precision, isJson }: QualityOptions, quality: Quality): string {
+function jsonOf({ precision }: QualityOptions, quality: Quality): object {
   const { numTokens, perplexity, meanKl, agreement, dtype, weightBytes } = quality;
-  if (isJson) {
-    const fields = { ...precision, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
-    return `${JSON.stringify(fields, null, 2)}\n`;
-  }
+  return { ...precision, dtype, numTokens, weightBytes, perplexity, meanKl, agreement };
+}
+
+function tableOf({ precision }: QualityOptions, quality: Quality): string {
+  const { numTokens, perplexity, meanKl, agreement, dtype, weightBytes } = quality;
   const rows = [
     [`${numTokens} tokens`, dtype, precision.quantization ?? dtype],
     ...(precision.kvCacheDtype === 'auto'

@@ -3,7 +3,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { ModelLoadError } from '../../errors.ts';
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { LoraNumbers } from '../../ops/lora.ts';
+import type { LoraNumbers, LoraPart } from '../../ops/lora.ts';
 import type { Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
 import { narrow } from '../../ops/weights.ts';
@@ -53,15 +53,11 @@ export function* loadAdapter(
   const hash = createHash('sha256');
   try {
     for (const target of loraTargets) {
-      const numbers = target.isGateUp
-        ? gateUpNumbers(target, modules, dtype)
-        : linearNumbers(target, modules, dtype);
-      for (const one of numbers) addTo(hash, target, one);
-      target.add(
-        id,
-        numbers.map((one) => ops.makeLora(one)),
-      );
-      if (numbers.length > 0) yield;
+      const numbers = numbersOf(target, modules, dtype);
+      if (numbers === null) continue;
+      addTo(hash, target, numbers);
+      target.add(id, ops.makeLora(numbers));
+      yield;
     }
     files.expectUnchanged();
   } catch (error) {
@@ -77,8 +73,8 @@ export function unloadAdapter(id: number, targets: readonly LoraTarget[]): void 
 }
 
 function addTo(hash: Hash, { pieces }: LoraTarget, numbers: LoraNumbers): void {
-  const { rank, k, firstColumn, a, scales, b } = numbers;
-  hash.update(JSON.stringify([pieces, rank, k, firstColumn]));
+  const { k, a, scales, parts, b } = numbers;
+  hash.update(JSON.stringify([pieces, k, parts]));
   for (const values of [a, scales, b]) hash.update(values);
 }
 
@@ -129,69 +125,28 @@ function unknownModule(folder: string, module: string, known: readonly string[])
   return new ModelLoadError(`${folder}: ${module}: ${reason}; those of this model are ${kinds.join(', ')}`);
 }
 
-/** Columns that follow each other and belong to one module are one. */
-function linearNumbers({ pieces, k }: LoraTarget, modules: Modules, dtype: ComputeDType): LoraNumbers[] {
-  const numbers: LoraNumbers[] = [];
+/** Null where no module of the product is adapted. */
+function numbersOf(target: LoraTarget, modules: Modules, dtype: ComputeDType): LoraNumbers | null {
+  const { pieces, k, n, isGateUp } = target;
+  const own = pieces.map((piece) => modules.get(piece.module));
+  const adapted = [...new Set(own)].filter((module) => module !== undefined);
+  if (adapted.length === 0) return null;
+  const parts: LoraPart[] = [];
+  const matrices: Float32Array[] = [];
   let firstColumn = 0;
-  for (const group of groupsOf(pieces)) {
-    const module = modules.get(group[0]!.module);
-    if (module !== undefined) {
-      const b = joined(group.map((piece) => columnsOf(module, piece, dtype)));
-      numbers.push({
-        dtype,
-        k,
-        rank: module.rank,
-        ...smallOf([module], dtype),
-        b,
-        firstColumn,
-        isGateUp: false,
-      });
-    }
-    firstColumn += group.reduce((sum, { n }) => sum + n, 0);
-  }
-  return numbers;
-}
-
-function groupsOf(pieces: readonly TargetPiece[]): TargetPiece[][] {
-  const groups: TargetPiece[][] = [];
-  for (const piece of pieces) {
-    const last = groups.at(-1);
-    if (last?.[0]?.module === piece.module) last.push(piece);
-    else groups.push([piece]);
-  }
-  return groups;
-}
-
-/** Gate and up share the small product: each takes its own part of it, or all where they are one module. */
-function gateUpNumbers(
-  { pieces: [gate, up], k }: LoraTarget,
-  modules: Modules,
-  dtype: ComputeDType,
-): LoraNumbers[] {
-  const own = [gate!, up!].map((piece) => modules.get(piece.module));
-  const parts = [...new Set(own)].filter((module) => module !== undefined);
-  if (parts.length === 0) return [];
-  const rank = parts.reduce((sum, module) => sum + module.rank, 0);
-  const halves = [gate!, up!].map((piece, i) => {
+  for (const [i, piece] of pieces.entries()) {
     const module = own[i];
-    const half = new Float32Array(piece.n * rank);
-    if (module === undefined) return half;
-    const first = parts.slice(0, parts.indexOf(module)).reduce((sum, one) => sum + one.rank, 0);
-    const columns = columnsOf(module, piece, dtype);
-    for (let row = 0; row < piece.n; row++) {
-      half.set(columns.subarray(row * module.rank, (row + 1) * module.rank), row * rank + first);
+    if (module !== undefined) {
+      const before = adapted.slice(0, adapted.indexOf(module));
+      const firstRank = before.reduce((sum, { rank }) => sum + rank, 0);
+      parts.push({ firstColumn, columns: piece.n, firstRank, ranks: module.rank });
+      matrices.push(columnsOf(module, piece, dtype));
     }
-    return half;
-  });
-  return [{ dtype, k, rank, ...smallOf(parts, dtype), b: joined(halves), firstColumn: 0, isGateUp: true }];
-}
-
-/** A and the scales of modules, one below the other. */
-function smallOf(modules: readonly AdapterModule[], dtype: ComputeDType): Pick<LoraNumbers, 'a' | 'scales'> {
-  return {
-    a: joined(modules.map(({ a }) => readTensor(a, dtype))),
-    scales: joined(modules.map(({ rank, scale }) => new Float32Array(rank).fill(scale))),
-  };
+    firstColumn += piece.n;
+  }
+  const a = joined(adapted.map((module) => readTensor(module.a, dtype)));
+  const scales = joined(adapted.map(({ rank, scale }) => new Float32Array(rank).fill(scale)));
+  return { dtype, k, n, isGateUp, rank: scales.length, a, scales, parts, b: joined(matrices) };
 }
 
 /** B of a piece of the product, [n, rank]. */

@@ -18,7 +18,7 @@ export class LoraTarget {
   readonly pieces: readonly TargetPiece[];
   readonly k: number;
   readonly isGateUp: boolean;
-  readonly #loras = new Map<number, readonly Lora[]>();
+  readonly #loras = new Map<number, Lora>();
 
   constructor(pieces: readonly TargetPiece[], k: number, isGateUp = false) {
     this.pieces = pieces;
@@ -26,23 +26,30 @@ export class LoraTarget {
     this.isGateUp = isGateUp;
   }
 
+  /** Columns of the product; of gate and up, of each. */
+  get n(): number {
+    const columns = this.pieces.reduce((sum, piece) => sum + piece.n, 0);
+    return this.isGateUp ? columns / 2 : columns;
+  }
+
   /** From the next step on, what `adapter` adds. */
-  add(adapter: number, loras: readonly Lora[]): void {
-    if (loras.length > 0) this.#loras.set(adapter, loras);
+  add(adapter: number, lora: Lora): void {
+    this.#loras.set(adapter, lora);
   }
 
   /** No step with `adapter` may begin any more. */
   remove(adapter: number): void {
-    for (const lora of this.#loras.get(adapter) ?? []) lora.free();
+    this.#loras.get(adapter)?.free();
     this.#loras.delete(adapter);
   }
 
   /** Undefined where the adapters of the step leave the product as it is. */
   inStep(step: StepInputs): StepLoras | undefined {
     if (step.adapters.size === 0) return undefined;
-    const loras = [...step.adapters].flatMap((adapter) =>
-      (this.#loras.get(adapter) ?? []).map((lora) => ({ adapter, lora })),
-    );
+    const loras = [...step.adapters].flatMap((adapter) => {
+      const lora = this.#loras.get(adapter);
+      return lora === undefined ? [] : [{ adapter, lora }];
+    });
     return loras.length === 0 ? undefined : { step, loras };
   }
 }

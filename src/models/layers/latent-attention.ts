@@ -98,7 +98,7 @@ class LatentAttention implements Block {
     const layer = this.#layer;
     const scale = this.#config.attentionScales[layer]!;
     const key = this.#key(step, h);
-    ops.storeKv(key, key, inputs, layer);
+    ops.storeKv(key, null, inputs, layer);
     const seen = ops.attention(this.#query(step, h, keyWeights), inputs, { layer, scale, window: null });
     return ops.cast(ops.headLinear(seen, valueWeights, false), output.inputDType);
   }

@@ -9,9 +9,12 @@ export class NativeLora implements Lora {
   readonly byteLength: number;
 
   constructor(native: NativeBackend, numbers: LoraNumbers) {
-    const { dtype, k, rank, isGateUp, firstColumn, a, scales, b } = numbers;
+    const { dtype, k, n, isGateUp, a, scales, parts, b } = numbers;
     this.native = native;
-    this.index = native.makeLora(dtype === 'bf16', k, rank, isGateUp, firstColumn, a, scales, b);
+    const shapes = Int32Array.from(
+      parts.flatMap(({ firstColumn, columns, firstRank, ranks }) => [firstColumn, columns, firstRank, ranks]),
+    );
+    this.index = native.makeLora(dtype === 'bf16', k, n, isGateUp, a, scales, shapes, b);
     this.byteLength = (a.length + b.length) * (dtype === 'bf16' ? 2 : 4);
   }
 

@@ -5,7 +5,8 @@ import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
-import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
+import { valuesFor } from '../kv-rows.ts';
+import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
@@ -26,6 +27,7 @@ import type {
   StepLoras,
   Tensor,
   TokenIds,
+  TokenMasks,
 } from '../ops.ts';
 import {
   expectHeads,
@@ -324,12 +326,12 @@ export class NativeOps implements Ops {
     );
   }
 
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     const { id, numTokens, cache } = this.#own('storeKv', step, NativeStepInputs);
     const cols = cache.shape.kvHeads * cache.shape.headDim;
     const expected = { rows: numTokens, cols, dtype: 'f32' } as const;
     const keys = expectTensor('storeKv', 'k', k, expected);
-    const values = expectTensor('storeKv', 'v', v, expected);
+    const values = expectTensor('storeKv', 'v', valuesFor(cache.shape, k, v), expected);
     this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
   }
 
@@ -364,6 +366,12 @@ export class NativeOps implements Ops {
     checkIdLists('restrictLogits', logits, allowed);
     const { rows, starts, ids } = allowed;
     this.#guard(() => this.#native.restrictLogits(...argsOf(input), rows, starts, ids));
+  }
+
+  maskLogits(logits: Tensor, masks: TokenMasks): void {
+    const input = expectTensor('maskLogits', 'logits', logits, { dtype: 'f32' });
+    checkMasks(logits, masks);
+    this.#guard(() => this.#native.maskLogits(...argsOf(input), masks.rows, masks.words));
   }
 
   editLogits(logits: Tensor, edits: LogitEdits): void {

@@ -144,11 +144,15 @@ export class NativeKvCache extends Handle implements KvCache {
   readonly layerBlockBytes: number;
 
   constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
-    const { layers, blocks, blockSize, kvHeads, headDim, dtype, layerGroups = [] } = shape;
+    const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
+    const { layerGroups = [], keysAreValues = false } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     const groups = Int32Array.from({ length: layers }, (_, layer) => layerGroups[layer] ?? 0);
-    super(native, native.makeKvCache(groups, blocks, blockSize, kvHeads, headDim, dtype, isShared));
+    super(
+      native,
+      native.makeKvCache(groups, blocks, blockSize, kvHeads, headDim, dtype, keysAreValues, isShared),
+    );
     this.shape = shape;
     this.layerBlockBytes = native.layerBlockBytes(this.index);
   }

@@ -3,11 +3,14 @@
 import { ShapeError } from '../../errors.ts';
 import { type KvDType, kvHeadBytes } from '../dtype.ts';
 import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
-import { type LayerPlace, layerPlaces, numKvGroups, numKvRows } from '../kv-rows.ts';
+import { type LayerPlace, layerPlaces, numKvGroups, numKvRows, vectorsPerToken } from '../kv-rows.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import { quantizeRow } from './quantize.ts';
 
-/** A row is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them. */
+/**
+ * A row is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them; 1 where the keys are
+ * the values.
+ */
 export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
   readonly layerBlockBytes: number;
@@ -20,7 +23,7 @@ export class RefKvCache implements KvCache {
     const { blocks, blockSize, kvHeads, headDim, dtype } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
-    const heads = 2 * kvHeads * blockSize;
+    const heads = vectorsPerToken(shape) * kvHeads * blockSize;
     this.shape = shape;
     this.layerBlockBytes = heads * kvHeadBytes(dtype, headDim);
     this.numGroups = numKvGroups(shape);
@@ -31,8 +34,9 @@ export class RefKvCache implements KvCache {
   /** Index of the first number of a token's vector of one head. */
   #start(block: number, kind: 'key' | 'value', head: number, offset: number): number {
     const { kvHeads, blockSize, headDim } = this.shape;
-    const kindIndex = kind === 'key' ? 0 : 1;
-    return (((block * 2 + kindIndex) * kvHeads + head) * blockSize + offset) * headDim;
+    const kinds = vectorsPerToken(this.shape);
+    const kindIndex = kind === 'key' ? 0 : kinds - 1;
+    return (((block * kinds + kindIndex) * kvHeads + head) * blockSize + offset) * headDim;
   }
 
   expectLayer(op: string, layer: number): void {

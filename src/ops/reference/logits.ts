@@ -1,9 +1,9 @@
-// Ops on logits other than sampling: restriction to a list, biases and penalties, log-probabilities.
+// Ops on logits other than sampling: restriction to a list or a set, biases and penalties, log-probabilities.
 
 import { ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import { checkEdits, checkIdLists, checkLogprobRows } from '../logit-checks.ts';
-import type { IdLists, LogitEdits, Tensor } from '../ops.ts';
+import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
+import type { IdLists, LogitEdits, Tensor, TokenMasks } from '../ops.ts';
 import { expectTensor } from './ref-tensor.ts';
 
 const LARGEST = 3.4028234663852886e38;
@@ -17,6 +17,20 @@ export function restrictLogits(logits: Tensor, allowed: IdLists): void {
     const kept = Float32Array.from(ids, (id) => values[id]!);
     values.fill(Number.NEGATIVE_INFINITY);
     for (const [place, id] of ids.entries()) values[id] = kept[place]!;
+  }
+}
+
+export function maskLogits(logits: Tensor, masks: TokenMasks): void {
+  const input = expectTensor('maskLogits', 'logits', logits, { dtype: 'f32' });
+  checkMasks(logits, masks);
+  const numWords = Math.ceil(logits.cols / 32);
+  for (const [index, row] of masks.rows.entries()) {
+    const words = masks.words.subarray(index * numWords, (index + 1) * numWords);
+    const values = input.row(row);
+    for (let id = 0; id < values.length; id++) {
+      const isAllowed = (words[id >> 5]! >>> (id & 31)) & 1;
+      if (!isAllowed) values[id] = Number.NEGATIVE_INFINITY;
+    }
   }
 }
 

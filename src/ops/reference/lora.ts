@@ -52,11 +52,15 @@ export function forAddends(
 }
 
 function addRow(numbers: LoraNumbers, x: Float32Array, add: (column: number, value: number) => void): void {
-  const { dtype, k, rank, a, scales, b, firstColumn } = numbers;
+  const { dtype, k, a, scales, parts, b } = numbers;
   const lowRank = Float32Array.from(scales, (scale, i) => Math.fround(dot(a, i * k, x, k)) * scale);
   if (dtype === 'bf16') roundToBf16(lowRank);
-  for (let column = 0; column < b.length / rank; column++) {
-    add(firstColumn + column, dot(b, column * rank, lowRank, rank));
+  let start = 0;
+  for (const { firstColumn, columns, firstRank, ranks } of parts) {
+    const own = lowRank.subarray(firstRank, firstRank + ranks);
+    for (let column = 0; column < columns; column++, start += ranks) {
+      add(firstColumn + column, dot(b, start, own, ranks));
+    }
   }
 }
 

@@ -26,6 +26,7 @@ import type {
   StepLoras,
   Tensor,
   TokenIds,
+  TokenMasks,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
 import { readTensor } from '../read-tensor.ts';
@@ -43,7 +44,7 @@ import { embedding } from './embedding.ts';
 import { experts, RefExperts } from './experts.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
-import { editLogits, logprobs, restrictLogits } from './logits.ts';
+import { editLogits, logprobs, maskLogits, restrictLogits } from './logits.ts';
 import { RefLora } from './lora.ts';
 import { meanRows } from './mean-rows.ts';
 import { headLayerNorm, layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './norm.ts';
@@ -220,7 +221,7 @@ export class ReferenceOps implements Ops {
     rope(x, this.#current('rope', step).positions, table, heads);
   }
 
-  storeKv(k: Tensor, v: Tensor, step: StepInputs, layer: number): void {
+  storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     storeKv(k, v, this.#current('storeKv', step), layer);
   }
 
@@ -251,6 +252,10 @@ export class ReferenceOps implements Ops {
 
   restrictLogits(logits: Tensor, allowed: IdLists): void {
     restrictLogits(logits, allowed);
+  }
+
+  maskLogits(logits: Tensor, masks: TokenMasks): void {
+    maskLogits(logits, masks);
   }
 
   editLogits(logits: Tensor, edits: LogitEdits): void {

@@ -2,8 +2,10 @@
 // before that one.
 
 import { z } from 'zod';
+import { errorBody } from '../../http/errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import type { EndpointAdapter } from './endpoint.ts';
+import { startsWith } from './event-bytes.ts';
 
 const DATA = 'data: ';
 const DONE = Buffer.from('data: [DONE]');
@@ -31,9 +33,5 @@ export const chunkStream: Omit<EndpointAdapter, 'path' | 'readRequest'> = {
     return digits === undefined ? null : Number(digits);
   },
 
-  failure: (error) => `${DATA}${JSON.stringify(error)}\n\n${DATA}[DONE]\n\n`,
+  failure: (error) => `${DATA}${JSON.stringify(errorBody(error))}\n\n${DATA}[DONE]\n\n`,
 };
-
-function startsWith(event: Buffer, prefix: Buffer): boolean {
-  return event.length >= prefix.length && prefix.compare(event, 0, prefix.length) === 0;
-}

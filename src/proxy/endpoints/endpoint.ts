@@ -1,7 +1,7 @@
 // One path of the API that the proxy passes on to instances: everything that depends on the form of its requests and of
 // its event streams. A further endpoint is one more adapter and a line in endpoints.ts.
 
-import type { ErrorBody } from '../../http/errors.ts';
+import type { SvcError } from '../../errors.ts';
 import type { StreamProgress } from '../stream-progress.ts';
 import type { PromptShape } from './prompt.ts';
 
@@ -19,7 +19,8 @@ export interface EndpointAdapter {
   errorStatus(event: Buffer): number | null;
   /** When the answer says that it was created, in Unix seconds. */
   createdAt(event: Buffer): number | null;
-  failure(error: ErrorBody): string;
+  /** The end of a stream that fails after `numEvents` events. */
+  failure(error: SvcError, numEvents: number): string;
 }
 
 /** What the proxy needs to know of a request. */

@@ -9,7 +9,12 @@ const NUM_SEEDS = 2 ** 31;
 /** A client may name this in place of no seed. */
 const NO_SEED = -1;
 
-export function generationTraits(body: JsonObject, prompt: PromptShape): RequestTraits {
+/** @param lengthField says how many tokens the answer may have. */
+export function generationTraits(
+  body: JsonObject,
+  prompt: PromptShape,
+  lengthField: 'max_tokens' | 'max_output_tokens' = 'max_tokens',
+): RequestTraits {
   const isRandom = body.temperature !== 0 && body.use_beam_search !== true;
   const hasSeed = body.seed != null && body.seed !== NO_SEED;
   // Prompts of one request would share a seed, and equal ones among them would get equal answers.
@@ -19,7 +24,7 @@ export function generationTraits(body: JsonObject, prompt: PromptShape): Request
     prompt,
     numChoices: prompt.count * (typeof body.n === 'number' ? body.n : 1),
     addedFields: needsSeed ? { seed: randomInt(NUM_SEEDS) } : null,
-    prefillFields: mayPrefillElsewhere(body) ? prefillFields(body) : null,
+    prefillFields: mayPrefillElsewhere(body) ? prefillFields(body, lengthField) : null,
     isRepeatable: !isRandom || needsSeed || hasSeed,
   };
 }
@@ -42,9 +47,10 @@ const PREFILL_FIELDS: JsonObject = {
   logprobs: null,
   top_logprobs: null,
   logprob_token_ids: null,
+  include: null,
 };
 
-function prefillFields(body: JsonObject): JsonObject {
+function prefillFields(body: JsonObject, lengthField: string): JsonObject {
   const given = Object.entries(PREFILL_FIELDS).filter(([name]) => body[name] != null);
-  return { max_tokens: 1, ...Object.fromEntries(given) };
+  return { [lengthField]: 1, ...Object.fromEntries(given) };
 }

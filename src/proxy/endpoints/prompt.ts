@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 
 /** Of text, about. */
-export const BYTES_PER_TOKEN = 4;
+const BYTES_PER_TOKEN = 4;
 /** Tokens of one block. */
 export const BLOCK_TOKENS = 32;
 /** Beginnings are compared up to here. */
@@ -35,6 +35,22 @@ export class Prompt implements PromptShape {
     this.#blockHashes ??= hashBlocks(this.#content());
     return this.#blockHashes;
   }
+}
+
+/** Bytes of all texts in a value; the names of fields are not counted. */
+export function textBytes(value: unknown): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
+  if (typeof value !== 'object' || value === null) return 0;
+  let length = 0;
+  for (const element of Object.values(value)) length += textBytes(element);
+  return length;
+}
+
+/** A conversation in fields that only instances can render, in the order in which templates write them. */
+export function conversationPrompt(...fields: readonly unknown[]): Prompt {
+  const numTokens = Math.ceil(textBytes(fields) / BYTES_PER_TOKEN);
+  const text = (): string => fields.map((field) => (field == null ? '' : JSON.stringify(field))).join('');
+  return new Prompt(1, numTokens, text);
 }
 
 /** Of a text, estimated, or of packed token ids; 0 for what is neither. */

@@ -3,9 +3,10 @@
 
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { ToolUse } from '../../parsers/tool-use.ts';
 import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
 import { joinedText } from '../../tokenizer/content-format.ts';
-import type { ChatMessage, ChatTemplate, RenderOptions } from '../../tokenizer/tokenizer.ts';
+import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
 
@@ -22,41 +23,54 @@ type PromptFields = Pick<
   | 'chat_template'
 >;
 
-/** What the server says of templates. */
-type TemplateOptions = Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'>;
+/** What the prompt depends on besides the conversation and the fields of its request. */
+interface PromptOptions extends Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'> {
+  /** Functions that the model may call; null or left out: none. */
+  readonly tools?: readonly object[] | null;
+}
+
+interface ChatPrompt {
+  readonly text: string;
+  /** The conversation as templates get it. */
+  readonly messages: readonly ChatMessage[];
+  readonly toolUse: ToolUse;
+  readonly tokenizer: Tokenizer;
+}
 
 /**
- * The conversation as templates get it, and the text that it becomes.
+ * The text that a conversation becomes, and what it was made of.
  * @throws InvalidRequestError where it cannot become one, by its own fault or for want of a template.
  */
 export async function promptOfChat(
   { options }: ServerContext,
   engine: InferenceEngine,
-  body: PromptFields & Pick<ChatCompletionRequest, 'messages'>,
-): Promise<{ readonly messages: readonly ChatMessage[]; readonly text: string }> {
-  const template = templateOf(engine);
+  body: ChatCompletionRequest,
+): Promise<ChatPrompt> {
+  const { template, tokenizer } = chatParts(engine);
+  const toolUse = new ToolUse(body, engine.answerFormats);
   const messages = toChatMessages(body.messages);
-  return { messages, text: await renderPrompt(template, messages, body, options) };
+  const text = await renderPrompt(template, messages, body, { ...options, tools: toolUse.templateTools });
+  return { text, messages, toolUse, tokenizer };
 }
 
-/**
- * The template of the model.
- * @throws InvalidRequestError where this server has none.
- */
-function templateOf(engine: InferenceEngine): ChatTemplate {
-  if (engine.tokenizer === null) {
+/** @throws InvalidRequestError where this server lacks one of them. */
+function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+} {
+  if (tokenizer === null) {
     throw new InvalidRequestError(
       'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
       { param: 'messages' },
     );
   }
-  if (engine.chatTemplate === null) {
+  if (template === null) {
     throw new InvalidRequestError(
       'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
       { param: 'messages' },
     );
   }
-  return engine.chatTemplate;
+  return { tokenizer, template };
 }
 
 /** @throws InvalidRequestError where the template refuses the conversation, or fields contradict each other. */
@@ -64,11 +78,12 @@ export async function renderPrompt(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   fields: PromptFields,
-  options: TemplateOptions = {},
+  options: PromptOptions = {},
 ): Promise<string> {
   const given = {
     template: templateOfRequest(fields, options),
     variables: templateVariables(fields, options),
+    tools: options.tools ?? null,
   };
   if (!fields.continue_final_message) {
     return template.render(messages, {
@@ -87,7 +102,7 @@ export async function renderPrompt(
 }
 
 /** A template is a program: who may run one is for the server to say. */
-function templateOfRequest({ chat_template }: PromptFields, options: TemplateOptions): string | null {
+function templateOfRequest({ chat_template }: PromptFields, options: PromptOptions): string | null {
   if (chat_template == null || options.trustsRequestTemplates) return chat_template ?? null;
   throw new InvalidRequestError(
     'chat_template is taken only by a server that was started with --trust-request-chat-template; ' +
@@ -100,7 +115,7 @@ function templateOfRequest({ chat_template }: PromptFields, options: TemplateOpt
 async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
-  given: Pick<RenderOptions, 'template' | 'variables'>,
+  given: Omit<RenderOptions, 'addGenerationPrompt'>,
 ): Promise<string> {
   const last = messages.at(-1)!;
   const marked = [...messages.slice(0, -1), { ...last, content: `${joinedText(last.content)}${MARK}` }];
@@ -114,7 +129,7 @@ async function renderOpenEnded(
   return rendered.slice(0, end);
 }
 
-function templateVariables(fields: PromptFields, options: TemplateOptions): Record<string, unknown> {
+function templateVariables(fields: PromptFields, options: PromptOptions): Record<string, unknown> {
   const variables: Record<string, unknown> = {
     ...options.defaultTemplateVariables,
     ...fields.chat_template_kwargs,

@@ -3,6 +3,8 @@
 import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import { toJson } from '../../http/json-pieces.ts';
+import { AnswerDeltas, type AnswerFieldOptions, answerFields } from '../../parsers/answer-fields.ts';
+import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
 import type { Usage } from '../protocol/usage.ts';
@@ -10,34 +12,46 @@ import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
 import { chatLogprobs } from './chat-logprobs.ts';
 
-export class ChatWriter extends ChunkWriter {
-  readonly #role: string;
-  readonly #metadata: Readonly<Record<string, string>> | null;
+interface ChatAnswer {
+  /** Speaks it. */
+  readonly role: string;
+  /** Notes of the client, which an answer in one piece repeats; null without any. */
+  readonly metadata: Readonly<Record<string, string>> | null;
+  /** Exact length of the ids of calls; null: of any length. */
+  readonly idLength: number | null;
+  readonly includesReasoning: boolean;
+  /** An answer that calls a function ended for that. */
+  readonly endsForCalls: boolean;
+}
 
-  /**
-   * @param role speaks the answer.
-   * @param metadata notes of the client, which an answer in one piece repeats; null without any.
-   */
-  constructor(
-    options: ResponseOptions,
-    role: string,
-    metadata: Readonly<Record<string, string>> | null = null,
-  ) {
+export class ChatWriter extends ChunkWriter {
+  readonly #answer: ChatAnswer;
+  readonly #fields: AnswerFieldOptions;
+  /** By choice. */
+  readonly #deltas: AnswerDeltas[] = [];
+
+  constructor(options: ResponseOptions, answer: ChatAnswer) {
     super('chat.completion.chunk', options);
-    this.#role = role;
-    this.#metadata = metadata;
+    this.#answer = answer;
+    this.#fields = { ...answer, id: options.head.id };
   }
 
   body(samples: readonly CompletedSample[]): object {
     const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+    const { metadata } = this.#answer;
     const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
       ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
-      ...(this.#metadata !== null && { metadata: this.#metadata }),
+      ...(metadata !== null && { metadata }),
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,
     };
+  }
+
+  protected override shows({ text, parts }: OutputDelta): boolean {
+    if (parts === null) return text !== '';
+    return parts.some(({ kind }) => kind !== 'reasoning' || this.#answer.includesReasoning);
   }
 
   protected async chunks(
@@ -47,13 +61,25 @@ export class ChatWriter extends ChunkWriter {
     usage: Usage | null,
   ): Promise<Frames> {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
+    const fields = this.#deltaFields(choice, delta);
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
-    const tail = `"finish_reason":${jsonOf(delta.finish_reason)}${stop}${ids}`;
+    const finish = this.#finishReason(delta.finish_reason, this.#deltas[choice]?.hasCalls ?? false);
+    const tail = `"finish_reason":${jsonOf(finish)}${stop}${ids}`;
     const lists = this.#logprobs(delta);
     const logprobs = lists === null ? 'null' : await toJson(lists);
-    const content = `{"content":${JSON.stringify(delta.text)}},"logprobs":${logprobs}`;
-    const chunk = this.#chunk(choice, content, tail, usage);
+    const chunk = this.#chunk(choice, `${fields},"logprobs":${logprobs}`, tail, usage);
     return isFirst ? [...(await this.#opening(choice, usage)), chunk] : [chunk];
+  }
+
+  /** JSON of what is new. */
+  #deltaFields(choice: number, { text, parts }: OutputDelta): string {
+    if (parts === null) return `{"content":${JSON.stringify(text)}}`;
+    this.#deltas[choice] ??= new AnswerDeltas(this.#fields, choice);
+    return JSON.stringify(this.#deltas[choice].next(parts));
+  }
+
+  #finishReason(reason: FinishReason | null, hasCalls: boolean): FinishReason | 'tool_calls' | null {
+    return reason === 'stop' && hasCalls && this.#answer.endsForCalls ? 'tool_calls' : reason;
   }
 
   /** The role, then the echo: both before the first token. */
@@ -61,7 +87,7 @@ export class ChatWriter extends ChunkWriter {
     const { prompts, returnTokenIds, echoes } = this.options;
     const extra = returnTokenIds ? `,"prompt_token_ids":${await toJson(prompts[0]?.promptTokenIds)}` : '';
     const unfinished = '"finish_reason":null';
-    const delta = `{"role":${JSON.stringify(this.#role)},"content":""},"logprobs":null`;
+    const delta = `{"role":${JSON.stringify(this.#answer.role)},"content":""},"logprobs":null`;
     const role = this.#chunk(choice, delta, unfinished, usage, extra);
     const echo = echoes[0]?.text ?? '';
     if (echo === '') return [role];
@@ -78,19 +104,25 @@ export class ChatWriter extends ChunkWriter {
   }
 
   #choice(sample: CompletedSample, choice: number): object {
+    const { parts, finish_reason } = sample;
+    const { content, tool_calls, ...reasoning } =
+      parts === null
+        ? { content: sample.text, tool_calls: [], reasoning: null }
+        : answerFields(parts, this.#fields, choice);
+    const echo = this.options.echoes[0]?.text ?? '';
     return {
       index: choice,
       message: {
-        role: this.#role,
-        content: (this.options.echoes[0]?.text ?? '') + sample.text,
+        role: this.#answer.role,
+        content: content === null && echo === '' ? null : echo + (content ?? ''),
         refusal: null,
         annotations: [],
         audio: null,
-        tool_calls: [],
-        reasoning: null,
+        tool_calls,
+        ...reasoning,
       },
       logprobs: this.#logprobs(sample),
-      finish_reason: sample.finish_reason,
+      finish_reason: this.#finishReason(finish_reason, tool_calls.length > 0),
       stop_reason: sample.stop_reason,
       token_ids: this.options.returnTokenIds ? sample.tokenIds : null,
     };

@@ -16,21 +16,11 @@ const TABLES: FieldTables = {
   ignored: ignoredChatFields,
 };
 
-/**
- * @returns the request without what asks for nothing.
- * @throws NotFoundError, NotAvailableError or InvalidRequestError for the first field that is refused.
- */
-export function checkChatFields<T extends ChatCompletionRequest>(
+/** @throws NotFoundError, NotAvailableError or InvalidRequestError for the first field that is refused. */
+export function checkChatFields(
   context: ServerContext,
   engine: InferenceEngine,
-  given: T,
-): T {
-  const body = withoutIdleTools(given);
+  body: ChatCompletionRequest,
+): void {
   checkCommonFields(context, engine, body, TABLES);
-  return body;
-}
-
-/** Tools that must not be called ask for nothing. */
-function withoutIdleTools<T extends ChatCompletionRequest>(body: T): T {
-  return body.tool_choice === 'none' ? { ...body, tools: null } : body;
 }

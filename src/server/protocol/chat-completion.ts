@@ -1,6 +1,7 @@
 // POST /v1/chat/completions on the wire: the schema of requests.
 
 import { z } from 'zod';
+import { toolFields } from '../../parsers/tool-fields.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
@@ -46,7 +47,8 @@ export const chatCompletionSchema = z.looseObject({
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
   /** This server has no voice. */
   modalities: listOf(z.literal('text'), MAX_MODALITIES).nullish(),
-  tools: z.array(z.unknown()).min(1).nullish(),
+  ...toolFields,
+  include_reasoning: z.boolean().nullish(),
 });
 
 export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
@@ -54,11 +56,8 @@ export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableFields,
-  tools: [],
-  tool_choice: ['none'],
   functions: [],
   function_call: ['none'],
-  include_reasoning: [true],
   mm_processor_kwargs: [],
   media_io_kwargs: [],
   audio: [],
@@ -66,12 +65,7 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
 };
 
 /**
- * Harmless on their own: without tools nothing is called, a prediction only saves time, nothing is ever stored, and models
+ * Harmless: a prediction only saves time, nothing is ever stored, and models
  * that know of verbosity are not served.
  */
-export const ignoredChatFields: ReadonlySet<string> = new Set([
-  'parallel_tool_calls',
-  'prediction',
-  'store',
-  'verbosity',
-]);
+export const ignoredChatFields: ReadonlySet<string> = new Set(['prediction', 'store', 'verbosity']);

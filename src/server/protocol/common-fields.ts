@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
+import { responseFormatSchema } from '../../sampling/structured-outputs.ts';
 import { streamResume } from './stream-resume.ts';
 
 /** Characters; it is kept as long as the request. */
@@ -41,7 +42,7 @@ export const commonFields = {
   /** Tokens of each chunk of a stream but the first and the last. */
   stream_interval: z.int().min(1).nullish(),
   svc_resume: streamResume.nullish(),
-  response_format: z.looseObject({ type: z.string() }).nullish(),
+  response_format: responseFormatSchema.nullish(),
 } as const;
 
 export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
@@ -49,7 +50,6 @@ export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableSampling,
-  structured_outputs: [],
   guided_json: [],
   guided_regex: [],
   guided_choice: [],

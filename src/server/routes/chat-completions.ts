@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
+import type { ToolUse } from '../../parsers/tool-use.ts';
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
@@ -13,9 +14,9 @@ import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
 import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
 import { readProxied } from '../proxied-request.ts';
-import { type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
+import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
-import { responseOptions } from '../response-options.ts';
+import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
@@ -33,12 +34,50 @@ async function parse(
   engine: InferenceEngine,
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
-  const body = checkChatFields(context, engine, parseBody(chatCompletionSchema, request.body));
-  const { params, beamSearch } = samplingOf(body, engine);
-  checkChoices(1, params.n);
-  const proxied = readProxied(request, body, 1, params.n);
-  const { messages, text } = await promptOfChat(context, engine, body);
+  const body = parseBody(chatCompletionSchema, request.body);
+  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-');
+  const { answer, options, role, toolUse } = chat;
+  const writer = new ChatWriter(options, {
+    role,
+    metadata: body.metadata ?? null,
+    idLength: toolUse.idLength,
+    includesReasoning: body.include_reasoning ?? true,
+    endsForCalls: !toolUse.isNamed,
+  });
+  return { ...answer, writer };
+}
+
+/** A conversation that is ready to be answered, whatever protocol it came by. */
+export interface PreparedChat {
+  /** All but the writer. */
+  readonly answer: Omit<ParsedRequest, 'writer'>;
+  readonly options: ResponseOptions;
+  /** Speaks the answer. */
+  readonly role: string;
+  readonly toolUse: ToolUse;
+}
+
+/**
+ * Checks a request for a chat and makes its prompt.
+ * @param prefix of the id of the answer: `chatcmpl-`.
+ * @throws SvcError where the request must be refused, naming the fields of chat completions.
+ */
+export async function prepareChat(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+  body: ChatCompletionRequest,
+  prefix: string,
+): Promise<PreparedChat> {
+  checkChatFields(context, engine, body);
+  const { params: asked, beamSearch } = samplingOf(body, engine);
+  checkChoices(1, asked.n);
+  const proxied = readProxied(request, body, 1, asked.n);
+  const { text, messages, toolUse } = await promptOfChat(context, engine, body);
+  const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
+  if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
+    answer: toolUse.reader(text),
     adapter: context.adapterOf(body.model, engine),
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
@@ -52,7 +91,7 @@ async function parse(
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
   const options = responseOptions(context, engine, request, body, {
-    prefix: 'chatcmpl',
+    prefix,
     answerId: proxied.answerId,
     prompts: [prompt],
     echoes: [isEchoed ? { text: joinedText(last.content), skipsSpecialTokens: true } : null],
@@ -60,7 +99,7 @@ async function parse(
     isBeamSearch: beamSearch !== null,
     serviceTier: body.service_tier == null ? null : SERVICE_TIER,
   });
-  return {
+  const answer = {
     id: options.head.id,
     prompts: [prompt],
     beamSearch,
@@ -69,8 +108,8 @@ async function parse(
     keepsJournal: proxied.keepsJournal,
     bestOf: null,
     streamInterval: body.stream_interval ?? context.options.streamInterval ?? 1,
-    writer: new ChatWriter(options, role, body.metadata ?? null),
   };
+  return { answer, options, role, toolUse };
 }
 
 /** Without a limit the answer may fill the context. */

@@ -69,7 +69,7 @@ async function parse(
   const returnTokenIds = body.return_token_ids ?? engine.tokenizer === null;
   const isBeamSearch = beamSearch !== null;
   const about = { answerId, prompts, echoes, returnTokenIds, isBeamSearch, serviceTier: null };
-  const options = responseOptions(context, engine, request, body, { prefix: 'cmpl', ...about });
+  const options = responseOptions(context, engine, request, body, { prefix: 'cmpl-', ...about });
   const writer = new CompletionWriter(options, engine.tokenizer);
   const isStream = body.stream ?? false;
   const streamInterval = body.stream_interval ?? context.options.streamInterval ?? 1;

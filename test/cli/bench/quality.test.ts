@@ -33,7 +33,7 @@ function textFile(text: string): string {
 
 describe('svc bench quality', () => {
   it('finds int8 close to the published weights of the bundled model, in half of the memory', async () => {
-    const args = ['bench', 'quality', '--text-file', textFile(STORY.repeat(4)), '--json'];
+    const args = ['bench', 'quality', '--text-file', textFile(STORY.repeat(4)), '--output-json', '-'];
     const { code, stdout, stderr } = await runCli(args);
     expect({ code, errors: /error/.exec(stderr) }).toEqual({ code: 0, errors: null });
     const { numTokens, weightBytes, perplexity, meanKl, agreement } = comparison.parse(JSON.parse(stdout));
@@ -46,7 +46,7 @@ describe('svc bench quality', () => {
   });
 
   it('finds int4 further from them, in less memory', async () => {
-    const args = ['--text-file', textFile(STORY), '--quantization', 'int4', '--json'];
+    const args = ['--text-file', textFile(STORY), '--quantization', 'int4', '--output-json', '-'];
     const { code, stdout } = await runCli(['bench', 'quality', ...args]);
     expect(code).toBe(0);
     const { quantization, weightBytes, meanKl, agreement } = comparison.parse(JSON.parse(stdout));
@@ -58,7 +58,7 @@ describe('svc bench quality', () => {
 
   it('judges keys and values in 8 bits with the weights as they are published', async () => {
     const judge = async (...flags: string[]) => {
-      const args = ['--text-file', textFile(STORY), '--kv-cache-dtype', ...flags, '--json'];
+      const args = ['--text-file', textFile(STORY), '--kv-cache-dtype', ...flags, '--output-json', '-'];
       const { code, stdout } = await runCli(['bench', 'quality', ...args]);
       expect(code).toBe(0);
       return comparison.parse(JSON.parse(stdout));
@@ -90,7 +90,8 @@ describe('svc bench quality', () => {
       textFile(STORY),
       '--kv-cache-dtype',
       'int8',
-      '--json',
+      '--output-json',
+      '-',
     ];
     const refused = await runCli(args);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringMatching(/or give --dtype bfloat16\n$/) });
@@ -110,7 +111,8 @@ describe('svc bench quality', () => {
       textFile(STORY),
       '--num-tokens',
       '70',
-      '--json',
+      '--output-json',
+      '-',
     ]);
     expect(code).toBe(0);
     const { numTokens, meanKl } = comparison.parse(JSON.parse(stdout));

@@ -102,16 +102,62 @@ void loadQueriesOfTiles(const AttentionJob& job, const AttentionTask& task, uint
   }
 }
 
-/// Copies the values of 16 tokens into tiles of 32: `half` says which of them. Pairs of tokens are in the order in which
-/// `weigh` packs the weights of both halves: two of the first, two of the second.
+/// The place of a pair of tokens in a tile of 32, of which `half` says which 16 they are of: `weigh` packs two pairs of the first
+/// half, then two of the second.
+constexpr int rowOfPair(int pair, int half) { return pair / 2 * 4 + half * 2 + pair % 2; }
+
+/// Copies the values of 16 tokens into tiles of 32.
 void copyValues(const KvLayout& kv, const char* from, int half, char* to) {
   const int tiles = valueTiles(kv);
   for (int pair = 0; pair < kLanes / 2; ++pair) {
-    const int row = pair / 2 * 4 + half * 2 + pair % 2;
+    const int row = rowOfPair(pair, half);
     for (int tile = 0; tile < tiles; ++tile) {
       const __m512i line = _mm512_loadu_si512(from + (pair * tiles + tile) * kStepBytes);
       _mm512_store_si512(to + tile * kTileBytes + row * kStepBytes, line);
     }
+  }
+}
+
+/// Eight vectors of eight numbers of 64 bits: number i of vector j becomes number j of vector i.
+inline void transposeEight(__m512i* rows) {
+  __m512i pairs[8];
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = _mm512_unpacklo_epi64(rows[2 * i], rows[2 * i + 1]);
+    pairs[4 + i] = _mm512_unpackhi_epi64(rows[2 * i], rows[2 * i + 1]);
+  }
+  constexpr int kEven = 0x88, kOdd = 0xdd;
+  for (int odd = 0; odd < 2; ++odd) {
+    const __m512i* from = pairs + 4 * odd;
+    const __m512i firstEven = _mm512_shuffle_i64x2(from[0], from[1], kEven), firstOdd = _mm512_shuffle_i64x2(from[0], from[1], kOdd);
+    const __m512i lastEven = _mm512_shuffle_i64x2(from[2], from[3], kEven), lastOdd = _mm512_shuffle_i64x2(from[2], from[3], kOdd);
+    rows[odd] = _mm512_shuffle_i64x2(firstEven, lastEven, kEven);
+    rows[2 + odd] = _mm512_shuffle_i64x2(firstOdd, lastOdd, kEven);
+    rows[4 + odd] = _mm512_shuffle_i64x2(firstEven, lastEven, kOdd);
+    rows[6 + odd] = _mm512_shuffle_i64x2(firstOdd, lastOdd, kOdd);
+  }
+}
+
+/// For each two tokens, whose words have two dimensions each: the first dimension of both, then the second.
+struct PairTurn {
+  constexpr PairTurn() {
+    for (int i = 0; i < 32; ++i) places[i] = static_cast<uint16_t>(i / 4 * 4 + i % 2 * 2 + i / 2 % 2);
+  }
+  alignas(64) uint16_t places[32] = {};
+};
+constexpr PairTurn kPairTurn;
+
+/// The same as copyValues where the values are keys, of which `count` tokens are there.
+void copyKeysAsValues(const KvLayout& kv, const char* keys, int count, int half, char* to) {
+  constexpr int kSteps = kLanes / 2;
+  const __m512i places = _mm512_load_si512(kPairTurn.places);
+  for (int step = 0; step < kv.valueDims / 2; step += kSteps, keys += kSteps * kStepBytes, to += kTileBytes) {
+    __m512i rows[kSteps];
+    for (int i = 0; i < kSteps; ++i) {
+      const __mmask16 there = step + i < kv.keySteps ? lanesBelow(count) : 0;
+      rows[i] = _mm512_permutexvar_epi16(places, _mm512_maskz_loadu_epi32(there, keys + i * kStepBytes));
+    }
+    transposeEight(rows);
+    for (int pair = 0; pair < kSteps; ++pair) _mm512_store_si512(to + rowOfPair(pair, half) * kStepBytes, rows[pair]);
   }
 }
 
@@ -136,6 +182,7 @@ void fetchHeads(const AttentionJob& job, const AttentionTask& task, int token) {
   const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
   const auto [begin, end] = task.headsTogether;
   for (int head = begin; head < end; ++head) fetch(block + head * kv.keyHeadBytes + index * kv.keyTileBytes, kv.keyTileBytes);
+  if (kv.keysAreValues) return;
   const char* const values = block + kv.valueOffset;
   for (int head = begin; head < end; ++head) fetch(values + head * kv.valueHeadBytes + index * kv.valueTileBytes, kv.valueTileBytes);
 }
@@ -163,9 +210,14 @@ Partition gather(const AttentionJob& job, const AttentionTask& task, Range token
     const char* const block = blockOf(job, task, token);
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const char* const keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
-    const char* const stored = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    const int valid = task.contextLength - token;
     partition.keys[tile] = keysOf(kv, keys, keyCopy);
-    copyValues(kv, valuesOf<Bf16Dot>(kv, stored, task.contextLength - token, work.valueCopy), tile % 2, values);
+    if (kv.keysAreValues) {
+      copyKeysAsValues(kv, partition.keys[tile], valid, tile % 2, values);
+      continue;
+    }
+    const char* const stored = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
+    copyValues(kv, valuesOf<Bf16Dot>(kv, stored, valid, work.valueCopy), tile % 2, values);
   }
   return partition;
 }

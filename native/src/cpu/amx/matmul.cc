@@ -21,6 +21,8 @@ namespace {
 #include "cpu/kernels_generic/codes.h"
 #include "cpu/amx/tiles.h"
 #include "cpu/amx/column_codes.h"
+#include "cpu/kernels_generic/low_rank.h"
+#include "cpu/amx/low_rank.h"
 
 constexpr int kTileSteps = kTileRows;
 /// Panel bytes fetched ahead of their use where each is used once.
@@ -139,17 +141,50 @@ class Output {
     turn_ ^= 1;
   }
 
-  /// One row of the complete sums is made, and the memory of one row of the expected ones fetched.
-  void advance() {
-    make(1);
-    if (unfetched_.rows == 0) return;
-    use_.fetch(unfetched_.row, unfetched_.panel, unfetched_.panels);
-    ++unfetched_.row;
-    --unfetched_.rows;
+  /// Makes what is left of the complete sums.
+  void finish() {
+    if (unmade_.rows == 0) return;
+    use_(unmade_.row, unmade_.rows, unmade_.panel, unmade_.panels, next_, kLanesOfPair);
+    unmade_.rows = 0;
   }
 
-  /// Makes what is left of the complete sums.
-  void finish() { make(unmade_.rows); }
+  /// The work of one part beside its products. All that it needs is its own, so that the compiler keeps it in registers: a row of
+  /// output would else load as many numbers as it computes.
+  class Beside {
+   public:
+    explicit Beside(Output& output)
+        : output_(output), fetched_(output.unfetched_), made_(output.unmade_), next_(output.next_),
+          numbers_(output.use_.template numbersOf<Lane>(made_)), isMade_(made_.rows > 0 && output.use_.isWhole(made_)) {}
+    ~Beside() {
+      output_.unfetched_ = fetched_;
+      output_.unmade_ = made_;
+      output_.next_ = next_;
+    }
+    Beside(const Beside&) = delete;
+    Beside& operator=(const Beside&) = delete;
+
+    /// One row of the complete sums is made, and the memory of one row of the expected ones fetched.
+    void advance() {
+      if (isMade_) {
+        numbers_.make(made_.row, next_, kLanesOfPair);
+        ++made_.row;
+        next_ += kLanes;
+        isMade_ = --made_.rows > 0;
+      }
+      if (fetched_.rows == 0) return;
+      output_.use_.fetch(fetched_.row, fetched_.panel, fetched_.panels);
+      ++fetched_.row;
+      --fetched_.rows;
+    }
+
+   private:
+    Output& output_;
+    OutputBlock fetched_;
+    OutputBlock made_;
+    const Lane* next_;
+    typename Use::template Numbers<Lane> numbers_;
+    bool isMade_;
+  };
 
  private:
   alignas(64) Lane sums_[2][2 * kLanesOfPair];
@@ -159,14 +194,6 @@ class Output {
   OutputBlock unfetched_;
   OutputBlock unmade_;
   const Lane* next_ = nullptr;
-
-  void make(int rows) {
-    if (unmade_.rows == 0) return;
-    use_(unmade_.row, rows, unmade_.panel, unmade_.panels, next_, kLanesOfPair);
-    unmade_.row += rows;
-    unmade_.rows -= rows;
-    next_ += rows * kLanes;
-  }
 };
 
 /// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels; the tiles are shaped for the rows.
@@ -175,6 +202,7 @@ template <class Dot, class Lane, class Use>
 void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool hasSecond, const Lane* before, Lane* after,
              const Upcoming& upcoming, Output<Lane, Use>& output) {
   constexpr int kSecond = kTileRows * kLanes;
+  typename Output<Lane, Use>::Beside beside(output);
   if (before == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
@@ -194,14 +222,14 @@ void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool ha
     _tile_stream_loadd(4, x, xStride);
     _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
     SVC_MULTIPLY_TILES(0, 4, 6);
-    output.advance();
+    beside.advance();
     _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
     SVC_MULTIPLY_TILES(1, 4, 7);
-    output.advance();
+    beside.advance();
     if (!hasSecond) continue;
     _tile_stream_loadd(5, x + kTileRows * xStride, xStride);
     SVC_MULTIPLY_TILES(2, 5, 6);
-    output.advance();
+    beside.advance();
     SVC_MULTIPLY_TILES(3, 5, 7);
   }
   _tile_stored(0, after, kStepBytes);
@@ -395,6 +423,28 @@ constexpr int kWrite = 1;
 struct LinearStores {
   const LinearJob& job;
 
+  /// What the rows of a block of two whole panels share.
+  template <class Lane>
+  struct Numbers {
+    PanelNumbers<Lane> first, second;
+    float* out;
+    size_t stride;
+    bool add;
+
+    void make(int row, const Lane* sums, int apart) const {
+      float* const to = out + row * stride;
+      const V16 one = first.of(sums, row), other = second.of(sums + apart, row);
+      store(to, add ? load(to) + one : one);
+      store(to + kLanes, add ? load(to + kLanes) + other : other);
+    }
+  };
+  bool isWhole(const OutputBlock& block) const { return block.panels == 2 && (block.panel + 2) * kLanes <= job.n; }
+  template <class Lane>
+  Numbers<Lane> numbersOf(const OutputBlock& block) const {
+    const int column = block.panel * kLanes, other = block.panels == 2 ? column + kLanes : column;
+    return {{job, column}, {job, other}, job.out + column, job.outStride, job.add};
+  }
+
   template <class Lane>
   void operator()(int row, int rows, int panel, int panels, const Lane* sums, int apart) const {
     storeSums(job, row, rows, panel, panels, sums, apart);
@@ -405,8 +455,29 @@ struct LinearStores {
   }
 };
 
+template <class Gated>
 struct GateUpStores {
   const GateUpJob& job;
+  const Gated gated;
+
+  template <class Lane>
+  struct Numbers {
+    PanelNumbers<Lane> gates, ups;
+    char* out;
+    size_t stride;
+    Gated gated;
+
+    void make(int row, const Lane* sums, int apart) const {
+      storeActivation(reinterpret_cast<uint16_t*>(out + row * stride), gated(gates.of(sums, row), ups.of(sums + apart, row)));
+    }
+  };
+  bool isWhole(const OutputBlock&) const { return true; }
+  template <class Lane>
+  Numbers<Lane> numbersOf(const OutputBlock& block) const {
+    const int column = block.panel * kLanes;
+    char* const out = job.out + block.panel / 2 * kLanes * sizeof(uint16_t);
+    return {{job, column}, {job, column + kLanes}, out, job.outStride, gated};
+  }
 
   template <class Lane>
   void operator()(int row, int rows, int panel, int panels, const Lane* sums, int apart) const {
@@ -419,8 +490,13 @@ struct GateUpStores {
   }
 };
 
-inline LinearStores storesOf(const LinearJob& job) { return {job}; }
-inline GateUpStores storesOf(const GateUpJob& job) { return {job}; }
+/// Calls use(stores) with what stores the sums of a job.
+template <class Use>
+void withStoresOf(const LinearJob& job, const Use& use) { use(LinearStores{job}); }
+template <class Use>
+void withStoresOf(const GateUpJob& job, const Use& use) {
+  withGatedActivation(job.activation, [&](auto gated) { use(GateUpStores<decltype(gated)>{job, gated}); });
+}
 
 template <class Job>
 Operands operandsOf(const Job& job) {
@@ -429,21 +505,23 @@ Operands operandsOf(const Job& job) {
 
 template <class Dot>
 void linearOnTiles(const LinearJob& job, Range rows, Range panels) {
-  product<Dot>(operandsOf(job), rows, panels, 1, storesOf(job));
+  withStoresOf(job, [&](const auto& stores) { product<Dot>(operandsOf(job), rows, panels, 1, stores); });
 }
 
 template <class Dot>
 void gateUpOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
-  product<Dot>(operandsOf(job), rows, {2 * outPanels.begin, 2 * outPanels.end}, 2, storesOf(job));
+  withStoresOf(job, [&](const auto& stores) {
+    product<Dot>(operandsOf(job), rows, {2 * outPanels.begin, 2 * outPanels.end}, 2, stores);
+  });
 }
 
 template <class Job>
 void productOfCodes(const Job& job, Range rows, Range panels) {
   withCodesOf(job.codes, [&]<class Codes>(const Codes&) {
     if constexpr (codeBits(Codes::kKind) == 4) {
-      productOfColumns<ColumnStream<Codes>>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+      withStoresOf(job, [&](const auto& s) { productOfColumns<ColumnStream<Codes>>(operandsOf(job), job.codes, rows, panels, s); });
     } else {
-      productOfFewCodes<CodeStream<Codes>>(operandsOf(job), job.codes, rows, panels, storesOf(job));
+      withStoresOf(job, [&](const auto& s) { productOfFewCodes<CodeStream<Codes>>(operandsOf(job), job.codes, rows, panels, s); });
     }
   });
 }
@@ -490,6 +568,7 @@ void addMatmul(KernelSet& set) {
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
   set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.turnRows = &turnRows;
+  set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;
 }

@@ -37,6 +37,17 @@ class Tiles {
     load(shapes);
   }
 
+  /// For products with blocks of ranks in tiles 6 and 7: `count` rows of t in tile 4, sums in 0 to 3.
+  void shapeRanks(int count) {
+    if (count == first_) return;
+    first_ = count;
+    TileShapes shapes;
+    for (int tile : {0, 1, 2, 3}) shapes.set(tile, count);
+    shapes.set(4, count, kRankDepth * 2);
+    for (int tile : {6, 7}) shapes.set(tile, kRankDepth / 2);
+    load(shapes);
+  }
+
   /// For products whose left operands are weights, in tiles 6 and 7: `columns` words of x in tile 4, sums in 0 to 3.
   void shapeColumns(int columns) {
     TileShapes shapes;

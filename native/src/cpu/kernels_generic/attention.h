@@ -65,6 +65,32 @@ const char* valuesOf(const KvLayout& kv, const char* tile, int count, char* copy
   return copy;
 }
 
+/// Keys of `count` tokens, as attention computes with them, in the order of values: words of a pair of dimensions of one token
+/// become words of one dimension of a pair of tokens.
+template <class Dot>
+void turnKeys(const KvLayout& kv, const char* keys, int count, char* values) {
+  __builtin_memset(values, 0, valueCopyBytes(kv));
+  const auto wordAt = [&](int step, int token) {
+    uint32_t word = 0;
+    if (token < count) __builtin_memcpy(&word, keys + step * kStepBytes + token * 4, 4);
+    return word;
+  };
+  const auto put = [&](int row, int dim, uint32_t word) {
+    __builtin_memcpy(values + (static_cast<size_t>(row) * kv.valueDims + dim) * 4, &word, 4);
+  };
+  for (int step = 0; step < kv.keySteps; ++step) {
+    for (int row = 0; row < kLanes / Dot::kPerWord; ++row) {
+      if constexpr (Dot::kPerWord == 1) {
+        put(row, step, wordAt(step, row));
+      } else {
+        const uint32_t first = wordAt(step, 2 * row), second = wordAt(step, 2 * row + 1);
+        put(row, 2 * step, (first & 0xffff) | second << 16);
+        put(row, 2 * step + 1, first >> 16 | (second & 0xffff0000u));
+      }
+    }
+  }
+}
+
 /// The block of a token.
 inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, int token) {
   return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.layerBlockBytes;
@@ -77,8 +103,9 @@ inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int be
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const char* block = blockOf(job, task, token);
     const char* keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
-    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     for (size_t at = 0; at < kv.keyTileBytes; at += 64) __builtin_prefetch(keys + at);
+    if (kv.keysAreValues) continue;
+    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     for (size_t at = 0; at < kv.valueTileBytes; at += 64) __builtin_prefetch(values + at);
   }
 }
@@ -90,7 +117,6 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
   for (int token = begin; token < end; token += kLanes, ++tile.count) {
     const char* block = blockOf(job, task, token);
     const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
-    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     const int valid = task.contextLength - token;
     tile.keys[tile.count] = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
     if (isPacked(kv)) {
@@ -98,6 +124,13 @@ KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int
       tile.keys[tile.count] = copies;
       copies += keyCopyBytes(kv);
     }
+    if (kv.keysAreValues) {
+      turnKeys<Dot>(kv, tile.keys[tile.count], valid, copies);
+      tile.values[tile.count] = copies;
+      copies += valueCopyBytes(kv);
+      continue;
+    }
+    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
     tile.values[tile.count] = valuesOf<Dot>(kv, values, valid, copies);
     if (tile.values[tile.count] == copies) copies += valueCopyBytes(kv);
   }
@@ -225,7 +258,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
 
 /// Copies of the tiles of 16 tokens that a KV tile has: of all, or of the one that is not full.
 inline size_t tileCopyBytes(const KvLayout& kv) {
-  return isPacked(kv) ? kKvTile / kLanes * (keyCopyBytes(kv) + valueCopyBytes(kv)) : valueCopyBytes(kv);
+  return isPacked(kv) || kv.keysAreValues ? kKvTile / kLanes * (keyCopyBytes(kv) + valueCopyBytes(kv)) : valueCopyBytes(kv);
 }
 
 template <class Dot, class Weight>

@@ -31,8 +31,6 @@ void addElementwise(KernelSet& set) {
   set.ropeInterleaved = &ropeInterleaved;
   set.activate[0] = &activate<float>;
   set.activate[1] = &activate<uint16_t>;
-  set.activatePairs[0] = &activatePairs<float>;
-  set.activatePairs[1] = &activatePairs<uint16_t>;
   set.addScaled = &addScaled;
   set.scale = &scale;
   set.softcap = &softcap;
@@ -43,6 +41,7 @@ void addElementwise(KernelSet& set) {
   set.argmax = &argmax;
   set.largest = &largest;
   set.weigh = &weigh;
+  set.forbid = &forbid;
   set.peak = &peak<WidestDot>;
   set.peakInt8 = &peak<Int8Dot>;
 }

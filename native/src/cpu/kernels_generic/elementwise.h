@@ -62,16 +62,6 @@ void activate(Activation activation, const float* x, int cols, void* out) {
   });
 }
 
-template <class Out>
-void activatePairs(GatedActivation activation, const float* x, int panels, void* out) {
-  Out* to = static_cast<Out*>(out);
-  withGatedActivation(activation, [&](auto gated) {
-    for (int panel = 0; panel < panels; ++panel, x += 2 * kLanes) {
-      storeActivation(to + panel * kLanes, gated(load(x), load(x + kLanes)));
-    }
-  });
-}
-
 /// x[0, cols) = change(x[0, cols)), 16 at a time.
 template <class Change>
 void changeRow(float* x, int cols, const Change& change) {

@@ -15,6 +15,7 @@ namespace {
 #include "cpu/kernels_generic/exp.h"
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
+#include "cpu/kernels_generic/low_rank.h"
 #include "cpu/kernels_generic/quantize.h"
 #include "cpu/kernels_generic/scales.h"
 #include "cpu/kernels_generic/codes.h"
@@ -34,6 +35,8 @@ void addMatmul(KernelSet& set) {
   set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
   set.gateUp[2] = &gateUp<Int8Dot, uint16_t>;
   set.gateUp[3] = &gateUpOfCodes;
+  set.lowRank[0] = &lowRank<F32Dot>;
+  set.lowRank[1] = &lowRank<Bf16Dot>;
   set.expand = &expandPanels;
   set.quantizeInt4 = &quantizeInt4;
   set.quantize[0] = &quantize<float>;

@@ -3,16 +3,34 @@
 
 /// What makes numbers of the sums of one panel. Kept in registers: the compiler would else load it again for each row,
 /// since for all it knows the output may be the same memory.
+class AddedNumbers {
+ public:
+  AddedNumbers(const float* biases, const Addends& addends, int column)
+      : bias_(biases == nullptr ? splat(0.0f) : load(biases + column)),
+        addends_(addends.numbers == nullptr ? nullptr : addends.numbers + column),
+        stride_(addends.stride) {}
+
+  V16 to(V16 product, int row) const {
+    const V16 sum = product + bias_;
+    return addends_ == nullptr ? sum : sum + load(addends_ + row * stride_);
+  }
+
+ private:
+  V16 bias_;
+  const float* addends_;
+  size_t stride_;
+};
+
 template <class Lane>
 struct PanelNumbers;
 
 template <>
 struct PanelNumbers<float> {
-  V16 bias;
+  AddedNumbers added;
 
-  PanelNumbers(const Dequantization&, const float* biases, int column)
-      : bias(biases == nullptr ? splat(0.0f) : load(biases + column)) {}
-  V16 of(const float* sums, int /*row*/) const { return load(sums) + bias; }
+  template <class Job>
+  PanelNumbers(const Job& job, int column) : added(job.bias, job.addends, column) {}
+  V16 of(const float* sums, int row) const { return added.to(load(sums), row); }
 };
 
 template <>
@@ -20,15 +38,16 @@ struct PanelNumbers<int32_t> {
   const float* rowScales;
   I16 offsets;
   V16 scales;
-  V16 bias;
+  AddedNumbers added;
 
-  PanelNumbers(const Dequantization& d, const float* biases, int column)
-      : rowScales(d.rowScales),
-        offsets(load(d.offsets + column)),
-        scales(load(d.columnScales + column)),
-        bias(biases == nullptr ? splat(0.0f) : load(biases + column)) {}
+  template <class Job>
+  PanelNumbers(const Job& job, int column)
+      : rowScales(job.scales.rowScales),
+        offsets(load(job.scales.offsets + column)),
+        scales(load(job.scales.columnScales + column)),
+        added(job.bias, job.addends, column) {}
   V16 of(const int32_t* sums, int row) const {
-    return toFloat(load(sums) - offsets) * splat(rowScales[row]) * scales + bias;
+    return added.to(toFloat(load(sums) - offsets) * splat(rowScales[row]) * scales, row);
   }
 };
 
@@ -40,7 +59,7 @@ void storeSums(const LinearJob& job, int row, int rows, int panel, int panels, c
   for (int p = 0; p < panels; ++p, sums += apart) {
     const int column = (panel + p) * kLanes;
     const int columns = smaller(kLanes, job.n - column);
-    const PanelNumbers<Lane> numbers(job.scales, job.bias, column);
+    const PanelNumbers<Lane> numbers(job, column);
     float* out = job.out + row * stride + column;
     for (int r = 0; r < rows; ++r, out += stride) {
       const V16 value = numbers.of(sums + r * kLanes, row + r);
@@ -88,8 +107,8 @@ inline void storeActivation(uint16_t* out, V16 value) { storeBf16(out, value); }
 template <class Out, class Lane>
 void storeGateUp(const GateUpJob& job, int row, int rows, int outPanel, const Lane* sums, int apart) {
   const int column = 2 * outPanel * kLanes;
-  const PanelNumbers<Lane> gates(job.scales, job.bias, column);
-  const PanelNumbers<Lane> ups(job.scales, job.bias, column + kLanes);
+  const PanelNumbers<Lane> gates(job, column);
+  const PanelNumbers<Lane> ups(job, column + kLanes);
   const size_t stride = job.outStride;
   char* const out = job.out + row * stride + outPanel * kLanes * sizeof(Out);
   withGatedActivation(job.activation, [&](auto gated) {

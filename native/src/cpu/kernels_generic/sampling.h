@@ -33,3 +33,15 @@ inline void weigh(const float* x, int count, float most, float inverseTemperatur
     *sums++ = sumLanes(sum);
   }
 }
+
+inline void forbid(float* x, const uint32_t* allowed, int count) {
+  const V16 forbidden = splat(-__builtin_inff());
+  for (int begin = 0; begin < count; begin += 32) {
+    const int left = count - begin;
+    const uint32_t present = left < 32 ? (1u << left) - 1u : ~0u;
+    const uint32_t bits = ~*allowed++ & present;
+    if (bits == 0) continue;
+    storeWhere(x + begin, forbidden, bits & 0xffffu);
+    if (left > kLanes) storeWhere(x + begin + kLanes, forbidden, bits >> kLanes);
+  }
+}

@@ -24,6 +24,16 @@ inline void storeFirst(float* p, V16 a, int count) {
   _mm256_maskstore_ps(p, firstLanes(count), a.low);
   _mm256_maskstore_ps(p + 8, firstLanes(count - 8), a.high);
 }
+/// All ones in the lanes whose bits are set, of the lowest eight.
+inline __m256i lanesOfBits(unsigned bits) {
+  const __m256i own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), own), own);
+}
+/// Stores the lanes whose bits are set.
+inline void storeWhere(float* p, V16 a, unsigned bits) {
+  _mm256_maskstore_ps(p, lanesOfBits(bits), a.low);
+  _mm256_maskstore_ps(p + 8, lanesOfBits(bits >> 8), a.high);
+}
 inline V16 operator+(V16 a, V16 b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
 inline V16 operator-(V16 a, V16 b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
 inline V16 operator*(V16 a, V16 b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
@@ -32,6 +42,7 @@ inline V16 fma(V16 a, V16 b, V16 c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
 inline V16 max(V16 a, V16 b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+inline V16 min(V16 a, V16 b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
 /// a < b ? x : y
 inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
   return {_mm256_blendv_ps(y.low, x.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),

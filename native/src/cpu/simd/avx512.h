@@ -15,12 +15,17 @@ inline V16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline void store(float* p, V16 a) { _mm512_storeu_ps(p, a.lanes); }
 inline V16 loadFirst(const float* p, int count) { return {_mm512_maskz_loadu_ps(lanesBelow(count), p)}; }
 inline void storeFirst(float* p, V16 a, int count) { _mm512_mask_storeu_ps(p, lanesBelow(count), a.lanes); }
+/// Stores the lanes whose bits are set.
+inline void storeWhere(float* p, V16 a, unsigned bits) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>(bits), a.lanes);
+}
 inline V16 operator+(V16 a, V16 b) { return {_mm512_add_ps(a.lanes, b.lanes)}; }
 inline V16 operator-(V16 a, V16 b) { return {_mm512_sub_ps(a.lanes, b.lanes)}; }
 inline V16 operator*(V16 a, V16 b) { return {_mm512_mul_ps(a.lanes, b.lanes)}; }
 inline V16 operator/(V16 a, V16 b) { return {_mm512_div_ps(a.lanes, b.lanes)}; }
 inline V16 fma(V16 a, V16 b, V16 c) { return {_mm512_fmadd_ps(a.lanes, b.lanes, c.lanes)}; }
 inline V16 max(V16 a, V16 b) { return {_mm512_max_ps(a.lanes, b.lanes)}; }
+inline V16 min(V16 a, V16 b) { return {_mm512_min_ps(a.lanes, b.lanes)}; }
 /// a < b ? x : y
 inline V16 selectLess(V16 a, V16 b, V16 x, V16 y) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.lanes, b.lanes, _CMP_LT_OQ), y.lanes, x.lanes)};

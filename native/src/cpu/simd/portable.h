@@ -26,6 +26,12 @@ inline V16 loadFirst(const float* p, int count) {
 inline void storeFirst(float* p, V16 a, int count) {
   for (int i = 0; i < count; ++i) p[i] = a.lane[i];
 }
+/// Stores the lanes whose bits are set.
+inline void storeWhere(float* p, V16 a, unsigned bits) {
+  for (int i = 0; i < 16; ++i) {
+    if (bits >> i & 1u) p[i] = a.lane[i];
+  }
+}
 inline V16 operator+(V16 a, V16 b) {
   for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
   return a;
@@ -45,6 +51,10 @@ inline V16 operator/(V16 a, V16 b) {
 inline V16 fma(V16 a, V16 b, V16 c) { return a * b + c; }
 inline V16 max(V16 a, V16 b) {
   for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+  return a;
+}
+inline V16 min(V16 a, V16 b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i];
   return a;
 }
 /// a < b ? x : y

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { startLoadProgress } from '../../src/cli/load-progress.ts';
+import { startLoadProgress } from '../../src/observability/load-progress.ts';
 
 it('progress without a terminal is a few lines, however often it is told', async () => {
   const lines: string[] = [];

@@ -1,6 +1,6 @@
 // Progress of start-up on stderr: a bar on a terminal, otherwise a few log lines.
 
-interface LoadProgress {
+export interface LoadProgress {
   /** @param fraction 0 to 1 of the current phase. */
   update(fraction: number, what: string): void;
   stop(): void;

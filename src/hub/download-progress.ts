@@ -1,7 +1,7 @@
 // What a download tells of itself: how much of how much, how fast, and how long it will take.
 
-import type { DownloadProgress } from '../hub/download.ts';
 import { bytes } from '../util/bytes.ts';
+import type { DownloadProgress } from './download.ts';
 
 /** The speed is that of this time, at least. */
 const WINDOW_MS = 3000;

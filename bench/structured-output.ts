@@ -1,0 +1,161 @@
+// What it costs to constrain a token: masks over a published vocabulary along random walks through the official schemas of
+// JSON Schema and a few that programs send, and the time from a schema to its first mask.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { compile } from '../src/structured-output/compile.ts';
+import type { Constraint } from '../src/structured-output/constraint.ts';
+import { ConstraintError } from '../src/structured-output/limits.ts';
+import { Matcher } from '../src/structured-output/matcher.ts';
+import { TokenAutomaton } from '../src/structured-output/token-automaton.ts';
+import { Vocabulary } from '../src/structured-output/vocabulary.ts';
+import { byteLevelBytes } from '../src/tokenizer/decoder-stages.ts';
+import { accepts, seededRandom } from '../test/helpers/byte-walk.ts';
+import { readSuite } from '../test/helpers/json-schema-suite.ts';
+import type { Figure, Section } from './report.ts';
+import { median } from './report.ts';
+
+const TOKENIZER = '../shared/fixtures/tokenizers/llama3.1/tokenizer.json';
+const WALKS = 4;
+const TOKENS = 64;
+
+/** What a program asks for: a record, a list of choices, a pattern. */
+const TYPICAL: readonly Constraint[] = [
+  { kind: 'jsonSchema', schema: true },
+  {
+    kind: 'jsonSchema',
+    schema: {
+      type: 'object',
+      properties: {
+        name: { type: 'string', maxLength: 100 },
+        age: { type: 'integer', minimum: 0, maximum: 150 },
+        email: { type: 'string', format: 'email' },
+        created: { type: 'string', format: 'date-time' },
+        tags: { type: 'array', items: { enum: ['red', 'green', 'blue'] }, maxItems: 8 },
+        parts: {
+          type: 'array',
+          items: { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] },
+        },
+      },
+      required: ['name', 'age', 'email', 'tags'],
+      additionalProperties: false,
+    },
+  },
+  { kind: 'choice', options: ['positive', 'negative', 'neutral'].map((text) => ({ kind: 'literal', text })) },
+  { kind: 'regex', pattern: '(\\w+ ){3,8}\\w+\\.' },
+];
+
+export async function structuredOutputSection(): Promise<Section> {
+  const title = 'Structured output';
+  if (!existsSync(TOKENIZER)) return { title, figures: [], notes: [`Needs ${TOKENIZER}.`] };
+  const began = performance.now();
+  const vocabulary = readVocabulary();
+  const vocabularyMs = performance.now() - began;
+  const suite = measureSuite(vocabulary);
+  const cold = TYPICAL.map((constraint) => new TokenAutomaton(compile(constraint), vocabulary));
+  const first = cold.flatMap((automaton) => walkTimes(automaton, 1));
+  const later = cold.flatMap((automaton) => walkTimes(automaton, 2));
+  return {
+    title,
+    figures: [
+      plain('schemas of the official tests: enforced', suite.enforced, 'schemas', null),
+      plain('- refused', suite.refused, 'schemas', null),
+      plain('- wrong', suite.wrong, 'schemas', '0'),
+      plain('schema to first mask, median of them', median(suite.firstMaskMs), 'ms', '< 50'),
+      ...maskFigures('a mask of their walks', suite.maskMs),
+      ...maskFigures('a mask of typical constraints, first use', first),
+      ...maskFigures('a mask of typical constraints, later', later),
+      plain('vocabulary to trie', vocabularyMs, 'ms', null),
+    ],
+    notes: [
+      `${vocabulary.size} tokens (Llama 3.1); ${WALKS} walks of up to ${TOKENS} tokens by chance for each constraint.`,
+    ],
+  };
+}
+
+function plain(name: string, value: number, unit: string, goal: string | null): Figure {
+  return { name, value, unit, limit: null, goal };
+}
+
+function maskFigures(name: string, times: readonly number[]): Figure[] {
+  const sorted = times.toSorted((a, b) => a - b);
+  const mean = (1000 * sorted.reduce((sum, time) => sum + time, 0)) / sorted.length;
+  return [
+    plain(name, mean, 'us', '< 50'),
+    plain('- median', 1000 * median(sorted), 'us', null),
+    plain('- p99', 1000 * sorted[Math.floor(0.99 * sorted.length)]!, 'us', '< 500'),
+  ];
+}
+
+function measureSuite(vocabulary: Vocabulary): {
+  enforced: number;
+  refused: number;
+  wrong: number;
+  firstMaskMs: number[];
+  maskMs: number[];
+} {
+  const counts = { enforced: 0, refused: 0, wrong: 0 };
+  const firstMaskMs: number[] = [];
+  const maskMs: number[] = [];
+  const mask = new Uint32Array(vocabulary.maskWords);
+  for (const { schema, tests } of readSuite()) {
+    const began = performance.now();
+    try {
+      const grammar = compile({ kind: 'jsonSchema', schema, style: { ignoreFormats: true } });
+      const automaton = new TokenAutomaton(grammar, vocabulary);
+      new Matcher(automaton).fillMask(mask);
+      firstMaskMs.push(performance.now() - began);
+      maskMs.push(...walkTimes(automaton, 1));
+      const isWrong = tests.some(
+        ({ data, valid }) => accepts(automaton.bytes, JSON.stringify(data)) !== valid,
+      );
+      counts[isWrong ? 'wrong' : 'enforced'] += 1;
+    } catch (thrown) {
+      if (!(thrown instanceof ConstraintError)) throw thrown;
+      const isImpossible = thrown.message.includes('allows no text') && tests.every(({ valid }) => !valid);
+      counts[isImpossible ? 'enforced' : 'refused'] += 1;
+    }
+  }
+  return { ...counts, firstMaskMs, maskMs };
+}
+
+/** Milliseconds of each mask along some walks. */
+function walkTimes(automaton: TokenAutomaton, seed: number): number[] {
+  const random = seededRandom(seed);
+  const { vocabulary } = automaton;
+  const mask = new Uint32Array(vocabulary.maskWords);
+  const times: number[] = [];
+  for (let walk = 0; walk < WALKS; walk += 1) {
+    const matcher = new Matcher(automaton);
+    for (let i = 0; i < TOKENS; i += 1) {
+      const began = performance.now();
+      matcher.fillMask(mask);
+      times.push(performance.now() - began);
+      const token = tokenOf(mask, random);
+      if (!matcher.accept(token)) throw new Error('a token of the mask was refused');
+      if (vocabulary.endTokenIds.includes(token)) break;
+    }
+  }
+  return times;
+}
+
+/** A token by chance: the first one of the mask after a random place. */
+function tokenOf(mask: Uint32Array, random: () => number): number {
+  const start = Math.floor(random() * mask.length);
+  for (let i = 0; i < mask.length; i += 1) {
+    const index = (start + i) % mask.length;
+    const word = mask[index]!;
+    if (word !== 0) return index * 32 + 31 - Math.clz32(word & -word);
+  }
+  throw new Error('a mask without a token');
+}
+
+/** The bytes of each token of a byte-level tokenizer. */
+function readVocabulary(): Vocabulary {
+  const { model, added_tokens: added } = JSON.parse(readFileSync(TOKENIZER, 'utf8'));
+  const bytes: (Uint8Array | null)[] = [];
+  for (const [token, id] of Object.entries<number>(model.vocab))
+    bytes[id] = Uint8Array.from(byteLevelBytes(token) ?? []);
+  for (const { id } of added) bytes[id] = null;
+  const all = Array.from(bytes, (one) => one ?? null);
+  return new Vocabulary(all, [added.at(-1).id]);
+}

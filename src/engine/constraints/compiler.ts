@@ -1,0 +1,122 @@
+// Compiles the constraints of requests in a thread of its own, each once: the main thread only waits, and the engine thread gets
+// them when they are ready.
+
+import { createHash } from 'node:crypto';
+import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from '../../errors.ts';
+import type { RequestConstraint } from '../../sampling/structured-outputs.ts';
+import type { CompiledConstraint } from '../../scheduler/automata.ts';
+import type { Constraint } from '../../structured-output/constraint.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { CallThread, type CallThreadErrors } from '../../util/call-thread.ts';
+import { LruCache } from '../../util/lru-cache.ts';
+import { packVocabulary } from './packed-vocabulary.ts';
+
+/** The compiler bounds its own work far below these: they are for a machine that is busy, and for defects. */
+export const COMPILE_LIMITS = {
+  timeoutMs: 10_000,
+  /** How long a constraint may wait for others. */
+  waitMs: 30_000,
+  memoryMb: 512,
+  maxWaiting: 1024,
+};
+
+export type CompileLimits = Readonly<typeof COMPILE_LIMITS>;
+
+const RETRY_AFTER_SECONDS = 1;
+/** Bytes of compiled constraints that are kept for the next requests. */
+const MAX_KEPT_BYTES = 64 * 1024 * 1024;
+
+interface CompiledModel {
+  readonly tokenizer: Tokenizer | null;
+  readonly limits: { readonly vocabSize: number; readonly eosTokenIds: readonly number[] };
+}
+
+export class ConstraintCompiler {
+  readonly #model: CompiledModel;
+  readonly #thread: CallThread<Constraint, SharedArrayBuffer>;
+  readonly #compiled = new LruCache<string, SharedArrayBuffer>(
+    MAX_KEPT_BYTES,
+    ({ byteLength }) => byteLength,
+  );
+  readonly #compiling = new Map<string, Promise<SharedArrayBuffer>>();
+  #vocabulary: Promise<SharedArrayBuffer> | null = null;
+
+  constructor(model: CompiledModel, limits: CompileLimits = COMPILE_LIMITS) {
+    this.#model = model;
+    this.#thread = new CallThread(new URL('./compile-thread', import.meta.url), {
+      name: 'svc-grammar',
+      deadlineMs: limits.timeoutMs,
+      waitMs: limits.waitMs,
+      maxWaiting: limits.maxWaiting,
+      memoryMb: limits.memoryMb,
+      errors: errorsOf(limits),
+    });
+  }
+
+  /**
+   * @throws InvalidRequestError naming the field, and what of the constraint cannot be enforced.
+   * @throws OverloadedError where too many constraints wait already.
+   */
+  async compile({ constraint, field }: RequestConstraint): Promise<CompiledConstraint> {
+    const { tokenizer, limits } = this.#model;
+    if (tokenizer === null || limits.eosTokenIds.length === 0) {
+      const missing = tokenizer === null ? 'a tokenizer' : 'a model that names an end token';
+      throw new InvalidRequestError(`${field} needs ${missing}, and this server runs without one`, {
+        param: field,
+      });
+    }
+    const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
+    try {
+      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint));
+      this.#vocabulary ??= packVocabulary(tokenizer, limits);
+      return { id, grammar, vocabulary: await this.#vocabulary };
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError)) throw error;
+      throw new InvalidRequestError(`${field}: ${error.message}`, { param: field, cause: error });
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+
+  /** Equal constraints that come together are compiled once. */
+  #grammarOf(id: string, constraint: Constraint): Promise<SharedArrayBuffer> {
+    const running = this.#compiling.get(id);
+    if (running !== undefined) return running;
+    const compiling = this.#thread
+      .call(constraint)
+      .then((grammar) => {
+        this.#compiled.set(id, grammar);
+        return grammar;
+      })
+      .finally(() => this.#compiling.delete(id));
+    this.#compiling.set(id, compiling);
+    return compiling;
+  }
+}
+
+function errorsOf({ timeoutMs, waitMs, memoryMb, maxWaiting }: CompileLimits): CallThreadErrors {
+  return {
+    full: () => overloaded(`${maxWaiting} constraints wait to be compiled`),
+    waitedTooLong: () => overloaded(`the constraint has waited ${waitMs / 1000} seconds to be compiled`),
+    late: () =>
+      new InvalidRequestError(`it takes longer than ${timeoutMs / 1000} seconds to compile: simplify it`),
+    died: (cause) => deathError(cause, memoryMb),
+    closed: () => new EngineDeadError('the engine has been closed'),
+  };
+}
+
+function deathError(cause: unknown, memoryMb: number): Error {
+  const error = cause instanceof Error ? cause : new Error('it has ended');
+  if ('code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY') {
+    return new InvalidRequestError(`it takes more than ${memoryMb} MiB of memory to compile: simplify it`);
+  }
+  return new SvcError(`the thread that compiles constraints does not run: ${error.message}`, { cause });
+}
+
+function overloaded(what: string): OverloadedError {
+  return new OverloadedError(`The server is full: ${what}; try again later`, {
+    retryAfter: RETRY_AFTER_SECONDS,
+  });
+}

@@ -1,0 +1,47 @@
+// Reads one answer as it comes. Its parts follow from the text as a whole, wherever the pieces end.
+
+import type { AnswerPart } from './answer-parts.ts';
+import { AnswerWriter } from './answer-writer.ts';
+import { type Reading, TextReader } from './text-reader.ts';
+
+export class AnswerParser {
+  readonly #reader = new TextReader();
+  readonly #writer: AnswerWriter;
+  readonly #reading: Reading;
+
+  /**
+   * @param maxCalls further calls are left out.
+   * @param isReasoning whether the answer begins with a thought.
+   * @param read reads to the end of the answer.
+   */
+  constructor(
+    maxCalls: number,
+    isReasoning: boolean,
+    read: (reader: TextReader, writer: AnswerWriter) => Reading,
+  ) {
+    this.#writer = new AnswerWriter(maxCalls);
+    this.#writer.isReasoning = isReasoning;
+    this.#reading = read(this.#reader, this.#writer);
+    this.#reading.next();
+  }
+
+  /** Whether the model thinks at the end of the text so far. */
+  get isReasoning(): boolean {
+    return this.#writer.isReasoning;
+  }
+
+  /** The parts that `text` completes. */
+  push(text: string): readonly AnswerPart[] {
+    this.#reader.add(text);
+    this.#reading.next();
+    return this.#writer.take();
+  }
+
+  /** What was held back. */
+  finish(): readonly AnswerPart[] {
+    this.#reader.end();
+    this.#reading.next();
+    this.#writer.end();
+    return this.#writer.take();
+  }
+}

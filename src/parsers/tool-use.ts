@@ -1,0 +1,142 @@
+// What a request says of functions becomes what the parts of the system need: the template, the parser, the constraint.
+
+import { InvalidRequestError } from '../errors.ts';
+import type { RequestConstraint } from '../sampling/structured-outputs.ts';
+import type { Constraint } from '../structured-output/constraint.ts';
+import { preview } from '../util/preview.ts';
+import { type AnswerFormats, type AnswerReader, answerReader, thoughtTags } from './answer-formats.ts';
+import type { FunctionTool } from './answer-parts.ts';
+import { afterThought, optionalCalls, requiredCalls } from './tool-constraint.ts';
+import type { ToolFields } from './tool-fields.ts';
+import { hermes } from './tools/hermes.ts';
+
+/** A function as templates show it. */
+export interface TemplateTool {
+  readonly type: 'function';
+  readonly function: Omit<FunctionTool, 'strict'>;
+}
+
+export class ToolUse {
+  /** Null where the prompt has none. */
+  readonly templateTools: readonly TemplateTool[] | null;
+  /** A function that was asked for by its name: its call is no reason to end. */
+  readonly isNamed: boolean;
+  readonly #formats: AnswerFormats;
+  /** Those that may be called. */
+  readonly #tools: readonly FunctionTool[];
+  readonly #isEnforced: boolean;
+  readonly #isParallel: boolean;
+
+  /**
+   * @throws InvalidRequestError for a choice without tools, of an unknown function, or of a model whose calls cannot be read.
+   */
+  constructor({ tools, tool_choice, parallel_tool_calls }: ToolFields, formats: AnswerFormats) {
+    const all = (tools ?? []).map((tool) => tool.function);
+    const choice = tool_choice ?? (all.length > 0 ? 'auto' : 'none');
+    checkNames(all);
+    checkChoice(choice, all, formats);
+    const name = typeof choice === 'object' ? choice.function.name : null;
+    this.isNamed = name !== null;
+    this.#isEnforced = this.isNamed || choice === 'required';
+    this.#isParallel = (parallel_tool_calls ?? true) && !this.isNamed;
+    this.#tools = choice === 'none' ? [] : all.filter((tool) => name === null || tool.name === name);
+    this.templateTools = choice === 'none' || all.length === 0 ? null : all.map(templateTool);
+    // What is enforced can be read, whether or not the model was trained for it.
+    this.#formats = this.#isEnforced ? { ...formats, tools: formats.tools ?? hermes } : formats;
+  }
+
+  /** Ids of calls have this many characters where the model knows only such; null: of any length. */
+  get idLength(): number | null {
+    return this.#formats.tools?.idLength ?? null;
+  }
+
+  /** @param prompt rendered. */
+  reader(prompt: string): AnswerReader | null {
+    const maxCalls = this.#isParallel ? Number.POSITIVE_INFINITY : 1;
+    return answerReader(this.#formats, { prompt, tools: this.#tools, maxCalls });
+  }
+
+  /**
+   * What the answer must be, together with what is `asked` by other fields; null where it may be anything.
+   * @param prompt rendered.
+   * @throws InvalidRequestError naming what cannot be enforced, or fields that contradict each other.
+   */
+  constraint(asked: RequestConstraint | null, prompt: string): RequestConstraint | null {
+    const { reasoning, tools: format } = this.#formats;
+    const tags = reasoning?.isOver(prompt) ? null : thoughtTags(this.#formats);
+    const thought = { tags, isOpen: reasoning?.isOpen(prompt) ?? false };
+    const calls = { tools: this.#tools, isParallel: this.#isParallel };
+    if (this.#isEnforced && format !== null) {
+      if (asked !== null) throw bothSay(asked.field);
+      return { field: 'tool_choice', constraint: afterThought(requiredCalls(format, calls), thought) };
+    }
+    const mayCall = format !== null && this.#tools.length > 0;
+    if (asked !== null) {
+      // What other fields say of the answer, they do not say of calls.
+      const answer = mayCall ? eitherOf(asked.constraint, requiredCalls(format, calls)) : asked.constraint;
+      return { ...asked, constraint: afterThought(answer, thought) };
+    }
+    const isStrict = this.#tools.some(({ strict }) => strict === true);
+    const constraint = mayCall && isStrict ? optionalCalls(format, calls) : null;
+    return constraint && { field: 'tools', constraint };
+  }
+}
+
+function eitherOf(...options: readonly Constraint[]): Constraint {
+  return { kind: 'choice', options };
+}
+
+/** Published templates fail on a function without a description or parameters. */
+function templateTool({ name, description, parameters, strict: _, ...others }: FunctionTool): TemplateTool {
+  const shown = { description: description ?? '', parameters: parameters ?? NO_PARAMETERS };
+  return { type: 'function', function: { name, ...shown, ...others } };
+}
+
+const NO_PARAMETERS = { type: 'object', properties: {} };
+
+function checkNames(tools: readonly FunctionTool[]): void {
+  const seen = new Set<string>();
+  for (const { name } of tools) {
+    if (seen.has(name))
+      throw toolsError('tools', `tools has two functions ${preview(name)}: names must differ`);
+    seen.add(name);
+  }
+}
+
+function checkChoice(
+  choice: NonNullable<ToolFields['tool_choice']>,
+  tools: readonly FunctionTool[],
+  { tools: format }: AnswerFormats,
+): void {
+  if (choice === 'none') return;
+  if (tools.length === 0) {
+    throw toolsError(
+      'tool_choice',
+      'tool_choice is only for requests with tools: give tools, or leave it out',
+    );
+  }
+  if (typeof choice === 'object' && !tools.some(({ name }) => name === choice.function.name)) {
+    throw toolsError(
+      'tool_choice',
+      `tool_choice names ${preview(choice.function.name)}, which is none of the tools`,
+    );
+  }
+  if (choice === 'auto' && format === null) {
+    throw toolsError(
+      'tool_choice',
+      'This model is not known to call functions: its chat template shows no format of calls. Use tool_choice "required" or ' +
+        'a function by its name, which are enforced, or start the server with --tool-call-parser',
+    );
+  }
+}
+
+function bothSay(field: string): InvalidRequestError {
+  return toolsError(
+    'tool_choice',
+    `tool_choice asks for a call, and ${field} for another answer: leave one of them out`,
+  );
+}
+
+function toolsError(param: string, message: string): InvalidRequestError {
+  return new InvalidRequestError(message, { param });
+}

@@ -1,0 +1,119 @@
+// Llama 3.2, Llama 4 and others: the whole answer is a list of calls in the syntax of Python. Their arguments leave as JSON.
+
+import type { Constraint } from '../../structured-output/constraint.ts';
+import type { FunctionTool } from '../answer-parts.ts';
+import type { AnswerWriter } from '../answer-writer.ts';
+import { parametersOf } from '../argument-values.ts';
+import { copyPythonValue } from '../python-values.ts';
+import type { Reading, TextReader } from '../text-reader.ts';
+import { json, literal, namesOf, optional, sequence, type ToolFormat } from '../tool-format.ts';
+
+const BEGIN = '<|python_start|>';
+const END = '<|python_end|>';
+
+export const pythonic: ToolFormat = {
+  tokens: [BEGIN, END],
+  *read(reader, writer, tools) {
+    const names = namesOf(tools);
+    const isTagged = yield* reader.takeIf(BEGIN);
+    const first = yield* reader.attempt(() => readHead(reader, names, true));
+    if (first === null) {
+      if (isTagged) writer.content(BEGIN);
+    } else {
+      for (let head: CallHead | null = first; head !== null; head = yield* readNext(reader, names)) {
+        yield* readArguments(reader, writer, head);
+      }
+      if (isTagged) yield* reader.takeIf(END);
+    }
+    yield* reader.copyUntil([], (text) => writer.content(text));
+  },
+  writing: { trigger: null, begin: '[', call: writtenCall, separator: ', ', end: ']' },
+};
+
+interface CallHead {
+  readonly name: string;
+  /** Null where it has no arguments. */
+  readonly argument: string | null;
+}
+
+/** `[name(argument=`, or `[name()` as a whole. */
+function* readHead(
+  reader: TextReader,
+  names: ReadonlySet<string>,
+  isFirst: boolean,
+): Reading<CallHead | null> {
+  yield* reader.skipSpace();
+  if (!(yield* reader.takeIf(isFirst ? '[' : ','))) return null;
+  yield* reader.skipSpace();
+  const name = yield* readWord(reader);
+  if (!names.has(name) || !(yield* reader.takeIf('('))) return null;
+  yield* reader.skipSpace();
+  if (yield* reader.takeIf(')')) return { name, argument: null };
+  const argument = yield* readArgumentName(reader);
+  return argument === null ? null : { name, argument };
+}
+
+/** The call after another one, or the end of the list. */
+function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<CallHead | null> {
+  const head = yield* reader.attempt(() => readHead(reader, names, false));
+  if (head !== null) return head;
+  yield* reader.skipSpace();
+  yield* reader.takeIf(']');
+  return null;
+}
+
+function* readArguments(reader: TextReader, writer: AnswerWriter, head: CallHead): Reading {
+  writer.call(head.name);
+  if (head.argument === null) {
+    writer.arguments('{}');
+    return;
+  }
+  let before = '{';
+  for (let name: string | null = head.argument; name !== null; ) {
+    writer.arguments(`${before}${JSON.stringify(name)}: `);
+    before = ', ';
+    yield* copyPythonValue(reader, (json) => writer.arguments(json));
+    yield* reader.skipSpace();
+    name = (yield* reader.takeIf(',')) ? yield* readArgumentName(reader) : null;
+  }
+  writer.arguments('}');
+  yield* reader.skipSpace();
+  yield* reader.takeIf(')');
+}
+
+/** `name=` */
+function* readArgumentName(reader: TextReader): Reading<string | null> {
+  yield* reader.skipSpace();
+  const name = yield* readWord(reader);
+  yield* reader.skipSpace();
+  if (name === '' || !(yield* reader.takeIf('='))) return null;
+  yield* reader.skipSpace();
+  return name;
+}
+
+function* readWord(reader: TextReader): Reading<string> {
+  let word = '';
+  for (let char = yield* reader.peek(); /^[\w.]$/.test(char); char = yield* reader.peek()) {
+    word += char;
+    reader.skip(1);
+  }
+  return word;
+}
+
+/** Values are written as JSON, which is read as well; those that may be left out come last. */
+function writtenCall(tool: FunctionTool): Constraint {
+  const written = parametersOf(tool).map(({ name, schema, isRequired }) => ({
+    isRequired,
+    argument: sequence(`${name}=`, json(schema)),
+  }));
+  const needed = written.filter(({ isRequired }) => isRequired).map(({ argument }) => argument);
+  const others = written.filter(({ isRequired }) => !isRequired).map(({ argument }) => argument);
+  const rest = (from: number): Constraint[] =>
+    others.slice(from).map((argument) => optional(sequence(', ', argument)));
+  const [first, ...further] = needed;
+  if (first !== undefined) {
+    return sequence(`${tool.name}(`, first, ...further.map((one) => sequence(', ', one)), ...rest(0), ')');
+  }
+  const begins = others.map((argument, index) => sequence(argument, ...rest(index + 1)));
+  return sequence(`${tool.name}(`, { kind: 'choice', options: [literal(''), ...begins] }, ')');
+}

@@ -1,0 +1,144 @@
+// A request for a response as a request for a chat completion: the items become messages, the other fields get their names there.
+
+import type { AnswerFields } from '../protocol/answer-fields.ts';
+import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
+import type { CreateResponseRequest, FunctionTool, TextFormat } from '../protocol/responses.ts';
+import type { FunctionCallItem, Item } from './items.ts';
+
+type Message = ChatCompletionRequest['messages'][number];
+
+/** Where errors of chat completions name a field that a response has under another name. */
+export const FIELD_NAMES: Readonly<Record<string, string>> = {
+  messages: 'input',
+  max_tokens: 'max_output_tokens',
+  max_completion_tokens: 'max_output_tokens',
+  response_format: 'text',
+  reasoning_effort: 'reasoning',
+};
+
+/** Asks for the log-probabilities of the answer. */
+const LOGPROBS = 'message.output_text.logprobs';
+
+/** @param items the whole conversation, earlier responses included. */
+export function toChatRequest(body: CreateResponseRequest, items: readonly Item[]): ChatCompletionRequest {
+  const { instructions, tools, tool_choice, parallel_tool_calls } = body;
+  const messages = toMessages(items);
+  const hasTools = tools != null && tools.length > 0;
+  return {
+    ...answerFieldsOf(body),
+    messages: instructions == null ? messages : [{ role: 'system', content: instructions }, ...messages],
+    max_completion_tokens: body.max_output_tokens,
+    logprobs: asksForLogprobs(body),
+    top_logprobs: asksForLogprobs(body) ? body.top_logprobs : null,
+    reasoning_effort: body.reasoning?.effort,
+    ...(body.text?.format && { response_format: toResponseFormat(body.text.format) }),
+    ...(hasTools && { tools: tools.map(toChatTool), parallel_tool_calls }),
+    ...(tool_choice != null &&
+      (hasTools || tool_choice !== 'auto') && { tool_choice: toChatChoice(tool_choice) }),
+  };
+}
+
+export function asksForLogprobs({ include }: Pick<CreateResponseRequest, 'include'>): boolean {
+  return include?.includes(LOGPROBS) ?? false;
+}
+
+/** What an assistant thinks, says and calls, one item after the other, is one message. */
+function toMessages(items: readonly Item[]): Message[] {
+  const messages: Message[] = [];
+  for (const item of items) {
+    const last = messages.at(-1);
+    const open = last?.role === 'assistant' ? last : null;
+    const joined = open === null ? null : withItem(open, item);
+    if (joined === null) messages.push(...messagesOf(item));
+    else messages[messages.length - 1] = joined;
+  }
+  return messages;
+}
+
+/** An assistant's message with one more item; null where that begins another message. */
+function withItem(message: Message, item: Item): Message | null {
+  if (item.type === 'function_call') {
+    return { ...message, tool_calls: [...(message.tool_calls ?? []), toolCall(item)] };
+  }
+  const isThought = message.content === undefined && message.tool_calls === undefined;
+  const isSaid = item.type === 'message' && item.role === 'assistant';
+  return isThought && isSaid ? { ...message, content: textOf(item.content) } : null;
+}
+
+function messagesOf(item: Item): Message[] {
+  switch (item.type) {
+    case 'message':
+      return [{ role: item.role, content: textOf(item.content) }];
+    case 'function_call':
+      return [{ role: 'assistant', tool_calls: [toolCall(item)] }];
+    case 'function_call_output':
+      return [{ role: 'tool', tool_call_id: item.call_id, content: item.output }];
+    case 'reasoning': {
+      const reasoning = textOf(item.content.length > 0 ? item.content : item.summary);
+      // Other servers give thoughts back as an id, or encrypted.
+      return reasoning === '' ? [] : [{ role: 'assistant', reasoning }];
+    }
+  }
+}
+
+function toolCall({ call_id, name, arguments: written }: FunctionCallItem) {
+  return { id: call_id, type: 'function', function: { name, arguments: written } } as const;
+}
+
+function textOf(parts: readonly { readonly text: string }[]): string {
+  return parts.map(({ text }) => text).join('\n');
+}
+
+function toChatTool({ name, description, parameters, strict }: FunctionTool) {
+  return {
+    type: 'function' as const,
+    function: {
+      name,
+      ...(description != null && { description }),
+      ...(parameters != null && { parameters }),
+      ...(strict != null && { strict }),
+    },
+  };
+}
+
+function toChatChoice(choice: NonNullable<CreateResponseRequest['tool_choice']>) {
+  return typeof choice === 'string'
+    ? choice
+    : ({ type: 'function', function: { name: choice.name } } as const);
+}
+
+function toResponseFormat(format: TextFormat) {
+  if (format.type !== 'json_schema') return { type: format.type };
+  const { type, name, description, schema, strict } = format;
+  const described = {
+    name,
+    ...(description != null && { description }),
+    schema,
+    ...(strict != null && { strict }),
+  };
+  return { type, json_schema: described };
+}
+
+/** The fields that have the same name and meaning in a chat completion: all but its own. */
+function answerFieldsOf(body: CreateResponseRequest): AnswerFields {
+  const {
+    input: _input,
+    instructions: _instructions,
+    max_output_tokens: _maximum,
+    top_logprobs: _top,
+    include: _include,
+    text: _text,
+    reasoning: _reasoning,
+    tools: _tools,
+    tool_choice: _choice,
+    parallel_tool_calls: _parallel,
+    metadata: _metadata,
+    store: _store,
+    previous_response_id: _previous,
+    user: _user,
+    prompt_cache_key: _key,
+    safety_identifier: _safety,
+    ...answer
+  } = body;
+  return answer;
+}

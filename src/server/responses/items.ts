@@ -1,0 +1,102 @@
+// The items of a conversation as they are kept and listed: each with an id and a status, contents as lists of parts.
+
+import type { CreateResponseRequest, InputItem } from '../protocol/responses.ts';
+
+interface ItemHead {
+  readonly id: string;
+  readonly status: 'in_progress' | 'completed' | 'incomplete';
+}
+
+interface TextPart {
+  readonly type: 'input_text' | 'output_text' | 'reasoning_text';
+  readonly text: string;
+  readonly annotations?: readonly object[];
+  readonly logprobs?: readonly object[];
+}
+
+export interface MessageItem extends ItemHead {
+  readonly type: 'message';
+  readonly role: 'user' | 'assistant' | 'system' | 'developer';
+  readonly content: readonly TextPart[];
+}
+
+export interface FunctionCallItem extends ItemHead {
+  readonly type: 'function_call';
+  readonly call_id: string;
+  readonly name: string;
+  /** JSON, as the model wrote it. */
+  readonly arguments: string;
+}
+
+interface FunctionCallOutputItem extends ItemHead {
+  readonly type: 'function_call_output';
+  readonly call_id: string;
+  readonly output: string;
+}
+
+export interface ReasoningItem extends ItemHead {
+  readonly type: 'reasoning';
+  readonly summary: readonly { readonly text: string }[];
+  readonly content: readonly TextPart[];
+}
+
+export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
+export type Item = OutputItem | FunctionCallOutputItem;
+
+const PREFIXES: Readonly<Record<Item['type'], string>> = {
+  message: 'msg',
+  function_call: 'fc',
+  function_call_output: 'fco',
+  reasoning: 'rs',
+};
+
+/** The id of item number `index` of an answer or, marked by `in`, of its input: the same on every instance that writes it. */
+export function itemId(type: Item['type'], answerId: string, index: number | `in${number}`): string {
+  return `${PREFIXES[type]}_${answerId}_${index}`;
+}
+
+/** @param answerId makes the ids of items that came without one. */
+export function readInput(input: CreateResponseRequest['input'], answerId: string): readonly Item[] {
+  const given: readonly InputItem[] =
+    typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input;
+  return given.map((item, index) =>
+    readItem(item, item.id ?? itemId(item.type ?? 'message', answerId, `in${index}`)),
+  );
+}
+
+function readItem(item: InputItem, id: string): Item {
+  const head = { id, status: item.status ?? 'completed' } as const;
+  switch (item.type) {
+    case 'function_call': {
+      const { type, call_id, name, arguments: written } = item;
+      return { ...head, type, call_id, name, arguments: written };
+    }
+    case 'function_call_output': {
+      const { type, call_id, output } = item;
+      const text = typeof output === 'string' ? output : output.map((part) => part.text).join('\n');
+      return { ...head, type, call_id, output: text };
+    }
+    case 'reasoning': {
+      const { type, summary, content } = item;
+      const parts = (content ?? []).map(({ text }) => ({ type: 'reasoning_text', text }) as const);
+      return { ...head, type, summary: summary ?? [], content: parts };
+    }
+    default: {
+      const { role, content } = item;
+      const texts = typeof content === 'string' ? [content] : content.map(textOf);
+      return { ...head, type: 'message', role, content: texts.map((text) => partOf(role, text)) };
+    }
+  }
+}
+
+function textOf(part: { readonly text: string } | { readonly refusal: string }): string {
+  return 'text' in part ? String(part.text) : part.refusal;
+}
+
+function partOf(role: MessageItem['role'], text: string): TextPart {
+  return role === 'assistant' ? outputText(text, []) : { type: 'input_text', text };
+}
+
+export function outputText<L extends Iterable<object>>(text: string, logprobs: L) {
+  return { type: 'output_text', text, annotations: [], logprobs } as const;
+}

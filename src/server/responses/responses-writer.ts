@@ -1,0 +1,227 @@
+// Writes the answer to a request for a response: one body, or typed events that count themselves. Each event follows from the
+// request alone, so that another instance can write the same stream.
+
+import type { CompletedSample } from '../../engine/completed-sample.ts';
+import type { OutputDelta, PositionLogprobs } from '../../engine/inference-engine.ts';
+import type { SvcError } from '../../errors.ts';
+import { responsesErrorEvent } from '../../http/error-shapes.ts';
+import { errorBody } from '../../http/errors.ts';
+import { lazyList, toJson } from '../../http/json-pieces.ts';
+import type { AnswerPart } from '../../parsers/answer-parts.ts';
+import type { FinishReason } from '../../sampling/finish-reason.ts';
+import { chatLogprobs } from '../chat/chat-logprobs.ts';
+import { plainParts } from '../plain-parts.ts';
+import type { ResponseOptions } from '../response-options.ts';
+import type { Frames, ResponseWriter } from '../response-writer.ts';
+import { type OutputItem, outputText } from './items.ts';
+import { emptyItem, keptItem, OutputEntries, type OutputEntry } from './output-entries.ts';
+import { type ResponseFields, type ResponseObject, responseUsage } from './response-object.ts';
+
+/** Names of the events of a text, by the item that it is in. */
+const TEXT_EVENTS = { message: 'output_text', reasoning: 'reasoning_text' } as const;
+
+interface ResponsesWriterOptions {
+  readonly options: ResponseOptions;
+  readonly fields: ResponseFields;
+  /** Makes the ids of items and calls. */
+  readonly answerId: string;
+  /** Exact length of the ids of calls; null: of any length. */
+  readonly idLength: number | null;
+  /** Called once, with an answer that is complete and holds lists only. */
+  readonly onComplete: (response: ResponseObject, numBytes: number) => void;
+}
+
+export class ResponsesWriter implements ResponseWriter {
+  readonly #options: ResponseOptions;
+  readonly #fields: ResponseFields;
+  readonly #onComplete: ResponsesWriterOptions['onComplete'];
+  readonly #entries: OutputEntries;
+  #numEvents = 0;
+  readonly #tokens = { all: 0, reasoning: 0, cached: 0 };
+  /** Of tokens that no event has told of yet. */
+  #positions: PositionLogprobs[] = [];
+  /** The last event, made with the last delta. */
+  #last = '';
+
+  constructor({ options, fields, answerId, idLength, onComplete }: ResponsesWriterOptions) {
+    this.#options = options;
+    this.#fields = fields;
+    this.#onComplete = onComplete;
+    this.#entries = new OutputEntries({ answerId, idLength });
+  }
+
+  body(samples: readonly CompletedSample[]): object {
+    const sample = samples[0]!;
+    this.#count(sample);
+    for (const part of plainParts(sample)) this.#entries.add(part);
+    this.#entries.all.findLast(({ type }) => type === 'message')?.positions.push(...this.#positions);
+    return this.#complete(sample.finish_reason);
+  }
+
+  open(): Frames {
+    const response = JSON.stringify(this.#response('in_progress'));
+    return [
+      this.#event('response.created', `"response":${response}`),
+      this.#event('response.in_progress', `"response":${response}`),
+    ];
+  }
+
+  async delta(_choice: number, delta: OutputDelta): Promise<Frames> {
+    this.#count(delta);
+    const frames: string[] = [];
+    for (const part of plainParts(delta)) frames.push(...(await this.#part(part)));
+    if (delta.finish_reason !== null) frames.push(...(await this.#end(delta.finish_reason)));
+    return frames;
+  }
+
+  close(): Frames {
+    return [this.#last];
+  }
+
+  fail(error: SvcError): Frames {
+    const { message } = errorBody(error).error;
+    const failed = { ...this.#response('failed'), error: { code: 'server_error', message } };
+    return [
+      responsesErrorEvent(error, this.#numEvents++),
+      this.#event('response.failed', `"response":${JSON.stringify(failed)}`),
+    ];
+  }
+
+  #count({ tokenIds, numReasoningTokens, numCachedTokens, logprobs }: OutputDelta): void {
+    this.#tokens.all += tokenIds.length;
+    this.#tokens.reasoning += numReasoningTokens;
+    this.#tokens.cached = numCachedTokens;
+    for (const position of logprobs ?? []) this.#positions.push(position);
+  }
+
+  async #part(part: AnswerPart): Promise<Frames> {
+    const before = this.#entries.all.at(-1);
+    const entry = this.#entries.add(part);
+    const frames: string[] = [];
+    if (entry !== before) {
+      if (before !== undefined) frames.push(...(await this.#close(before, 'completed')));
+      frames.push(...this.#begin(entry));
+    }
+    const isTold = 'text' in part && (part.text !== '' || this.#positions.length > 0);
+    if (isTold) frames.push(await this.#textDelta(entry, part.text));
+    return frames;
+  }
+
+  #begin(entry: OutputEntry): Frames {
+    const added = `"output_index":${entry.index},"item":${JSON.stringify(emptyItem(entry))}`;
+    const item = this.#event('response.output_item.added', added);
+    if (entry.type === 'function_call') return [item];
+    const part = JSON.stringify(partOf(entry, ''));
+    return [item, this.#event('response.content_part.added', `${placeOf(entry)},"part":${part}`)];
+  }
+
+  async #textDelta(entry: OutputEntry, text: string): Promise<string> {
+    const said = `${placeOf(entry)},"delta":${JSON.stringify(text)}`;
+    if (entry.type === 'function_call') return this.#event('response.function_call_arguments.delta', said);
+    const positions = this.#positions;
+    this.#positions = [];
+    if (entry.type === 'reasoning') return this.#event('response.reasoning_text.delta', said);
+    for (const position of positions) entry.positions.push(position);
+    return this.#event(
+      'response.output_text.delta',
+      `${said},"logprobs":${await toJson(logprobsOf(positions))}`,
+    );
+  }
+
+  async #close(entry: OutputEntry, status: OutputItem['status']): Promise<Frames> {
+    const { type, index, call } = entry;
+    const place = placeOf(entry);
+    const text = JSON.stringify(entry.text);
+    const frames: string[] = [];
+    if (type === 'function_call') {
+      const done = `${place},"name":${JSON.stringify(call.name)},"arguments":${text}`;
+      frames.push(this.#event('response.function_call_arguments.done', done));
+    } else {
+      const logprobs = type === 'message' ? `,"logprobs":${await toJson(logprobsOf(entry.positions))}` : '';
+      const part = await toJson(partOf(entry, entry.text, logprobsOf(entry.positions)));
+      frames.push(
+        this.#event(`response.${TEXT_EVENTS[type]}.done`, `${place},"text":${text}${logprobs}`),
+        this.#event('response.content_part.done', `${place},"part":${part}`),
+      );
+    }
+    const item = await toJson(writtenItem(entry, status));
+    return [...frames, this.#event('response.output_item.done', `"output_index":${index},"item":${item}`)];
+  }
+
+  async #end(finish: FinishReason): Promise<Frames> {
+    const frames: string[] = [];
+    const isUntold = this.#positions.length > 0 && this.#entries.all.at(-1)?.type === 'message';
+    // An answer without a word is an empty message.
+    if (isUntold || this.#entries.all.length === 0) {
+      frames.push(...(await this.#part({ kind: 'content', text: '' })));
+    }
+    frames.push(...(await this.#close(this.#entries.all.at(-1)!, statusOf(finish))));
+    const response = this.#complete(finish);
+    this.#last = this.#event(`response.${response.status}`, `"response":${await toJson(response)}`);
+    return frames;
+  }
+
+  /** The answer at its end, which is told to whoever keeps it. */
+  #complete(finish: FinishReason) {
+    if (this.#entries.all.length === 0) this.#entries.add({ kind: 'content', text: '' });
+    const status = statusOf(finish);
+    const { all, reasoning, cached } = this.#tokens;
+    const numPromptTokens = this.#options.prompts[0]?.promptTokenIds.length ?? 0;
+    const shownCached = this.#options.showsCachedTokens ? cached : 0;
+    const complete = {
+      ...this.#response(status),
+      incomplete_details: status === 'incomplete' ? ({ reason: 'max_output_tokens' } as const) : null,
+      usage: responseUsage(numPromptTokens, shownCached, all, reasoning),
+    };
+    const entries = this.#entries.all;
+    // Only the last item can have been cut off.
+    const statusAt = (index: number): OutputItem['status'] =>
+      index === entries.length - 1 ? status : 'completed';
+    const output = entries.map((entry, index) => keptItem(entry, statusAt(index)));
+    this.#onComplete({ ...complete, output }, 2 * sum(entries.map(({ text }) => text.length)));
+    return { ...complete, output: lazyList(entries, (entry, index) => writtenItem(entry, statusAt(index))) };
+  }
+
+  #response(status: ResponseObject['status']): ResponseObject {
+    return { ...this.#fields, status, error: null, incomplete_details: null, output: [] };
+  }
+
+  /** @param fields JSON of them, without braces. */
+  #event(type: string, fields: string): string {
+    const number = this.#numEvents++;
+    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${number},${fields}}\n\n`;
+  }
+}
+
+/** The item as the client gets it: lists in it are made while they are written. */
+function writtenItem(entry: OutputEntry, status: OutputItem['status']): object {
+  const kept = keptItem(entry, status);
+  if (entry.type !== 'message') return kept;
+  return {
+    ...kept,
+    content: lazyList([entry], ({ text, positions }) => partOf(entry, text, logprobsOf(positions))),
+  };
+}
+
+function partOf({ type }: OutputEntry, text: string, logprobs: Iterable<object> = []): object {
+  return type === 'message' ? outputText(text, logprobs) : { type: 'reasoning_text', text };
+}
+
+/** Fields that tell where a piece of text belongs. */
+function placeOf({ id, index, type }: OutputEntry): string {
+  const place = `"item_id":${JSON.stringify(id)},"output_index":${index}`;
+  return type === 'function_call' ? place : `${place},"content_index":0`;
+}
+
+function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
+  return positions.length === 0 ? [] : chatLogprobs(positions, false).content;
+}
+
+/** Whatever ended an answer but the model itself or a text to stop at has cut it off. */
+function statusOf(finish: FinishReason): 'completed' | 'incomplete' {
+  return finish === 'length' ? 'incomplete' : 'completed';
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,78 @@
+// POST /v1/messages and /v1/messages/count_tokens: a conversation in blocks through the model's template, answered once or
+// only counted.
+
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { InferenceEngine } from '../../engine/inference-engine.ts';
+import { answerAdmitted } from '../admitted.ts';
+import { promptOfChat } from '../chat/chat-prompt.ts';
+import { checkOwnFields, type FieldTables } from '../field-checks.ts';
+import { FIELD_NAMES, toChatRequest } from '../messages/chat-request.ts';
+import { MessagesWriter } from '../messages/messages-writer.ts';
+import { parseBody } from '../parse-body.ts';
+import type { ParsedRequest } from '../parsed-request.ts';
+import {
+  countTokensAnswer,
+  countTokensSchema,
+  createMessageSchema,
+  ignoredMessageFields,
+  unavailableMessageFields,
+} from '../protocol/messages.ts';
+import { renamed } from '../read-sampling.ts';
+import type { ServerContext } from '../server-context.ts';
+import { prepareChat } from './chat-completions.ts';
+import type { GenerationEndpoint } from './generation-route.ts';
+
+const TABLES: FieldTables = {
+  served: createMessageSchema.shape,
+  unavailable: unavailableMessageFields,
+  ignored: ignoredMessageFields,
+};
+
+export const messages: GenerationEndpoint = {
+  path: '/v1/messages',
+  about: { summary: 'Answers a conversation of blocks', body: createMessageSchema, streams: true },
+  parse,
+};
+const COUNT_TOKENS = {
+  summary: 'The number of tokens that a conversation of blocks becomes',
+  body: countTokensSchema,
+  answer: countTokensAnswer,
+};
+
+async function parse(
+  context: ServerContext,
+  engine: InferenceEngine,
+  request: FastifyRequest,
+): Promise<ParsedRequest> {
+  const body = parseBody(createMessageSchema, request.body);
+  checkOwnFields(context, request.body, TABLES);
+  const { answer, options, toolUse } = await prepareChat(
+    context,
+    engine,
+    request,
+    toChatRequest(body),
+    'msg_',
+  ).catch(blame);
+  const showsThinking = body.thinking?.type !== 'disabled';
+  const writer = new MessagesWriter({ options, idLength: toolUse.idLength, showsThinking });
+  return { ...answer, writer };
+}
+
+/** Prompts that are too long for the model are counted, too. */
+export function countTokensRoute(app: FastifyInstance, context: ServerContext): void {
+  app.post('/v1/messages/count_tokens', { config: { about: COUNT_TOKENS } }, (request, reply) =>
+    answerAdmitted(context, request, reply, async ({ engine }) => {
+      engine.expectGenerating();
+      const body = parseBody(countTokensSchema, request.body);
+      checkOwnFields(context, request.body, TABLES);
+      context.adapterOf(body.model, engine);
+      const { text, tokenizer } = await promptOfChat(context, engine, toChatRequest(body)).catch(blame);
+      const tokens = await tokenizer.encode(text, { addSpecialTokens: false });
+      return { input_tokens: tokens.length };
+    }),
+  );
+}
+
+function blame(error: unknown): never {
+  throw renamed(FIELD_NAMES, error);
+}

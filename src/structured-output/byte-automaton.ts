@@ -1,0 +1,99 @@
+// A grammar as an automaton over bytes. A state is the set of points at which the text may be, one for each way to read it;
+// states and their transitions are made when they are first needed and kept.
+
+import type { Grammar } from './grammar.ts';
+import { Lexer } from './lexer.ts';
+import { bottomFrame, type Configuration, type Frame, StackMachine } from './stack.ts';
+
+/** Ways to read one text that are followed side by side; the first ones, where there are more. */
+const MAX_CONFIGURATIONS = 1024;
+/** States, frames and configurations that are kept, some 200 bytes each. */
+const MAX_KEPT = 200_000;
+
+export interface State {
+  /** Points at which the bytes so far have led, and those where what was written may have ended. */
+  readonly configurations: readonly Configuration[];
+  /** The text may end here. */
+  readonly isComplete: boolean;
+  /** By byte; null where no text goes on like this. */
+  readonly next: Map<number, State | null>;
+}
+
+export class ByteAutomaton {
+  readonly lexer: Lexer;
+  readonly machine: StackMachine;
+  #bottom: Frame = bottomFrame();
+  #states = new Map<string, State>();
+  #ids = new WeakMap<Configuration, number>();
+  #numIds = 0;
+
+  constructor(grammar: Grammar) {
+    this.lexer = new Lexer(grammar);
+    this.machine = new StackMachine(grammar, this.lexer);
+  }
+
+  start(): State {
+    this.#forgetWhereTooMany();
+    const steps = this.machine.start(this.#bottom);
+    const configurations = steps.filter((step) => step !== 'end');
+    return this.state(configurations, steps.length > configurations.length);
+  }
+
+  /** Null where no text goes on with this byte. */
+  step(state: State, byte: number): State | null {
+    const known = state.next.get(byte);
+    if (known !== undefined) return known;
+    const reached: Configuration[] = [];
+    for (const { lexeme, state: from, stack } of state.configurations) {
+      const next = this.lexer.lexeme(lexeme).step(from, byte, this.machine.openKeys(lexeme, stack));
+      if (next >= 0) reached.push(this.machine.configuration(lexeme, next, stack));
+    }
+    const made = reached.length === 0 ? null : this.state(reached, false);
+    state.next.set(byte, made);
+    return made;
+  }
+
+  /** The state of a text that has come to these points, or has ended. */
+  state(reached: readonly Configuration[], hasEnded: boolean): State {
+    const all = new Set(reached);
+    let isComplete = hasEnded;
+    // A set that grows while it is read: a lexeme that may be empty is passed over.
+    for (const { lexeme, state, stack } of all) {
+      const label = this.lexer.lexeme(lexeme).label(state);
+      if (label < 0 || !isOpen(this.machine.openKeys(lexeme, stack), label)) continue;
+      for (const step of this.machine.after(stack, label)) {
+        if (step === 'end') isComplete = true;
+        else if (all.size < MAX_CONFIGURATIONS) all.add(step);
+      }
+    }
+    const configurations = [...all];
+    // In the order in which they were found, so that the first ones do not depend on other sequences.
+    const key = `${isComplete}${configurations.map((configuration) => this.#id(configuration)).join()}`;
+    const known = this.#states.get(key);
+    if (known !== undefined) return known;
+    this.machine.numMade += 1;
+    const made: State = { configurations, isComplete, next: new Map() };
+    this.#states.set(key, made);
+    return made;
+  }
+
+  #id(configuration: Configuration): number {
+    const known = this.#ids.get(configuration);
+    if (known !== undefined) return known;
+    this.#numIds += 1;
+    this.#ids.set(configuration, this.#numIds);
+    return this.#numIds;
+  }
+
+  /** Sequences that are under way keep the states that they hold. */
+  #forgetWhereTooMany(): void {
+    if (this.machine.numMade < MAX_KEPT) return;
+    this.machine.numMade = 0;
+    this.#bottom = bottomFrame();
+    this.#states = new Map();
+  }
+}
+
+export function isOpen(open: Uint32Array | null, label: number): boolean {
+  return open === null || ((open[label >>> 5]! >>> (label & 31)) & 1) === 1;
+}

@@ -1,0 +1,46 @@
+// A set of tokens: a list where they are few, a bit each where they are many.
+
+export interface TokenSet {
+  readonly ids: Int32Array | null;
+  readonly bits: Uint32Array | null;
+}
+
+/** Keeps what of a mask is set. */
+export function toTokenSet(mask: Uint32Array): TokenSet {
+  let count = 0;
+  for (const word of mask) count += bitsOf(word);
+  // A list is as long as the mask at most.
+  if (count > mask.length) return { ids: null, bits: mask.slice() };
+  const ids = new Int32Array(count);
+  let at = 0;
+  for (let i = 0; i < mask.length; i += 1) {
+    for (let word = mask[i]!; word !== 0; word &= word - 1) {
+      ids[at] = i * 32 + 31 - Math.clz32(word & -word);
+      at += 1;
+    }
+  }
+  return { ids, bits: null };
+}
+
+export function bytesOfSet({ ids, bits }: TokenSet): number {
+  return (ids ?? bits)!.byteLength;
+}
+
+export function addTo(mask: Uint32Array, { ids, bits }: TokenSet): void {
+  if (ids !== null) for (let i = 0; i < ids.length; i += 1) setBit(mask, ids[i]!);
+  if (bits !== null) for (let i = 0; i < bits.length; i += 1) mask[i]! |= bits[i]!;
+}
+
+export function setBit(mask: Uint32Array, token: number): void {
+  mask[token >>> 5]! |= 1 << (token & 31);
+}
+
+export function clearBit(mask: Uint32Array, token: number): void {
+  mask[token >>> 5]! &= ~(1 << (token & 31));
+}
+
+function bitsOf(word: number): number {
+  let bits = word - ((word >>> 1) & 0x55555555);
+  bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333);
+  return (((bits + (bits >>> 4)) & 0x0f0f0f0f) * 0x01010101) >>> 24;
+}

@@ -1,0 +1,27 @@
+// Constraints for tests of the engine, over a vocabulary of a test's own.
+
+import { createHash } from 'node:crypto';
+import type { CompiledConstraint, PackedVocabulary } from '../../src/scheduler/automata.ts';
+import { compile } from '../../src/structured-output/compile.ts';
+import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { packShared } from '../../src/util/shared-value.ts';
+
+export interface TestVocabulary {
+  /** By token id; an empty one is no text. */
+  readonly texts: readonly string[];
+  readonly endTokenIds: readonly number[];
+  readonly packed: SharedArrayBuffer;
+}
+
+export function testVocabulary(texts: readonly string[], endTokenIds: readonly number[]): TestVocabulary {
+  const bytes = texts.map((text) => Buffer.from(text));
+  const starts = new Int32Array(texts.length + 1);
+  for (const [id, { length }] of bytes.entries()) starts[id + 1] = starts[id]! + length;
+  const packed: PackedVocabulary = { bytes: Buffer.concat(bytes), starts, endTokenIds };
+  return { texts, endTokenIds, packed: packShared(packed) };
+}
+
+export function compiledConstraint(constraint: Constraint, { packed }: TestVocabulary): CompiledConstraint {
+  const id = createHash('sha256').update(JSON.stringify(constraint)).digest('hex');
+  return { id, grammar: packShared(compile(constraint)), vocabulary: packed };
+}

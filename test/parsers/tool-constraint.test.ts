@@ -1,0 +1,142 @@
+// Whatever an enforced answer turns out to be, the parser of its format reads calls from it whose arguments fit.
+
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
+import { afterThought, optionalCalls, requiredCalls } from '../../src/parsers/tool-constraint.ts';
+import type { ToolFormat } from '../../src/parsers/tool-format.ts';
+import { uniform } from '../../src/sampling/random-stream.ts';
+import { compile } from '../../src/structured-output/compile.ts';
+import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { Matcher } from '../../src/structured-output/matcher.ts';
+import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
+import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
+import { formatsOf, parse } from './parse.ts';
+import { parserOf, WRITTEN } from './written-calls.ts';
+
+const TOOLS: readonly FunctionTool[] = [
+  {
+    name: 'get_weather',
+    parameters: {
+      type: 'object',
+      properties: {
+        city: { type: 'string', enum: ['Paris "P" <b>', 'Rome'] },
+        days: { enum: [1, 25] },
+        isExact: { type: 'boolean' },
+        note: { type: 'string', enum: ['', "it's {1}"] },
+      },
+      required: ['city', 'isExact'],
+      additionalProperties: false,
+    },
+  },
+  { name: 'clock' },
+];
+const shapes = z.discriminatedUnion('name', [
+  z.object({
+    name: z.literal('get_weather'),
+    arguments: z.strictObject({
+      city: z.enum(['Paris "P" <b>', 'Rome']),
+      days: z.union([z.literal(1), z.literal(25)]).optional(),
+      isExact: z.boolean(),
+      note: z.enum(['', "it's {1}"]).optional(),
+    }),
+  }),
+  z.object({ name: z.literal('clock'), arguments: z.strictObject({}) }),
+]);
+
+const EOS = 256;
+const MAX_BYTES = 4000;
+const vocabulary = new Vocabulary(
+  [...Array.from({ length: EOS }, (_, byte) => Uint8Array.of(byte)), null],
+  [EOS],
+);
+
+const automatonOf = (constraint: Constraint) => new TokenAutomaton(compile(constraint), vocabulary);
+
+/** A text that the constraint allows: each byte drawn of those that may come, the end preferred. */
+function draw(automaton: TokenAutomaton, seed: number): string {
+  const matcher = new Matcher(automaton);
+  const mask = new Uint32Array(vocabulary.maskWords);
+  const bytes: number[] = [];
+  while (bytes.length < MAX_BYTES) {
+    matcher.fillMask(mask);
+    // Space is dull, and JSON may have any amount of it.
+    const allowed = Array.from({ length: EOS + 1 }, (_, token) => token).filter(
+      (token) => (mask[token >> 5]! >>> (token & 31)) & 1,
+    );
+    if (allowed.includes(EOS) && uniform(seed, bytes.length, 1) < 0.7) break;
+    const dense = allowed.filter((token) => token > 32 && token < 127);
+    const choices = dense.length > 0 ? dense : allowed;
+    const token = choices[Math.floor(uniform(seed, bytes.length, 0) * choices.length)]!;
+    if (token === EOS) break;
+    expect(matcher.accept(token)).toBe(true);
+    bytes.push(token);
+  }
+  return Buffer.from(bytes).toString();
+}
+
+function fits(automaton: TokenAutomaton, text: string): boolean {
+  const matcher = new Matcher(automaton);
+  return [...Buffer.from(text)].every((byte) => matcher.accept(byte)) && matcher.isComplete;
+}
+
+describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
+  const formats = formatsOf(parserOf(name));
+  const format: ToolFormat = formats.tools!;
+  const callsIn = (text: string) =>
+    answerOf(parse(formats, [text], { tools: TOOLS })).calls.map((call) =>
+      shapes.parse({ ...call, arguments: JSON.parse(call.arguments) }),
+    );
+
+  it('are read back, and fit their schema', () => {
+    const constraint = automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false }));
+    for (let seed = 0; seed < 10; seed++) {
+      const text = draw(constraint, seed);
+      expect(callsIn(text), text).toHaveLength(1);
+      const { content } = answerOf(parse(formats, [text], { tools: TOOLS }));
+      expect(content, text).toBeNull();
+    }
+  });
+
+  it('may be several where the request allows it', () => {
+    if (format.writing.separator === null) return;
+    const constraint = automatonOf(requiredCalls(format, { tools: TOOLS.slice(1), isParallel: true }));
+    const { begin, separator, end } = format.writing;
+    const one = draw(automatonOf(requiredCalls(format, { tools: TOOLS.slice(1), isParallel: false })), 1);
+    const call = one.slice(begin.length, one.length - end.length);
+    const text = begin + [call, call, call].join(separator) + end;
+    expect(fits(constraint, text), text).toBe(true);
+    expect(callsIn(text)).toHaveLength(3);
+  });
+
+  it('keep to their schema where the model chooses to call, and other text is free', () => {
+    const optional = optionalCalls(format, { tools: TOOLS, isParallel: true });
+    if (optional === null) {
+      expect(name).toBe('pythonic');
+      return;
+    }
+    const constraint = automatonOf(optional);
+    expect(fits(constraint, 'Hello, <world>!')).toBe(true);
+    const call = draw(automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false })), 3);
+    expect(fits(constraint, call), call).toBe(true);
+    expect(fits(constraint, call.replace(/get_weather|clock/, 'other'))).toBe(false);
+  });
+});
+
+describe('a thought before an answer', () => {
+  const tags = { begin: '<think>', end: '</think>' };
+  const answer: Constraint = { kind: 'literal', text: '4' };
+
+  it('is free text up to its end, and may be left out', () => {
+    const constraint = automatonOf(afterThought(answer, { tags, isOpen: false }));
+    for (const text of ['4', '<think>2 < 3 </thin </think>\n\n4', '<think></think>4'])
+      expect(fits(constraint, text), text).toBe(true);
+    for (const text of ['5', '</think>4', '<think>4']) expect(fits(constraint, text), text).toBe(false);
+  });
+
+  it('has to end where the prompt has begun it', () => {
+    const constraint = automatonOf(afterThought(answer, { tags, isOpen: true }));
+    expect(fits(constraint, 'Hm.</think>4')).toBe(true);
+    expect(fits(constraint, '4')).toBe(false);
+  });
+});

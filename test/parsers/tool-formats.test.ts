@@ -1,0 +1,219 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
+import { formatsOf, parse } from './parse.ts';
+import { CLOCK, parserOf, type SampleCall, WEATHER, WRITTEN } from './written-calls.ts';
+
+const TOOLS = [WEATHER, CLOCK];
+const CALLS: readonly SampleCall[] = [
+  {
+    name: 'get_weather',
+    arguments: { city: 'Paris "la nuit" \\ 🌙\n<b>', days: 3, where: { lat: [1.5, -2] } },
+  },
+  { name: 'clock.now', arguments: {} },
+  { name: 'get_weather', arguments: { city: "it's }] late", tags: ['a', 'b,c'], isExact: true } },
+];
+
+const samples = z
+  .array(
+    z.object({
+      tools: z.array(z.object({ function: z.custom<FunctionTool>() })),
+      calls: z.array(z.object({ name: z.string(), arguments: z.record(z.string(), z.unknown()) })),
+    }),
+  )
+  .parse(JSON.parse(readFileSync('test/fixtures/tool-calling/bfcl-sample.json', 'utf8')));
+
+const callsOf = (parts: Parameters<typeof answerOf>[0]) =>
+  answerOf(parts).calls.map((call) => ({ name: call.name, arguments: JSON.parse(call.arguments) }));
+
+const cutAt = (text: string, cut: number): string[] => [text.slice(0, cut), text.slice(cut)];
+
+describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
+  const formats = formatsOf(parserOf(format));
+  const write = WRITTEN[format]!;
+  const whole = (text: string, tools: readonly FunctionTool[] = TOOLS) => parse(formats, [text], { tools });
+
+  it('reads the published questions back as they were written', () => {
+    for (const { tools, calls } of samples) {
+      const functions = tools.map((tool) => tool.function);
+      expect(callsOf(whole(write(calls), functions))).toEqual(calls);
+    }
+  });
+
+  it('gives the same answer wherever the stream is cut', () => {
+    const text = `Let me see.\n\n${write(CALLS)}`;
+    // Formats whose whole answer is calls have no text before them.
+    const texts = [text, write(CALLS), write(CALLS.slice(1, 2))];
+    for (const one of texts) {
+      const expected = answerOf(whole(one));
+      for (let cut = 1; cut < one.length; cut++) {
+        expect(answerOf(parse(formats, cutAt(one, cut), { tools: TOOLS })), `cut at ${cut}`).toEqual(
+          expected,
+        );
+      }
+      expect(answerOf(parse(formats, [...one], { tools: TOOLS }))).toEqual(expected);
+    }
+    expect(callsOf(whole(write(CALLS)))).toEqual(CALLS);
+  });
+
+  it('reads any arguments, in any pieces', () => {
+    const value = fc.oneof(fc.integer(), fc.boolean(), fc.constant(null), fc.array(fc.integer()));
+    // Bare text has no escapes: a value cannot hold the tags, nor begin or end with a line end.
+    const word = fc
+      .string({ unit: 'grapheme' })
+      .filter((text) => !/<\/|\\|\r/.test(text) && text.trim() === text);
+    const args = fc.record({ city: word, days: fc.integer(), where: fc.dictionary(word, value) });
+    const cuts = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 });
+    fc.assert(
+      fc.property(args, cuts, (given, sizes) => {
+        const calls = [{ name: 'get_weather', arguments: given }];
+        const text = write(calls);
+        const pieces: string[] = [];
+        for (let at = 0, i = 0; at < text.length; i++) {
+          const size = sizes[i % sizes.length]!;
+          pieces.push(text.slice(at, at + size));
+          at += size;
+        }
+        expect(callsOf(parse(formats, pieces, { tools: TOOLS }))).toEqual(JSON.parse(JSON.stringify(calls)));
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it('leaves answers that are no calls as they are', () => {
+    const begun = write(CALLS).slice(0, 9);
+    const others = [
+      '',
+      ' ',
+      ' Hello,\n world! ',
+      '{"name": "Bob", "age": 7}',
+      '{"name": "get_weather", "city": {}}',
+      '[1, 2, 3]',
+      '[get_weather] is a function',
+      '[get_weather(city) gives the weather]',
+      '<tool_call> is a tag, [TOOL_CALLS] a token, functools a module',
+      '<tool_call>{"no": "call"}</tool_call>',
+      '<tool_call>[]</tool_call><function=',
+      '<|tool_call|>[1]',
+      '[TOOL_CALLS]{"a": 1}',
+      '<｜tool▁calls▁begin｜>none',
+      '<function_call> {"a": 1}',
+      'a < b and <tool',
+      begun,
+      `so: ${begun}`,
+    ];
+    for (const text of others) {
+      for (let cut = 0; cut <= text.length; cut++) {
+        const answer = answerOf(parse(formats, cutAt(text, cut), { tools: TOOLS }));
+        expect(answer, `${text} cut at ${cut}`).toEqual({ content: text, reasoning: null, calls: [] });
+      }
+    }
+  });
+
+  it('gives arguments as they come', () => {
+    const formatsParser = parse(formats, [...write(CALLS.slice(0, 1))], { tools: TOOLS });
+    expect(formatsParser.filter(({ kind }) => kind === 'arguments').length).toBeGreaterThan(5);
+  });
+
+  it('ends a call with the answer, where that ends early', () => {
+    const text = write(CALLS.slice(0, 1));
+    const cut = text.slice(0, text.indexOf('nuit'));
+    const { calls } = answerOf(whole(cut));
+    expect(calls).toHaveLength(1);
+    expect(calls[0]!.arguments).toContain('Paris');
+  });
+
+  it('leaves out further calls where one is allowed', () => {
+    const { calls } = answerOf(parse(formats, [write(CALLS)], { tools: TOOLS, maxCalls: 1 }));
+    expect(calls).toHaveLength(1);
+  });
+});
+
+describe('what models write besides', () => {
+  const answer = (format: string, text: string) =>
+    answerOf(parse(formatsOf(format), [text], { tools: TOOLS }));
+
+  it('reads what is said before and after calls', () => {
+    const call = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>';
+    const { content, calls } = answer('hermes', `First.\n${call}\n${call}\nThen.\n`);
+    expect(content).toBe('First.\nThen.');
+    expect(calls).toHaveLength(2);
+  });
+
+  it('reads arguments before the name, and none at all', () => {
+    const text =
+      '<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call><tool_call>{"name": "g"}</tool_call>';
+    expect(answer('hermes', text).calls).toEqual([
+      { name: 'f', arguments: '{"a": 1}' },
+      { name: 'g', arguments: '{}' },
+    ]);
+  });
+
+  it('keeps the very characters of arguments', () => {
+    const args = '{ "a" : 1.0e3,\n "b": "\\u00e9" }';
+    expect(
+      answer('hermes', `<tool_call>{"name": "f", "arguments": ${args}}</tool_call>`).calls[0]!.arguments,
+    ).toBe(args);
+  });
+
+  it('ends arguments without an end at the tag', () => {
+    const { calls, content } = answer('hermes', '<tool_call>{"name": "f", "arguments": {"a": 1</tool_call>');
+    expect(calls).toEqual([{ name: 'f', arguments: '{"a": 1' }]);
+    expect(content).toBeNull();
+  });
+
+  it('reads Qwen3-Coder without the outer tag, and values by their type', () => {
+    const text =
+      '<function=get_weather>\n<parameter=city>\n12\n</parameter>\n<parameter=units>\nNone\n</parameter>\n' +
+      '<parameter=isExact>\nTrue\n</parameter>\n<parameter=other>\nfree text\n</parameter>\n</function>';
+    expect(JSON.parse(answer('qwen3_coder', text).calls[0]!.arguments)).toEqual({
+      city: '12',
+      units: null,
+      isExact: true,
+      other: 'free text',
+    });
+  });
+
+  it('reads the tag of Llama 3', () => {
+    const text = '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Rome"}}';
+    expect(answer('llama3_json', text).calls).toEqual([
+      { name: 'get_weather', arguments: '{"city": "Rome"}' },
+    ]);
+    const other = '<|python_tag|>print(1)';
+    expect(answer('llama3_json', other)).toEqual({ content: other, reasoning: null, calls: [] });
+  });
+
+  it('reads the tags of Llama 4, and other values of Python', () => {
+    const text =
+      "<|python_start|>[get_weather(city='a' \"b\\x41\\'\", where={'k': (1, 2.), 3: None}, days=1_000)]<|python_end|>";
+    expect(JSON.parse(answer('pythonic', text).calls[0]!.arguments)).toEqual({
+      city: "abA'",
+      where: { k: [1, 2], 3: null },
+      days: 1000,
+    });
+  });
+
+  it('reads the ids of Mistral', () => {
+    const text = '[TOOL_CALLS]f[CALL_ID]abc123XYZ[ARGS]{"a": 1}[TOOL_CALLS]g{"b": 2}';
+    expect(answer('mistral', text).calls).toEqual([
+      { name: 'f', arguments: '{"a": 1}' },
+      { name: 'g', arguments: '{"b": 2}' },
+    ]);
+  });
+
+  it('reads the tokens of Phi-4-mini', () => {
+    const text = '<|tool_call|>[{"name": "f", "parameters": {"a": 1}}]<|/tool_call|>';
+    expect(answer('phi4_mini_json', text)).toEqual({
+      content: null,
+      reasoning: null,
+      calls: [{ name: 'f', arguments: '{"a": 1}' }],
+    });
+  });
+
+  it('gives up what goes on too long to be a call', () => {
+    const text = `<tool_call>{"id": "${'x'.repeat(20_000)}"`;
+    expect(answer('hermes', text).content).toBe(text);
+  });
+});

@@ -1,0 +1,119 @@
+// How models write calls in each format: one or more calls become the text of an answer.
+
+import type { FunctionTool } from '../../src/parsers/answer-parts.ts';
+
+export interface SampleCall {
+  readonly name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+}
+
+type Write = (calls: readonly SampleCall[]) => string;
+
+const json = (value: unknown): string => JSON.stringify(value);
+const asObject = ({ name, arguments: args }: SampleCall): string =>
+  `{"name": ${json(name)}, "arguments": ${json(args)}}`;
+const bare = (value: unknown): string => (typeof value === 'string' ? value : json(value));
+
+/** By the name of the parser. */
+export const WRITTEN: Readonly<Record<string, Write>> = {
+  hermes: (calls) => calls.map((call) => `<tool_call>\n${asObject(call)}\n</tool_call>`).join('\n'),
+  qwen3_coder: (calls) =>
+    calls
+      .map(({ name, arguments: args }) => {
+        const values = Object.entries(args).map(
+          ([key, value]) => `<parameter=${key}>\n${bare(value)}\n</parameter>\n`,
+        );
+        return `<tool_call>\n<function=${name}>\n${values.join('')}</function>\n</tool_call>`;
+      })
+      .join('\n'),
+  llama3_json: (calls) =>
+    calls
+      .map(({ name, arguments: args }) => `{"name": ${json(name)}, "parameters": ${json(args)}}`)
+      .join('; '),
+  pythonic: (calls) =>
+    `[${calls
+      .map(({ name, arguments: args }) => {
+        const values = Object.entries(args).map(([key, value]) => `${key}=${python(value)}`);
+        return `${name}(${values.join(', ')})`;
+      })
+      .join(', ')}]`,
+  mistral: (calls) => `[TOOL_CALLS][${calls.map(asObject).join(', ')}]`,
+  'mistral from version 11 on': (calls) =>
+    calls.map(({ name, arguments: args }) => `[TOOL_CALLS]${name}[ARGS]${json(args)}`).join(''),
+  deepseek_v3: (calls) =>
+    `<｜tool▁calls▁begin｜>${calls
+      .map(
+        ({ name, arguments: args }) =>
+          `<｜tool▁call▁begin｜>function<｜tool▁sep｜>${name}\n\`\`\`json\n${json(args)}\n\`\`\`<｜tool▁call▁end｜>`,
+      )
+      .join('\n')}<｜tool▁calls▁end｜>`,
+  deepseek_v31: (calls) =>
+    `<｜tool▁calls▁begin｜>${calls
+      .map(
+        ({ name, arguments: args }) =>
+          `<｜tool▁call▁begin｜>${name}<｜tool▁sep｜>${json(args)}<｜tool▁call▁end｜>`,
+      )
+      .join('')}<｜tool▁calls▁end｜>`,
+  openai: (calls) =>
+    calls
+      .map(
+        ({ name, arguments: args }) =>
+          `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>${json(args)}<|call|>`,
+      )
+      .join('<|start|>assistant'),
+  glm45: (calls) =>
+    calls
+      .map(({ name, arguments: args }) => {
+        const values = Object.entries(args).map(
+          ([key, value]) => `<arg_key>${key}</arg_key>\n<arg_value>${bare(value)}</arg_value>\n`,
+        );
+        return `<tool_call>${name}\n${values.join('')}</tool_call>`;
+      })
+      .join('\n'),
+  granite: (calls) => `<|tool_call|>[${calls.map(asObject).join(', ')}]`,
+  'granite-20b-fc': (calls) => calls.map((call) => `<function_call> ${asObject(call)}`).join(' '),
+  phi4_mini_json: (calls) => `functools[${calls.map(asObject).join(', ')}]`,
+};
+
+/** The parser of a format whose name says more. */
+export const parserOf = (format: string): string => format.split(' ')[0]!;
+
+/** As `repr` writes it. */
+function python(value: unknown): string {
+  if (typeof value === 'string') {
+    const text = value.replace(
+      /[\\'\n\t\r]/g,
+      (char) => ({ '\n': '\\n', '\t': '\\t', '\r': '\\r' })[char] ?? `\\${char}`,
+    );
+    return `'${text}'`;
+  }
+  if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`;
+  if (typeof value === 'object' && value !== null) {
+    return `{${Object.entries(value)
+      .map(([key, one]) => `${python(key)}: ${python(one)}`)
+      .join(', ')}}`;
+  }
+  const words = new Map<unknown, string>([
+    [true, 'True'],
+    [false, 'False'],
+    [null, 'None'],
+  ]);
+  return words.get(value) ?? json(value);
+}
+
+export const WEATHER: FunctionTool = {
+  name: 'get_weather',
+  parameters: {
+    type: 'object',
+    properties: {
+      city: { type: 'string' },
+      days: { type: 'integer' },
+      units: { type: ['string', 'null'] },
+      where: { type: 'object' },
+      tags: { type: 'array', items: { type: 'string' } },
+      isExact: { type: 'boolean' },
+    },
+    required: ['city'],
+  },
+};
+export const CLOCK: FunctionTool = { name: 'clock.now', parameters: { type: 'object', properties: {} } };

@@ -1,0 +1,375 @@
+// /v1/responses with the official client, and without where it would be in the way.
+
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { TINY_EOS_ID } from '../fixtures/tiny-tokenizer.ts';
+import { until } from '../helpers/until.ts';
+import {
+  bodyOf,
+  clientOf,
+  errorOf,
+  isIdle,
+  startTestServer,
+  TEMPLATE_OF_CALLS,
+  type TestServer,
+} from './test-server.ts';
+
+const KEYS = ['first-key', 'second-key'] as const;
+const REQUEST = {
+  model: 'tiny',
+  input: 'tell me of the sea',
+  max_output_tokens: 12,
+  temperature: 0,
+} as const;
+
+/** A random model would write spaces for ever where it may. */
+const DENSE = { bad_words: [' ', '\n', '\t', '\r'] };
+
+let svc: TestServer;
+beforeAll(async () => {
+  svc = await startTestServer({
+    server: { apiKeys: KEYS, responseStore: { maxResponses: 50 } },
+    engine: { chatTemplate: TEMPLATE_OF_CALLS },
+  });
+});
+afterAll(() => svc.close());
+
+function post(body: object): Promise<Response> {
+  return svc.post('/v1/responses', body, { authorization: `Bearer ${KEYS[0]}` });
+}
+
+interface Event {
+  readonly type: string;
+  readonly sequence_number: number;
+  readonly [field: string]: unknown;
+}
+
+async function streamed(body: object): Promise<Event[]> {
+  const text = await (await post({ ...body, stream: true })).text();
+  return [...text.matchAll(/^event: (.*)\ndata: (.*)$/gm)].map(([, type, data = '']) => {
+    const event = JSON.parse(data);
+    expect(event.type).toBe(type);
+    return event;
+  });
+}
+
+describe('a response', () => {
+  it('is what a chat completion says', async () => {
+    const chat = await svc.client.chat.completions.create({
+      model: 'tiny',
+      messages: [
+        { role: 'system', content: 'be brief' },
+        { role: 'user', content: REQUEST.input },
+      ],
+      max_tokens: 12,
+      temperature: 0,
+    });
+    const response = await svc.client.responses.create({ ...REQUEST, instructions: 'be brief' });
+    expect(response.output_text).toBe(chat.choices[0]?.message.content);
+    expect(response.status).toBe('incomplete');
+    expect(response.incomplete_details).toEqual({ reason: 'max_output_tokens' });
+    expect(response.usage).toEqual({
+      input_tokens: chat.usage?.prompt_tokens,
+      input_tokens_details: { cached_tokens: expect.any(Number), cache_write_tokens: 0 },
+      output_tokens: 12,
+      output_tokens_details: { reasoning_tokens: 0 },
+      total_tokens: chat.usage?.total_tokens,
+    });
+  });
+
+  it('is complete where the model ends it, be it without a word', async () => {
+    const response = await bodyOf(await post({ ...REQUEST, allowed_token_ids: [TINY_EOS_ID] }));
+    expect(response).toMatchObject({ status: 'completed', incomplete_details: null, error: null });
+    expect(response.output).toMatchObject([
+      { type: 'message', status: 'completed', content: [{ text: '' }] },
+    ]);
+  });
+
+  it('repeats what was asked for', async () => {
+    const asked = {
+      instructions: 'be brief',
+      metadata: { topic: 'sea' },
+      reasoning: { effort: 'low', summary: 'auto' },
+      user: 'a person',
+      top_p: 0.5,
+      store: false,
+    } as const;
+    expect(await svc.client.responses.create({ ...REQUEST, ...asked })).toMatchObject(asked);
+  });
+
+  it('has log-probabilities where they are included', async () => {
+    const include = ['message.output_text.logprobs'] as const;
+    const response = await svc.client.responses.create({
+      ...REQUEST,
+      include: [...include],
+      top_logprobs: 2,
+    });
+    const [message] = response.output;
+    const [part] = message?.type === 'message' ? message.content : [];
+    const logprobs = part?.type === 'output_text' ? (part.logprobs ?? []) : [];
+    expect(logprobs).toHaveLength(12);
+    for (const { top_logprobs } of logprobs) expect(top_logprobs).toHaveLength(2);
+    expect(Object.keys(logprobs[0]!)).toEqual(['token', 'logprob', 'bytes', 'top_logprobs']);
+  });
+});
+
+describe('the stream of a response', () => {
+  it('has its events in the order of the protocol, each with the next number', async () => {
+    const events = await streamed(REQUEST);
+    expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index));
+    const types = events.map(({ type }) => type);
+    const deltas = types.filter((type) => type === 'response.output_text.delta');
+    expect(types).toEqual([
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      ...deltas,
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.incomplete',
+    ]);
+    expect(deltas.length).toBeGreaterThan(2);
+  });
+
+  it('adds up to the response in one piece', async () => {
+    const events = await streamed(REQUEST);
+    const whole = await svc.client.responses.create(REQUEST);
+    const text = events
+      .map(({ type, delta }) => (type === 'response.output_text.delta' ? delta : ''))
+      .join('');
+    expect(text).toBe(whole.output_text);
+    const last = JSON.parse(JSON.stringify(events.at(-1)?.response));
+    const withoutIds = ({ id, created_at, output, ...fields }: OpenAI.Responses.Response): object => ({
+      ...fields,
+      usage: null,
+      output: output.map((item) => ({ ...item, id: '' })),
+    });
+    expect(withoutIds({ ...last, output_text: text })).toEqual(withoutIds(whole));
+  });
+
+  it('is read by the helper of the client', async () => {
+    const stream = svc.client.responses.stream(REQUEST);
+    let text = '';
+    stream.on('response.output_text.delta', ({ delta }) => {
+      text += delta;
+    });
+    const final = await stream.finalResponse();
+    expect(final.output_text).toBe(text);
+    expect(final.output_text.length).toBeGreaterThan(0);
+    expect((await svc.client.responses.retrieve(final.id)).output).toEqual(
+      (await svc.client.responses.create(REQUEST)).output.map((item) => ({
+        ...item,
+        id: final.output[0]?.id,
+      })),
+    );
+  });
+
+  it('that a client leaves ends its work, and nothing is kept of it', async () => {
+    const stream = await svc.client.responses.create({ ...REQUEST, max_output_tokens: 400, stream: true });
+    let id = '';
+    for await (const event of stream) {
+      if (event.type === 'response.created') id = event.response.id;
+      if (event.type === 'response.output_text.delta') break;
+    }
+    await until(() => isIdle(svc.engine));
+    await expect(svc.client.responses.retrieve(id)).rejects.toThrow(OpenAI.NotFoundError);
+  });
+});
+
+describe('a response that was kept', () => {
+  it('can be read, listed, and deleted', async () => {
+    const { client } = svc;
+    const made = await client.responses.create({ ...REQUEST, instructions: 'be brief' });
+    const kept = await client.responses.retrieve(made.id);
+    expect(kept).toEqual(made);
+    const { data } = await client.responses.inputItems.list(made.id);
+    expect(data).toMatchObject([{ type: 'message', role: 'user', content: [{ text: REQUEST.input }] }]);
+    await client.responses.delete(made.id);
+    await expect(client.responses.retrieve(made.id)).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(client.responses.delete(made.id)).rejects.toThrow(OpenAI.NotFoundError);
+  });
+
+  it('is gone on with as if the whole conversation had been sent', async () => {
+    const { client } = svc;
+    const first = await client.responses.create(REQUEST);
+    const next = { ...REQUEST, input: 'and of the land?' };
+    const second = await client.responses.create({ ...next, previous_response_id: first.id });
+    const whole = await client.responses.create({
+      ...next,
+      input: [
+        { role: 'user', content: REQUEST.input },
+        { role: 'assistant', content: first.output_text },
+        { role: 'user', content: next.input },
+      ],
+    });
+    expect(second.output_text).toBe(whole.output_text);
+    expect(second.usage?.input_tokens).toBe(whole.usage?.input_tokens);
+    expect(second.previous_response_id).toBe(first.id);
+    const third = await client.responses.create({ ...next, previous_response_id: second.id });
+    expect(third.usage?.input_tokens).toBeGreaterThan(second.usage?.input_tokens ?? 0);
+  });
+
+  it('has pages of what it was told, from either end', async () => {
+    const input = Array.from({ length: 5 }, (_, index) => ({ role: 'user' as const, content: `${index}` }));
+    const { id } = await svc.client.responses.create({ ...REQUEST, input });
+    const read = async (query: OpenAI.Responses.InputItemListParams): Promise<string> => {
+      const texts: string[] = [];
+      for await (const item of svc.client.responses.inputItems.list(id, query)) {
+        if (item.type === 'message')
+          texts.push(...item.content.map((part) => ('text' in part ? part.text : '')));
+      }
+      return texts.join('');
+    };
+    expect(await read({})).toBe('43210');
+    expect(await read({ order: 'asc', limit: 2 })).toBe('01234');
+    await expect(svc.client.responses.inputItems.list(id, { limit: 0 })).rejects.toThrow(
+      /limit must be at least 1/,
+    );
+  });
+
+  it('is not kept where the request says so', async () => {
+    const { id } = await svc.client.responses.create({ ...REQUEST, store: false });
+    await expect(svc.client.responses.retrieve(id)).rejects.toThrow(OpenAI.NotFoundError);
+  });
+
+  it('is found by nobody who shows another key', async () => {
+    const { id } = await svc.client.responses.create(REQUEST);
+    const other = clientOf(svc.url, KEYS[1]);
+    await expect(other.responses.retrieve(id)).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(other.responses.delete(id)).rejects.toThrow(OpenAI.NotFoundError);
+    await expect(other.responses.create({ ...REQUEST, previous_response_id: id })).rejects.toThrow(
+      OpenAI.NotFoundError,
+    );
+    expect((await svc.client.responses.retrieve(id)).id).toBe(id);
+  });
+
+  it('cannot be cancelled, since it is complete', async () => {
+    const { id } = await svc.client.responses.create(REQUEST);
+    await expect(svc.client.responses.cancel(id)).rejects.toThrow(
+      /only background responses can be cancelled/,
+    );
+    await expect(svc.client.responses.cancel('resp_unknown')).rejects.toThrow(OpenAI.NotFoundError);
+  });
+});
+
+describe('a function', () => {
+  const tools: OpenAI.Responses.FunctionTool[] = [
+    {
+      type: 'function',
+      name: 'weather',
+      strict: true,
+      parameters: {
+        type: 'object',
+        properties: { city: { enum: ['Oslo'] } },
+        required: ['city'],
+        additionalProperties: false,
+      },
+    },
+  ];
+  const asked = { ...REQUEST, ...DENSE, max_output_tokens: 200, tools, tool_choice: 'required' as const };
+
+  it('is called, and what it gave is answered, by the id of the response or with all its items', async () => {
+    const { client } = svc;
+    const called = await client.responses.create(asked);
+    expect(called.status).toBe('completed');
+    const [call] = called.output.filter((item) => item.type === 'function_call');
+    expect(call).toMatchObject({ name: 'weather', arguments: '{"city":"Oslo"}', status: 'completed' });
+    const given = { type: 'function_call_output' as const, call_id: call!.call_id, output: 'rain' };
+    const byId = await client.responses.create({
+      ...REQUEST,
+      previous_response_id: called.id,
+      input: [given],
+    });
+    const whole = await client.responses.create({
+      ...REQUEST,
+      input: [
+        { role: 'user', content: REQUEST.input },
+        ...called.output.filter((item) => item.type === 'function_call'),
+        given,
+      ],
+    });
+    expect(byId.output_text).toBe(whole.output_text);
+    expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
+  });
+
+  it('is called in a stream, by events of its arguments', async () => {
+    const stream = svc.client.responses.stream(asked);
+    let written = '';
+    stream.on('response.function_call_arguments.delta', ({ delta }) => {
+      written += delta;
+    });
+    const { output } = await stream.finalResponse();
+    expect(output.find((item) => item.type === 'function_call')).toMatchObject({ arguments: written });
+    expect(JSON.parse(written)).toEqual({ city: 'Oslo' });
+  });
+});
+
+describe('a response that must be JSON', () => {
+  it('is read by the helper of the client', async () => {
+    const schema = {
+      type: 'object',
+      properties: { mood: { enum: ['calm', 'wild'] } },
+      required: ['mood'],
+      additionalProperties: false,
+    };
+    const format = { type: 'json_schema' as const, name: 'sea', strict: true, schema };
+    const parsed = await svc.client.responses.parse({
+      ...REQUEST,
+      ...DENSE,
+      max_output_tokens: 80,
+      text: { format },
+    });
+    expect(parsed.status).toBe('completed');
+    expect(['calm', 'wild']).toContain(JSON.parse(parsed.output_text).mood);
+    expect(parsed.text).toMatchObject({ format });
+  });
+});
+
+describe('a request for a response is refused', () => {
+  it.each([
+    [{ input: undefined }, 'input', /input must be a string or an array/],
+    [{ input: [] }, 'input', /at least 1 element/],
+    [
+      { input: [{ type: 'computer_call' }] },
+      'input',
+      /input\[0\]\.type must be "message", .* got "computer_call"/,
+    ],
+    [{ input: [{ role: 'robot', content: 'a' }] }, 'input', /input\[0\]\.role must be "user" or/],
+    [
+      { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] },
+      'input',
+      /input\[0\]\.content\[0\]\.type must be .* reads only text, got "input_image"/,
+    ],
+    [{ tools: [{ type: 'web_search' }] }, 'tools', /tools\[0\]\.type must be "function".*got "web_search"/],
+    [{ tool_choice: { type: 'file_search' } }, 'tool_choice', /tool_choice\.type must be "function"/],
+    [{ background: true }, 'background', /background is not available/],
+    [{ truncation: 'auto' }, 'truncation', /truncation is not available/],
+    [{ text: { format: { type: 'xml' } } }, 'text', /text\.format\.type must be "text"/],
+    [{ max_output_tokens: 1e6 }, 'max_output_tokens', /max_output_tokens must be at most 512/],
+    [{ metadata: { a: 1 } }, 'metadata', /metadata\.a must be a string/],
+    [{ temperature: -1 }, 'temperature', /temperature must be at least 0/],
+  ])('for %j', async (fields, param, message) => {
+    const error = await errorOf(await post({ ...REQUEST, ...fields }));
+    expect(error).toMatchObject({ status: 400, param });
+    expect(error.message).toMatch(message);
+  });
+
+  it('for a conversation that does not fit into the context', async () => {
+    const error = await errorOf(await post({ ...REQUEST, input: 'sea '.repeat(5000) }));
+    expect(error).toMatchObject({ status: 400, param: 'input' });
+  });
+
+  it('for an earlier response that is not there, with 404', async () => {
+    const error = await errorOf(await post({ ...REQUEST, previous_response_id: 'resp_none' }));
+    expect(error).toMatchObject({ status: 404, param: 'previous_response_id', type: 'NotFoundError' });
+  });
+
+  it('for a conversation that has grown beyond all items', async () => {
+    const input = Array.from({ length: 4096 }, () => ({ role: 'user', content: '' }));
+    expect((await errorOf(await post({ ...REQUEST, input: [...input, input[0]] }))).message).toMatch(
+      /at most 4096/,
+    );
+  });
+});

@@ -1,0 +1,187 @@
+// Constrained answers over HTTP, by the model that svc brings along: they are what was asked for, whatever the temperature.
+
+import { Ajv } from 'ajv';
+import { zodResponseFormat } from 'openai/helpers/zod';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { bodyOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
+
+const SCHEMA = {
+  type: 'object',
+  properties: {
+    name: { type: 'string', maxLength: 12 },
+    age: { type: 'integer', minimum: 0, maximum: 120 },
+    mood: { enum: ['happy', 'sad'] },
+    friends: { type: 'array', items: { type: 'string', maxLength: 8 }, maxItems: 2 },
+  },
+  required: ['name', 'age', 'mood', 'friends'],
+  additionalProperties: false,
+};
+const isValid = new Ajv().compile(SCHEMA);
+const MESSAGES = [{ role: 'user' as const, content: 'My name is Tom. Who are you?' }];
+const FORMAT = {
+  type: 'json_schema' as const,
+  json_schema: { name: 'person', schema: SCHEMA, strict: true },
+};
+/** Without the whitespace that a small model would fill its answer with. */
+const COMPACT = { structured_outputs: { json: SCHEMA, disable_any_whitespace: true } };
+const CHAT = { model: 'tiny', messages: MESSAGES, max_tokens: 400, seed: 1 };
+
+let svc: TestServer;
+beforeAll(async () => {
+  svc = await startTestServer({ folder: 'models/svc-chat' });
+});
+afterAll(() => svc.close());
+
+async function completion(body: object): Promise<string> {
+  const response = await svc.post('/v1/completions', {
+    prompt: 'Once',
+    max_tokens: 60,
+    temperature: 1,
+    seed: 3,
+    ...body,
+  });
+  expect(response.status).toBe(200);
+  const [choice] = (await bodyOf(response)).choices;
+  expect(choice.finish_reason).toBe('stop');
+  return choice.text;
+}
+
+async function refusal(body: object, path = '/v1/completions') {
+  const own = path === '/v1/completions' ? { prompt: 'Once' } : CHAT;
+  return errorOf(await svc.post(path, { ...own, ...body }));
+}
+
+describe('structured output', () => {
+  it.each([0, 1.5])(
+    'answers JSON of the schema in every sample at a temperature of %d',
+    async (temperature) => {
+      const answer = await svc.client.chat.completions.create({ ...CHAT, ...COMPACT, temperature, n: 4 });
+      for (const { message, finish_reason } of answer.choices) {
+        expect(finish_reason).toBe('stop');
+        expect(isValid(JSON.parse(message.content!))).toBe(true);
+      }
+    },
+  );
+
+  it('streams the same bytes as it answers whole, alone and beside others', async () => {
+    const body = { ...CHAT, ...COMPACT, temperature: 1.5 };
+    const streamed = async (): Promise<string> => {
+      let text = '';
+      for await (const chunk of await svc.client.chat.completions.create({ ...body, stream: true }))
+        text += chunk.choices[0]?.delta.content ?? '';
+      return text;
+    };
+    const whole = await svc.client.chat.completions.create(body);
+    const together = await Promise.all([
+      streamed(),
+      streamed(),
+      completion({ structured_outputs: { regex: '[a-z]{20,40}' } }),
+    ]);
+    expect(together.slice(0, 2)).toEqual(Array(2).fill(whole.choices[0]?.message.content));
+  });
+
+  it('fills what the parse helper of the official client asks for', async () => {
+    const form = z.object({ isHappy: z.boolean(), mood: z.enum(['good', 'bad']) });
+    const answer = await svc.client.chat.completions.parse({
+      ...CHAT,
+      temperature: 0.5,
+      max_tokens: 900,
+      response_format: zodResponseFormat(form, 'form'),
+    });
+    const [choice] = answer.choices;
+    expect(choice?.finish_reason).toBe('stop');
+    expect(form.parse(choice?.message.parsed)).toEqual(JSON.parse(choice!.message.content!));
+  });
+
+  it.each([
+    [{ structured_outputs: { regex: '[A-Z][a-z]{2,9} is \\d{1,3}' } }, /^[A-Z][a-z]{2,9} is \d{1,3}$/],
+    [{ structured_outputs: { choice: ['yes', 'no', 'maybe'] } }, /^(yes|no|maybe)$/],
+    [{ structured_outputs: { grammar: 'root ::= ("ab" | "c" root "d")' } }, /^c*abd*$/],
+    [{ structured_outputs: { json: '{"enum": ["a", 1]}', disable_any_whitespace: true } }, /^("a"|1)$/],
+    [
+      {
+        structured_outputs: {
+          structural_tag: {
+            format: {
+              type: 'sequence',
+              elements: [
+                { type: 'tag', begin: '<b>', content: { type: 'regex', pattern: '[0-9]{3}' }, end: '</b>' },
+                { type: 'const_string', value: '!' },
+              ],
+            },
+          },
+        },
+      },
+      /^<b>\d{3}<\/b>!$/,
+    ],
+  ])('keeps to %j', async (body, whole) => {
+    expect(await completion(body)).toMatch(whole);
+  });
+
+  it('gives the log-probabilities of the model itself', async () => {
+    const body = { prompt: 'Once', temperature: 0, max_tokens: 1, logprobs: 1 };
+    const free = await bodyOf(await svc.post('/v1/completions', body));
+    const bound = { ...body, structured_outputs: { choice: ['7'] } };
+    const forced = await bodyOf(await svc.post('/v1/completions', bound));
+    expect(forced.choices[0].text).toBe('7');
+    const [top] = forced.choices[0].logprobs.top_logprobs;
+    expect(Object.keys(top)).toContain(free.choices[0].text);
+    expect(top['7']).toBeLessThan(free.choices[0].logprobs.token_logprobs[0]);
+  });
+
+  it('says length where the answer was cut', async () => {
+    const answer = await svc.client.chat.completions.create({
+      ...CHAT,
+      max_tokens: 5,
+      response_format: FORMAT,
+    });
+    expect(answer.choices[0]?.finish_reason).toBe('length');
+    expect(answer.usage?.completion_tokens).toBe(5);
+  });
+
+  it.each([
+    [{ structured_outputs: {} }, 'structured_outputs', /exactly one of json, .* and has none/],
+    [{ structured_outputs: { json: {}, regex: 'a' } }, 'structured_outputs', /has json and regex/],
+    [{ structured_outputs: { regex: '(' } }, 'structured_outputs', /^structured_outputs: /],
+    [{ structured_outputs: { json: '{' } }, 'structured_outputs', /must be JSON/],
+    [{ structured_outputs: { choice: [] } }, 'structured_outputs', /choice must not be empty/],
+    [
+      { structured_outputs: { choice: ['a'] }, response_format: { type: 'json_object' } },
+      'response_format',
+      /structured_outputs and response_format both say/,
+    ],
+    [{ response_format: { type: 'json_schema' } }, 'response_format', /json_schema/],
+    [
+      { structured_outputs: { choice: ['a'] }, use_beam_search: true, n: 2 },
+      'structured_outputs',
+      /no effect on beam search/,
+    ],
+  ])('refuses %j, naming the field', async (body, param, message) => {
+    expect(await refusal(body)).toMatchObject({
+      status: 400,
+      param,
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('names the keyword of a schema that cannot be enforced', async () => {
+    const schema = { properties: { a: { pattern: '(?<=a)b' } } };
+    const format = { type: 'json_schema', json_schema: { name: 'x', schema } };
+    expect(await refusal({ response_format: format }, '/v1/chat/completions')).toMatchObject({
+      status: 400,
+      param: 'response_format',
+      message: expect.stringMatching(/^response_format: .*pattern/),
+    });
+  });
+
+  it('ends a request that nothing allowed can follow with an error of its own, and goes on', async () => {
+    const body = { prompt: 'Once', structured_outputs: { choice: ['yes'] }, allowed_token_ids: [5] };
+    expect(await refusal(body)).toMatchObject({
+      status: 500,
+      message: expect.stringMatching(/none that structured_outputs and allowed_token_ids would allow/),
+    });
+    expect(await completion({ structured_outputs: { choice: ['yes'] } })).toBe('yes');
+    await expect.poll(() => isIdle(svc.engine)).toBe(true);
+  });
+});

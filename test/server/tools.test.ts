@@ -1,0 +1,339 @@
+// Calls of functions and thoughts over HTTP. A model this small writes neither by itself: calls are enforced, or the tokens of
+// an answer are given as those of a stream to go on with.
+
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { bodyOf, errorOf, eventsOf, startTestServer, type TestServer } from './test-server.ts';
+
+const TEMPLATE =
+  '{% if tools %}<tools>{{ tools | tojson }}</tools>{# <tool_call>{"name": <think></think> #}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}' +
+  '{% for c in m.tool_calls %}<tool_call>{{ c.function.name }} {{ c.function.arguments | tojson }} {{ c.id }}</tool_call>{% endfor %}' +
+  '{{ m.tool_call_id }}{{ m.reasoning_content }}{% endfor %}{% if add_generation_prompt %}[assistant]{{ opening | default("<think></think>") }}{% endif %}';
+
+const WEATHER_PARAMETERS = {
+  type: 'object',
+  properties: { city: { type: 'string', enum: ['Paris', 'Rome'] }, days: { type: 'integer', enum: [1, 2] } },
+  required: ['city', 'days'],
+  additionalProperties: false,
+};
+const WEATHER = {
+  type: 'function' as const,
+  function: { name: 'get_weather', description: 'Weather of a city', parameters: WEATHER_PARAMETERS },
+};
+const CLOCK = {
+  type: 'function',
+  function: { name: 'clock', parameters: { type: 'object', properties: {}, additionalProperties: false } },
+} as const;
+const TOOLS = [WEATHER, CLOCK];
+const MESSAGES = [{ role: 'user', content: 'Hello' }] as const;
+const CHAT = { messages: MESSAGES, temperature: 0, max_tokens: 100 };
+const PATH = '/v1/chat/completions';
+
+let svc: TestServer;
+beforeAll(async () => {
+  svc = await startTestServer({ folder: 'models/svc-chat', engine: { chatTemplate: TEMPLATE } });
+});
+afterAll(() => svc.close());
+
+const toolCall = z.object({
+  id: z.string(),
+  type: z.literal('function'),
+  function: z.object({ name: z.string(), arguments: z.string() }),
+});
+const message = z.object({
+  content: z.string().nullable(),
+  reasoning: z.string().nullable(),
+  tool_calls: z.array(toolCall),
+});
+const answer = z.object({ choices: z.array(z.object({ message, finish_reason: z.string() })) });
+
+const weatherArguments = z.strictObject({
+  city: z.enum(['Paris', 'Rome']),
+  days: z.union([z.literal(1), z.literal(2)]),
+});
+
+async function chat(body: object) {
+  const response = await svc.post(PATH, { ...CHAT, ...body });
+  const json = await bodyOf(response);
+  expect(response.status, JSON.stringify(json)).toBe(200);
+  return answer.parse(json).choices;
+}
+
+describe('calls that are enforced', () => {
+  it('are of a function by its name, with arguments that fit its schema', async () => {
+    const tool_choice = { type: 'function', function: { name: 'get_weather' } };
+    const [choice] = await chat({ tools: TOOLS, tool_choice });
+    expect(choice).toMatchObject({ finish_reason: 'stop', message: { content: null, reasoning: null } });
+    const [call, ...others] = choice!.message.tool_calls;
+    expect(others).toEqual([]);
+    expect(call!.id).toMatch(/^call_[0-9a-f]{24}$/);
+    expect(call!.function.name).toBe('get_weather');
+    weatherArguments.parse(JSON.parse(call!.function.arguments));
+  });
+
+  it('are of some function where one is required', async () => {
+    const body = { tools: TOOLS, tool_choice: 'required', parallel_tool_calls: false, n: 2, temperature: 1 };
+    for (const { message, finish_reason } of await chat(body)) {
+      expect(finish_reason).toBe('tool_calls');
+      expect(message.tool_calls).toHaveLength(1);
+      expect(['get_weather', 'clock']).toContain(message.tool_calls[0]!.function.name);
+    }
+  });
+
+  it('come as deltas that the official client puts together to the same message', async () => {
+    const body = {
+      ...CHAT,
+      model: 'tiny',
+      messages: [...MESSAGES],
+      tools: [...TOOLS],
+      tool_choice: { type: 'function' as const, function: { name: 'get_weather' } },
+    };
+    const whole = await svc.client.chat.completions.create(body);
+    const names: string[] = [];
+    const stream = svc.client.chat.completions.stream(body);
+    stream.on('tool_calls.function.arguments.done', ({ name }) => names.push(name));
+    const [given] = (await stream.finalChatCompletion()).choices[0]!.message.tool_calls ?? [];
+    const [expected] = whole.choices[0]!.message.tool_calls ?? [];
+    expect(names).toEqual(['get_weather']);
+    expect(expected?.type === 'function' && expected.function.arguments).toMatch(/^\{/);
+    expect(given?.type === 'function' && given.function).toMatchObject(
+      (expected?.type === 'function' && expected.function) || {},
+    );
+  });
+
+  it('are run by the helper of the official client', async () => {
+    const seen: unknown[] = [];
+    const runner = svc.client.chat.completions.runTools({
+      ...CHAT,
+      model: 'tiny',
+      messages: [...MESSAGES],
+      tool_choice: { type: 'function', function: { name: 'get_weather' } },
+      tools: [
+        {
+          type: 'function',
+          function: {
+            name: 'get_weather',
+            description: 'Weather of a city',
+            parameters: WEATHER_PARAMETERS,
+            parse: (text: string) => weatherArguments.parse(JSON.parse(text)),
+            function: (args: z.output<typeof weatherArguments>) => {
+              seen.push(args);
+              return 'sunny';
+            },
+          },
+        },
+      ],
+    });
+    expect(await runner.finalFunctionToolCallResult()).toBe('sunny');
+    expect(seen).toHaveLength(1);
+  });
+});
+
+/** The stream of an answer whose text is `text`: its tokens are given as those of a stream to go on with. */
+async function streamOf(text: string, body: object): Promise<{ events: string[]; whole: string }> {
+  const tokens = await svc.engine.tokenizer!.encode(`${text}@@`, { addSpecialTokens: false });
+  const response = await svc.post(
+    PATH,
+    {
+      ...CHAT,
+      stop: '@@',
+      max_tokens: tokens.length + 1,
+      ...body,
+      stream: true,
+      svc_resume: { created: 1, choices: [tokens] },
+    },
+    { 'x-svc-journal': '1', 'x-request-id': 'fixed' },
+  );
+  const whole = await response.text();
+  expect(response.status, whole).toBe(200);
+  return { whole, events: eventsOf(whole.replace(/^: .*\n/gm, '')) };
+}
+
+const chunk = z.object({
+  choices: z.array(
+    z.object({
+      delta: z.object({
+        content: z.string().optional(),
+        reasoning: z.string().optional(),
+        reasoning_content: z.string().optional(),
+        tool_calls: z
+          .array(
+            z.object({
+              index: z.int(),
+              id: z.string().optional(),
+              type: z.string().optional(),
+              function: z.object({ name: z.string().optional(), arguments: z.string() }),
+            }),
+          )
+          .optional(),
+      }),
+      finish_reason: z.string().nullable(),
+    }),
+  ),
+  usage: z.object({ completion_tokens_details: z.object({ reasoning_tokens: z.int() }) }).nullish(),
+});
+
+function joined(events: readonly string[]) {
+  const calls: { id?: string | undefined; name?: string | undefined; arguments: string }[] = [];
+  const texts = { content: '', reasoning: '' };
+  let finish: string | null = null;
+  let reasoningTokens = 0;
+  for (const event of events.slice(0, -1)) {
+    const { choices, usage } = chunk.parse(JSON.parse(event));
+    reasoningTokens = usage?.completion_tokens_details.reasoning_tokens ?? reasoningTokens;
+    for (const { delta, finish_reason } of choices) {
+      texts.content += delta.content ?? '';
+      texts.reasoning += delta.reasoning ?? '';
+      expect(delta.reasoning_content).toBe(delta.reasoning);
+      for (const { index, id, function: part } of delta.tool_calls ?? []) {
+        calls[index] ??= { id, name: part.name, arguments: '' };
+        calls[index].arguments += part.arguments;
+      }
+      finish = finish_reason ?? finish;
+    }
+  }
+  return { ...texts, calls, finish, reasoningTokens };
+}
+
+const CALLS =
+  '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>\n' +
+  '<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>';
+const TEXT = `<think>\nHm, well.\n</think>\n\nLet me see.\n${CALLS}`;
+
+describe('calls that a model chooses to make', () => {
+  it('come after thoughts and words, as deltas', async () => {
+    const { events } = await streamOf(TEXT, { tools: TOOLS, stream_options: { include_usage: true } });
+    const { reasoningTokens, ...answer } = joined(events);
+    expect(answer).toEqual({
+      content: 'Let me see.',
+      reasoning: 'Hm, well.',
+      finish: 'tool_calls',
+      calls: [
+        {
+          id: expect.stringMatching(/^call_/),
+          name: 'get_weather',
+          arguments: '{"city": "Rome", "days": 2}',
+        },
+        { id: expect.stringMatching(/^call_/), name: 'clock', arguments: '{}' },
+      ],
+    });
+    expect(answer.calls[0]!.id).not.toBe(answer.calls[1]!.id);
+    expect(reasoningTokens).toBeGreaterThan(3);
+  });
+
+  it('are one at most where the request says so, and thoughts are left out where it asks for none', async () => {
+    const body = { tools: TOOLS, parallel_tool_calls: false, include_reasoning: false };
+    const { calls, reasoning } = joined((await streamOf(TEXT, body)).events);
+    expect(calls).toHaveLength(1);
+    expect(reasoning).toBe('');
+  });
+
+  it('are text where the request has no tools', async () => {
+    const { content, calls, finish } = joined((await streamOf(TEXT, {})).events);
+    expect({ content, calls, finish }).toEqual({
+      content: `Let me see.\n${CALLS}`,
+      calls: [],
+      finish: 'stop',
+    });
+  });
+
+  it('go on within a thought that the prompt has begun', async () => {
+    const body = { tools: TOOLS, chat_template_kwargs: { opening: '<think>' } };
+    const { content, reasoning } = joined((await streamOf('Hm.</think>4', body)).events);
+    expect({ content, reasoning }).toEqual({ content: '4', reasoning: 'Hm.' });
+  });
+
+  it('are the same, ids included, when another instance writes the stream again', async () => {
+    const body = { tools: TOOLS, logprobs: true };
+    const { whole } = await streamOf(TEXT, body);
+    expect((await streamOf(TEXT, body)).whole).toBe(whole);
+    const shown = [...whole.matchAll(/^: \d+ ([\d,]+)$/gm)].flatMap(([, ids = '']) => ids.split(','));
+    expect(shown.length).toBeGreaterThan(20);
+  });
+});
+
+describe('tools of a request', () => {
+  it.each([
+    [
+      { tools: [{ type: 'function', function: { name: 'a b' } }] },
+      'tools',
+      /^tools\[0\]\.function\.name must have letters/,
+    ],
+    [{ tools: [{ type: 'custom', function: { name: 'a' } }] }, 'tools', /must be "function"/],
+    [{ tools: [WEATHER, WEATHER] }, 'tools', /two functions "get_weather"/],
+    [
+      { tools: [{ type: 'function', function: { name: 'a', parameters: { type: 'array' } } }] },
+      'tools',
+      /must be "object"/,
+    ],
+    [
+      { tools: [{ type: 'function', function: { name: 'a', parameters: 5 } }] },
+      'tools',
+      /parameters must be an object/,
+    ],
+    [{ tools: TOOLS, tool_choice: 'some' }, 'tool_choice', /must be "none", "auto", "required"/],
+    [
+      { tools: TOOLS, tool_choice: { type: 'function', function: { name: 'x' } } },
+      'tool_choice',
+      /"x", which is none of the tools/,
+    ],
+    [{ tool_choice: 'required' }, 'tool_choice', /only for requests with tools/],
+    [
+      { tools: TOOLS, tool_choice: 'required', response_format: { type: 'json_object' } },
+      'tool_choice',
+      /response_format/,
+    ],
+    [{ tools: TOOLS, tool_choice: 'required', use_beam_search: true, n: 2 }, 'tool_choice', /beam search/],
+  ])('are refused by name: %j', async (body, param, message) => {
+    const error = await errorOf(await svc.post(PATH, { ...CHAT, ...body }));
+    expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });
+  });
+
+  it('are in the prompt, with earlier calls and their results', async () => {
+    const id = 'call_1';
+    const called = { name: 'get_weather', arguments: '{"city":"Rome"}' };
+    const messages = [
+      { role: 'developer', content: 'Be brief.' },
+      { role: 'user', content: 'Hello' },
+      {
+        role: 'assistant',
+        content: null,
+        reasoning: 'Hm.',
+        tool_calls: [{ id, type: 'function', function: called }],
+      },
+      { role: 'tool', tool_call_id: id, content: [{ type: 'text', text: 'sunny' }] },
+      { role: 'assistant', function_call: { name: 'clock', arguments: '' } },
+      { role: 'function', name: 'clock', content: 'noon' },
+    ];
+    const body = {
+      ...CHAT,
+      messages,
+      tools: [{ ...CLOCK, function: { ...CLOCK.function, strict: true } }],
+      max_tokens: 1,
+      return_token_ids: true,
+    };
+    const { prompt_token_ids } = await bodyOf(await svc.post(PATH, body));
+    const prompt = await svc.engine.tokenizer!.decode(prompt_token_ids, { skipSpecialTokens: false });
+    expect(prompt).toBe(
+      `<tools>[${'{"type": "function", "function": {"name": "clock", "description": "", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}'}]</tools>` +
+        '[system]Be brief.[user]Hello[assistant]<tool_call>get_weather {"city": "Rome"} call_1</tool_call>Hm.' +
+        '[tool]sunnycall_1[assistant]<tool_call>clock {} </tool_call>[tool]noon[assistant]<think></think>',
+    );
+  });
+});
+
+it('a model whose template shows no calls refuses to choose, and says what to do', async () => {
+  const plain = await startTestServer();
+  try {
+    const error = await errorOf(await plain.post(PATH, { ...CHAT, tools: TOOLS }));
+    expect(error).toMatchObject({ status: 400, param: 'tool_choice' });
+    expect(error.message).toContain('--tool-call-parser');
+    const client = new OpenAI({ baseURL: `${plain.url}/v1`, apiKey: 'none', maxRetries: 0 });
+    await expect(
+      client.chat.completions.create({ ...CHAT, model: 'tiny', messages: [...MESSAGES], tools: [...TOOLS] }),
+    ).rejects.toThrow(OpenAI.BadRequestError);
+  } finally {
+    await plain.close();
+  }
+});

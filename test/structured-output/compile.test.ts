@@ -1,0 +1,175 @@
+import { describe, expect, it } from 'vitest';
+import { ByteAutomaton } from '../../src/structured-output/byte-automaton.ts';
+import { compile } from '../../src/structured-output/compile.ts';
+import type { Constraint, JsonStyle } from '../../src/structured-output/constraint.ts';
+import { ConstraintError } from '../../src/structured-output/limits.ts';
+import { accepts, walk } from '../helpers/byte-walk.ts';
+
+function verdicts(constraint: Constraint, texts: readonly string[]): string[] {
+  const automaton = new ByteAutomaton(compile(constraint));
+  return texts.filter((text) => accepts(automaton, text));
+}
+
+const json = (schema: unknown, style: JsonStyle = {}): Constraint => ({ kind: 'jsonSchema', schema, style });
+
+describe('a constraint', () => {
+  it('is what its parts are in their order, a choice of them or a repetition', () => {
+    const item: Constraint = { kind: 'regex', pattern: '[ab]' };
+    const list: Constraint = { kind: 'repeat', item, separator: ', ', min: 1, max: 3 };
+    const objects: Constraint = {
+      kind: 'repeat',
+      item: json({ const: { a: 1 } }),
+      separator: ';',
+      min: 0,
+      max: null,
+    };
+    const constraint: Constraint = {
+      kind: 'sequence',
+      parts: [list, { kind: 'literal', text: '=' }, objects],
+    };
+    const good = ['a=', 'a, b={"a":1}', 'a, b, a={"a":1};{ "a": 1 }'];
+    expect(verdicts(constraint, [...good, '=', 'a, b, a, b=', 'a={"a":1};', 'a={"a":2}'])).toEqual(good);
+  });
+
+  it('lets text be free until a trigger, and a tag whole from there on', () => {
+    const tags: Constraint = {
+      kind: 'triggeredTags',
+      triggers: ['<tool'],
+      tags: [
+        { begin: '<tool>', content: json({ type: 'integer' }), end: '</tool>' },
+        { begin: '<tools>', content: json({ type: 'null' }), end: '</tools>' },
+      ],
+      atLeastOne: false,
+      stopAfterFirst: false,
+    };
+    const good = ['', 'hi <to', '<tool>1</tool>', 'x<tool>1</tool> and <tools>null</tools><'];
+    expect(verdicts(tags, [...good, '<tool>null</tool>', '<toolx', '<tool>1'])).toEqual(good);
+    const one = ['<tool>1</tool>', 'so: <tool>2</tool>'];
+    expect(
+      verdicts({ ...tags, atLeastOne: true, stopAfterFirst: true }, [...one, '', 'x', '<tool>1</tool> ']),
+    ).toEqual(one);
+  });
+
+  it('reads grammars in the dialects of GBNF and Lark', () => {
+    const sums = 'root ::= expr # a sum\nexpr ::= term (("+" | "-") term)*\nterm ::= [0-9]+ | "(" expr ")"';
+    const good = ['1', '1+2', '(1+(2-3))'];
+    expect(verdicts({ kind: 'grammar', ebnf: sums }, [...good, '', '1+', '(1'])).toEqual(good);
+    const lark = 'start: item ("," item)*\n// items\n?item: /[a-z]{2}/ | "<" start? ">"';
+    const items = ['ab', 'ab,<>', '<ab,<cd>>'];
+    expect(verdicts({ kind: 'grammar', ebnf: lark }, [...items, 'a', '<ab'])).toEqual(items);
+    const empty = 'root ::= (a? b?)* "."\na ::= "(" root ")"\nb ::= "x"*';
+    expect(verdicts({ kind: 'grammar', ebnf: empty }, ['.', '(.)x(x.).', '('])).toEqual(['.', '(.)x(x.).']);
+  });
+
+  it.each([
+    ['root ::= a\na ::= b? a "x" | "y"\nb ::= "z"', 'begins with itself (root -> a -> a)'],
+    ['root ::= missing', 'missing without defining it'],
+    ['rule ::= "x"', 'without a rule root'],
+    ['root ::= "a" )', 'line 1'],
+    ['root ::= root2\nroot2 ::= "x" root2', 'allows no text'],
+  ])('names what is wrong with a grammar: %s', (ebnf, message) => {
+    expect(() => compile({ kind: 'grammar', ebnf })).toThrow(ConstraintError);
+    expect(() => compile({ kind: 'grammar', ebnf })).toThrow(message);
+  });
+});
+
+describe('a JSON Schema', () => {
+  it('is written without whitespace where that is asked for, else with some', () => {
+    const texts = ['{"a":[1,2]}', '{"a": [1, 2]}', '{\n  "a": [\n    1\n  ]\n}'];
+    expect(verdicts(json(true, { compact: true }), texts)).toEqual(texts.slice(0, 1));
+    expect(verdicts(json(true), texts)).toEqual(texts);
+    expect(verdicts(json(true), [` ${'1'}`, '1 ', `[${' '.repeat(129)}]`])).toEqual([]);
+  });
+
+  it('has each listed key once, in any order', () => {
+    const schema = {
+      properties: { a: true, b: true },
+      required: ['a'],
+      additionalProperties: false,
+      type: 'object',
+    };
+    const good = ['{"b":1,"a":2}', '{"a":1}'];
+    expect(verdicts(json(schema), [...good, '{"a":1,"a":2}', '{"b":1}', '{"a":1,}'])).toEqual(good);
+  });
+
+  it('closes objects that do not say otherwise where that is asked for', () => {
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'object' }, b: { type: 'object', additionalProperties: true } },
+    };
+    const texts = ['{"a":{}}', '{"b":{"x":1}}', '{"a":{"x":1}}', '{"c":1}'];
+    expect(verdicts(json(schema, { closedObjects: true }), texts)).toEqual(texts.slice(0, 2));
+    expect(verdicts(json(schema), texts)).toEqual(texts);
+  });
+
+  it.each([
+    [
+      'date-time',
+      ['2024-02-29T10:00:00Z', '2024-01-31T10:00:00.5+01:00'],
+      ['2023-02-29T10:00:00Z', '2024-01-31', 'x'],
+    ],
+    ['email', ['a.b@example.org'], ['a', '@x', 'a@']],
+    ['ipv4', ['127.0.0.1'], ['256.0.0.1', '1.1.1']],
+    [
+      'ipv6',
+      ['::1', '2001:db8::', '1:2:3:4:5:6:7:8', '::ffff:1.2.3.4', '1::8'],
+      ['1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', ':::', '1::2::3'],
+    ],
+    ['uuid', ['123e4567-e89b-12d3-a456-426614174000'], ['123e4567']],
+    ['duration', ['P1Y2M', 'PT5M', 'P1W'], ['P', 'PT', '1Y']],
+    ['time', ['23:59:59Z'], ['24:00:00Z']],
+    ['date', ['2000-02-29'], ['1900-02-29', '2024-13-01']],
+    ['uri', ['https://a.org/b?c=d#e'], ['a b', '//x']],
+  ])('enforces the format %s', (format, good, bad) => {
+    const texts = [...good, ...bad].map((text) => JSON.stringify(text));
+    expect(verdicts(json({ type: 'string', format }), texts)).toEqual(texts.slice(0, good.length));
+    expect(verdicts(json({ type: 'string', format }, { ignoreFormats: true }), texts)).toEqual(texts);
+  });
+
+  it('keeps numbers within their bounds to the last digit', () => {
+    const texts = (numbers: readonly number[]): string[] => numbers.map((number) => JSON.stringify(number));
+    const inside = [1.1, 1.1000000000000003, 2, 2.9999999999999996, 1.5];
+    const outside = [1.0999999999999999, 3, 1, 0, -2, 1e21, 1e-7, 30];
+    const schema = { type: 'number', minimum: 1.1, exclusiveMaximum: 3 };
+    expect(verdicts(json(schema), texts([...inside, ...outside]))).toEqual(texts(inside));
+    const tiny = [1e-7, 5e-324, 0.001];
+    expect(
+      verdicts(json({ exclusiveMinimum: 0, maximum: 0.001 }), texts([...tiny, 0, 0.0011, -1e-7])),
+    ).toEqual(texts(tiny));
+    const cents = [0.07, 1, 12.5, -3.25];
+    expect(verdicts(json({ multipleOf: 0.01 }), texts([...cents, 0.001, 1.005]))).toEqual(texts(cents));
+  });
+
+  it.each([
+    [{ properties: { tags: { type: 'array', uniqueItems: true } } }, 'uniqueItems'],
+    [{ allOf: [{ $ref: 'https://example.org/other.json' }] }, '"$ref" at /allOf/0/$ref'],
+    [{ properties: { a: { pattern: '(?=x)' } } }, '"pattern" at /properties/a/pattern'],
+    [{ $ref: '#/definitions/missing' }, 'does not exist'],
+    [{ $ref: '#' }, 'refers to itself'],
+    [{ required: 'a' }, '"required" at /required'],
+    [{ type: 'text' }, 'is no type'],
+    [{ minimum: 2, maximum: 1, type: 'number' }, 'allows no text'],
+    [{ type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] }, 'allows no text'],
+    [{ not: { additionalProperties: { type: 'string' } } }, '"not" at /not'],
+    [
+      { enum: Array.from({ length: 100_000 }, (_, i) => `value number ${i} of a long list`) },
+      '"enum" at /enum',
+    ],
+    [{ $schema: 'https://example.org/own' }, '$schema'],
+  ])('is refused by the keyword and where it is: %#', (schema, message) => {
+    expect(() => compile(json(schema))).toThrow(ConstraintError);
+    expect(() => compile(json(schema))).toThrow(message);
+  });
+
+  it('goes no deeper than the limit, and ends there', () => {
+    const automaton = new ByteAutomaton(compile(json({ type: 'array', items: { $ref: '#' } })));
+    let state = walk(automaton, '')!;
+    let depth = 0;
+    for (let next = automaton.step(state, 0x5b); next !== null; next = automaton.step(state, 0x5b)) {
+      state = next;
+      depth += 1;
+    }
+    expect(depth).toBe(256);
+    expect(walk(automaton, ']'.repeat(depth), state)?.isComplete).toBe(true);
+  });
+});

@@ -1,0 +1,126 @@
+import { Ajv, type ValidateFunction } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { ByteAutomaton } from '../../src/structured-output/byte-automaton.ts';
+import { compile } from '../../src/structured-output/compile.ts';
+import { ConstraintError } from '../../src/structured-output/limits.ts';
+import { accepts, randomText, seededRandom } from '../helpers/byte-walk.ts';
+import { readSuite, type SuiteGroup } from '../helpers/json-schema-suite.ts';
+
+/** Walks of each schema, and the bytes after which they hurry to their end. */
+const WALKS = 1;
+const WALK_BYTES = 24;
+
+interface Outcome {
+  readonly group: SuiteGroup;
+  readonly verdict: 'enforced' | 'refused' | 'wrong';
+  readonly why: string;
+}
+
+const AJV_OPTIONS = { strict: false, validateFormats: false, multipleOfPrecision: 8, logger: false } as const;
+
+describe('the official tests of JSON Schema', () => {
+  let outcomes: Outcome[] = [];
+
+  beforeAll(() => {
+    outcomes = readSuite().map(examine);
+    console.log(table(outcomes));
+  }, 120_000);
+
+  it('finds every valid instance possible and every invalid one impossible, in any order and layout', () => {
+    const wrong = outcomes.filter(({ verdict }) => verdict === 'wrong');
+    expect(
+      wrong.map(({ group, why }) => `${group.draft} ${group.file}: ${group.description}: ${why}`),
+    ).toEqual([]);
+  });
+
+  it('refuses only what refers to other documents or cannot be known while a text is written', () => {
+    const refused = outcomes.filter(({ verdict }) => verdict === 'refused');
+    const known =
+      /not in this schema|several meanings|uniqueItems|minProperties|multipleOf|\$schema|excludes|alternatives/;
+    expect(refused.filter(({ why }) => !known.test(why)).map(({ why }) => why)).toEqual([]);
+    expect(outcomes.length - refused.length).toBeGreaterThanOrEqual(581);
+  });
+});
+
+function examine(group: SuiteGroup, index: number): Outcome {
+  let automaton: ByteAutomaton;
+  try {
+    automaton = new ByteAutomaton(
+      compile({ kind: 'jsonSchema', schema: group.schema, style: { ignoreFormats: true } }),
+    );
+  } catch (thrown) {
+    if (!(thrown instanceof ConstraintError)) return { group, verdict: 'wrong', why: String(thrown) };
+    const isImpossible = /allows no text/.test(thrown.message) && group.tests.every(({ valid }) => !valid);
+    return { group, verdict: isImpossible ? 'enforced' : 'refused', why: thrown.message };
+  }
+  const fault = faultOfInstances(automaton, group) ?? faultOfWalks(automaton, group, index);
+  return { group, verdict: fault === null ? 'enforced' : 'wrong', why: fault ?? '' };
+}
+
+function faultOfInstances(automaton: ByteAutomaton, { tests }: SuiteGroup): string | null {
+  for (const { data, valid, description } of tests) {
+    const texts = [
+      JSON.stringify(data),
+      JSON.stringify(data, null, 2),
+      JSON.stringify(reversed(data), null, '\t'),
+    ];
+    for (const text of texts)
+      if (accepts(automaton, text) !== valid)
+        return `${description}: ${valid ? 'impossible' : 'possible'}: ${text}`;
+  }
+  return null;
+}
+
+function faultOfWalks(
+  automaton: ByteAutomaton,
+  { draft, schema, tests }: SuiteGroup,
+  seed: number,
+): string | null {
+  const ajv = draft === 'draft7' ? new Ajv(AJV_OPTIONS) : new Ajv2020(AJV_OPTIONS);
+  if (typeof schema !== 'boolean' && (typeof schema !== 'object' || schema === null)) return 'is no schema';
+  let validate: ValidateFunction;
+  try {
+    validate = ajv.compile(schema);
+  } catch {
+    return null;
+  }
+  // It does not know all of references: it is no judge of schemas whose own tests it gets wrong.
+  if (tests.some(({ data, valid }) => validate(data) !== valid)) return null;
+  const random = seededRandom(seed);
+  for (let i = 0; i < WALKS; i += 1) {
+    try {
+      const text = randomText(automaton, WALK_BYTES, random);
+      if (!validate(JSON.parse(text))) return `a walk gave ${text}: ${ajv.errorsText(validate.errors)}`;
+    } catch (thrown) {
+      return `a walk failed: ${thrown}`;
+    }
+  }
+  return null;
+}
+
+/** The same value with its keys in the other order. */
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .reverse()
+      .map(([name, inner]) => [name, reversed(inner)]),
+  );
+}
+
+function table(outcomes: readonly Outcome[]): string {
+  const rows = new Map<string, Record<Outcome['verdict'], number>>();
+  for (const { group, verdict } of outcomes) {
+    for (const name of [`${group.draft} ${group.file}`, 'all']) {
+      const row = rows.get(name) ?? { enforced: 0, refused: 0, wrong: 0 };
+      row[verdict] += 1;
+      rows.set(name, row);
+    }
+  }
+  const lines = [...rows].map(
+    ([name, row]) => `${name}: ${row.enforced} enforced, ${row.refused} refused, ${row.wrong} wrong`,
+  );
+  return lines.join('\n');
+}

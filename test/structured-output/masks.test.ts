@@ -1,0 +1,197 @@
+import { describe, expect, it } from 'vitest';
+import { compile } from '../../src/structured-output/compile.ts';
+import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { Matcher } from '../../src/structured-output/matcher.ts';
+import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
+import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
+import { seededRandom } from '../helpers/byte-walk.ts';
+
+const END = 0;
+const SPECIAL = 1;
+const json = (schema: unknown, compact = false): Constraint => ({
+  kind: 'jsonSchema',
+  schema,
+  style: { compact },
+});
+
+const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
+  'any JSON': json(true),
+  'compact JSON': json(true, true),
+  'an object': json({
+    type: 'object',
+    properties: { a: { type: 'string', maxLength: 3 }, ab: { type: 'integer' }, b: { enum: ['x', 'xy', 7] } },
+    required: ['a', 'b'],
+  }),
+  'a closed object': json({
+    properties: { a: true, ab: true, abc: false },
+    additionalProperties: false,
+    type: 'object',
+  }),
+  'keys by pattern': json({
+    type: 'object',
+    patternProperties: { '^a': { type: 'null' } },
+    maxProperties: 3,
+  }),
+  'counted characters': json({ type: 'string', minLength: 2, maxLength: 5 }),
+  'counted items': json({ type: 'array', items: { type: 'number' }, minItems: 2, maxItems: 4 }),
+  'one of many shapes': json({
+    anyOf: [{ type: 'object', required: ['a'] }, { type: 'array' }, { const: 'ab' }],
+  }),
+  'a tree': json({
+    type: 'object',
+    properties: { a: { $ref: '#' }, b: { type: 'array', items: { $ref: '#' } } },
+  }),
+  'a pattern': { kind: 'regex', pattern: '(a|b{2,4}|é)+,\\d{1,3}' },
+  'a choice': { kind: 'choice', options: ['a', 'ab', 'abc', 'é'].map((text) => ({ kind: 'literal', text })) },
+  'a grammar': { kind: 'grammar', ebnf: 'root ::= "a" root "b" | "(" [0-9]* ")" | "é"+' },
+  'tags in text': {
+    kind: 'triggeredTags',
+    triggers: ['{"'],
+    tags: [{ begin: '{"a', content: { kind: 'regex', pattern: '[ab]*' }, end: '"}' }],
+    atLeastOne: false,
+    stopAfterFirst: false,
+  },
+};
+
+/** Pieces of JSON, of characters, and runs of both, by chance. */
+function smallVocabulary(seed: number): Vocabulary {
+  const random = seededRandom(seed);
+  const pieces = [
+    ...'{}[]",:ab01e-.x \n\\()',
+    'null',
+    'tru',
+    'e',
+    '\\u00',
+    '{"',
+    '":',
+    '",',
+    '"}',
+    'ab',
+    ',"',
+    'é',
+    '😀',
+  ];
+  const piece = (): string => pieces[Math.floor(random() * pieces.length)]!;
+  const tokens = pieces.map((text) => new Uint8Array(Buffer.from(text)));
+  for (const byte of [...Buffer.from('é😀')]) tokens.push(Uint8Array.of(byte));
+  for (let i = 0; i < 300; i += 1) {
+    const bytes = Buffer.from(Array.from({ length: 2 + Math.floor(random() * 4) }, piece).join(''));
+    // Tokens end within characters as well.
+    tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
+  }
+  return new Vocabulary([new Uint8Array(Buffer.from('</s>')), null, ...tokens], [END]);
+}
+
+function has(mask: Uint32Array, token: number): boolean {
+  return ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
+}
+
+describe('the mask over a vocabulary', () => {
+  it.each(Object.entries(CONSTRAINTS))('allows exactly the tokens that may come: %s', (_, constraint) => {
+    const grammar = structuredClone(compile(constraint));
+    for (const seed of [1, 2]) {
+      const vocabulary = smallVocabulary(seed);
+      const automaton = new TokenAutomaton(grammar, vocabulary);
+      const random = seededRandom(seed);
+      const mask = new Uint32Array(vocabulary.maskWords);
+      for (let walk = 0; walk < 6; walk += 1) {
+        const matcher = new Matcher(automaton);
+        for (let step = 0; step < 25; step += 1) {
+          matcher.fillMask(mask);
+          const allowed: number[] = [];
+          for (let token = 0; token < vocabulary.size; token += 1) {
+            const mayCome = matcher.accept(token);
+            if (mayCome) matcher.rollback(1);
+            if (mayCome !== has(mask, token))
+              expect.unreachable(
+                `token ${token} ${JSON.stringify(Buffer.from(vocabulary.bytesOf(token) ?? []).toString('latin1'))} in step ${step}`,
+              );
+            if (mayCome && token !== END) allowed.push(token);
+          }
+          expect(has(mask, SPECIAL)).toBe(false);
+          expect(has(mask, END)).toBe(matcher.isComplete);
+          if (allowed.length === 0) {
+            expect(matcher.isComplete).toBe(true);
+            break;
+          }
+          expect(matcher.accept(allowed[Math.floor(random() * allowed.length)]!)).toBe(true);
+        }
+      }
+    }
+  });
+
+  it('is the same one for a matcher that was rolled back and for one that never went on', () => {
+    const vocabulary = smallVocabulary(3);
+    const automaton = new TokenAutomaton(compile(CONSTRAINTS['any JSON']!), vocabulary);
+    const random = seededRandom(3);
+    const matcher = new Matcher(automaton);
+    const path: number[] = [];
+    const masks: Uint32Array[] = [];
+    const mask = (from: Matcher): Uint32Array => {
+      const words = new Uint32Array(vocabulary.maskWords);
+      from.fillMask(words);
+      return words;
+    };
+    masks.push(mask(matcher));
+    for (let step = 0; step < 400; step += 1) {
+      if (path.length > 0 && random() < 0.3) {
+        const back = 1 + Math.floor(random() * Math.min(4, path.length));
+        matcher.rollback(back);
+        path.length -= back;
+        masks.length -= back;
+      } else {
+        const last = masks.at(-1)!;
+        const allowed = Array.from({ length: vocabulary.size }, (_, token) => token).filter((token) =>
+          has(last, token),
+        );
+        const token = allowed[Math.floor(random() * allowed.length)];
+        if (token === undefined || !matcher.accept(token)) break;
+        path.push(token);
+        masks.push(mask(matcher));
+      }
+      const fresh = new Matcher(automaton);
+      for (const token of path) fresh.accept(token);
+      expect(mask(fresh)).toEqual(masks.at(-1));
+      expect(fresh.isComplete).toBe(matcher.isComplete);
+    }
+  });
+});
+
+describe('a matcher', () => {
+  const vocabulary = smallVocabulary(4);
+  const matcherOf = (constraint: Constraint): Matcher =>
+    new Matcher(new TokenAutomaton(compile(constraint), vocabulary));
+
+  it('tells what must come next where there is no choice', () => {
+    const schema = {
+      type: 'object',
+      properties: { name: { type: 'string' } },
+      required: ['name'],
+      additionalProperties: false,
+    };
+    const matcher = matcherOf(json(schema, true));
+    expect(Buffer.from(matcher.forcedBytes()).toString()).toBe('{"name":"');
+    expect(matcherOf({ kind: 'literal', text: 'é' }).forcedBytes()).toEqual(new Uint8Array(Buffer.from('é')));
+    expect(
+      matcherOf({
+        kind: 'choice',
+        options: [
+          { kind: 'literal', text: 'ab' },
+          { kind: 'literal', text: 'b' },
+        ],
+      }).forcedBytes(),
+    ).toHaveLength(0);
+  });
+
+  it('lets nothing follow a token of the end, and takes that one back as well', () => {
+    const matcher = matcherOf({ kind: 'regex', pattern: '1*' });
+    expect(matcher.accept(END)).toBe(true);
+    const one = Array.from({ length: vocabulary.size }, (_, token) => token).find(
+      (token) => Buffer.from(vocabulary.bytesOf(token) ?? []).toString() === '1',
+    )!;
+    expect(matcher.accept(one)).toBe(false);
+    matcher.rollback(1);
+    expect(matcher.accept(one)).toBe(true);
+    expect(() => matcher.rollback(2)).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,94 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Budget, ConstraintError, DEFAULT_LIMITS } from '../../src/structured-output/limits.ts';
+import { match } from '../../src/structured-output/regular/dfa.ts';
+import { parsePattern, parseWholePattern } from '../../src/structured-output/regular/regex.ts';
+import { toDfa } from '../../src/structured-output/regular/regular.ts';
+
+function matcherOf(pattern: string, read = parsePattern): (text: string) => boolean {
+  const budget = new Budget(DEFAULT_LIMITS);
+  const dfa = toDfa(read(pattern, budget), budget);
+  return (text) => dfa !== null && match(dfa, text) >= 0;
+}
+
+const char = fc.constantFrom('a', 'b', 'é', '😀', '0', '_', ' ', '\n', '-');
+const atom = fc.constantFrom(
+  'a',
+  'b',
+  'é',
+  '.',
+  '\\d',
+  '\\w',
+  '\\s',
+  '\\W',
+  '[ab]',
+  '[^a]',
+  '[a-c0-9]',
+  '\\u00e9',
+  '😀',
+);
+const { pattern } = fc.letrec<{ pattern: string; term: string }>((tie) => ({
+  term: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    atom,
+    fc
+      .tuple(tie('pattern'), fc.constantFrom('', '*', '+', '?', '{2}', '{1,2}', '{0,}', '*?'))
+      .map(([inner, times]) => `(${inner})${times}`),
+  ),
+  pattern: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    fc.array(tie('term'), { maxLength: 3 }).map((terms) => terms.join('')),
+    fc.tuple(tie('pattern'), tie('pattern')).map(([left, right]) => `${left}|${right}`),
+    fc.tuple(fc.constantFrom('', '^'), tie('term'), fc.constantFrom('', '$')).map((parts) => parts.join('')),
+  ),
+}));
+
+describe('a pattern', () => {
+  it('has the matches that it has in JavaScript', () => {
+    const text = fc.array(char, { maxLength: 6 }).map((chars) => chars.join(''));
+    fc.assert(
+      fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
+        const [somewhere, whole] = [matcherOf(source), matcherOf(source, parseWholePattern)];
+        for (const one of texts) {
+          expect([source, one, somewhere(one)]).toEqual([source, one, new RegExp(source, 'u').test(one)]);
+          expect([source, one, whole(one)]).toEqual([
+            source,
+            one,
+            new RegExp(`^(?:${source})$`, 'u').test(one),
+          ]);
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  it('knows the properties of characters that Unicode has', () => {
+    expect(['é', '語', 'x'].every(matcherOf('^\\p{Letter}$'))).toBe(true);
+    expect(['1', '', '!'].some(matcherOf('^\\p{Letter}$'))).toBe(false);
+  });
+
+  it.each([
+    ['(?=a)b', 'lookahead'],
+    ['(?!a)b', 'negative lookahead'],
+    ['(?<=a)b', 'lookbehind'],
+    ['(a)\\1', 'backreference'],
+    ['\\bword', 'word boundary'],
+    ['(a', '( without a )'],
+    ['[b-a]', 'out of order'],
+    ['\\p{Nonsense}', 'Unicode does not have'],
+  ])('is refused by what cannot be enforced: %s', (source, reason) => {
+    expect(() => matcherOf(source)).toThrow(ConstraintError);
+    expect(() => matcherOf(source)).toThrow(reason);
+  });
+
+  it.each([
+    'a{1,1000000}',
+    '((a{1,100}){1,100}){1,100}',
+    '((a|b)*a(a|b){30})',
+    '('.repeat(10_000),
+    'x'.repeat(2_000_000),
+    '[^a]{1,3000}{1,3000}',
+  ])('is refused where it is too large, soon: %#', (source) => {
+    expect(() => matcherOf(source)).toThrow(ConstraintError);
+  });
+});
