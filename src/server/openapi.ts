@@ -61,9 +61,9 @@ function methodsOf({ method }: RouteOptions): string[] {
   return [method].flat().filter((one) => !NOT_DESCRIBED.has(one));
 }
 
-/** `/v1/models/*` is `/v1/models/{name}`. */
+/** `/v1/models/*` is `/v1/models/{name}`, `/v1/responses/:id` is `/v1/responses/{id}`. */
 function pathOf({ url }: RouteOptions): string {
-  return url.replace(/\*$/, '{name}');
+  return url.replace(/\*$/, '{name}').replace(/:(\w+)/g, '{$1}');
 }
 
 function operation(about: RouteAbout | undefined): object {

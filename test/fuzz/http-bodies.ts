@@ -30,6 +30,24 @@ const schemaFormat = (schema: object) => ({
   json_schema: { name: 'x', strict: true, schema },
 });
 
+const SCHEMA = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
+
+const tool = (parameters: object) => ({ type: 'function', function: { name: 'f', parameters } });
+
+/** Enforces a call of a function with these arguments. */
+const callOf = (parameters: object) => ({ tools: [tool(parameters)], tool_choice: 'required' });
+
+/** A conversation in which a function was called. */
+const CALLS = [
+  { role: 'user', content: 'Hello' },
+  {
+    role: 'assistant',
+    reasoning: 'f knows.',
+    tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"a":"b"}' } }],
+  },
+  { role: 'tool', tool_call_id: 'call_1', content: 'c' },
+];
+
 export interface FuzzRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
@@ -59,6 +77,30 @@ const chat = {
   temperature: 0.5,
   chat_template_kwargs: { a: [1] },
 };
+const response = {
+  input: [
+    { role: 'user', content: [{ type: 'input_text', text: 'Hello' }] },
+    { type: 'function_call', call_id: 'c', name: 'f', arguments: '{"a":"b"}' },
+    { type: 'function_call_output', call_id: 'c', output: 'c' },
+  ],
+  max_output_tokens: 1,
+};
+const message = {
+  model: 'tiny',
+  system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
+  messages: [
+    { role: 'user', content: 'Hello' },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'f knows.', signature: '' },
+        { type: 'tool_use', id: 'toolu_1', name: 'f', input: { a: 'b' } },
+      ],
+    },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'c' }] },
+  ],
+  max_tokens: 1,
+};
 const stream = { stream: true, stream_options: { include_usage: true } };
 
 export const FUZZ_ROUTES: readonly FuzzRoute[] = [
@@ -82,8 +124,45 @@ export const FUZZ_ROUTES: readonly FuzzRoute[] = [
     ...HOSTILE_SCHEMAS.map((schema) => ({ ...chat, response_format: schemaFormat(schema) })),
     ...HOSTILE_SCHEMAS.map((schema) => ({ ...chat, structured_outputs: { json: schema } })),
     { ...chat, structured_outputs: { regex: '(a|a)*b' } },
-    { ...chat, tools: [{ type: 'function', function: { name: 'f', parameters: HOSTILE_SCHEMAS[0] } }] },
+    ...HOSTILE_SCHEMAS.map((parameters) => ({ ...chat, ...callOf(parameters) })),
+    {
+      messages: CALLS,
+      max_tokens: 1,
+      tools: [tool(SCHEMA)],
+      parallel_tool_calls: false,
+      include_reasoning: false,
+    },
   ),
+  post(
+    '/v1/responses',
+    response,
+    { ...response, ...stream },
+    {
+      ...response,
+      instructions: 'Be brief.',
+      reasoning: { effort: 'low' },
+      metadata: { a: 'b' },
+      store: false,
+    },
+    { ...response, tools: [{ type: 'function', name: 'f', parameters: SCHEMA }], tool_choice: 'required' },
+    { ...response, previous_response_id: 'resp_1' },
+    ...HOSTILE_SCHEMAS.map((schema) => ({
+      ...response,
+      text: { format: { type: 'json_schema', name: 'x', schema } },
+    })),
+  ),
+  post('/v1/responses/resp_1/cancel', {}),
+  post(
+    '/v1/messages',
+    message,
+    { ...message, stream: true, thinking: { type: 'enabled', budget_tokens: 9 } },
+    { ...message, tools: [{ name: 'f', input_schema: SCHEMA }], tool_choice: { type: 'any' } },
+    ...HOSTILE_SCHEMAS.map((schema) => ({
+      ...message,
+      output_config: { format: { type: 'json_schema', schema } },
+    })),
+  ),
+  post('/v1/messages/count_tokens', message),
   post('/tokenize', { prompt: 'Hello', return_token_strs: true }, { messages: MESSAGES }),
   post('/detokenize', { tokens: [5, 6, 7] }),
   post('/invocations', { messages: MESSAGES, max_tokens: 1 }, { prompt: 'a', max_tokens: 1 }),

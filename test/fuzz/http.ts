@@ -4,6 +4,7 @@
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { z } from 'zod';
+import { statusOfMessageType, statusOfResponseCode } from '../../src/http/error-shapes.ts';
 import { drawBody, type FieldSchemas, FUZZ_ROUTES, type FuzzRoute, fieldsOf } from './http-bodies.ts';
 import type { Fault, FuzzResult } from './loaders.ts';
 import { type Draw, seededDraw } from './mutations.ts';
@@ -38,6 +39,35 @@ const ErrorShape = z.strictObject({
     code: z.int(),
   }),
 });
+
+/** Of /v1/messages. */
+const MessagesErrorShape = z.strictObject({
+  type: z.literal('error'),
+  error: z.strictObject({ type: z.string(), message: z.string() }),
+});
+
+/** In a stream of /v1/responses. */
+const ResponsesErrorShape = z.looseObject({ type: z.literal('error'), code: z.string() });
+
+/** The HTTP status that an error stands for, in the shape of its protocol; null where it is none. */
+function statusOf(error: unknown): number | null {
+  const plain = ErrorShape.safeParse(error);
+  if (plain.success) return plain.data.error.code;
+  const ofMessages = MessagesErrorShape.safeParse(error);
+  if (ofMessages.success) return statusOfMessageType(ofMessages.data.error.type);
+  const ofResponses = ResponsesErrorShape.safeParse(error);
+  return ofResponses.success ? statusOfResponseCode(ofResponses.data.code) : null;
+}
+
+/** Types of the last events of streams without `[DONE]`. */
+const ENDS = new Set([
+  'message_stop',
+  'response.completed',
+  'response.incomplete',
+  'response.failed',
+  'error',
+]);
+const Typed = z.looseObject({ type: z.string() });
 
 /** Sends requests of all kinds, several at the same time. */
 export async function fuzzHttp(options: HttpFuzzOptions): Promise<FuzzResult> {
@@ -77,7 +107,7 @@ async function attempt(
   const body = route.method === 'GET' ? Buffer.alloc(0) : drawBody(route, ofRoute, draw);
   try {
     if (draw(6) === 0) return await rawProblem(url, rawRequest(route, body, draw), draw);
-    return problemOf(await send(url, agent, route, body, headersOf(draw)));
+    return problemOf(route, await send(url, agent, route, body, headersOf(draw)));
   } catch (error) {
     return `${error instanceof Error ? error.message : error}: ${body.toString('utf8', 0, 500)}`;
   }
@@ -131,13 +161,14 @@ async function whole(response: IncomingMessage): Promise<Answer> {
 }
 
 /** As `attempt`. */
-function problemOf({ status, type, body }: Answer): string | null {
+function problemOf({ path }: FuzzRoute, { status, type, body }: Answer): string | null {
   if (status >= 500 || status < 200) return `status ${status}: ${body.slice(0, 500)}`;
   if (status >= 300) {
-    const error = ErrorShape.safeParse(parsed(body));
-    return error.data?.error.code === status
-      ? 'refused'
-      : `an error of another shape: ${status} ${body.slice(0, 500)}`;
+    const error = parsed(body);
+    const isRight = path.startsWith('/v1/messages')
+      ? MessagesErrorShape.safeParse(error).success
+      : statusOf(error) === status;
+    return isRight ? 'refused' : `an error of another shape: ${status} ${body.slice(0, 500)}`;
   }
   if (type.startsWith('text/event-stream')) return streamProblem(body);
   if (type.startsWith('application/json') && parsed(body) === undefined)
@@ -147,11 +178,13 @@ function problemOf({ status, type, body }: Answer): string | null {
 
 function streamProblem(body: string): string | null {
   const data = body.split('\n').filter((line) => line.startsWith('data: '));
-  if (data.at(-1) !== 'data: [DONE]') return `a stream without an end: ${body.slice(-500)}`;
-  const wrong = data.slice(0, -1).find((line) => {
-    const event = parsed(line.slice('data: '.length));
-    return event === undefined || (ErrorShape.safeParse(event).data?.error.code ?? 0) >= 500;
-  });
+  const events = data
+    .filter((line) => line !== 'data: [DONE]')
+    .map((line) => [line, parsed(line.slice('data: '.length))] as const);
+  const last = Typed.safeParse(events.at(-1)?.[1]);
+  const hasEnd = last.success ? ENDS.has(last.data.type) : data.at(-1) === 'data: [DONE]';
+  if (!hasEnd) return `a stream without an end: ${body.slice(-500)}`;
+  const [wrong] = events.find(([, event]) => event === undefined || (statusOf(event) ?? 0) >= 500) ?? [];
   return wrong === undefined ? null : `an event of a stream: ${wrong.slice(0, 500)}`;
 }
 

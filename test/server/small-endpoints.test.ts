@@ -12,6 +12,7 @@ beforeAll(async () => {
 afterAll(() => svc.close());
 
 const MESSAGES = [{ role: 'user', content: 'Hello' }];
+const TOOL = { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } };
 const TEXT = 'Hello, wörld 🎉';
 
 describe('/tokenize and /detokenize', () => {
@@ -139,6 +140,10 @@ describe('GET /openapi.json', () => {
       expect.arrayContaining([
         '/v1/chat/completions',
         '/v1/completions',
+        '/v1/responses',
+        '/v1/responses/{id}',
+        '/v1/messages',
+        '/v1/messages/count_tokens',
         '/v1/embeddings',
         '/tokenize',
         '/ping',
@@ -147,7 +152,9 @@ describe('GET /openapi.json', () => {
     expect(Object.keys(paths['/ping'] ?? {})).toEqual(['get', 'post']);
     for (const [path, operations] of Object.entries(paths)) {
       for (const method of Object.keys(operations)) {
-        const response = await fetch(`${svc.url}${path.replace('{name}', MODEL)}`, { method });
+        const { id } = await bodyOf(await svc.post('/v1/responses', { input: 'a', max_output_tokens: 1 }));
+        const url = `${svc.url}${path.replace('{name}', MODEL).replace('{id}', id)}`;
+        const response = await fetch(url, { method });
         expect([method, path, response.status]).not.toEqual([method, path, 404]);
         expect([method, path, response.status]).not.toEqual([method, path, 405]);
         await response.arrayBuffer();
@@ -160,6 +167,10 @@ describe('GET /openapi.json', () => {
     ['/v1/completions', { prompt: 'a', n: null, anything: [1] }, { prompt: 'a', top_p: 2 }],
     ['/v1/chat/completions', { messages: MESSAGES, stream_options: null }, { messages: [{ content: 'a' }] }],
     ['/v1/chat/completions', { messages: MESSAGES, stop_token_ids: [1] }, { messages: MESSAGES, n: 0 }],
+    ['/v1/chat/completions', { messages: MESSAGES, tools: [TOOL] }, { messages: MESSAGES, tools: [{}] }],
+    ['/v1/responses', { input: 'a', text: { format: { type: 'json_object' } } }, { input: 'a', store: 1 }],
+    ['/v1/messages', { messages: MESSAGES, max_tokens: 1 }, { messages: MESSAGES }],
+    ['/v1/messages/count_tokens', { messages: MESSAGES }, { messages: [{ role: 'nobody', content: 'a' }] }],
     ['/v1/embeddings', { input: ['a', 'b'] }, { input: [] }],
     ['/tokenize', { messages: MESSAGES }, { prompt: 5 }],
     ['/detokenize', { tokens: [1, 2] }, { tokens: ['a'] }],
