@@ -16,3 +16,9 @@ export function jsonSchemaOf(schema: z.core.$ZodType): object {
   });
   return json;
 }
+
+/** `checked`, in documents described as `schema`: a check of the size in front of it says nothing of its form. */
+export function describedAs<T extends z.ZodType>(schema: z.ZodType, checked: T): T {
+  jsonForms.add(checked, { form: () => jsonSchemaOf(schema) });
+  return checked;
+}
