@@ -8,6 +8,7 @@ import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection 
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
+import { hangUpSection } from './hangups.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/kernels.ts';
 import { loadSection } from './load.ts';
@@ -48,6 +49,7 @@ const SECTIONS = {
   throughput: throughputSection,
   trace: traceSection,
   serve: serveSection,
+  hangups: hangUpSection,
   responsiveness: responsivenessSection,
   fairness: fairnessSection,
   transfer: transferSection,

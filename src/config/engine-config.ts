@@ -1,5 +1,6 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
+import type { ContentFormat } from './content-formats.ts';
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 import type { LoraConfig } from './lora-config.ts';
@@ -112,6 +113,7 @@ export interface EngineConfig {
   readonly skipTokenizerInit: boolean;
   /** File or text of the chat template; null takes the model's own. */
   readonly chatTemplate: string | null;
+  readonly chatTemplateContentFormat: ContentFormat;
   /** How the model writes calls of functions; null is as its chat template shows. */
   readonly toolCallParser: ToolCallParserName | null;
   /** How the model writes its thoughts; null is as its chat template shows. */

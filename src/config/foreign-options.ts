@@ -40,7 +40,6 @@ const ONE_PROCESS = 'one process on one machine computes the model';
 const MORE_INSTANCES = 'start more instances behind svc proxy';
 const NO_EXPERTS = 'no model here has experts';
 const WITHOUT = 'leave it out';
-const NO_DOCS_PAGES = 'there are no such pages; the reference is docs/reference/http.md';
 const USE_METRICS = 'leave it out and read /metrics';
 const NO_GRAPHS = 'kernels are compiled ahead; there are no graphs to capture or code to compile at start';
 const NO_STATE_SPACE = 'no state-space model is served';
@@ -57,21 +56,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'value',
     'lines for /health, /ping, /load and /metrics are of level debug already; --disable-uvicorn-access-log leaves out all',
   ),
-  refused(
-    '--chat-template-content-format',
-    'value',
-    'templates get the text of a message as one string',
-    'use auto',
-    ['auto', 'string'],
-  ),
-  refused('--trust-request-chat-template', 'nothing', 'requests cannot bring templates', WITHOUT),
-  refused(
-    '--default-chat-template-kwargs',
-    'json',
-    'variables for the template come with the request',
-    'let clients send chat_template_kwargs',
-  ),
-  refused('--response-role', 'value', 'answers have the role assistant', WITHOUT, ['assistant']),
   refused('--enable-ssl-refresh', 'nothing', 'certificates are read at start', 'restart when they change'),
   refused(
     '--ssl-ciphers',
@@ -80,12 +64,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'set NODE_OPTIONS=--tls-cipher-list=<ciphers>',
   ),
   refused('--middleware', 'value', 'svc runs no Python', 'put a gateway in front'),
-  refused(
-    '--return-tokens-as-token-ids',
-    'nothing',
-    'each request chooses how tokens are spelt',
-    'let clients send return_tokens_as_token_ids',
-  ),
   harmless('--disable-frontend-multiprocessing', 'nothing', 'server and engine are one process already'),
   harmless('--enable-request-id-headers', 'nothing', 'every answer carries X-Request-Id'),
   harmless(
@@ -103,16 +81,8 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   ),
   refused('--log-config-file', 'value', 'the log goes to stderr, a line an event', 'use --log-level'),
   harmless('--max-log-len', 'value', 'texts of requests are never logged'),
-  harmless('--disable-fastapi-docs', 'nothing', NO_DOCS_PAGES),
-  harmless('--enable-offline-docs', 'nothing', NO_DOCS_PAGES),
+  harmless('--enable-offline-docs', 'nothing', 'the page at /docs loads nothing from elsewhere'),
   harmless('--enable-server-load-tracking', 'nothing', 'GET /load always counts'),
-  refused(
-    '--enable-force-include-usage',
-    'nothing',
-    'each request chooses whether a stream tells its usage',
-    'let clients send stream_options: {"include_usage": true}',
-  ),
-  refused('--enable-tokenizer-info-endpoint', 'nothing', 'there is no such route', WITHOUT),
   refused('--enable-log-outputs', 'nothing', 'texts of answers are never logged', WITHOUT),
   harmless('--h11-max-incomplete-event-size', 'value', 'the HTTP parser is another: headers may have 16 KiB'),
   harmless('--h11-max-header-count', 'value', 'the HTTP parser is another: headers may have 16 KiB'),
@@ -240,7 +210,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
   harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
-  refused('--stream-interval', 'value', 'every token is sent as it comes', 'use 1', ['1']),
   harmless(
     '--structured-outputs-config',
     'json',

@@ -1,6 +1,7 @@
 // The one table of the options of svc serve and new LLM: what the command line, the config file, the environment, the
 // help and the reference page know about an option, they know from here.
 
+import { CONTENT_FORMATS } from './content-formats.ts';
 import { corsOptions } from './cors-options.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import {
@@ -95,6 +96,29 @@ export const SERVE_OPTIONS = new OptionTable({
     enablePromptTokensDetails: option(flag(), true, {
       help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
     }),
+    trustRequestChatTemplate: option(flag(), false, {
+      help: 'let requests bring a chat template of their own (chat_template); it runs in a thread with limits of time and memory',
+    }),
+    defaultChatTemplateKwargs: optional(json(), {
+      help: 'variables of the chat template that a request does not set in chat_template_kwargs',
+      defaultText: 'none',
+    }),
+    responseRole: option(text('<role>'), 'assistant', { help: 'role of the answers of chats' }),
+    streamInterval: option(integer(1), 1, {
+      help: 'tokens of each event of a stream; the first token and the end are sent at once. Requests may say it too (stream_interval)',
+    }),
+    returnTokensAsTokenIds: option(flag(), false, {
+      help: 'spell tokens of log-probabilities as token_id:<n> where a request does not say it',
+    }),
+    enableForceIncludeUsage: option(flag(), false, {
+      help: 'tell the usage in every chunk of every stream, and at its end, without being asked for it',
+    }),
+    enableTokenizerInfoEndpoint: option(flag(), false, {
+      help: 'answer GET /tokenizer_info: special tokens and chat template',
+    }),
+    disableFastapiDocs: option(flag(), false, {
+      help: 'leave out GET /openapi.json and the page GET /docs',
+    }),
     requestTimeout: option(seconds(), 0, {
       help: 'how long a request may take, waiting included, before it is ended with an error (504); 0 is no limit',
     }),
@@ -186,6 +210,9 @@ export const SERVE_OPTIONS = new OptionTable({
     chatTemplate: optional(text('<template>'), {
       help: 'chat template in place of the one that the model brings: a file, or the Jinja text itself in one line',
       defaultText: "the model's own",
+    }),
+    chatTemplateContentFormat: option(choice(CONTENT_FORMATS), 'auto', {
+      help: 'how the chat template gets the content of a message: string (parts are joined by line ends), openai (a list of parts); auto tries what it can write',
     }),
     toolCallParser: optional(choice(TOOL_CALL_PARSERS), {
       help: 'how the model writes calls of functions; none leaves them in the text',

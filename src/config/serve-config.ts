@@ -30,6 +30,20 @@ interface HttpConfig {
   readonly tls: TlsConfig | null;
   /** Usage tells how many tokens of the prompt came from the prefix cache. */
   readonly showsCachedTokens: boolean;
+  /** Requests may bring chat templates of their own. */
+  readonly trustsRequestTemplates: boolean;
+  /** Variables of chat templates that a request does not set. */
+  readonly defaultTemplateVariables: Readonly<Record<string, unknown>>;
+  /** Who speaks the answers of chats. */
+  readonly responseRole: string;
+  /** Tokens of each event of a stream. */
+  readonly streamInterval: number;
+  /** Log-probabilities spell tokens as ids. */
+  readonly areTokensIds: boolean;
+  /** Every stream tells its usage. */
+  readonly alwaysTellsUsage: boolean;
+  readonly showsTokenizer: boolean;
+  readonly hidesDocs: boolean;
   /** How long a request may take; 0 is no limit. */
   readonly requestTimeoutSeconds: number;
 }

@@ -9,6 +9,7 @@ import type { EngineInfo } from '../runner/executor.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import type { SamplingDefaults, SamplingParams } from '../sampling/sampling-params.ts';
 import type { NewRequest } from '../scheduler/request.ts';
+import type { TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
@@ -71,6 +72,8 @@ export class InferenceEngine {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  /** What the model's files say of the tokenizer. */
+  readonly tokenizerInfo: TokenizerInfo;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -91,7 +94,7 @@ export class InferenceEngine {
   private constructor(
     client: EngineClient,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, answerFormats, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -99,6 +102,7 @@ export class InferenceEngine {
     this.transfers = transfers;
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
+    this.tokenizerInfo = tokenizerInfo;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;

@@ -5,6 +5,7 @@ import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { AnswerReader } from '../parsers/answer-formats.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
+import type { RepetitionRule } from '../scheduler/repetition.ts';
 import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
 import { numberList } from '../util/number-list.ts';
@@ -103,6 +104,7 @@ export async function prepareRequest(
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
   const promptTokenIds = await tokenise(prompt, addSpecialTokens, params, tokenizer, limits);
   checkIds(promptTokenIds, vocabSize, 'prompt');
+  checkLogprobTokens(params.logprob_token_ids ?? [], limits);
   checkIds(params.stop_token_ids, vocabSize, 'stop_token_ids');
   checkAllowed(params.allowed_token_ids ?? [], vocabSize);
   checkIds(Object.keys(params.logit_bias).map(Number), vocabSize, 'logit_bias');
@@ -130,6 +132,7 @@ export async function prepareRequest(
       topP: params.top_p,
       minP: params.min_p,
       numLogprobs: numTop(params.logprobs, vocabSize),
+      logprobTokenIds: params.logprob_token_ids,
     },
   };
 }
@@ -142,7 +145,14 @@ function stopRule(params: SamplingParams, limits: ModelLimits, promptLength: num
     stopTokenIds: [...params.stop_token_ids, ...otherEos],
     minTokens: params.min_tokens,
     maxTokens: Math.min(room, params.max_tokens ?? room, limits.maxOutputTokens ?? room),
+    repetition: repetitionRule(params),
   };
+}
+
+function repetitionRule({ repetition_detection: asked }: SamplingParams): RepetitionRule | null {
+  if (asked === null) return null;
+  const { min_pattern_size: minPatternSize, max_pattern_size: maxPatternSize, min_count: minCount } = asked;
+  return { minPatternSize, maxPatternSize, minCount };
 }
 
 /** Null where the logits stay as they are. */
@@ -221,6 +231,15 @@ function checkLogprobs(param: string, asked: number | null, { maxLogprobs, vocab
   );
 }
 
+function checkLogprobTokens(ids: readonly number[], { maxLogprobs, vocabSize }: ModelLimits): void {
+  checkIds(ids, vocabSize, 'logprob_token_ids');
+  if (maxLogprobs === -1 || ids.length <= maxLogprobs) return;
+  throw new InvalidRequestError(
+    `logprob_token_ids must have at most ${maxLogprobs} ids, got ${ids.length}; --max-logprobs sets the limit`,
+    { param: 'logprob_token_ids' },
+  );
+}
+
 /** While the answer is short, min_tokens forbids the end tokens: something else must be allowed. */
 function checkChoice(params: SamplingParams, limits: ModelLimits): void {
   const { allowed_token_ids: allowed, min_tokens } = params;
@@ -247,12 +266,13 @@ async function tokenise(
       ? prompt.tokenIds
       : await tokeniseText(prompt.text, addSpecialTokens, tokenizer, kept, maxModelLen);
   checkLength(Math.min(ids.length, kept ?? ids.length), maxModelLen);
-  return lastOf(ids, kept);
+  return truncated(ids, kept, params.truncation_side);
 }
 
-function lastOf(ids: TokenIds, kept: number | null): readonly number[] {
-  const last = kept === null || kept >= ids.length ? ids : ids.slice(-kept);
-  return Array.isArray(last) ? last : numberList(last);
+function truncated(ids: TokenIds, kept: number | null, cutAt: 'left' | 'right'): readonly number[] {
+  const isWhole = kept === null || kept >= ids.length;
+  const rest = isWhole ? ids : cutAt === 'left' ? ids.slice(-kept) : ids.slice(0, kept);
+  return Array.isArray(rest) ? rest : numberList(rest);
 }
 
 /** @param kept null where a text that is too long is refused. */
@@ -274,7 +294,7 @@ async function tokeniseText(
   const maxCut = Math.max(MIN_CUT_TEXT, CUT_TEXT_A_TOKEN * maxModelLen);
   if (kept !== null && text.length > maxCut) {
     throw new InvalidRequestError(
-      `the prompt has ${text.length} characters, and truncate_prompt_tokens is for at most ${maxCut}: send only its end`,
+      `the prompt has ${text.length} characters, and truncate_prompt_tokens is for at most ${maxCut}: send only what is to be kept`,
       { param: 'prompt' },
     );
   }

@@ -9,7 +9,7 @@ import { openModelSource } from '../models/source/model-source.ts';
 import { type AnswerFormats, answerFormats } from '../parsers/answer-formats.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
-import { loadTokenizer } from '../tokenizer/load-tokenizer.ts';
+import { loadTokenizer, type TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 
 export interface ModelText {
@@ -17,6 +17,7 @@ export interface ModelText {
   readonly tokenizer: Tokenizer | null;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  readonly tokenizerInfo: TokenizerInfo;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -26,7 +27,7 @@ export interface ModelText {
   readonly eosTokenIds: readonly number[];
 }
 
-const NO_TOKENIZER = { tokenizer: null, chatTemplate: null };
+const NO_TOKENIZER = { tokenizer: null, chatTemplate: null, info: { tokenizer_class: null } };
 
 /** @throws ModelLoadError or ConfigError naming what to mend. */
 export async function readModelText(
@@ -40,17 +41,19 @@ export async function readModelText(
     source: config.generationConfig,
     override: config.overrideGenerationConfig,
   });
-  const { tokenizer, chatTemplate } = config.skipTokenizerInit
+  const { tokenizer, chatTemplate, info } = config.skipTokenizerInit
     ? NO_TOKENIZER
     : await loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
         template,
+        contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
-    answerFormats: answerFormats(config, chatTemplate?.source ?? null),
+    tokenizerInfo: info,
+    answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],

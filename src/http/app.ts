@@ -25,7 +25,7 @@ import { ApiKeys, authorizationOf } from './auth.ts';
 import { useCors } from './cors.ts';
 import { errorBodyAt } from './error-shapes.ts';
 import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
-import { allowHalfClosed, askForAnswer, whileHalfClosed } from './half-closed.ts';
+import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
 import { JsonParser } from './json-parser.ts';
 
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
@@ -100,7 +100,10 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
   allowHalfClosed(app.server);
-  app.addHook('onRequest', async (_request, { raw }) => whileHalfClosed(raw, () => askForAnswer(raw)));
+  app.addHook('onRequest', async (_request, { raw }) => {
+    whileHalfClosed(raw, () => askForAnswer(raw));
+    endAfterHalfClosed(raw);
+  });
   useJsonBodies(app, options.keepsBodyBytes ?? false);
   useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);

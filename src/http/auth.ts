@@ -4,8 +4,17 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { UnauthorizedError } from '../errors.ts';
 
-/** What machines ask needs no key, and the page asks for one; every other path does, even one that has no route. */
-const OPEN_ROUTES = new Set(['/', '/health', '/ping', '/load', '/metrics', '/version']);
+/** What machines ask, and what says how to ask, needs no key, and the page asks for one; every other path does, even one that has no route. */
+const OPEN_ROUTES = new Set([
+  '/',
+  '/health',
+  '/ping',
+  '/load',
+  '/metrics',
+  '/version',
+  '/openapi.json',
+  '/docs',
+]);
 const SCHEME = /^bearer /i;
 /** A caller's name: a digest of its key, or its IP address. */
 export const CALLER_NAME = /^(key:[\w-]{43}|address:[\w.:%-]{2,64})$/;

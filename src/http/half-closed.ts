@@ -30,6 +30,16 @@ export function whileHalfClosed(response: ServerResponse, ask: () => void): void
   });
 }
 
+/** Closes the connection after `response` where its client has shut its side down: nothing can follow. */
+export function endAfterHalfClosed(response: ServerResponse): void {
+  const { socket } = response.req;
+  // Node does so by itself, unless an answer says how its connection goes on.
+  response.once('finish', () => {
+    const isLast = Reflect.get(socket, '_httpMessage') == null;
+    if (isLast && socket.readableEnded) socket.end();
+  });
+}
+
 /** Probes before the answer, by an interim response that clients of HTTP/1.1 skip; HTTP/1.0 has no such responses. */
 export function askForAnswer(response: ServerResponse): void {
   const isOthersTurn = response.socket === null;

@@ -18,6 +18,11 @@ export class PacedWriter {
   }
 
   /** False: wait for `drained` before the next bytes. */
+  get hasRoom(): boolean {
+    return !this.isOpen || !this.#response.writableNeedDrain;
+  }
+
+  /** As `hasRoom` afterwards. */
   write(bytes: string | Buffer): boolean {
     return !this.isOpen || this.#response.write(bytes);
   }

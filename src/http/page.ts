@@ -3,16 +3,29 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
+import { ConfigError } from '../errors.ts';
 
 /** The sources and what is built of them find the same file. */
 const BUILT = new URL('../../dist/ui/page.html', import.meta.url);
 
+/** @throws ConfigError where the page is not built. */
 export function pageRoute(app: FastifyInstance, of: 'server' | 'proxy'): void {
-  const page = readFileSync(BUILT, 'utf8').replace('data-of=""', `data-of="${of}"`);
+  const page = builtPage().replace('data-of=""', `data-of="${of}"`);
   const policy = contentPolicy(page);
   app.get('/', async (_request, reply) =>
     reply.type('text/html; charset=utf-8').header('content-security-policy', policy).send(page),
   );
+}
+
+function builtPage(): string {
+  try {
+    return readFileSync(BUILT, 'utf8');
+  } catch (cause) {
+    throw new ConfigError('the page at / is not built: npm run build makes it, and --no-ui does without', {
+      param: 'ui',
+      cause,
+    });
+  }
 }
 
 /** The page runs its own script and asks its own server, nothing else. */

@@ -24,6 +24,17 @@ export interface FunctionCall {
   readonly arguments: string;
 }
 
+/** The same with neighbours of one kind as one part; each call stays its own. */
+export function joinedParts(parts: readonly AnswerPart[]): AnswerPart[] {
+  const joined: AnswerPart[] = [];
+  for (const part of parts) {
+    const last = joined.at(-1);
+    if (last === undefined || part.kind === 'call' || last.kind !== part.kind) joined.push(part);
+    else joined[joined.length - 1] = { ...part, text: last.text + part.text };
+  }
+  return joined;
+}
+
 /** A whole answer. */
 export interface Answer {
   /** Null where nothing was said. */

@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import { boundedJson, listOf } from '../util/bounded-schemas.ts';
+import { describedAs } from '../util/json-schema.ts';
 
 /** Every chat sends all of them again; their text is part of the prompt. */
 export const MAX_TOOLS = 1024;
@@ -43,7 +44,7 @@ const namedChoice = z.looseObject({
 });
 
 export const toolFields = {
-  tools: listOf(boundedTool.pipe(functionTool), MAX_TOOLS)
+  tools: listOf(describedAs(functionTool, boundedTool.pipe(functionTool)), MAX_TOOLS)
     .refine(({ length }) => length > 0, 'must have at least 1 element')
     .nullish(),
   tool_choice: z

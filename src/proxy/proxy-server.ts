@@ -9,8 +9,8 @@ import { listen, portOf, urlOf } from '../http/listen.ts';
 import { pageRoute } from '../http/page.ts';
 import { Discovery } from './discovery.ts';
 import { ProxyContext, type ProxyServerOptions } from './proxy-context.ts';
+import { anyInstanceRoutes } from './routes/any-instance.ts';
 import { generationRoutes } from './routes/generation.ts';
-import { modelsRoute } from './routes/models.ts';
 import { keptResponseRoutes } from './routes/responses.ts';
 import { statusRoutes } from './routes/status.ts';
 
@@ -112,7 +112,7 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
   });
   generationRoutes(app, context);
   keptResponseRoutes(app);
-  modelsRoute(app, context);
+  anyInstanceRoutes(app, context);
   statusRoutes(app, context);
   if (context.config.ui) pageRoute(app, 'proxy');
   return app;

@@ -5,6 +5,7 @@ import type { Model } from '../models/model.ts';
 import type { Ops, Pending, Tensor } from '../ops/ops.ts';
 import { type Logprobs, sliceRows } from '../sampling/logprobs.ts';
 import type { LogprobTargets, ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import { logprobsBeside } from './chosen-logprobs.ts';
 
 /** Rows whose logits are in memory at the same time: with a vocabulary of 152k they take 39 MB. */
 const ROWS_AT_ONCE = 64;
@@ -39,7 +40,7 @@ function computeInPieces(
   ops: Ops,
   model: Model,
   hidden: Tensor,
-  { firstRow, tokenIds, numTop }: LogprobTargets,
+  { firstRow, tokenIds, numTop, chosen = null }: LogprobTargets,
   queryStart: number,
 ): Pending<Logprobs>[] {
   const pieces: Pending<Logprobs>[] = [];
@@ -49,7 +50,14 @@ function computeInPieces(
     const logitRows = ids.map((_, row) => row);
     pieces.push(
       ops.scope(() =>
-        ops.logprobs(model.logits(hidden, hiddenRows), logitRows, { ids, sampled: null }, numTop),
+        logprobsBeside(
+          ops,
+          model.logits(hidden, hiddenRows),
+          logitRows,
+          { ids, sampled: null },
+          numTop,
+          chosen,
+        ),
       ),
     );
   }

@@ -10,6 +10,7 @@ import {
   buildTokenMasks,
   type RowSampling,
 } from './batch-inputs.ts';
+import { logprobsBeside } from './chosen-logprobs.ts';
 
 /** A row of logits that is sampled. */
 interface SamplingRow extends RowSampling {
@@ -41,6 +42,7 @@ export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingR
     row,
     rawRow: areEdited ? index : row,
     numTop: sampled[row]!.sampling.numLogprobs!,
+    chosen: sampled[row]!.sampling.logprobTokenIds ?? null,
   }));
   return { tokens, logprobs: computeLogprobs(ops, raw, rows, tokens, sampled.length) };
 }
@@ -50,9 +52,11 @@ interface LogprobRow {
   /** The same row of the unchanged logits. */
   readonly rawRow: number;
   readonly numTop: number;
+  /** Tokens that are named, in the place of the most probable ones. */
+  readonly chosen: readonly number[] | null;
 }
 
-/** One call for all rows that ask for the same number of tokens. */
+/** One call for all rows that ask for the same number of tokens, or name the same. */
 function computeLogprobs(
   ops: Ops,
   raw: Tensor,
@@ -60,11 +64,13 @@ function computeLogprobs(
   sampled: SampledTokens,
   numRows: number,
 ): Pending<(Logprobs | null)[]> {
-  const calls = [...new Set(asking.map((one) => one.numTop))].map((numTop) => {
-    const alike = asking.filter((one) => one.numTop === numTop);
+  const kindOf = ({ numTop, chosen }: LogprobRow): string => chosen?.join() ?? `top ${numTop}`;
+  const calls = [...new Set(asking.map(kindOf))].map((kind) => {
+    const alike = asking.filter((one) => kindOf(one) === kind);
+    const { numTop, chosen } = alike[0]!;
     const rawRows = Int32Array.from(alike, ({ rawRow }) => rawRow);
     const ids = Int32Array.from(alike, ({ row }) => -1 - row);
-    return { alike, all: ops.logprobs(raw, rawRows, { ids, sampled }, numTop) };
+    return { alike, all: logprobsBeside(ops, raw, rawRows, { ids, sampled }, numTop, chosen) };
   });
   const read = (): (Logprobs | null)[] => {
     const result = new Array<Logprobs | null>(numRows).fill(null);

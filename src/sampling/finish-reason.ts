@@ -1,2 +1,2 @@
-/** Why an answer ended, in the protocol's words: at an end token or what the request stops at, or at its length. */
-export type FinishReason = 'stop' | 'length';
+/** Why an answer ended, in the protocol's words: at an end token or what the request stops at, at its length, or because it went in circles. */
+export type FinishReason = 'stop' | 'length' | 'repetition';

@@ -16,6 +16,10 @@ const MAX_BIASES = 1024;
 const MAX_BAD_WORDS = 1024;
 /** Characters of all bad words together: each is tokenised twice. */
 const MAX_BAD_TEXT = 32_768;
+const MAX_LOGPROB_TOKENS = 1024;
+/** Tokens of a pattern, and how often it is looked for: each token of an answer is compared so often at most. */
+const MAX_PATTERN = 256;
+const MAX_REPETITIONS = 1024;
 /** No vocabulary has more. */
 const MAX_ALLOWED_TOKENS = 300_000;
 
@@ -29,6 +33,13 @@ const biases = atMost<Record<string, number>>(MAX_BIASES, 'tokens').pipe(
   z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()),
 );
 const numLogprobs = z.int().min(-1);
+const patternSize = z.int().min(0).max(MAX_PATTERN);
+const repetitionDetection = z.looseObject({
+  max_pattern_size: patternSize,
+  /** 0 and left out are 1. */
+  min_pattern_size: patternSize.nullish(),
+  min_count: z.int().min(2).max(MAX_REPETITIONS),
+});
 
 /** The fields of sampling that svc serves, in the protocol's spelling; null and absent mean the default. */
 export const samplingFields = {
@@ -65,6 +76,12 @@ export const samplingFields = {
     .int()
     .refine((value) => value === -1 || value >= 1, 'must be -1 or at least 1')
     .nullish(),
+  /** Which end of a prompt that is truncated is kept is the other one. */
+  truncation_side: z.enum(['left', 'right']).nullish(),
+  /** Log-probabilities of these tokens in the place of the most probable ones. */
+  logprob_token_ids: tokenIdsOf(MAX_LOGPROB_TOKENS).nullish(),
+  /** An answer ends that repeats a pattern of so many tokens so often; a longest pattern of 0 is off. */
+  repetition_detection: repetitionDetection.nullish(),
   detokenize: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
   spaces_between_special_tokens: z.boolean().nullish(),
@@ -76,7 +93,6 @@ function lengthOf(texts: readonly string[]): number {
 
 /** Fields that the protocol defines and this version refuses, with the value that means "not used". */
 export const unavailableSamplingFields: Readonly<Record<string, readonly unknown[]>> = {
-  logprob_token_ids: [],
   use_beam_search: [false],
   length_penalty: [1],
   best_of: [1],

@@ -14,6 +14,13 @@ export interface SamplingDefaults {
   readonly max_tokens?: number;
 }
 
+/** Which repetitions end an answer: sizes of patterns in tokens, and how often one must be there. */
+export interface RepetitionDetection {
+  readonly min_pattern_size: number;
+  readonly max_pattern_size: number;
+  readonly min_count: number;
+}
+
 /** Sampling and stopping of one request, complete. */
 export interface SamplingParams {
   readonly n: number;
@@ -47,6 +54,12 @@ export interface SamplingParams {
   readonly prompt_logprobs: number | null;
   /** Keep this many tokens at the end of the prompt; -1 as many as leave room for the answer. */
   readonly truncate_prompt_tokens: number | null;
+  /** `right` keeps them at its beginning. */
+  readonly truncation_side: 'left' | 'right';
+  /** Tokens whose log-probabilities are reported beside each sampled one, in the place of the most probable; null: these. */
+  readonly logprob_token_ids: readonly number[] | null;
+  /** Ends an answer that goes in circles; null lets it. */
+  readonly repetition_detection: RepetitionDetection | null;
   /** False makes no text. */
   readonly detokenize: boolean;
   readonly skip_special_tokens: boolean;
@@ -118,7 +131,20 @@ function ending(given: SamplingFields, defaults: SamplingDefaults) {
     ignore_eos: given.ignore_eos ?? false,
     min_tokens: given.min_tokens ?? 0,
     max_tokens: given.max_tokens ?? defaults.max_tokens ?? null,
+    repetition_detection: repetitionDetection(given),
   };
+}
+
+/** A longest pattern of 0 tokens asks for nothing. */
+function repetitionDetection({ repetition_detection: given }: SamplingFields): RepetitionDetection | null {
+  if (!given || given.max_pattern_size === 0) return null;
+  const { max_pattern_size, min_count } = given;
+  const min_pattern_size = given.min_pattern_size || 1;
+  if (min_pattern_size <= max_pattern_size) return { min_pattern_size, max_pattern_size, min_count };
+  throw new InvalidRequestError(
+    `repetition_detection.min_pattern_size must be at most max_pattern_size (${max_pattern_size}), got ${min_pattern_size}`,
+    { param: 'repetition_detection' },
+  );
 }
 
 function output(given: SamplingFields) {
@@ -126,6 +152,8 @@ function output(given: SamplingFields) {
     logprobs: typeof given.logprobs === 'boolean' ? (given.logprobs ? 1 : null) : (given.logprobs ?? null),
     prompt_logprobs: given.prompt_logprobs ?? null,
     truncate_prompt_tokens: given.truncate_prompt_tokens ?? null,
+    truncation_side: given.truncation_side ?? 'left',
+    logprob_token_ids: given.logprob_token_ids?.length ? given.logprob_token_ids : null,
     detokenize: given.detokenize ?? true,
     skip_special_tokens: given.skip_special_tokens ?? true,
     spaces_between_special_tokens: given.spaces_between_special_tokens ?? true,
@@ -134,7 +162,12 @@ function output(given: SamplingFields) {
 
 /** Fields that are right alone and wrong together. */
 function checkTogether(params: SamplingParams): void {
-  const { min_tokens, max_tokens, stop, detokenize } = params;
+  const { min_tokens, max_tokens, stop, detokenize, logprobs, logprob_token_ids } = params;
+  if (logprob_token_ids !== null && logprobs === null) {
+    throw new InvalidRequestError('logprob_token_ids needs logprobs, which is not asked for', {
+      param: 'logprob_token_ids',
+    });
+  }
   if (max_tokens !== null && min_tokens > max_tokens) {
     throw new InvalidRequestError(
       `min_tokens must be at most max_tokens (${max_tokens}), got ${min_tokens}`,

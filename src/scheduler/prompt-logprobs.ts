@@ -16,12 +16,12 @@ export function takePromptTargets(request: Request, firstPosition: number): Logp
 /** The same for the tokens that the answer resumes. */
 export function takeResumedTargets(request: Request, firstPosition: number): LogprobTargets | null {
   const { promptLength, numResumed, nextResumedTarget } = request;
-  const { numLogprobs } = request.sampling;
+  const { numLogprobs, logprobTokenIds: chosen = null } = request.sampling;
   const start = promptLength + nextResumedTarget;
   const end = Math.min(promptLength + numResumed, request.numComputedTokens + 1);
   if (numLogprobs === null || start >= end) return null;
   request.nextResumedTarget = end - promptLength;
-  return targets(request, firstPosition, start, end, numLogprobs);
+  return { ...targets(request, firstPosition, start, end, numLogprobs), chosen };
 }
 
 function targets(

@@ -8,6 +8,7 @@ import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { CompiledConstraint } from './automata.ts';
+import { isRepeating, type RepetitionRule } from './repetition.ts';
 
 /** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
 export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preempted' | 'finished';
@@ -28,6 +29,8 @@ interface PromptSampling {
   readonly minP: number;
   /** Most probable tokens to report beside the sampled one; null reports nothing. */
   readonly numLogprobs: number | null;
+  /** Tokens to report in their place; null or left out: none. */
+  readonly logprobTokenIds?: readonly number[] | null;
 }
 
 /** How one sequence is sampled. */
@@ -51,6 +54,8 @@ export interface StopRule {
   /** Before this many tokens only the length can end it. */
   readonly minTokens: number;
   readonly maxTokens: number;
+  /** Null or left out where an answer may repeat itself. */
+  readonly repetition?: RepetitionRule | null;
 }
 
 /** A prompt and what all samples of it have in common: plain data. */
@@ -265,6 +270,13 @@ export class Request implements CachedSequence {
 
   get isNew(): boolean {
     return this.#numCachedTokens === null;
+  }
+
+  /** Whether the answer, as far as it has been emitted, ends in a pattern that is to end it. */
+  get isRepeating(): boolean {
+    const { repetition, minTokens } = this.stop;
+    if (!repetition || this.numOutputTokens < minTokens) return false;
+    return isRepeating(repetition, this.tokens, this.promptLength, this.promptLength + this.numOutputTokens);
   }
 
   append(tokenId: number): void {

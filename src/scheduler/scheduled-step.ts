@@ -44,6 +44,8 @@ export interface LogprobTargets {
   readonly firstRow: number;
   readonly tokenIds: readonly number[];
   readonly numTop: number;
+  /** Tokens to report in the place of the most probable ones; null or left out: none. */
+  readonly chosen?: readonly number[] | null;
 }
 
 /** Blocks that other instances are to get, complete once this step is computed. */

@@ -90,6 +90,7 @@ export interface SchedulerStats {
 }
 
 const NO_DRAFT: readonly number[] = [];
+const REPETITION: Finish = { reason: 'repetition', stopTokenId: null };
 const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
 const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
 
@@ -484,7 +485,9 @@ export class Scheduler {
     if (isFirst) this.#totals.promptTokens += request.promptLength;
     this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
-    const finish = checkStop(request.stop, tokenId, request.numOutputTokens, request.isOver);
+    const finish =
+      checkStop(request.stop, tokenId, request.numOutputTokens, request.isOver) ??
+      (request.isRepeating ? REPETITION : null);
     if (finish !== null) this.#finish(request);
     return {
       requestId,

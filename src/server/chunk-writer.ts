@@ -30,7 +30,8 @@ export abstract class ChunkWriter implements ResponseWriter {
 
   constructor(object: string, options: ResponseOptions) {
     const { id, created, model, system_fingerprint } = options.head;
-    const fields = JSON.stringify({ id, object, created, model, system_fingerprint });
+    const tier = options.serviceTier === null ? {} : { service_tier: options.serviceTier };
+    const fields = JSON.stringify({ id, object, created, model, ...tier, system_fingerprint });
     this.options = options;
     this.#n = options.prompts[0]?.params.n ?? 1;
     this.#chunkHead = `data: ${fields.slice(0, -1)},"choices":`;
@@ -96,14 +97,15 @@ export abstract class ChunkWriter implements ResponseWriter {
     samples: readonly CompletedSample[],
     choiceOf: (sample: CompletedSample, choice: number) => object,
   ): object {
-    const { id, created, model, system_fingerprint } = this.options.head;
+    const { head, serviceTier: service_tier } = this.options;
+    const { id, created, model, system_fingerprint } = head;
     const usage = this.#totalUsage(
       sum(samples.map(({ tokenIds }) => tokenIds.length)),
       sum(samples.map(({ index, numCachedTokens }) => (index === 0 ? numCachedTokens : 0))),
       sum(samples.map(({ numReasoningTokens }) => numReasoningTokens)),
     );
     const choices = lazyList(samples, choiceOf);
-    return { id, object, created, model, choices, service_tier: null, system_fingerprint, usage };
+    return { id, object, created, model, choices, service_tier, system_fingerprint, usage };
   }
 
   /** Choices count the samples of the first prompt first. */

@@ -11,9 +11,13 @@ export interface ParsedRequest {
   readonly prompts: readonly PreparedRequest[];
   /** Null samples. */
   readonly beamSearch: BeamSearchParams | null;
+  /** Samples of which the `n` most probable are the answer; null takes all. */
+  readonly bestOf: number | null;
   /** The answer repeats the prompt and adds nothing. */
   readonly isEchoOnly: boolean;
   readonly isStream: boolean;
+  /** Tokens of each event of a stream but the first of a choice and the last. */
+  readonly streamInterval: number;
   /** The stream says which tokens each event was made of. */
   readonly keepsJournal: boolean;
   readonly writer: ResponseWriter;

@@ -35,6 +35,8 @@ const NOT_FOR_BEAMS: Readonly<Record<string, readonly unknown[]>> = {
   structured_outputs: [],
   logprobs: [],
   prompt_logprobs: [],
+  logprob_token_ids: [],
+  repetition_detection: [],
 };
 
 /**
@@ -89,8 +91,14 @@ function readBeamSearch(
       engine.limits,
     ),
   );
-  const { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens } = given;
-  const texts = { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens };
+  const { skip_special_tokens, spaces_between_special_tokens, truncate_prompt_tokens, truncation_side } =
+    given;
+  const texts = {
+    skip_special_tokens,
+    spaces_between_special_tokens,
+    truncate_prompt_tokens,
+    truncation_side,
+  };
   const params = resolveSamplingParams({ n, max_tokens, ignore_eos, include_stop_str_in_output, ...texts });
   return { params, beamSearch };
 }

@@ -16,7 +16,7 @@ const REQUEST_SECONDS = [
 ];
 const STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 const NUM_SAMPLES = [1, 2, 5, 10, 20];
-const REASONS: readonly EndedSample['reason'][] = ['stop', 'length', 'abort', 'error'];
+const REASONS: readonly EndedSample['reason'][] = ['stop', 'length', 'repetition', 'abort', 'error'];
 
 /** Observed when a sample ends, unless it ended before this could be measured. */
 const AT_THE_END: readonly [Exclude<keyof EndedSample, 'reason'>, name: string, help: string][] = [

@@ -29,6 +29,8 @@ export interface ResponseOptions {
   readonly echoes: readonly (Echo | null)[];
   readonly returnTokenIds: boolean;
   readonly returnPromptLogprobs: boolean;
+  /** The one in which the request is served; null where it names none. */
+  readonly serviceTier: string | null;
   /** Logprobs spell tokens as their ids. */
   readonly areTokensIds: boolean;
   readonly includeUsage: boolean;
@@ -39,7 +41,8 @@ export interface ResponseOptions {
 }
 
 /** What an endpoint says of its answer in its own way. */
-interface EndpointOptions extends Pick<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds'> {
+interface EndpointOptions
+  extends Pick<ResponseOptions, 'prompts' | 'echoes' | 'returnTokenIds' | 'serviceTier'> {
   /** Of the id: `chatcmpl-`. */
   readonly prefix: string;
   /** The id that a proxy chose; else it is that of a header, of the body, or of the log, in this order. */
@@ -56,6 +59,7 @@ export function responseOptions(
 ): ResponseOptions {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
   const adapter = ofEndpoint.prompts[0]?.adapter ?? null;
+  const { areTokensIds = false, alwaysTellsUsage = false } = context.options;
   const id = answerId ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   return {
     ...ofEndpoint,
@@ -66,9 +70,9 @@ export function responseOptions(
       system_fingerprint: context.systemFingerprint(engine, adapter),
     },
     returnPromptLogprobs: body.prompt_logprobs != null,
-    areTokensIds: body.return_tokens_as_token_ids ?? false,
-    includeUsage: body.stream_options?.include_usage ?? false,
-    continuousUsage: body.stream_options?.continuous_usage_stats ?? false,
+    areTokensIds: body.return_tokens_as_token_ids ?? areTokensIds,
+    includeUsage: alwaysTellsUsage || (body.stream_options?.include_usage ?? false),
+    continuousUsage: alwaysTellsUsage || (body.stream_options?.continuous_usage_stats ?? false),
     // The prompt of a beam search is looked up again for every token.
     showsCachedTokens: (context.options.showsCachedTokens ?? true) && !isBeamSearch,
   };

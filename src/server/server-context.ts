@@ -41,6 +41,22 @@ export interface ServerOptions extends HttpAppOptions {
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
   readonly statsIntervalMs?: number | undefined;
+  /** Requests may bring chat templates of their own. */
+  readonly trustsRequestTemplates?: boolean | undefined;
+  /** Variables of chat templates that a request does not set. */
+  readonly defaultTemplateVariables?: Readonly<Record<string, unknown>> | undefined;
+  /** Who speaks the answers of chats; `assistant` by default. */
+  readonly responseRole?: string | undefined;
+  /** Tokens of each event of a stream where a request does not say it. */
+  readonly streamInterval?: number | undefined;
+  /** Log-probabilities spell tokens as ids where a request does not say it. */
+  readonly areTokensIds?: boolean | undefined;
+  /** Every stream tells its usage, in each chunk and at the end. */
+  readonly alwaysTellsUsage?: boolean | undefined;
+  /** Adds GET /tokenizer_info. */
+  readonly showsTokenizer?: boolean | undefined;
+  /** Leaves out GET /openapi.json and GET /docs. */
+  readonly hidesDocs?: boolean | undefined;
   /** How much of past responses is kept for those who come back to them. */
   readonly responseStore?: Partial<StoreLimits> | undefined;
   /** Serves the page at `/`. */

@@ -7,20 +7,25 @@ import { ShuttingDownError } from '../errors.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { pageRoute } from '../http/page.ts';
+import { describeRoutes } from './openapi.ts';
 import { adapterRoutes } from './routes/adapters.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { devRoutes } from './routes/dev.ts';
+import { docsRoutes } from './routes/docs.ts';
 import { embeddings } from './routes/embeddings.ts';
 import { generationRoute } from './routes/generation-route.ts';
+import { invocationsRoute } from './routes/invocations.ts';
 import { kvTransferRoutes } from './routes/kv-transfer.ts';
 import { countTokensRoute, messages } from './routes/messages.ts';
 import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { poolingRoute } from './routes/pooling-route.ts';
+import { renderRoute } from './routes/render.ts';
 import { responses, storedResponseRoutes } from './routes/responses.ts';
 import { rerank, score } from './routes/scores.ts';
 import { statusRoutes } from './routes/status.ts';
+import { tokenizeRoutes, tokenizerInfoRoute } from './routes/tokenize.ts';
 import { ServerContext, type ServerOptions } from './server-context.ts';
 import { logStats } from './stats-log.ts';
 
@@ -43,11 +48,18 @@ export class Server {
   static async listen(options: ServerOptions): Promise<Server> {
     const app = createHttpApp(options);
     const context = new ServerContext(options);
+    const document = describeRoutes(app, options.version);
     modelsRoute(app, context);
     for (const endpoint of [completions, chatCompletions, responses, messages])
       generationRoute(app, context, endpoint);
+    renderRoute(app, context, completions, false);
+    renderRoute(app, context, chatCompletions, true);
     storedResponseRoutes(app, context);
     countTokensRoute(app, context);
+    tokenizeRoutes(app, context);
+    if (options.showsTokenizer) tokenizerInfoRoute(app, context);
+    invocationsRoute(app, context);
+    if (!options.hidesDocs) docsRoutes(app, document);
     poolingRoute(app, context, embeddings);
     poolingRoute(app, context, rerank);
     poolingRoute(app, context, score);

@@ -36,7 +36,7 @@ export type Constraint =
 
 /** How the JSON text of a schema is written, and what of the schema counts. */
 export interface JsonStyle {
-  /** No whitespace between tokens; else up to 64 characters of it between any two. */
+  /** No whitespace between tokens; else a space or an indented new line between any two. */
   readonly compact?: boolean;
   /** Objects take no further properties where their schema does not say whether they may. */
   readonly closedObjects?: boolean;

@@ -6,7 +6,7 @@ import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '.
 import { listOf } from '../util/bounded-schemas.ts';
 import { parseJson } from '../util/parse-json.ts';
 import { preview } from '../util/preview.ts';
-import type { ChatMessage, ToolCallMessage } from './tokenizer.ts';
+import type { ChatMessage, TextPart, ToolCallMessage } from './tokenizer.ts';
 
 /** Of one message. */
 const MAX_PARTS = 1024;
@@ -68,7 +68,7 @@ function toChatMessage(message: RequestMessage, path: string): ChatMessage {
   return {
     // Templates know the answers of functions by the newer name only.
     role: role === 'function' ? 'tool' : role,
-    content: textOf(message, `${path}.content`),
+    content: contentOf(message, `${path}.content`),
     ...(typeof name === 'string' && { name }),
     ...(calls.length > 0 && { tool_calls: calls }),
     ...(typeof tool_call_id === 'string' && { tool_call_id }),
@@ -119,8 +119,7 @@ function refuseUnavailable(message: RequestMessage, path: string): void {
   }
 }
 
-/** Parts of text become lines of their own. */
-function textOf({ role, content }: RequestMessage, path: string): string {
+function contentOf({ role, content }: RequestMessage, path: string): ChatMessage['content'] {
   if (typeof content === 'string') return content;
   if (content === null || content === undefined) {
     // An assistant may have said nothing: it called a function. A function may have had nothing to say.
@@ -129,10 +128,10 @@ function textOf({ role, content }: RequestMessage, path: string): string {
       param: 'messages',
     });
   }
-  return content.map((part, index) => textOfPart(part, `${path}[${index}]`)).join('\n');
+  return content.map((part, index) => textPart(part, `${path}[${index}]`));
 }
 
-function textOfPart(part: { readonly type: string; readonly text?: unknown }, path: string): string {
+function textPart(part: { readonly type: string; readonly text?: unknown }, path: string): TextPart {
   if (part.type !== 'text') {
     throw new InvalidRequestError(
       `${path} is of type ${preview(part.type)}, and this model reads only text: send parts of type "text"`,
@@ -142,7 +141,7 @@ function textOfPart(part: { readonly type: string; readonly text?: unknown }, pa
   if (typeof part.text !== 'string') {
     throw new MalformedRequestError(`${path}.text must be a string`, { param: 'messages' });
   }
-  return part.text;
+  return { type: 'text', text: part.text };
 }
 
 /** Variables of a template that are set from the request itself. */

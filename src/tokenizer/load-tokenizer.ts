@@ -1,6 +1,7 @@
 // Reads the tokenizer and the chat template of a model.
 
 import { z } from 'zod';
+import type { ContentFormat } from '../config/content-formats.ts';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
@@ -12,13 +13,21 @@ import { HfTokenizer } from './hf-tokenizer.ts';
 import { maxCharsPerToken } from './max-chars-per-token.ts';
 import { namedTokens, withNamedTokens } from './named-tokens.ts';
 import { probeTokenizer } from './probe-tokenizer.ts';
-import { RENDER_LIMITS } from './render-queue.ts';
 import type { ChatTemplate, Tokenizer } from './tokenizer.ts';
 
 interface LoadedTokenizer {
   readonly tokenizer: Tokenizer;
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
+  readonly info: TokenizerInfo;
+}
+
+/** What tokenizer_config.json says of a tokenizer. */
+export interface TokenizerInfo {
+  /** In the library that it was published for. */
+  readonly tokenizer_class: string | null;
+  /** Texts of special tokens by their names, such as `bos_token`. */
+  readonly [name: string]: string | null;
 }
 
 /** A special token is written as its text or as an object around it. */
@@ -29,6 +38,7 @@ const specialToken = z
 const namedTemplates = z.array(z.object({ name: z.string(), template: z.string() }));
 
 const tokenizerConfig = z.object({
+  tokenizer_class: z.string().nullish(),
   bos_token: specialToken,
   eos_token: specialToken,
   unk_token: specialToken,
@@ -55,6 +65,7 @@ const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTem
 
 interface LoadTokenizerOptions {
   readonly template?: string | null;
+  readonly contentFormat?: ContentFormat;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
@@ -65,19 +76,26 @@ interface LoadTokenizerOptions {
  */
 export async function loadTokenizer(
   files: ModelFiles,
-  { template = null, onWarning }: LoadTokenizerOptions = {},
+  { template = null, contentFormat = 'auto', onWarning }: LoadTokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
   const config = readConfig(files);
-  const found =
+  const found: FoundTemplate | null =
     template === null ? findChatTemplate(files, config) : { path: '--chat-template', text: template };
-  const chatTemplate = found === null ? null : chatTemplateOf(found, specialTokens(config));
+  const chatTemplate =
+    found === null
+      ? null
+      : new JinjaChatTemplate(found.text, specialTokens(config), {
+          sourceForTools: found.forTools ?? null,
+          contentFormat,
+        });
   if (chatTemplate !== null && chatTemplate.defect !== null) {
     onWarning?.(
       `${found?.path}: the chat template does not compile: ${chatTemplate.defect}; chats will be refused, other prompts ` +
         'are served; --chat-template takes another template',
     );
   }
-  return { tokenizer: await readTokenizer(files, config), chatTemplate };
+  const info = { tokenizer_class: config.tokenizer_class ?? null, ...specialTokens(config) };
+  return { tokenizer: await readTokenizer(files, config), chatTemplate, info };
 }
 
 async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
@@ -166,12 +184,7 @@ function defaultTemplate(path: string, template: string | z.output<typeof namedT
   return { path, text: named.template, forTools: template.find(({ name }) => name === 'tool_use')?.template };
 }
 
-function chatTemplateOf({ text, forTools }: FoundTemplate, tokens: SpecialTokens): JinjaChatTemplate {
-  const withTools = forTools === undefined ? null : new JinjaChatTemplate(forTools, tokens);
-  return new JinjaChatTemplate(text, tokens, RENDER_LIMITS, withTools);
-}
-
 function specialTokens(config: TokenizerConfig): SpecialTokens {
-  const { chat_template: _, added_tokens_decoder: __, ...tokens } = config;
+  const { chat_template: _, added_tokens_decoder: __, tokenizer_class: ___, ...tokens } = config;
   return Object.fromEntries(Object.entries(tokens).filter((entry): entry is [string, string] => !!entry[1]));
 }

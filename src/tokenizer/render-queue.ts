@@ -1,15 +1,25 @@
 // The thread that renders a chat template: one conversation at a time, the others wait their turn. A template may come
 // from anywhere, so a rendering that takes too long or too much memory is ended together with its thread.
 
+import type { ContentFormat } from '../config/content-formats.ts';
 import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from '../errors.ts';
 import { CallThread, type CallThreadErrors } from '../util/call-thread.ts';
+import type { ChatMessage } from './tokenizer.ts';
 
-/** The variables of one conversation: JSON. */
-export type Variables = Readonly<Record<string, unknown>>;
+/** One conversation. */
+export interface RenderOrder {
+  readonly messages: readonly ChatMessage[];
+  /** All others: JSON. */
+  readonly variables: Readonly<Record<string, unknown>>;
+  /** A template in place of the thread's own; null without one. */
+  readonly source: string | null;
+}
 
 /** What the thread is started with. */
 export interface RenderThreadData {
   readonly source: string;
+  readonly specialTokens: Readonly<Record<string, string>>;
+  readonly contentFormat: ContentFormat;
 }
 
 /** Published templates take 4,000 messages in well under a second, the slowest known one in a few. */
@@ -29,9 +39,11 @@ export type RenderLimits = Readonly<typeof RENDER_LIMITS>;
 const RETRY_AFTER_SECONDS = 1;
 
 /** Starts no thread before there is something to render. */
-export function openRenderQueue(source: string, limits: RenderLimits): CallThread<Variables, string> {
+export function openRenderQueue(
+  data: RenderThreadData,
+  limits: RenderLimits,
+): CallThread<RenderOrder, string> {
   const { timeoutMs, waitMs, memoryMb, maxQueued } = limits;
-  const data: RenderThreadData = { source };
   return new CallThread(new URL('./render-thread', import.meta.url), {
     name: 'svc-template',
     data,

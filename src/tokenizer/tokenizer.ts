@@ -98,9 +98,15 @@ export interface DecodeStream {
   flush(): string;
 }
 
+export interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
 export interface ChatMessage {
   readonly role: string;
-  readonly content: string | null;
+  /** Parts are for templates that write each of them by itself; others get their texts as lines of one. */
+  readonly content: string | readonly TextPart[] | null;
   readonly name?: string;
   readonly tool_calls?: readonly ToolCallMessage[];
   readonly tool_call_id?: string;
@@ -121,8 +127,10 @@ export interface ToolCallMessage {
 
 /** Turns a conversation into the prompt that the model was trained on. */
 export interface ChatTemplate {
-  /** Of the template for conversations with tools. */
+  /** Jinja, as the model's files have it. */
   readonly source: string;
+  /** Of the template for conversations with tools: another one in some models. */
+  readonly sourceForTools: string;
   /**
    * @throws InvalidRequestError when the template refuses the conversation, or exceeds the limits of a rendering.
    * @throws OverloadedError when too many conversations wait to be rendered.
@@ -138,4 +146,6 @@ export interface RenderOptions {
   readonly tools?: readonly object[] | null;
   /** Further variables: JSON. */
   readonly variables?: Readonly<Record<string, unknown>>;
+  /** Takes the place of the model's own template. */
+  readonly template?: string | null | undefined;
 }

@@ -2,20 +2,28 @@
 // list of thousands of wrong values costs as much as one.
 
 import { z } from 'zod';
+import { jsonForms, jsonSchemaOf } from './json-schema.ts';
 
 /** An array of at most `maxLength` elements; the check does not change them. */
 export function listOf<T extends z.ZodType>(
   element: T,
   maxLength: number,
 ): z.ZodCustom<z.output<T>[], z.output<T>[]> {
-  return checkedList((list) => lengthFault(list, maxLength) ?? elementFault(list, element, () => false));
+  const form = (): object => ({ type: 'array', items: jsonSchemaOf(element), maxItems: maxLength });
+  const check = (list: unknown): Issues | null =>
+    lengthFault(list, maxLength) ?? elementFault(list, element, () => false);
+  return checkedList<z.output<T>>(check).register(jsonForms, { form });
 }
 
 const tokenId = z.int().nonnegative();
 
 /** The same of token ids, quick enough for as many as a vocabulary has. */
 export function tokenIdsOf(maxLength: number): z.ZodCustom<number[], number[]> {
-  return checkedList((list) => lengthFault(list, maxLength) ?? elementFault(list, tokenId, isTokenId));
+  const items = { type: 'integer', minimum: 0 };
+  const form = (): object => ({ type: 'array', items, maxItems: maxLength });
+  const check = (list: unknown): Issues | null =>
+    lengthFault(list, maxLength) ?? elementFault(list, tokenId, isTokenId);
+  return checkedList<number>(check).register(jsonForms, { form });
 }
 
 function isTokenId(value: unknown): boolean {
@@ -27,7 +35,9 @@ export function atMost<T extends object>(maxFields: number, what: string): z.Zod
   const countFields = (map: unknown): number =>
     typeof map === 'object' && map !== null ? Object.keys(map).length : 0;
   const error = `must have at most ${maxFields} ${what}`;
-  return z.custom<T>().refine((map) => countFields(map) <= maxFields, { error, abort: true });
+  const form = (): object => ({ type: 'object', maxProperties: maxFields });
+  const schema = z.custom<T>().refine((map) => countFields(map) <= maxFields, { error, abort: true });
+  return schema.register(jsonForms, { form });
 }
 
 type Issues = z.core.$ZodRawIssue[];

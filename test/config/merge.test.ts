@@ -56,6 +56,14 @@ describe('options', () => {
       logStats: true,
       requestTimeoutSeconds: 0,
       showsCachedTokens: true,
+      trustsRequestTemplates: false,
+      defaultTemplateVariables: {},
+      responseRole: 'assistant',
+      streamInterval: 1,
+      areTokensIds: false,
+      alwaysTellsUsage: false,
+      showsTokenizer: false,
+      hidesDocs: false,
     });
     expect(config.shutdownTimeoutSeconds).toBe(30);
   });

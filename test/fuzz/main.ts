@@ -1,9 +1,27 @@
-// npm run fuzz: damages models and loads them, 100,000 times or as often as a minute lets it.
+// npm run fuzz: damages models and loads them for two thirds of a minute, and sends requests to a server for the last third;
+// `npm run fuzz -- http --runs 100000 --seconds 600` does one of them, and more of it.
 
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { fuzzLoaders } from './loaders.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { startServeProcess } from '../helpers/svc-process.ts';
+import { fuzzHttp } from './http.ts';
+import { type FuzzResult, fuzzLoaders } from './loaders.ts';
 
-const { values } = parseArgs({
+interface Plan {
+  readonly seed: number;
+  readonly start: number;
+  readonly runs: number;
+  readonly seconds: number;
+}
+
+const SHARES = { loaders: 2 / 3, http: 1 / 3 } as const;
+const FUZZERS = { loaders: async (plan: Plan) => fuzzLoaders(plan), http: fuzzServer } as const;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
   options: {
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
     start: { type: 'string', default: '0' },
@@ -12,17 +30,35 @@ const { values } = parseArgs({
   },
 });
 const seed = Number(values.seed);
-const result = fuzzLoaders({
-  seed,
-  start: Number(values.start),
-  runs: Number(values.runs),
-  seconds: Number(values.seconds),
-});
-for (const { target, run, problem } of result.faults) {
-  console.error(`${target}, --seed ${seed} --start ${run} --runs 1:\n${problem.slice(0, 1500)}\n`);
+for (const name of ['loaders', 'http'] as const) {
+  if (positionals.length > 0 && !positionals.includes(name)) continue;
+  const seconds = Number(values.seconds) * (positionals.length === 1 ? 1 : SHARES[name]);
+  const plan = { seed, start: Number(values.start), runs: Number(values.runs), seconds };
+  report(name, await FUZZERS[name](plan));
 }
-const { runs, refused, faults } = result;
-console.log(
-  `seed ${seed}: ${runs} mutations, ${refused} refused, ${runs - refused - faults.length} taken, ${faults.length} faults`,
-);
-process.exitCode = faults.length === 0 ? 0 : 1;
+
+/** A process of its own: a crash of it is a fault, and the end of the run. */
+async function fuzzServer(plan: Plan): Promise<FuzzResult> {
+  const folder = mkdtempSync(join(os.tmpdir(), 'svc-fuzz-'));
+  writeTinyModel(folder, { seed: 5, config: { max_position_embeddings: 64 } });
+  const options = ['--served-model-name', 'tiny', '--trust-request-chat-template', '--log-level', 'error'];
+  const svc = await startServeProcess([folder, ...options]);
+  try {
+    const result = await fuzzHttp({ ...plan, url: svc.url });
+    if (svc.stderr() !== '') console.error(`the log of the server:\n${svc.stderr().slice(-5000)}`);
+    return result;
+  } finally {
+    await svc.stop();
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function report(name: string, { runs, refused, faults }: FuzzResult): void {
+  for (const { target, run, problem } of faults) {
+    console.error(`${target}, ${name} --seed ${seed} --start ${run} --runs 1:\n${problem.slice(0, 1500)}\n`);
+  }
+  console.log(
+    `${name}, seed ${seed}: ${runs} runs, ${refused} refused, ${runs - refused - faults.length} taken, ${faults.length} faults`,
+  );
+  if (faults.length > 0) process.exitCode = 1;
+}

@@ -167,6 +167,10 @@ export class FakeInstance {
         response.setHeader('content-type', 'application/json');
         response.end(JSON.stringify({ object: 'list', data: [{ id: 'fake', object: 'model' }] }));
         return;
+      case '/tokenize':
+        response.setHeader('content-type', 'application/json');
+        response.end(JSON.stringify({ tokens: [1, 2], asked: await json(request) }));
+        return;
       case '/v1/completions':
       case '/v1/chat/completions':
         return this.#complete(request, response);

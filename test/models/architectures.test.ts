@@ -54,7 +54,17 @@ const EXPERT_FIELDS = {
   v_head_dim: 8,
 };
 /** Of architectures that call their fields otherwise. */
+const DISTILBERT_FIELDS = {
+  vocab_size: 100,
+  dim: 64,
+  hidden_dim: 128,
+  n_layers: 2,
+  n_heads: 4,
+  max_position_embeddings: 100,
+};
 const OWN_FIELDS: Readonly<Record<string, object>> = {
+  DistilBertModel: DISTILBERT_FIELDS,
+  DistilBertForMaskedLM: DISTILBERT_FIELDS,
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
 };

@@ -36,6 +36,7 @@ describe('a request', () => {
       seed: 7,
       logprobs: true,
       top_logprobs: 2,
+      logprob_token_ids: [5],
     };
     const answer = await proxy.client.chat.completions.create(chat);
     expect(answer.choices.map(({ message }) => message.content)).toEqual(
@@ -49,6 +50,7 @@ describe('a request', () => {
       n: 1,
       logprobs: null,
       top_logprobs: null,
+      logprob_token_ids: null,
     });
     expect(d?.requests[0]?.body).toMatchObject(chat);
   });

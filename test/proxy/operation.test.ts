@@ -240,3 +240,38 @@ describe('a proxy', () => {
     await until(() => proxy.server.numInFlight === 0);
   });
 });
+
+describe('what any instance answers alike', () => {
+  it('is answered as one of them does, though another one is gone', async () => {
+    const proxy = await TestProxy.start();
+    const [gone] = await proxy.join('DD');
+    gone?.die();
+    const asked = { prompt: 'Hello' };
+    const answers = await Promise.all([1, 2, 3].map(() => proxy.post('/tokenize', asked)));
+    for (const answer of answers) {
+      expect(answer.status).toBe(200);
+      expect(await answer.json()).toEqual({ tokens: [1, 2], asked });
+    }
+    // The fake instance has no such routes: its own answer comes back.
+    for (const path of ['/openapi.json', '/docs', '/tokenizer_info']) {
+      expect((await fetch(`${proxy.url}${path}`)).headers.get('x-refused')).toBe('yes');
+    }
+  });
+
+  it('is refused for now where there is none', async () => {
+    const proxy = await TestProxy.start();
+    for (const path of ['/tokenize', '/detokenize']) {
+      const refused = await proxy.post(path, { prompt: 'a' });
+      expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '3']);
+    }
+  });
+});
+
+it('the proxy answers /ping and /load of itself', async () => {
+  const proxy = await TestProxy.start();
+  expect((await fetch(`${proxy.url}/ping`)).status).toBe(503);
+  await proxy.join('D');
+  for (const method of ['GET', 'POST'])
+    expect((await fetch(`${proxy.url}/ping`, { method })).status).toBe(200);
+  expect(await (await fetch(`${proxy.url}/load`)).json()).toEqual({ server_load: 0 });
+});

@@ -23,6 +23,7 @@ const OPTIONS: ResponseOptions = {
   echoes: [],
   returnTokenIds: false,
   returnPromptLogprobs: false,
+  serviceTier: null,
   areTokensIds: false,
   includeUsage: false,
   continuousUsage: false,
@@ -84,7 +85,7 @@ async function events(writer: ResponseWriter, deltas: readonly AnswerPart[][]): 
   const frames = [...writer.open()];
   for (const delta of deltas) frames.push(...(await writer.delta(0, deltaOf(delta, null))));
   frames.push(...(await writer.delta(0, deltaOf([], 'stop'))), ...writer.close());
-  return frames.map((frame) => /^data: (.*)$/m.exec(frame)?.[1] ?? '');
+  return frames.map((frame) => /^data: ([^\n]*)\n/m.exec(frame)?.[1] ?? '');
 }
 
 function whole(writer: ResponseWriter, parts: readonly AnswerPart[], numTokens: number) {

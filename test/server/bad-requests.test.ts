@@ -188,7 +188,17 @@ describe('a field that is wrong', () => {
     [{ request_id: 'a\r\nb' }, 'request_id', /printable ASCII/],
     [{ response_format: 'json' }, 'response_format', /^response_format must be an object/],
     [{ suffix: 'end' }, 'suffix', /^suffix is not available yet/],
-    [{ logprob_token_ids: [5] }, 'logprob_token_ids', /^logprob_token_ids is not available yet/],
+    [{ logprob_token_ids: [5] }, 'logprob_token_ids', /^logprob_token_ids needs logprobs/],
+    [{ logprob_token_ids: [320], logprobs: 0 }, 'logprob_token_ids', /from 0 to 319, got 320 at index 0$/],
+    [{ logprob_token_ids: Array(21).fill(5), logprobs: 0 }, 'logprob_token_ids', /at most 20 ids, got 21;/],
+    [{ truncation_side: 'middle' }, 'truncation_side', /^truncation_side must be "left" or "right"/],
+    [{ stream_interval: 0 }, 'stream_interval', /^stream_interval must be at least 1, got 0$/],
+    [{ repetition_detection: { max_pattern_size: 2 } }, 'repetition_detection', /min_count must be a number/],
+    [
+      { repetition_detection: { max_pattern_size: 2, min_pattern_size: 3, min_count: 2 } },
+      'repetition_detection',
+      /^repetition_detection.min_pattern_size must be at most max_pattern_size \(2\), got 3$/,
+    ],
     [{ prompt_embeds: 'AAAA' }, 'prompt_embeds', /^prompt_embeds is not available yet/],
     [{ repetition_penalty: 0 }, 'repetition_penalty', /^repetition_penalty must be greater than 0, got 0$/],
     [{ presence_penalty: 2.1 }, 'presence_penalty', /^presence_penalty must be at most 2, got 2\.1$/],
@@ -225,7 +235,7 @@ describe('a field that is wrong', () => {
     [
       { truncate_prompt_tokens: 5, prompt: 'a'.repeat(65_537) },
       'prompt',
-      /65537 characters, and truncate_prompt_tokens is for at most 65536: send only its end/,
+      /65537 characters, and truncate_prompt_tokens is for at most 65536: send only what is to be kept/,
     ],
     [{ bad_words: 'word' }, 'bad_words', /^bad_words must be an array, got "word"$/],
     [{ min_tokens: -1 }, 'min_tokens', /^min_tokens must be at least 0, got -1$/],
@@ -254,7 +264,10 @@ describe('a field that is wrong', () => {
     [{ use_beam_search: true, top_p: 0.5 }, 'top_p', /^top_p has no effect on beam search/],
     [{ use_beam_search: true, logprobs: 2 }, 'logprobs', /^logprobs has no effect on beam search/],
     [{ use_beam_search: 1 }, 'use_beam_search', /^use_beam_search must be true or false, got 1$/],
-    [{ best_of: 3 }, 'best_of', /not available yet/],
+    [{ best_of: 3, stream: true }, 'best_of', /^best_of cannot be streamed/],
+    [{ best_of: 2, n: 3 }, 'best_of', /^best_of must be at least n \(3\), got 2$/],
+    [{ best_of: 3, use_beam_search: true }, 'best_of', /^best_of has no effect on beam search/],
+    [{ best_of: 129 }, 'n', /^n must be at most 128, got 129$/],
   ])('%j is named with rule and value', async (fields, param, message) => {
     const error = await refusal({ model: MODEL, prompt: 'Hello', ...fields });
     expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });

@@ -241,12 +241,13 @@ describe('POST /v1/chat/completions', () => {
     { response_format: { type: 'xml' } },
     { structured_outputs: { json: {}, regex: 'a' } },
     { guided_json: { type: 'object' } },
-    { documents: [{ text: 'a' }] },
+    { documents: 'a' },
     { chat_template: '{{ messages }}' },
     { priority: 1 },
     { cache_salt: '' },
     { length_penalty: 2 },
-    { kv_transfer_params: { a: 1 } },
+    { thinking_token_budget: 5 },
+    { metadata: { a: 5 } },
     { modalities: ['audio'] },
   ])('refuses %j, naming the field', async (body) => {
     const { status, message, param } = await refusal(body);

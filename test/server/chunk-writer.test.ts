@@ -28,9 +28,16 @@ const OPTIONS: ResponseOptions = {
   includeUsage: true,
   continuousUsage: false,
   showsCachedTokens: true,
+  serviceTier: null,
 };
 
-const SPEAKER = { role: 'assistant', idLength: null, includesReasoning: true, endsForCalls: true };
+const SPEAKER = {
+  role: 'assistant',
+  metadata: null,
+  idLength: null,
+  includesReasoning: true,
+  endsForCalls: true,
+};
 
 function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {
   return {

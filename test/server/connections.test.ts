@@ -52,6 +52,16 @@ describe('a client that shuts down its side behind its request', () => {
     expect(client.answer.body).toContain('data: [DONE]');
   });
 
+  it('is let go once it is told what was wrong with its last request', async () => {
+    for (const posts of [1, 3].map((times) => rawPost(PATH, '{"prompt":').repeat(times))) {
+      const client = new RawClient(svc.server.port, posts);
+      client.shutDown();
+      // Kept alive, the connection would be there for a minute.
+      await until(() => client.isClosed);
+      expect(client.answer.status).toBe(400);
+    }
+  });
+
   it('gets the answers to all that it has sent, one behind the other', async () => {
     const posts = rawPost(PATH, BODY).repeat(15);
     const client = new RawClient(svc.server.port, posts);

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
+import { setImmediate } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createHttpApp } from '../../src/http/app.ts';
@@ -54,6 +55,31 @@ describe('SseStream', () => {
     });
     finish();
     expect(await textOf(response)).toBe('data: [DONE]\n\n');
+  });
+
+  it('sends what is written within one turn of the event loop in one piece, and soon', async () => {
+    let finish: () => void = () => {};
+    answer = async (sse) => {
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      for (let event = 0; event < 50; event++) {
+        sse.write([`data: ${event}\n\n`]);
+        await null;
+      }
+      await setImmediate();
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      sse.end([LAST]);
+    };
+    const response = await open();
+    const first = once(response, 'data');
+    finish();
+    const [bytes] = await first;
+    expect(eventsOf(String(bytes))).toHaveLength(50);
+    finish();
+    expect(await textOf(response)).toBe(LAST);
   });
 
   it('keeps little in memory for a reader that is slow, and loses nothing', async () => {

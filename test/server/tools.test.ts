@@ -229,6 +229,13 @@ describe('calls that a model chooses to make', () => {
     expect(reasoning).toBe('');
   });
 
+  it('are the same in a stream whose events have several tokens each', async () => {
+    const single = (await streamOf(TEXT, { tools: TOOLS })).events;
+    const several = (await streamOf(TEXT, { tools: TOOLS, stream_interval: 7 })).events;
+    expect(several.length).toBeLessThan(single.length);
+    expect(joined(several)).toEqual(joined(single));
+  });
+
   it('are text where the request has no tools', async () => {
     const { content, calls, finish } = joined((await streamOf(TEXT, {})).events);
     expect({ content, calls, finish }).toEqual({
@@ -336,4 +343,22 @@ it('a model whose template shows no calls refuses to choose, and says what to do
   } finally {
     await plain.close();
   }
+});
+
+describe('what a prompt with tools is', () => {
+  it('is told by /tokenize, renderings and /v1/messages/count_tokens as the chat has it', async () => {
+    const asked = { messages: MESSAGES, tools: [WEATHER] };
+    const chatted = await bodyOf(await svc.post(PATH, { ...asked, max_tokens: 1, return_token_ids: true }));
+    const { tokens } = await bodyOf(await svc.post('/tokenize', asked));
+    expect(tokens).toEqual(chatted.prompt_token_ids);
+    expect((await bodyOf(await svc.post(`${PATH}/render`, asked))).token_ids).toEqual(tokens);
+    const { name, description, parameters: input_schema } = WEATHER.function;
+    const counted = { messages: MESSAGES, tools: [{ name, description, input_schema }] };
+    expect(await bodyOf(await svc.post('/v1/messages/count_tokens', counted))).toEqual({
+      input_tokens: tokens.length,
+    });
+    const idle = await bodyOf(await svc.post('/tokenize', { ...asked, tool_choice: 'none' }));
+    expect(idle.tokens).toEqual((await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }))).tokens);
+    expect(idle.count).toBeLessThan(tokens.length);
+  });
 });

@@ -78,7 +78,7 @@ describe('a JSON Schema', () => {
     const texts = ['{"a":[1,2]}', '{"a": [1, 2]}', '{\n  "a": [\n    1\n  ]\n}'];
     expect(verdicts(json(true, { compact: true }), texts)).toEqual(texts.slice(0, 1));
     expect(verdicts(json(true), texts)).toEqual(texts);
-    expect(verdicts(json(true), [` ${'1'}`, '1 ', `[${' '.repeat(129)}]`])).toEqual([]);
+    expect(verdicts(json(true), [' 1', '1 ', '[     ]', `[\n${' '.repeat(50)}1]`])).toEqual([]);
   });
 
   it('has each listed key once, in any order', () => {

@@ -21,7 +21,7 @@ afterEach(async () => {
 });
 
 function template(source: string, specialTokens: SpecialTokens = {}, limits = {}): JinjaChatTemplate {
-  const made = new JinjaChatTemplate(source, specialTokens, { ...RENDER_LIMITS, ...limits });
+  const made = new JinjaChatTemplate(source, specialTokens, { limits: { ...RENDER_LIMITS, ...limits } });
   opened.push(made);
   return made;
 }

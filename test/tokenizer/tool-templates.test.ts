@@ -71,6 +71,24 @@ describe('chat templates', () => {
     expect(await render(calls(printed), CALLED)).toBe(expected);
   });
 
+  it('get calls in the form of the one that renders: for tools, or of the request', async () => {
+    const asObject = calls('{{ c.function.arguments | tojson }}');
+    const template = new JinjaChatTemplate(
+      asObject,
+      {},
+      { sourceForTools: calls("{{ 'T' + c.function.arguments }}") },
+    );
+    try {
+      const options = { addGenerationPrompt: false };
+      expect(await template.render(CALLED, options)).toBe('{"city": "Paris", "days": 3}');
+      expect(await template.render(CALLED, { ...options, tools: [TOOL] })).toBe('T{"city":"Paris","days":3}');
+      const own = { ...options, tools: [TOOL], template: calls("{{ 'R' + c.function.arguments }}") };
+      expect(await template.render(CALLED, own)).toBe('R{"city":"Paris","days":3}');
+    } finally {
+      await template.close();
+    }
+  });
+
   it('get developers as system where they know none', async () => {
     const messages = [{ role: 'developer', content: 'x' }];
     expect(await render('{{ messages[0].role }}', messages)).toBe('system');

@@ -8,6 +8,7 @@ import { closeAllAfterEach, TestProxy } from '../proxy/test-proxy.ts';
 import { needsBrowser, openPage, startBrowser } from './browser.ts';
 
 const PHONE = { viewport: { width: 360, height: 640 }, colorScheme: 'dark' } as const;
+const PATIENCE = { timeout: 20_000 };
 const SECRET = 'key-of-the-page';
 
 let svc: SvcProcess;
@@ -62,7 +63,7 @@ describe('the page in a browser', needsBrowser, () => {
     expect(await answer.count()).toBe(1);
     expect(await answer.locator('.text').innerText()).toBe(before);
     await say(page, 'Message', 'What is 3 + 4?');
-    await expect.poll(() => page.locator('.message').count()).toBe(4);
+    await expect.poll(() => page.locator('.message').count(), PATIENCE).toBe(4);
     expect(faults).toEqual([]);
     await page.close();
   });
@@ -82,7 +83,7 @@ describe('the page in a browser', needsBrowser, () => {
     await page.locator('[aria-busy=true] .assistant .text').filter({ hasText: /./ }).waitFor();
     await page.keyboard.press('Escape');
     await page.locator('[aria-busy=false]').waitFor();
-    await expect.poll(() => numRunning(svc)).toBe(0);
+    await expect.poll(() => numRunning(svc), PATIENCE).toBe(0);
     expect(faults).toEqual([]);
     await page.close();
   });

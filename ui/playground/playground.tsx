@@ -39,13 +39,12 @@ export function Playground() {
     const first = system.trim() === '' ? [] : [message('system', system)];
     return chatRequest(model, settings, [...first, ...conversation]);
   };
-  const answer = (conversation: readonly Message[]) =>
-    generation.run(requestFor(conversation), (made) => setMessages([...conversation, made]));
-  const send = (text: string) => {
-    const conversation = isChat ? withText(messages, text) : [message('user', text)];
+  const goOn = (conversation: readonly Message[]) => {
     setMessages(conversation);
-    if (openCall(conversation) === undefined) void answer(conversation);
+    if (openCall(conversation) !== undefined) return;
+    void generation.run(requestFor(conversation), (made) => setMessages([...conversation, made]));
   };
+  const send = (text: string) => goOn(isChat ? withText(messages, text) : [message('user', text)]);
   const stopByKey = (event: KeyboardEvent) => {
     if (event.key === 'Escape') generation.stop();
   };
@@ -95,7 +94,7 @@ export function Playground() {
           isEmpty={messages.length === 0}
           send={send}
           stop={generation.stop}
-          retry={() => void answer(beforeAnswer(messages))}
+          retry={() => goOn(beforeAnswer(messages))}
           clear={() => setMessages([])}
         />
       </section>

@@ -46,6 +46,7 @@ const PREFILL_FIELDS: JsonObject = {
   echo: false,
   logprobs: null,
   top_logprobs: null,
+  logprob_token_ids: null,
   include: null,
 };
 

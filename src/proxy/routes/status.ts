@@ -1,17 +1,20 @@
-// The routes about the proxy itself: /health, /metrics, /instances and /version.
+// The routes about the proxy itself: /health and /ping, /load, /metrics, /instances and /version.
 
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Instance } from '../instance.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 
 export function statusRoutes(app: FastifyInstance, context: ProxyContext): void {
-  app.get('/health', async (_request, reply) => {
+  const health = async (_request: unknown, reply: FastifyReply): Promise<object> => {
     const canServe = !context.inFlight.isDraining && context.picker.canServe;
     const count = (type: 'P' | 'D'): number =>
       context.instances.ready((instance) => instance.type === type).length;
     if (!canServe) reply.code(503).header('retry-after', '3');
     return { status: canServe ? 'ok' : 'no decode instance', prefill: count('P'), decode: count('D') };
-  });
+  };
+  app.get('/health', health);
+  app.route({ method: ['GET', 'POST'], url: '/ping', handler: health });
+  app.get('/load', async () => ({ server_load: context.inFlight.size }));
   app.get('/metrics', async (_request, reply) => {
     const { registry } = context.metrics;
     reply.type(registry.contentType);

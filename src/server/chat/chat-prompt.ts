@@ -1,32 +1,94 @@
 // Renders a conversation into the text that the model continues: through its template, and cut at the end of the last
 // message where that is to be continued.
 
+import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
-import { reservedVariable } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate, RenderOptions } from '../../tokenizer/tokenizer.ts';
+import { ToolUse } from '../../parsers/tool-use.ts';
+import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
+import { joinedText } from '../../tokenizer/content-format.ts';
+import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
+import type { ServerContext, ServerOptions } from '../server-context.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
 
 type PromptFields = Pick<
   ChatCompletionRequest,
-  'add_generation_prompt' | 'continue_final_message' | 'chat_template_kwargs' | 'reasoning_effort'
+  | 'add_generation_prompt'
+  | 'continue_final_message'
+  | 'chat_template_kwargs'
+  | 'reasoning_effort'
+  | 'documents'
+  | 'chat_template'
 >;
+
+/** What the prompt depends on besides the conversation and the fields of its request. */
+interface PromptOptions extends Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'> {
+  /** Functions that the model may call; null or left out: none. */
+  readonly tools?: readonly object[] | null;
+}
+
+interface ChatPrompt {
+  readonly text: string;
+  /** The conversation as templates get it. */
+  readonly messages: readonly ChatMessage[];
+  readonly toolUse: ToolUse;
+  readonly tokenizer: Tokenizer;
+}
+
+/**
+ * The text that a conversation becomes, and what it was made of.
+ * @throws InvalidRequestError where it cannot become one, by its own fault or for want of a template.
+ */
+export async function promptOfChat(
+  { options }: ServerContext,
+  engine: InferenceEngine,
+  body: ChatCompletionRequest,
+): Promise<ChatPrompt> {
+  const { template, tokenizer } = chatParts(engine);
+  const toolUse = new ToolUse(body, engine.answerFormats);
+  const messages = toChatMessages(body.messages);
+  const text = await renderPrompt(template, messages, body, { ...options, tools: toolUse.templateTools });
+  return { text, messages, toolUse, tokenizer };
+}
+
+/** @throws InvalidRequestError where this server lacks one of them. */
+function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+} {
+  if (tokenizer === null) {
+    throw new InvalidRequestError(
+      'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  if (template === null) {
+    throw new InvalidRequestError(
+      'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
+      { param: 'messages' },
+    );
+  }
+  return { tokenizer, template };
+}
 
 /** @throws InvalidRequestError where the template refuses the conversation, or fields contradict each other. */
 export async function renderPrompt(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
   fields: PromptFields,
-  tools: readonly object[] | null = null,
+  options: PromptOptions = {},
 ): Promise<string> {
-  const variables = templateVariables(fields);
+  const given = {
+    template: templateOfRequest(fields, options),
+    variables: templateVariables(fields, options),
+    tools: options.tools ?? null,
+  };
   if (!fields.continue_final_message) {
     return template.render(messages, {
+      ...given,
       addGenerationPrompt: fields.add_generation_prompt ?? true,
-      tools,
-      variables,
     });
   }
   if (fields.add_generation_prompt) {
@@ -36,18 +98,28 @@ export async function renderPrompt(
       { param: 'continue_final_message' },
     );
   }
-  return renderOpenEnded(template, messages, { tools, variables });
+  return renderOpenEnded(template, messages, given);
+}
+
+/** A template is a program: who may run one is for the server to say. */
+function templateOfRequest({ chat_template }: PromptFields, options: PromptOptions): string | null {
+  if (chat_template == null || options.trustsRequestTemplates) return chat_template ?? null;
+  throw new InvalidRequestError(
+    'chat_template is taken only by a server that was started with --trust-request-chat-template; ' +
+      "chat_template_kwargs sets variables of the model's own template",
+    { param: 'chat_template' },
+  );
 }
 
 /** The prompt up to the end of the last message's text, without the end that the template adds. */
 async function renderOpenEnded(
   template: ChatTemplate,
   messages: readonly ChatMessage[],
-  options: Pick<RenderOptions, 'tools' | 'variables'>,
+  given: Omit<RenderOptions, 'addGenerationPrompt'>,
 ): Promise<string> {
   const last = messages.at(-1)!;
-  const marked = [...messages.slice(0, -1), { ...last, content: `${last.content ?? ''}${MARK}` }];
-  const rendered = await template.render(marked, { ...options, addGenerationPrompt: false });
+  const marked = [...messages.slice(0, -1), { ...last, content: `${joinedText(last.content)}${MARK}` }];
+  const rendered = await template.render(marked, { ...given, addGenerationPrompt: false });
   const end = rendered.lastIndexOf(MARK);
   if (end < 0) {
     throw new InvalidRequestError('continue_final_message: the chat template leaves the last message out', {
@@ -57,8 +129,11 @@ async function renderOpenEnded(
   return rendered.slice(0, end);
 }
 
-function templateVariables(fields: PromptFields): Record<string, unknown> {
-  const variables: Record<string, unknown> = { ...fields.chat_template_kwargs };
+function templateVariables(fields: PromptFields, options: PromptOptions): Record<string, unknown> {
+  const variables: Record<string, unknown> = {
+    ...options.defaultTemplateVariables,
+    ...fields.chat_template_kwargs,
+  };
   const reserved = reservedVariable(variables);
   if (reserved !== null) {
     throw new InvalidRequestError(
@@ -66,6 +141,7 @@ function templateVariables(fields: PromptFields): Record<string, unknown> {
       { param: 'chat_template_kwargs' },
     );
   }
+  if (fields.documents) variables.documents = fields.documents;
   if (typeof fields.reasoning_effort === 'string') variables.reasoning_effort = fields.reasoning_effort;
   return variables;
 }

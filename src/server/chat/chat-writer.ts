@@ -15,6 +15,8 @@ import { chatLogprobs } from './chat-logprobs.ts';
 interface ChatAnswer {
   /** Speaks it. */
   readonly role: string;
+  /** Notes of the client, which an answer in one piece repeats; null without any. */
+  readonly metadata: Readonly<Record<string, string>> | null;
   /** Exact length of the ids of calls; null: of any length. */
   readonly idLength: number | null;
   readonly includesReasoning: boolean;
@@ -36,9 +38,11 @@ export class ChatWriter extends ChunkWriter {
 
   body(samples: readonly CompletedSample[]): object {
     const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+    const { metadata } = this.#answer;
     const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
     return {
       ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
+      ...(metadata !== null && { metadata }),
       prompt_logprobs: ofPrompt && promptLogprobs(ofPrompt),
       prompt_token_ids: returnTokenIds ? (prompts[0]?.promptTokenIds ?? null) : null,
       kv_transfer_params: null,

@@ -7,6 +7,7 @@ import { commonFields } from './common-fields.ts';
 export const answerFields = z.object(commonFields).pick({
   model: true,
   stream: true,
+  stream_interval: true,
   temperature: true,
   top_p: true,
   top_k: true,
@@ -24,6 +25,8 @@ export const answerFields = z.object(commonFields).pick({
   allowed_token_ids: true,
   bad_words: true,
   truncate_prompt_tokens: true,
+  truncation_side: true,
+  repetition_detection: true,
   skip_special_tokens: true,
   spaces_between_special_tokens: true,
   request_id: true,

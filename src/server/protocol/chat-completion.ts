@@ -10,10 +10,19 @@ import { commonFields, unavailableFields } from './common-fields.ts';
 const MAX_MESSAGES = 4096;
 
 const MAX_VARIABLES = 256;
+const MAX_DOCUMENTS = 1024;
+/** Characters; the longest published templates have 40,000. */
+const MAX_TEMPLATE = 262_144;
+const MAX_TIER = 64;
 const MAX_MODALITIES = 8;
 
 const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variables').pipe(
   z.record(z.string(), z.unknown()),
+);
+
+/** Notes of the client, which the answer repeats. */
+const metadata = atMost<Record<string, string>>(16, 'keys').pipe(
+  z.record(z.string().max(64), z.string().max(512)),
 );
 
 export const chatCompletionSchema = z.looseObject({
@@ -29,6 +38,12 @@ export const chatCompletionSchema = z.looseObject({
   add_generation_prompt: z.boolean().nullish(),
   continue_final_message: z.boolean().nullish(),
   chat_template_kwargs: templateVariables.nullish(),
+  /** Texts for the template to tell the model of. */
+  documents: listOf(z.record(z.string(), z.unknown()), MAX_DOCUMENTS).nullish(),
+  /** Jinja; only where the server trusts the templates of requests. */
+  chat_template: z.string().min(1, 'must not be empty').max(MAX_TEMPLATE).nullish(),
+  service_tier: z.string().max(MAX_TIER).nullish(),
+  metadata: metadata.nullish(),
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
   /** This server has no voice. */
   modalities: listOf(z.literal('text'), MAX_MODALITIES).nullish(),
@@ -43,8 +58,6 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
   ...unavailableFields,
   functions: [],
   function_call: ['none'],
-  documents: [],
-  chat_template: [],
   mm_processor_kwargs: [],
   media_io_kwargs: [],
   audio: [],

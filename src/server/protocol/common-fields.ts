@@ -39,6 +39,8 @@ export const commonFields = {
   return_tokens_as_token_ids: z.boolean().nullish(),
   priority: z.int().nullish(),
   cache_salt: z.string().min(1, 'must not be empty').max(MAX_SALT).nullish(),
+  /** Tokens of each chunk of a stream but the first and the last. */
+  stream_interval: z.int().min(1).nullish(),
   svc_resume: streamResume.nullish(),
   response_format: responseFormatSchema.nullish(),
 } as const;
@@ -52,16 +54,15 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   guided_regex: [],
   guided_choice: [],
   guided_grammar: [],
-  kv_transfer_params: [],
   svc_xargs: [],
   vllm_xargs: [],
-  repetition_detection: [],
   thinking_token_budget: [],
-  truncation_side: [],
-  stream_interval: [1],
 };
 
-/** Harmless: they name the user, or say how the answer is billed. */
+/**
+ * Harmless: they name the user, say how the answer is billed, or what another instance has: here the request's id says that, and
+ * what no instance has is computed.
+ */
 export const ignoredFields: ReadonlySet<string> = new Set([
   'user',
   'metadata',
@@ -70,4 +71,5 @@ export const ignoredFields: ReadonlySet<string> = new Set([
   'prompt_cache_key',
   'prompt_cache_retention',
   'session_id',
+  'kv_transfer_params',
 ]);

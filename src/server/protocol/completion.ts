@@ -13,13 +13,17 @@ export const completionSchema = z.looseObject({
   max_tokens: z.int().min(0, 'must be at least 1').nullish(),
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */
   logprobs: z.int().min(-1).nullish(),
+  /** Samples of which the `n` most probable are the answer. */
+  best_of: z.int().min(1).nullish(),
 });
 
 export type CompletionRequest = z.output<typeof completionSchema>;
 
+const { best_of: _served, ...unavailableBesides } = unavailableFields;
+
 /** Refused, with the values that ask for nothing. */
 export const unavailableCompletionFields: Readonly<Record<string, readonly unknown[]>> = {
-  ...unavailableFields,
+  ...unavailableBesides,
   suffix: [''],
   prompt_embeds: [],
 };

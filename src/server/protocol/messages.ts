@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
 import { boundedJson, listOf } from '../../util/bounded-schemas.ts';
+import { describedAs } from '../../util/json-schema.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, and of the messages that a chat template gets of it, to which each result of a tool is one. */
@@ -100,7 +101,7 @@ export const countTokensSchema = z.object({
     z.string().min(1, 'must not contain empty strings').max(MAX_STOP_LENGTH),
     MAX_STOPS,
   ).nullish(),
-  tools: listOf(boundedTool.pipe(tool), MAX_TOOLS).nullish(),
+  tools: listOf(describedAs(tool, boundedTool.pipe(tool)), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
   output_config: z
@@ -112,6 +113,8 @@ export const countTokensSchema = z.object({
 });
 
 export const createMessageSchema = countTokensSchema.extend({ max_tokens: z.int().min(1) });
+
+export const countTokensAnswer = z.object({ input_tokens: z.int() });
 
 export type CountTokensRequest = z.output<typeof countTokensSchema>;
 export type CreateMessageRequest = z.output<typeof createMessageSchema>;

@@ -1,6 +1,7 @@
 // The `prompt` of a completion, and the `input` of embeddings, in their four forms: one or several texts, one or several lists of token ids.
 
 import { z } from 'zod';
+import { jsonForms } from '../../util/json-schema.ts';
 
 /** Long lists come packed, see `parseJsonBody`. */
 type TokenIds = readonly number[] | Int32Array;
@@ -20,7 +21,7 @@ interface Fault {
  * union of array schemas would report each of them as wrong in the other forms.
  */
 export function promptsSchema(maxPrompts: number) {
-  return z.unknown().transform((value, context): CompletionPrompt[] => {
+  const schema = z.unknown().transform((value, context): CompletionPrompt[] => {
     const fault = faultOf(value, maxPrompts);
     if (fault === null) return toPrompts(value);
     context.addIssue(
@@ -30,6 +31,15 @@ export function promptsSchema(maxPrompts: number) {
     );
     return z.NEVER;
   });
+  return schema.register(jsonForms, { form: () => formOf(maxPrompts) });
+}
+
+/** JSON Schema of the four forms. */
+function formOf(maxItems: number): object {
+  const text = { type: 'string', minLength: 1 };
+  const ids = { type: 'array', items: { type: 'integer', minimum: 0 }, minItems: 1 };
+  const listOf = (items: object): object => ({ type: 'array', items, minItems: 1, maxItems });
+  return { anyOf: [text, listOf(text), ids, listOf(ids)] };
 }
 
 const FORMS = 'must be a text, an array of texts, an array of token ids or an array of arrays of token ids';

@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
 import { atMost, boundedJson, listOf } from '../../util/bounded-schemas.ts';
+import { describedAs } from '../../util/json-schema.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, those of earlier responses included. */
@@ -143,7 +144,7 @@ export const createResponseSchema = z.object({
       summary: z.enum(['auto', 'concise', 'detailed']).nullish(),
     })
     .nullish(),
-  tools: listOf(boundedTool.pipe(tool), MAX_TOOLS).nullish(),
+  tools: listOf(describedAs(tool, boundedTool.pipe(tool)), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   metadata: metadata.nullish(),

@@ -4,20 +4,15 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
-import { ToolUse } from '../../parsers/tool-use.ts';
-import { toChatMessages } from '../../tokenizer/chat-messages.ts';
-import type { ChatMessage, ChatTemplate, Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { renderPrompt } from '../chat/chat-prompt.ts';
+import type { ToolUse } from '../../parsers/tool-use.ts';
+import { joinedText } from '../../tokenizer/content-format.ts';
+import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
+import { promptOfChat } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
-import { checkCommonFields, type FieldTables } from '../field-checks.ts';
+import { checkChatFields } from '../chat/check-fields.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
-import {
-  type ChatCompletionRequest,
-  chatCompletionSchema,
-  ignoredChatFields,
-  unavailableChatFields,
-} from '../protocol/chat-completion.ts';
+import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -25,13 +20,14 @@ import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
-const TABLES: FieldTables = {
-  served: chatCompletionSchema.shape,
-  unavailable: unavailableChatFields,
-  ignored: ignoredChatFields,
-};
+/** The one that all requests are served in, whichever they ask for. */
+const SERVICE_TIER = 'default';
 
-export const chatCompletions: GenerationEndpoint = { path: '/v1/chat/completions', parse };
+export const chatCompletions: GenerationEndpoint = {
+  path: '/v1/chat/completions',
+  about: { summary: 'Answers a conversation', body: chatCompletionSchema, streams: true },
+  parse,
+};
 
 async function parse(
   context: ServerContext,
@@ -43,6 +39,7 @@ async function parse(
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
     role,
+    metadata: body.metadata ?? null,
     idLength: toolUse.idLength,
     includesReasoning: body.include_reasoning ?? true,
     endsForCalls: !toolUse.isNamed,
@@ -72,11 +69,11 @@ export async function prepareChat(
   body: ChatCompletionRequest,
   prefix: string,
 ): Promise<PreparedChat> {
-  checkCommonFields(context, engine, body, TABLES);
+  checkChatFields(context, engine, body);
   const { params: asked, beamSearch } = samplingOf(body, engine);
   checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
-  const { text, messages, toolUse } = await renderChat(engine, body);
+  const { text, messages, toolUse } = await promptOfChat(context, engine, body);
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
   if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
@@ -90,16 +87,17 @@ export async function prepareChat(
     .prepare({ text }, params, { ...common, ...proxied.prompts[0] })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
-  const role = answeringRole(body, messages);
+  const role = answeringRole(body, messages, context);
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
   const options = responseOptions(context, engine, request, body, {
     prefix,
     answerId: proxied.answerId,
     prompts: [prompt],
-    echoes: [isEchoed ? { text: last.content ?? '', skipsSpecialTokens: true } : null],
+    echoes: [isEchoed ? { text: joinedText(last.content), skipsSpecialTokens: true } : null],
     returnTokenIds: body.return_token_ids ?? false,
     isBeamSearch: beamSearch !== null,
+    serviceTier: body.service_tier == null ? null : SERVICE_TIER,
   });
   const answer = {
     id: options.head.id,
@@ -108,36 +106,10 @@ export async function prepareChat(
     isEchoOnly: false,
     isStream: body.stream ?? false,
     keepsJournal: proxied.keepsJournal,
+    bestOf: null,
+    streamInterval: body.stream_interval ?? context.options.streamInterval ?? 1,
   };
   return { answer, options, role, toolUse };
-}
-
-/** The text of the prompt, and what it was made of. */
-export async function renderChat(engine: InferenceEngine, body: ChatCompletionRequest) {
-  const { template, tokenizer } = chatParts(engine);
-  const toolUse = new ToolUse(body, engine.answerFormats);
-  const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body, toolUse.templateTools);
-  return { text, messages, toolUse, tokenizer };
-}
-
-function chatParts({ tokenizer, chatTemplate: template }: InferenceEngine): {
-  readonly tokenizer: Tokenizer;
-  readonly template: ChatTemplate;
-} {
-  if (tokenizer === null) {
-    throw new InvalidRequestError(
-      'Chat needs a tokenizer, and this server runs without one (--skip-tokenizer-init): send token ids to /v1/completions',
-      { param: 'messages' },
-    );
-  }
-  if (template === null) {
-    throw new InvalidRequestError(
-      'This model has no chat template, so messages cannot be turned into a prompt: send a plain prompt to /v1/completions',
-      { param: 'messages' },
-    );
-  }
-  return { tokenizer, template };
 }
 
 /** Without a limit the answer may fill the context. */
@@ -168,7 +140,11 @@ function blameFields(error: unknown): never {
 }
 
 /** A message that is gone on with keeps its speaker. */
-function answeringRole(body: ChatCompletionRequest, messages: readonly ChatMessage[]): string {
+function answeringRole(
+  body: ChatCompletionRequest,
+  messages: readonly ChatMessage[],
+  { options: { responseRole = 'assistant' } }: ServerContext,
+): string {
   const isNewMessage = body.add_generation_prompt ?? !body.continue_final_message;
-  return isNewMessage ? 'assistant' : (messages.at(-1)?.role ?? 'assistant');
+  return isNewMessage ? responseRole : (messages.at(-1)?.role ?? responseRole);
 }

@@ -30,7 +30,11 @@ const TABLES: FieldTables = {
   ignored: new Set(),
 };
 
-export const completions: GenerationEndpoint = { path: '/v1/completions', parse };
+export const completions: GenerationEndpoint = {
+  path: '/v1/completions',
+  about: { summary: 'Continues prompts', body: completionSchema, streams: true },
+  parse,
+};
 
 async function parse(
   context: ServerContext,
@@ -42,7 +46,8 @@ async function parse(
   checkCommonFields(context, engine, body, TABLES);
   const isEchoOnly = body.max_tokens === 0;
   const { params, beamSearch } = samplingOf(body, engine);
-  checkChoices(body.prompt.length, params.n);
+  const bestOf = bestOfSamples(body, params.n);
+  checkChoices(body.prompt.length, bestOf ?? params.n);
   const proxied = readProxied(request, body, body.prompt.length, params.n);
   const common = {
     adapter: context.adapterOf(body.model, engine),
@@ -62,11 +67,29 @@ async function parse(
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const { answerId, keepsJournal } = proxied;
   const returnTokenIds = body.return_token_ids ?? engine.tokenizer === null;
-  const about = { answerId, prompts, echoes, returnTokenIds, isBeamSearch: beamSearch !== null };
+  const isBeamSearch = beamSearch !== null;
+  const about = { answerId, prompts, echoes, returnTokenIds, isBeamSearch, serviceTier: null };
   const options = responseOptions(context, engine, request, body, { prefix: 'cmpl-', ...about });
   const writer = new CompletionWriter(options, engine.tokenizer);
   const isStream = body.stream ?? false;
-  return { id: options.head.id, prompts, beamSearch, isEchoOnly, isStream, keepsJournal, writer };
+  const streamInterval = body.stream_interval ?? context.options.streamInterval ?? 1;
+  const { id } = options.head;
+  return { id, prompts, beamSearch, bestOf, isEchoOnly, isStream, streamInterval, keepsJournal, writer };
+}
+
+/** Null where every sample is a choice. */
+function bestOfSamples({ best_of, stream, use_beam_search }: CompletionRequest, n: number): number | null {
+  if (best_of == null || best_of === n) return null;
+  const fault =
+    best_of < n
+      ? `best_of must be at least n (${n}), got ${best_of}`
+      : stream
+        ? 'best_of cannot be streamed, because the best sample is known at the end only: set stream to false'
+        : use_beam_search
+          ? 'best_of has no effect on beam search: leave it out or use_beam_search'
+          : null;
+  if (fault !== null) throw new InvalidRequestError(fault, { param: 'best_of' });
+  return best_of;
 }
 
 function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampling {

@@ -10,6 +10,7 @@ import { numTokensOf, type PoolingEndpoint, poolingOptions } from './pooling-rou
 
 export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
   paths: ['/v1/embeddings'],
+  summary: 'A vector for each input',
   schema: embeddingSchema,
   async parse(engine, body, { model }, signal) {
     const config = engine.expectEmbedding();

@@ -9,12 +9,14 @@ import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
 import { summary } from '../../util/preview.ts';
 import { type AdmittedRequest, answerAdmitted } from '../admitted.ts';
+import type { RouteAbout } from '../openapi.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
 
 export interface GenerationEndpoint {
   readonly path: string;
+  readonly about?: RouteAbout;
   /**
    * @param signal ends it between two prompts.
    * @throws SvcError where the request must be refused.
@@ -32,10 +34,11 @@ export function generationRoute(
   context: ServerContext,
   endpoint: GenerationEndpoint,
 ): void {
-  app.post(endpoint.path, (request, reply) => generate(context, endpoint, request, reply));
+  const { path, about = { summary: 'Generates' } } = endpoint;
+  app.post(path, { config: { about } }, (request, reply) => generate(context, endpoint, request, reply));
 }
 
-async function generate(
+export async function generate(
   context: ServerContext,
   endpoint: GenerationEndpoint,
   request: FastifyRequest,
@@ -89,6 +92,6 @@ function logRequest(request: FastifyRequest, { id, prompts }: ParsedRequest): vo
   );
 }
 
-function numSequences({ prompts }: ParsedRequest): number {
-  return prompts.reduce((sum, { params }) => sum + params.n, 0);
+function numSequences({ prompts, bestOf }: ParsedRequest): number {
+  return prompts.reduce((sum, { params }) => sum + (bestOf ?? params.n), 0);
 }

@@ -4,12 +4,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { answerAdmitted } from '../admitted.ts';
+import { promptOfChat } from '../chat/chat-prompt.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
 import { FIELD_NAMES, toChatRequest } from '../messages/chat-request.ts';
 import { MessagesWriter } from '../messages/messages-writer.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
 import {
+  countTokensAnswer,
   countTokensSchema,
   createMessageSchema,
   ignoredMessageFields,
@@ -17,7 +19,7 @@ import {
 } from '../protocol/messages.ts';
 import { renamed } from '../read-sampling.ts';
 import type { ServerContext } from '../server-context.ts';
-import { prepareChat, renderChat } from './chat-completions.ts';
+import { prepareChat } from './chat-completions.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
 
 const TABLES: FieldTables = {
@@ -26,7 +28,16 @@ const TABLES: FieldTables = {
   ignored: ignoredMessageFields,
 };
 
-export const messages: GenerationEndpoint = { path: '/v1/messages', parse };
+export const messages: GenerationEndpoint = {
+  path: '/v1/messages',
+  about: { summary: 'Answers a conversation of blocks', body: createMessageSchema, streams: true },
+  parse,
+};
+const COUNT_TOKENS = {
+  summary: 'The number of tokens that a conversation of blocks becomes',
+  body: countTokensSchema,
+  answer: countTokensAnswer,
+};
 
 async function parse(
   context: ServerContext,
@@ -49,13 +60,13 @@ async function parse(
 
 /** Prompts that are too long for the model are counted, too. */
 export function countTokensRoute(app: FastifyInstance, context: ServerContext): void {
-  app.post('/v1/messages/count_tokens', (request, reply) =>
+  app.post('/v1/messages/count_tokens', { config: { about: COUNT_TOKENS } }, (request, reply) =>
     answerAdmitted(context, request, reply, async ({ engine }) => {
       engine.expectGenerating();
       const body = parseBody(countTokensSchema, request.body);
       checkOwnFields(context, request.body, TABLES);
       context.adapterOf(body.model, engine);
-      const { text, tokenizer } = await renderChat(engine, toChatRequest(body)).catch(blame);
+      const { text, tokenizer } = await promptOfChat(context, engine, toChatRequest(body)).catch(blame);
       const tokens = await tokenizer.encode(text, { addSpecialTokens: false });
       return { input_tokens: tokens.length };
     }),

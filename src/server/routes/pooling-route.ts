@@ -1,6 +1,6 @@
 // Handles every POST to a pooling model: admission, the endpoint's own parsing, its sequences through the engine, the answer.
 
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import type { InferenceEngine, PreparedPooling, ServedAdapter } from '../../engine/inference-engine.ts';
 import { NotAvailableError } from '../../errors.ts';
@@ -31,6 +31,7 @@ export interface PoolingHead {
 export interface PoolingEndpoint<S extends z.ZodObject = z.ZodObject> {
   /** All lead to the same. */
   readonly paths: readonly string[];
+  readonly summary: string;
   readonly schema: S;
   /**
    * @param signal ends it between two prompts.
@@ -49,27 +50,28 @@ export function poolingRoute<S extends z.ZodObject>(
   context: ServerContext,
   endpoint: PoolingEndpoint<S>,
 ): void {
+  const about = { summary: endpoint.summary, body: endpoint.schema };
   for (const path of endpoint.paths) {
-    app.post(path, (request, reply) =>
-      answerAdmitted(context, request, reply, async ({ engine, controller: { signal }, open }) => {
-        engine.expectPooling();
-        const body = parseBody(endpoint.schema, request.body);
-        checkFields(context, engine, endpoint.schema, body);
-        const { prompts, answer } = await endpoint.parse(
-          engine,
-          body,
-          headOf(context, engine, request),
-          signal,
-        );
-        if (context.options.logRequests) logRequest(request, prompts);
-        const ticket = open(prompts.length);
-        const pooled = await startEach(prompts.length, (index) =>
-          engine.pool(prompts[index]!, signal, ticket),
-        );
-        return replyJson(reply, answer(pooled), context.options.writeTimeoutMs);
-      }),
-    );
+    app.post(path, { config: { about } }, (request, reply) => pool(context, endpoint, request, reply));
   }
+}
+
+export async function pool<S extends z.ZodObject>(
+  context: ServerContext,
+  endpoint: PoolingEndpoint<S>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<unknown> {
+  return answerAdmitted(context, request, reply, async ({ engine, controller: { signal }, open }) => {
+    engine.expectPooling();
+    const body = parseBody(endpoint.schema, request.body);
+    checkFields(context, engine, endpoint.schema, body);
+    const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), signal);
+    if (context.options.logRequests) logRequest(request, prompts);
+    const ticket = open(prompts.length);
+    const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
+    return replyJson(reply, answer(pooled), context.options.writeTimeoutMs);
+  });
 }
 
 /** What all endpoints make of a prompt. */

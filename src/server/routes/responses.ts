@@ -38,7 +38,11 @@ const TABLES: FieldTables = {
   ignored: ignoredResponseFields,
 };
 
-export const responses: GenerationEndpoint = { path: '/v1/responses', parse };
+export const responses: GenerationEndpoint = {
+  path: '/v1/responses',
+  about: { summary: 'Answers a conversation of items', body: createResponseSchema, streams: true },
+  parse,
+};
 
 async function parse(
   context: ServerContext,
@@ -119,32 +123,46 @@ interface ById {
 export function storedResponseRoutes(app: FastifyInstance, context: ServerContext): void {
   const find = (request: FastifyRequest<ById>): StoredResponse =>
     storedResponse(context, context.ownerOf(request), request.params.id, 'id');
-  app.get<ById>('/v1/responses/:id', async (request, reply) => {
-    const { response } = find(request);
-    const { stream } = streamQuery.parse(request.query);
-    if (stream !== 'true') return replyJson(reply, response);
-    throw new InvalidRequestError(
-      'Only responses of background requests can be streamed again: leave stream out',
-      {
-        param: 'stream',
-      },
-    );
-  });
-  app.delete<ById>('/v1/responses/:id', async (request) => {
-    const { id } = find(request).response;
-    context.responses.delete(context.ownerOf(request), id);
-    return { id, object: 'response', deleted: true };
-  });
-  app.post<ById>('/v1/responses/:id/cancel', async (request) => {
-    const { id } = find(request).response;
-    throw new InvalidRequestError(
-      `Response ${preview(id)} is complete: only background responses can be cancelled, which this server does not make; ` +
-        'to stop a response that is being made, close its connection',
-      { param: 'id' },
-    );
-  });
-  app.get<ById>('/v1/responses/:id/input_items', async (request, reply) =>
-    replyJson(reply, inputItems(find(request).input, request.query)),
+  app.get<ById>(
+    '/v1/responses/:id',
+    { config: { about: { summary: 'A response that is kept' } } },
+    async (request, reply) => {
+      const { response } = find(request);
+      const { stream } = streamQuery.parse(request.query);
+      if (stream !== 'true') return replyJson(reply, response);
+      throw new InvalidRequestError(
+        'Only responses of background requests can be streamed again: leave stream out',
+        {
+          param: 'stream',
+        },
+      );
+    },
+  );
+  app.delete<ById>(
+    '/v1/responses/:id',
+    { config: { about: { summary: 'Forgets a response' } } },
+    async (request) => {
+      const { id } = find(request).response;
+      context.responses.delete(context.ownerOf(request), id);
+      return { id, object: 'response', deleted: true };
+    },
+  );
+  app.post<ById>(
+    '/v1/responses/:id/cancel',
+    { config: { about: { summary: 'Refused: responses that are kept are complete' } } },
+    async (request) => {
+      const { id } = find(request).response;
+      throw new InvalidRequestError(
+        `Response ${preview(id)} is complete: only background responses can be cancelled, which this server does not make; ` +
+          'to stop a response that is being made, close its connection',
+        { param: 'id' },
+      );
+    },
+  );
+  app.get<ById>(
+    '/v1/responses/:id/input_items',
+    { config: { about: { summary: 'What a response was told' } } },
+    async (request, reply) => replyJson(reply, inputItems(find(request).input, request.query)),
   );
 }
 

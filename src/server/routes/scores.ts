@@ -7,6 +7,7 @@ import { numTokensOf, type PoolingEndpoint, poolingOptions } from './pooling-rou
 
 export const score: PoolingEndpoint<typeof scoreSchema> = {
   paths: ['/score', '/v1/score'],
+  summary: 'How well pairs of texts fit',
   schema: scoreSchema,
   async parse(engine, body, { id, created, model }, signal) {
     const { text_1: first, text_2: second } = body;
@@ -32,6 +33,7 @@ export const score: PoolingEndpoint<typeof scoreSchema> = {
 
 export const rerank: PoolingEndpoint<typeof rerankSchema> = {
   paths: ['/rerank', '/v1/rerank', '/v2/rerank'],
+  summary: 'Documents in the order of how well they fit a query',
   schema: rerankSchema,
   async parse(engine, body, { id, model }, signal) {
     const { query, documents, top_n, return_documents } = body;

@@ -4,11 +4,17 @@ import type { Budget } from '../limits.ts';
 import { type Dfa, DfaBuilder } from '../regular/dfa.ts';
 import { chars, choice, oneOf, type Regular, repeat, sequence, text } from '../regular/regular.ts';
 
-/** Between two tokens, where a text may be laid out: enough for what is indented. */
-const MAX_WHITESPACE = 64;
+/** Spaces or tabs at the beginning of a line: ten levels of two. */
+const MAX_INDENT = 20;
 
+/**
+ * Between two tokens, where a text may be laid out as writers of JSON do: a space, or a new line that is indented. Small models go
+ * on with whitespace for as long as they may.
+ */
 export function whitespace(isCompact: boolean): Regular {
-  return repeat(oneOf(' \n\t\r'), 0, isCompact ? 0 : MAX_WHITESPACE);
+  if (isCompact) return text('');
+  const newLine = sequence(repeat(text('\r'), 0, 1), text('\n'), repeat(oneOf(' \t'), 0, MAX_INDENT));
+  return choice(text(''), text(' '), newLine);
 }
 
 const HEX = oneOf('0123456789abcdefABCDEF');

@@ -1,0 +1,120 @@
+// Many streaming clients for a minute, of which some hang up at any moment: no error, and nothing kept for those that are gone.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { Agent, request as httpRequest } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { modelFolder } from '../src/models/model-folder.ts';
+import { uniform } from '../src/sampling/random-stream.ts';
+import { readMetrics } from '../test/helpers/cluster.ts';
+import { type SvcProcess, startServeProcess } from '../test/helpers/svc-process.ts';
+import type { Figure, Section } from './report.ts';
+
+const NUM_CLIENTS = 256;
+const SECONDS = 60;
+/** Memory is compared from here on: until then caches and heaps grow to their size. */
+const WARM_SECONDS = 20;
+const MOST_TOKENS = 96;
+/** Of all requests, and when they hang up at the latest. */
+const HANG_UP_SHARE = 0.4;
+const LATEST_HANG_UP_MS = 3000;
+const FREE_DEADLINE_MS = 10_000;
+const MOST_GROWTH = 64e6;
+
+/** What comes of one request. */
+type Outcome = 'complete' | 'hung up' | 'failed';
+
+export async function hangUpSection(): Promise<Section> {
+  const svc = await startServeProcess([await modelFolder('')]);
+  try {
+    const filesBefore = openFiles(svc);
+    const counts: Record<Outcome, number> = { complete: 0, 'hung up': 0, failed: 0 };
+    const end = performance.now() + SECONDS * 1000;
+    const agent = new Agent({ keepAlive: true, maxSockets: NUM_CLIENTS });
+    let next = 0;
+    const client = async (): Promise<void> => {
+      while (performance.now() < end) counts[await ask(svc.url, agent, next++)] += 1;
+    };
+    const clients = Promise.all(Array.from({ length: NUM_CLIENTS }, client));
+    await sleep(WARM_SECONDS * 1000);
+    const warm = residentBytes(svc);
+    await sleep((SECONDS - WARM_SECONDS) * 1000);
+    const growth = residentBytes(svc) - warm;
+    await clients;
+    agent.destroy();
+    const freeMs = await untilFree(svc);
+    const generated = (await readMetrics(svc.url)).get('svc:generation_tokens_total') ?? 0;
+    const figure = (name: string, value: number, unit: string, goal: string | null = null): Figure => ({
+      name,
+      value,
+      unit,
+      limit: null,
+      goal,
+    });
+    return {
+      title: `${NUM_CLIENTS} streaming clients for ${SECONDS} s that hang up at random, svc-chat`,
+      figures: [
+        figure('complete streams', counts.complete, 'requests'),
+        figure('clients that hung up', counts['hung up'], 'requests'),
+        figure('errors', counts.failed, 'requests', '0'),
+        figure('output', generated / SECONDS, 'tokens/s'),
+        figure('memory, from 20 s to the end', growth / 1e6, 'MB more', `< ${MOST_GROWTH / 1e6}`),
+        figure('last client gone until nothing runs or waits', freeMs, 'ms', '< 1000'),
+        figure('sockets and files left open', openFiles(svc) - filesBefore, '', '<= 1'),
+      ],
+    };
+  } finally {
+    await svc.stop();
+  }
+}
+
+function ask(url: string, agent: Agent, index: number): Promise<Outcome> {
+  const random = (draw: number): number => uniform(17, index, draw);
+  const prompt = 'once there was a little dog who went to the forest '.repeat(1 + (index % 4)) + index;
+  const max_tokens = 1 + Math.floor(random(0) * MOST_TOKENS);
+  const body = JSON.stringify({ prompt, max_tokens, seed: index, ignore_eos: true, stream: true });
+  return new Promise((resolve) => {
+    let hangUp: NodeJS.Timeout | undefined;
+    let received = '';
+    const over = (outcome: Outcome): void => {
+      clearTimeout(hangUp);
+      resolve(outcome);
+    };
+    const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+    const sent = httpRequest(`${url}/v1/completions`, { agent, method: 'POST', headers }, (response) => {
+      response.setEncoding('utf8').on('data', (text: string) => {
+        received += text;
+      });
+      response.on('error', () => over('failed'));
+      response.on('end', () => {
+        const isWhole = response.statusCode === 200 && received.endsWith('data: [DONE]\n\n');
+        over(isWhole && !received.includes('"error"') ? 'complete' : 'failed');
+      });
+    });
+    sent.on('error', () => over('failed'));
+    sent.end(body);
+    if (random(1) >= HANG_UP_SHARE) return;
+    hangUp = setTimeout(() => {
+      over('hung up');
+      sent.destroy();
+    }, random(2) * LATEST_HANG_UP_MS);
+  });
+}
+
+/** Milliseconds. */
+async function untilFree({ url }: SvcProcess): Promise<number> {
+  const startedAt = performance.now();
+  const isBusy = async (): Promise<boolean> => {
+    const metrics = await readMetrics(url);
+    return ['running', 'waiting'].some((state) => (metrics.get(`svc:num_requests_${state}`) ?? 0) > 0);
+  };
+  while ((await isBusy()) && performance.now() - startedAt < FREE_DEADLINE_MS) await sleep(20);
+  return performance.now() - startedAt;
+}
+
+function residentBytes({ child: { pid } }: SvcProcess): number {
+  return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024;
+}
+
+function openFiles({ child: { pid } }: SvcProcess): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}

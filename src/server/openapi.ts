@@ -1,0 +1,84 @@
+// The OpenAPI document of a server, made of its routes and of the schemas that check their requests.
+
+import type { FastifyInstance, RouteOptions } from 'fastify';
+import { z } from 'zod';
+import { jsonSchemaOf } from '../util/json-schema.ts';
+import { yieldTurn } from '../util/yield-turn.ts';
+
+/** What a route says of itself; one that says nothing is in the document with its path. */
+export interface RouteAbout {
+  readonly summary: string;
+  readonly body?: z.ZodType;
+  readonly answer?: z.ZodType;
+  /** With `stream: true` the answer is server-sent events. */
+  readonly streams?: boolean;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    readonly about?: RouteAbout;
+  }
+}
+
+const NOT_DESCRIBED = new Set(['HEAD', 'OPTIONS']);
+
+const errorAnswer = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.int(),
+  }),
+});
+
+/** Remembers the routes that are added to `app` from now on. @returns what makes the document of them, once. */
+export function describeRoutes(app: FastifyInstance, version: string): () => Promise<object> {
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => {
+    routes.push(route);
+  });
+  let document: Promise<object> | null = null;
+  return () => {
+    document ??= describe(routes, version);
+    return document;
+  };
+}
+
+/** Schemas of large bodies take a few milliseconds each. */
+async function describe(routes: readonly RouteOptions[], version: string): Promise<object> {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const route of routes) {
+    for (const method of methodsOf(route)) {
+      const about = operation(route.config?.about);
+      paths[pathOf(route)] = { ...paths[pathOf(route)], [method.toLowerCase()]: about };
+      await yieldTurn();
+    }
+  }
+  return { openapi: '3.1.0', info: { title: 'svc', version }, paths };
+}
+
+function methodsOf({ method }: RouteOptions): string[] {
+  return [method].flat().filter((one) => !NOT_DESCRIBED.has(one));
+}
+
+/** `/v1/models/*` is `/v1/models/{name}`, `/v1/responses/:id` is `/v1/responses/{id}`. */
+function pathOf({ url }: RouteOptions): string {
+  return url.replace(/\*$/, '{name}').replace(/:(\w+)/g, '{$1}');
+}
+
+function operation(about: RouteAbout | undefined): object {
+  const { summary, body, answer, streams = false } = about ?? {};
+  const json = (schema: z.ZodType): object => ({ 'application/json': { schema: jsonSchemaOf(schema) } });
+  const content = {
+    ...(answer !== undefined && json(answer)),
+    ...(streams && { 'text/event-stream': { schema: { type: 'string' } } }),
+  };
+  return {
+    ...(summary !== undefined && { summary }),
+    ...(body !== undefined && { requestBody: { required: true, content: json(body) } }),
+    responses: {
+      200: { description: 'The answer', ...(Object.keys(content).length > 0 && { content }) },
+      default: { description: 'An error', content: json(errorAnswer) },
+    },
+  };
+}
