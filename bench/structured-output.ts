@@ -7,6 +7,7 @@ import type { Constraint } from '../src/structured-output/constraint.ts';
 import { ConstraintError } from '../src/structured-output/limits.ts';
 import { Matcher } from '../src/structured-output/matcher.ts';
 import { TokenAutomaton } from '../src/structured-output/token-automaton.ts';
+import { buildTokenTrie, tokenTexts } from '../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../src/structured-output/vocabulary.ts';
 import { byteLevelBytes } from '../src/tokenizer/decoder-stages.ts';
 import { accepts, seededRandom } from '../test/helpers/byte-walk.ts';
@@ -157,5 +158,5 @@ function readVocabulary(): Vocabulary {
     bytes[id] = Uint8Array.from(byteLevelBytes(token) ?? []);
   for (const { id } of added) bytes[id] = null;
   const all = Array.from(bytes, (one) => one ?? null);
-  return new Vocabulary(all, [added.at(-1).id]);
+  return new Vocabulary(buildTokenTrie(tokenTexts(all, [added.at(-1).id])));
 }

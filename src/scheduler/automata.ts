@@ -5,6 +5,7 @@ import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import type { Grammar } from '../structured-output/grammar.ts';
 import { Matcher } from '../structured-output/matcher.ts';
 import { TokenAutomaton } from '../structured-output/token-automaton.ts';
+import type { TokenTrie } from '../structured-output/token-trie.ts';
 import { Vocabulary } from '../structured-output/vocabulary.ts';
 import { LruCache } from '../util/lru-cache.ts';
 import { unpackShared } from '../util/shared-value.ts';
@@ -13,15 +14,10 @@ import { unpackShared } from '../util/shared-value.ts';
 export interface CompiledConstraint {
   /** The same for equal constraints. */
   readonly id: string;
+  /** A `Grammar`. */
   readonly grammar: SharedArrayBuffer;
+  /** The `TokenTrie` of the model's tokens: some 10 MB, which must not be built here. */
   readonly vocabulary: SharedArrayBuffer;
-}
-
-/** Token i is bytes[starts[i]] up to bytes[starts[i + 1] - 1]; tokens without bytes are no text. */
-export interface PackedVocabulary {
-  readonly bytes: Uint8Array;
-  readonly starts: Int32Array;
-  readonly endTokenIds: readonly number[];
 }
 
 /** With masks of a vocabulary of 150,000 tokens one takes a few MB. */
@@ -40,16 +36,9 @@ export class Automata {
   }
 
   #make({ id, grammar, vocabulary }: CompiledConstraint): TokenAutomaton {
-    this.#vocabulary ??= unpackVocabulary(unpackShared(vocabulary));
+    this.#vocabulary ??= new Vocabulary(unpackShared<TokenTrie>(vocabulary));
     const automaton = new TokenAutomaton(unpackShared<Grammar>(grammar), this.#vocabulary);
     this.#automata.set(id, automaton);
     return automaton;
   }
-}
-
-function unpackVocabulary({ bytes, starts, endTokenIds }: PackedVocabulary): Vocabulary {
-  const tokens = Array.from({ length: starts.length - 1 }, (_, id) =>
-    starts[id]! < starts[id + 1]! ? bytes.subarray(starts[id]!, starts[id + 1]!) : null,
-  );
-  return new Vocabulary(tokens, endTokenIds);
 }

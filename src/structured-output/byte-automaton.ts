@@ -17,6 +17,8 @@ export interface State {
   readonly isComplete: boolean;
   /** By byte; null where no text goes on like this. */
   readonly next: Map<number, State | null>;
+  /** As `onlyByte`; undefined until it is first asked for. */
+  only: number | null | undefined;
 }
 
 export class ByteAutomaton {
@@ -53,6 +55,29 @@ export class ByteAutomaton {
     return made;
   }
 
+  /** The byte that must come next; null where there is a choice, or the text may end. */
+  onlyByte(state: State): number | null {
+    if (state.only === undefined) state.only = state.isComplete ? null : this.#findOnlyByte(state);
+    return state.only;
+  }
+
+  #findOnlyByte(state: State): number | null {
+    let only: number | null = null;
+    for (let byte = 0; byte < 256; byte += 1) {
+      if (!this.#goesOn(state, byte)) continue;
+      if (only !== null) return null;
+      only = byte;
+    }
+    return only;
+  }
+
+  #goesOn({ configurations }: State, byte: number): boolean {
+    return configurations.some(({ lexeme, state, stack }) => {
+      const open = this.machine.openKeys(lexeme, stack);
+      return this.lexer.lexeme(lexeme).step(state, byte, open) >= 0;
+    });
+  }
+
   /** The state of a text that has come to these points, or has ended. */
   state(reached: readonly Configuration[], hasEnded: boolean): State {
     const all = new Set(reached);
@@ -72,7 +97,7 @@ export class ByteAutomaton {
     const known = this.#states.get(key);
     if (known !== undefined) return known;
     this.machine.numMade += 1;
-    const made: State = { configurations, isComplete, next: new Map() };
+    const made: State = { configurations, isComplete, next: new Map(), only: undefined };
     this.#states.set(key, made);
     return made;
   }

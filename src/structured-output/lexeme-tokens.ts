@@ -21,7 +21,7 @@ export class LexemeWalker {
     this.#lexer = lexer;
     this.#vocabulary = vocabulary;
     this.#scratch = new Uint32Array(vocabulary.maskWords);
-    this.#path = new Int32Array(vocabulary.longestToken + 1);
+    this.#path = new Int32Array(vocabulary.trie.longestToken + 1);
   }
 
   /** @param open the labels that texts may have; null for all. Exits of other labels may be among those returned. */
@@ -48,14 +48,15 @@ export class LexemeWalker {
   }
 
   #walk(index: number, state: number, open: Uint32Array | null): LexemeTokens {
-    const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary;
+    const { byte, depth, end, below, firstToken, tokensInOrder } = this.#vocabulary.trie;
     const lexeme = this.#lexer.lexeme(index);
     const { classes, numClasses, next, labels } = lexeme.lexeme.dfa;
     const path = this.#path;
+    const tokens = this.#scratch;
+    tokens.fill(0);
     path[0] = state;
-    this.#scratch.fill(0);
-    const exits: number[] = [];
-    const exitLabels: number[] = [];
+    const { exits, exitLabels } = this.#vocabulary;
+    let numExits = 0;
     for (let node = 1; node < byte.length; ) {
       const level = depth[node]!;
       const to = next[path[level - 1]! * numClasses + classes[byte[node]!]!]!;
@@ -63,19 +64,27 @@ export class LexemeWalker {
         node = end[node]!;
         continue;
       }
-      for (let i = firstToken[node]!; i < firstToken[node + 1]!; i += 1)
-        setBit(this.#scratch, tokensInOrder[i]!);
-      if (labels[to]! >= 0 && end[node]! > node + 1) {
-        exits.push(node);
-        exitLabels.push(labels[to]!);
+      const staysBelow = (below[node]! & ~lexeme.kindsKeeping(to)) === 0;
+      const last = staysBelow ? end[node]! : node + 1;
+      for (let i = firstToken[node]!; i < firstToken[last]!; i += 1) {
+        const token = tokensInOrder[i]!;
+        tokens[token >>> 5]! |= 1 << (token & 31);
+      }
+      if (labels[to]! >= 0) {
+        for (let exit = node; exit < last; exit += 1) {
+          if (end[exit] === exit + 1) continue;
+          exits[numExits] = exit;
+          exitLabels[numExits] = labels[to]!;
+          numExits += 1;
+        }
       }
       path[level] = to;
-      node += 1;
+      node = last;
     }
     return {
-      tokens: toTokenSet(this.#scratch),
-      exits: Int32Array.from(exits),
-      labels: Int32Array.from(exitLabels),
+      tokens: toTokenSet(tokens),
+      exits: exits.slice(0, numExits),
+      labels: exitLabels.slice(0, numExits),
     };
   }
 
@@ -96,7 +105,7 @@ export class LexemeWalker {
   }
 
   #walkCounting(index: number, state: number): CountedTokens {
-    const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary;
+    const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary.trie;
     const { classes, numClasses, next, labels } = this.#lexer.lexeme(index).lexeme.dfa;
     const path = [state];
     const chars = [0];
@@ -135,7 +144,7 @@ export class LexemeWalker {
       const fewer = upTo[room - 1];
       if (fewer !== undefined) for (let i = 0; i < words.length; i += 1) words[i]! |= fewer[i]!;
     }
-    return { upTo, long, ending, exits: Int32Array.from(exits), exitChars: Int32Array.from(exitChars) };
+    return { upTo, long, ending, exits: new Int32Array(exits), exitChars: new Int32Array(exitChars) };
   }
 
   /** Takes away what can only become a name that must not come; other keys may still come in any number. */
@@ -160,7 +169,7 @@ export class LexemeWalker {
     open: Uint32Array,
     rest: Uint8Array,
   ): void {
-    const { end, firstToken, tokensInOrder } = this.#vocabulary;
+    const { end, firstToken, tokensInOrder } = this.#vocabulary.trie;
     let node = 0;
     let state = from;
     for (const byte of rest) {

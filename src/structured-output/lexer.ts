@@ -1,5 +1,6 @@
 // Walks the lexemes of a grammar. A state is the automaton's, or with a length to keep, that and the characters so far.
 
+import { kindsKeeping } from './byte-kinds.ts';
 import type { Grammar, Lexeme } from './grammar.ts';
 
 /** States of quoted text: before the opening quote, between two characters, after the closing one. */
@@ -27,6 +28,8 @@ export class CompiledLexeme {
   /** [states, words] labels of the texts that a state leads to. */
   readonly #reach: Uint32Array | null;
   readonly #words: number;
+  /** [states] as `kindsKeeping`; -1 where that is not known yet. */
+  readonly #keeping: Int32Array;
 
   constructor(lexeme: Lexeme) {
     const { dfa, keys } = lexeme;
@@ -35,6 +38,7 @@ export class CompiledLexeme {
     this.#numClasses = dfa.numClasses;
     this.#next = dfa.next;
     this.#numStates = dfa.labels.length;
+    this.#keeping = new Int32Array(dfa.labels.length).fill(-1);
     this.#words = keys === null ? 0 : Math.ceil(keys.numLabels / 32);
     this.#reach = keys === null ? null : reachableLabels(lexeme, this.#words);
   }
@@ -49,6 +53,15 @@ export class CompiledLexeme {
   /** The label of the text that may end here, -1 where it may not. */
   label(state: number): number {
     return this.lexeme.dfa.labels[this.lexeme.length === null ? state : state % this.#numStates]!;
+  }
+
+  /** The kinds of text that leave a state of the automaton as it is. */
+  kindsKeeping(state: number): number {
+    const known = this.#keeping[state]!;
+    if (known !== -1) return known;
+    const kinds = kindsKeeping(this.lexeme.dfa, state);
+    this.#keeping[state] = kinds;
+    return kinds;
   }
 
   isAlive(state: number, open: Uint32Array | null): boolean {

@@ -65,22 +65,12 @@ export class Matcher {
   forcedBytes(): Uint8Array {
     const forced: number[] = [];
     let state = this.#state;
-    while (state !== null && !state.isComplete && forced.length < MAX_FORCED) {
-      const byte = this.#onlyByte(state);
+    while (state !== null && forced.length < MAX_FORCED) {
+      const byte = this.#automaton.bytes.onlyByte(state);
       if (byte === null) break;
       forced.push(byte);
       state = this.#automaton.bytes.step(state, byte);
     }
     return Uint8Array.from(forced);
-  }
-
-  #onlyByte(state: State): number | null {
-    let only: number | null = null;
-    for (let byte = 0; byte < 256; byte += 1) {
-      if (this.#automaton.bytes.step(state, byte) === null) continue;
-      if (only !== null) return null;
-      only = byte;
-    }
-    return only;
   }
 }

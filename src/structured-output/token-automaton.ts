@@ -8,7 +8,7 @@ import { BoundedCache } from './bounded-cache.ts';
 import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
-import type { Configuration } from './stack.ts';
+import type { Configuration, Frame } from './stack.ts';
 import { addTo, bytesOfSet, setBit, type TokenSet, toTokenSet } from './token-set.ts';
 import type { LexemeTokens, Vocabulary } from './vocabulary.ts';
 
@@ -62,23 +62,26 @@ export class TokenAutomaton {
 
   /** Adds the tokens that leave the lexeme before their end. */
   #addLeaving({ stack }: Configuration, { exits, labels }: LexemeTokens, open: Uint32Array | null): void {
-    const states = new Map<number, State>();
+    let label = -1;
+    let after: State | null = null;
     for (let i = 0; i < exits.length; i += 1) {
-      const label = labels[i]!;
-      if (!isOpen(open, label)) continue;
-      let state = states.get(label);
-      if (state === undefined) {
-        const steps = this.bytes.machine.after(stack, label).filter((step) => step !== 'end');
-        state = this.bytes.state(steps, false);
-        states.set(label, state);
+      if (labels[i] !== label) {
+        label = labels[i]!;
+        after = isOpen(open, label) ? this.#after(stack, label) : null;
       }
-      if (state.configurations.length > 0) this.#addBelow(exits[i]!, state);
+      if (after !== null) this.#addBelow(exits[i]!, after);
     }
+  }
+
+  /** What follows a lexeme that has ended with this label; null where nothing can. */
+  #after(stack: Frame, label: number): State | null {
+    const steps = this.bytes.machine.after(stack, label).filter((step) => step !== 'end');
+    return steps.length === 0 ? null : this.bytes.state(steps, false);
   }
 
   /** Adds the tokens of the trie below a node that go on from a state. */
   #addBelow(node: number, from: State): void {
-    const { byte, depth, end, firstToken, tokensInOrder } = this.vocabulary;
+    const { byte, depth, end, firstToken, tokensInOrder } = this.vocabulary.trie;
     const base = depth[node]!;
     const last = end[node]!;
     const path: State[] = [from];

@@ -1,7 +1,8 @@
-// The tokens of a tokenizer as a trie over their bytes, in preorder: a node's subtree is the run of nodes up to its end.
+// A vocabulary as constraints see it: its trie, and what is known of lexemes that many grammars have.
 
 import { BoundedCache } from './bounded-cache.ts';
 import { bytesOfSet, type TokenSet } from './token-set.ts';
+import type { TokenTrie } from './token-trie.ts';
 
 /** Of the lexemes that many grammars have. */
 const MAX_SHARED_BYTES = 64 * 2 ** 20;
@@ -37,83 +38,44 @@ export class LexemeTokensCache extends BoundedCache<string, LexemeTokens> {
 }
 
 export class Vocabulary {
+  readonly trie: TokenTrie;
   readonly endTokenIds: readonly number[];
   /** Tokens, special ones included: bits of a mask. */
   readonly size: number;
   /** Words of 32 bits that a mask has. */
   readonly maskWords: number;
-  /** [nodes] the byte that leads to a node; node 0 is the root. */
-  readonly byte: Uint8Array;
-  /** [nodes] bytes from the root. */
-  readonly depth: Uint16Array;
-  /** [nodes] the node after the subtree. */
-  readonly end: Int32Array;
-  /** [nodes + 1] where the tokens of a node begin among those in order. */
-  readonly firstToken: Int32Array;
-  /** Token ids in the order of their nodes. */
-  readonly tokensInOrder: Int32Array;
-  /** Bytes of the longest token. */
-  readonly longestToken: number;
   /** Of lexemes that many grammars have. */
   readonly shared = new LexemeTokensCache(MAX_SHARED_BYTES);
   /** By the state of the automaton of quoted text, of which there are few. */
   readonly counted = new Map<string, CountedTokens>();
-  readonly #bytes: readonly (Uint8Array | null)[];
+  /** [nodes] of the walk that is under way. */
+  readonly exits: Int32Array;
+  /** [nodes] the label of each of these exits. */
+  readonly exitLabels: Int32Array;
+  readonly #isEnd: ReadonlySet<number>;
 
-  /** @param tokenBytes by token id; null for tokens that are no text, which no constraint allows. */
-  constructor(tokenBytes: readonly (Uint8Array | null)[], endTokenIds: readonly number[]) {
-    const isEnd = new Set(endTokenIds);
-    this.#bytes = tokenBytes.map((bytes, id) =>
-      bytes === null || bytes.length === 0 || isEnd.has(id) ? null : bytes,
-    );
-    this.endTokenIds = endTokenIds;
-    this.size = tokenBytes.length;
-    this.maskWords = Math.ceil(tokenBytes.length / 32);
-    const sorted = this.#bytes.flatMap((bytes, id) =>
-      bytes === null
-        ? []
-        : [{ id, bytes, key: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1') }],
-    );
-    sorted.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.id - b.id));
-    const byte = [0];
-    const depth = [0];
-    const end = [0];
-    const firstToken = [0];
-    // The nodes from the root to the token before.
-    const path = [0];
-    let before: Uint8Array = new Uint8Array(0);
-    for (const [i, { bytes }] of sorted.entries()) {
-      let common = 0;
-      while (common < before.length && bytes[common] === before[common]) common += 1;
-      while (path.length > common + 1) end[path.pop()!] = byte.length;
-      for (let at = common; at < bytes.length; at += 1) {
-        path.push(byte.length);
-        byte.push(bytes[at]!);
-        depth.push(at + 1);
-        end.push(0);
-        firstToken.push(i);
-      }
-      before = bytes;
-    }
-    for (const node of path) end[node] = byte.length;
-    this.byte = Uint8Array.from(byte);
-    this.depth = Uint16Array.from(depth);
-    this.end = Int32Array.from(end);
-    this.firstToken = Int32Array.from([...firstToken, sorted.length]);
-    this.tokensInOrder = Int32Array.from(sorted, ({ id }) => id);
-    this.longestToken = sorted.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0);
+  constructor(trie: TokenTrie) {
+    this.trie = trie;
+    this.endTokenIds = trie.endTokenIds;
+    this.size = trie.starts.length - 1;
+    this.maskWords = Math.ceil(this.size / 32);
+    this.exits = new Int32Array(trie.byte.length);
+    this.exitLabels = new Int32Array(trie.byte.length);
+    this.#isEnd = new Set(trie.endTokenIds);
   }
 
   /** Null for tokens that are no text. */
   bytesOf(tokenId: number): Uint8Array | null {
-    return this.#bytes[tokenId] ?? null;
+    const { bytes, starts } = this.trie;
+    if (tokenId < 0 || tokenId >= this.size || starts[tokenId] === starts[tokenId + 1]) return null;
+    return this.#isEnd.has(tokenId) ? null : bytes.subarray(starts[tokenId], starts[tokenId + 1]);
   }
 
   /** The child of a node that a byte leads to, -1 where there is none. */
   child(node: number, byte: number): number {
-    const end = this.end[node]!;
-    for (let child = node + 1; child < end; child = this.end[child]!)
-      if (this.byte[child] === byte) return child;
+    const { byte: bytes, end: ends } = this.trie;
+    const end = ends[node]!;
+    for (let child = node + 1; child < end; child = ends[child]!) if (bytes[child] === byte) return child;
     return -1;
   }
 }

@@ -9,7 +9,7 @@ export function packShared(value: unknown): SharedArrayBuffer {
   return memory;
 }
 
-/** A copy of what was packed, which must have been a `T`. */
+/** What was packed, which must have been a `T`; its arrays may be views of the memory, and are not to be written. */
 export function unpackShared<T>(memory: SharedArrayBuffer): T {
-  return deserialize(Buffer.from(new Uint8Array(memory)));
+  return deserialize(Buffer.from(memory));
 }

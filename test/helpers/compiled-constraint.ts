@@ -1,9 +1,10 @@
 // Constraints for tests of the engine, over a vocabulary of a test's own.
 
 import { createHash } from 'node:crypto';
-import type { CompiledConstraint, PackedVocabulary } from '../../src/scheduler/automata.ts';
+import type { CompiledConstraint } from '../../src/scheduler/automata.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { packShared } from '../../src/util/shared-value.ts';
 
 export interface TestVocabulary {
@@ -14,11 +15,8 @@ export interface TestVocabulary {
 }
 
 export function testVocabulary(texts: readonly string[], endTokenIds: readonly number[]): TestVocabulary {
-  const bytes = texts.map((text) => Buffer.from(text));
-  const starts = new Int32Array(texts.length + 1);
-  for (const [id, { length }] of bytes.entries()) starts[id + 1] = starts[id]! + length;
-  const packed: PackedVocabulary = { bytes: Buffer.concat(bytes), starts, endTokenIds };
-  return { texts, endTokenIds, packed: packShared(packed) };
+  const tokens = texts.map((text) => Buffer.from(text));
+  return { texts, endTokenIds, packed: packShared(buildTokenTrie(tokenTexts(tokens, endTokenIds))) };
 }
 
 export function compiledConstraint(constraint: Constraint, { packed }: TestVocabulary): CompiledConstraint {

@@ -10,6 +10,7 @@ import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
+import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { formatsOf, parse } from './parse.ts';
 import { parserOf, WRITTEN } from './written-calls.ts';
@@ -46,10 +47,8 @@ const shapes = z.discriminatedUnion('name', [
 
 const EOS = 256;
 const MAX_BYTES = 4000;
-const vocabulary = new Vocabulary(
-  [...Array.from({ length: EOS }, (_, byte) => Uint8Array.of(byte)), null],
-  [EOS],
-);
+const bytes = Array.from({ length: EOS }, (_, byte) => Uint8Array.of(byte));
+const vocabulary = new Vocabulary(buildTokenTrie(tokenTexts([...bytes, null], [EOS])));
 
 const automatonOf = (constraint: Constraint) => new TokenAutomaton(compile(constraint), vocabulary);
 

@@ -4,6 +4,8 @@ import { Ajv } from 'ajv';
 import { zodResponseFormat } from 'openai/helpers/zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { buildTokenTrie, type TokenTrie } from '../../src/structured-output/token-trie.ts';
+import { unpackShared } from '../../src/util/shared-value.ts';
 import { bodyOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
 const SCHEMA = {
@@ -63,6 +65,48 @@ describe('structured output', () => {
       }
     },
   );
+
+  it('lets other requests go on while the first constraint is prepared', async () => {
+    const own = await startTestServer({ folder: 'models/svc-chat' });
+    const { tokenizer, limits } = own.engine;
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const tokenBytes = tokenizer!.tokenBytes.bind(tokenizer);
+    let isPreparing = false;
+    tokenizer!.tokenBytes = async () => {
+      isPreparing = true;
+      await released;
+      return tokenBytes();
+    };
+    const constrained = own.post('/v1/completions', {
+      prompt: 'Once',
+      max_tokens: 60,
+      structured_outputs: { choice: ['yes', 'no'] },
+    });
+    await expect.poll(() => isPreparing).toBe(true);
+    const free = await own.post('/v1/completions', { prompt: 'Once', max_tokens: 8, ignore_eos: true });
+    expect((await bodyOf(free)).usage.completion_tokens).toBe(8);
+    release();
+    expect((await bodyOf(await constrained)).choices[0].text).toMatch(/^(yes|no)$/);
+    const { vocabulary } = await own.engine.constraints.compile({
+      constraint: { kind: 'literal', text: 'yes' },
+      field: 'structured_outputs',
+    });
+    // What the engine thread gets is the trie itself: it has nothing left to build.
+    const trie = unpackShared<TokenTrie>(vocabulary);
+    const { bytes, starts } = await tokenBytes();
+    expect(trie).toEqual(
+      buildTokenTrie({
+        bytes: new Uint8Array(bytes),
+        starts: starts.slice(0, limits.vocabSize + 1),
+        endTokenIds: limits.eosTokenIds,
+      }),
+    );
+    expect(trie.byte.buffer).toBe(vocabulary);
+    await own.close();
+  });
 
   it('streams the same bytes as it answers whole, alone and beside others', async () => {
     const body = { ...CHAT, ...COMPACT, temperature: 1.5 };

@@ -141,7 +141,23 @@ describe('a JSON Schema', () => {
   });
 
   it.each([
-    [{ properties: { tags: { type: 'array', uniqueItems: true } } }, 'uniqueItems'],
+    [
+      { properties: { tags: { type: 'array', uniqueItems: true }, last: { type: 'string' } } },
+      'The schema at /properties/tags asks for uniqueItems',
+    ],
+    [
+      { properties: { a: { type: 'object', minProperties: 2 }, b: { items: { type: 'null' } } } },
+      'The schema at /properties/a asks for minProperties',
+    ],
+    [
+      {
+        allOf: [
+          { properties: { a: { multipleOf: 0.123456789 } } },
+          { properties: { a: { type: 'number' } } },
+        ],
+      },
+      'The schema at /allOf/0/properties/a and /allOf/1/properties/a has a multipleOf of 0.123456789',
+    ],
     [{ allOf: [{ $ref: 'https://example.org/other.json' }] }, '"$ref" at /allOf/0/$ref'],
     [{ properties: { a: { pattern: '(?=x)' } } }, '"pattern" at /properties/a/pattern'],
     [{ $ref: '#/definitions/missing' }, 'does not exist'],

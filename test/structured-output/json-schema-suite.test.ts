@@ -7,8 +7,8 @@ import { ConstraintError } from '../../src/structured-output/limits.ts';
 import { accepts, randomText, seededRandom } from '../helpers/byte-walk.ts';
 import { readSuite, type SuiteGroup } from '../helpers/json-schema-suite.ts';
 
-/** Walks of each schema, and the bytes after which they hurry to their end. */
-const WALKS = 1;
+/** Every so many schemas are walked through, and the bytes after which a walk hurries to its end. */
+const WALKED = 5;
 const WALK_BYTES = 24;
 
 interface Outcome {
@@ -17,7 +17,13 @@ interface Outcome {
   readonly why: string;
 }
 
-const AJV_OPTIONS = { strict: false, validateFormats: false, multipleOfPrecision: 8, logger: false } as const;
+const AJV_OPTIONS = {
+  strict: false,
+  validateFormats: false,
+  validateSchema: false,
+  multipleOfPrecision: 8,
+  logger: false,
+} as const;
 
 describe('the official tests of JSON Schema', () => {
   let outcomes: Outcome[] = [];
@@ -54,7 +60,9 @@ function examine(group: SuiteGroup, index: number): Outcome {
     const isImpossible = /allows no text/.test(thrown.message) && group.tests.every(({ valid }) => !valid);
     return { group, verdict: isImpossible ? 'enforced' : 'refused', why: thrown.message };
   }
-  const fault = faultOfInstances(automaton, group) ?? faultOfWalks(automaton, group, index);
+  const fault =
+    faultOfInstances(automaton, group) ??
+    (index % WALKED === 0 ? faultOfWalk(automaton, group, index) : null);
   return { group, verdict: fault === null ? 'enforced' : 'wrong', why: fault ?? '' };
 }
 
@@ -72,7 +80,7 @@ function faultOfInstances(automaton: ByteAutomaton, { tests }: SuiteGroup): stri
   return null;
 }
 
-function faultOfWalks(
+function faultOfWalk(
   automaton: ByteAutomaton,
   { draft, schema, tests }: SuiteGroup,
   seed: number,
@@ -88,15 +96,12 @@ function faultOfWalks(
   // It does not know all of references: it is no judge of schemas whose own tests it gets wrong.
   if (tests.some(({ data, valid }) => validate(data) !== valid)) return null;
   const random = seededRandom(seed);
-  for (let i = 0; i < WALKS; i += 1) {
-    try {
-      const text = randomText(automaton, WALK_BYTES, random);
-      if (!validate(JSON.parse(text))) return `a walk gave ${text}: ${ajv.errorsText(validate.errors)}`;
-    } catch (thrown) {
-      return `a walk failed: ${thrown}`;
-    }
+  try {
+    const text = randomText(automaton, WALK_BYTES, random);
+    return validate(JSON.parse(text)) ? null : `a walk gave ${text}: ${ajv.errorsText(validate.errors)}`;
+  } catch (thrown) {
+    return `a walk failed: ${thrown}`;
   }
-  return null;
 }
 
 /** The same value with its keys in the other order. */

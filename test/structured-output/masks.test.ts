@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import type { State } from '../../src/structured-output/byte-automaton.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
+import { buildTokenTrie, tokenTexts } from '../../src/structured-output/token-trie.ts';
 import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
@@ -42,6 +44,7 @@ const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
     properties: { a: { $ref: '#' }, b: { type: 'array', items: { $ref: '#' } } },
   }),
   'a pattern': { kind: 'regex', pattern: '(a|b{2,4}|é)+,\\d{1,3}' },
+  'free text': { kind: 'regex', pattern: '(\\w+ |[^"é])*.*' },
   'a choice': { kind: 'choice', options: ['a', 'ab', 'abc', 'é'].map((text) => ({ kind: 'literal', text })) },
   'a grammar': { kind: 'grammar', ebnf: 'root ::= "a" root "b" | "(" [0-9]* ")" | "é"+' },
   'tags in text': {
@@ -79,7 +82,8 @@ function smallVocabulary(seed: number): Vocabulary {
     // Tokens end within characters as well.
     tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
   }
-  return new Vocabulary([new Uint8Array(Buffer.from('</s>')), null, ...tokens], [END]);
+  const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
+  return new Vocabulary(buildTokenTrie(tokenTexts(all, [END])));
 }
 
 function has(mask: Uint32Array, token: number): boolean {
@@ -94,7 +98,7 @@ describe('the mask over a vocabulary', () => {
       const automaton = new TokenAutomaton(grammar, vocabulary);
       const random = seededRandom(seed);
       const mask = new Uint32Array(vocabulary.maskWords);
-      for (let walk = 0; walk < 6; walk += 1) {
+      for (let walk = 0; walk < 3; walk += 1) {
         const matcher = new Matcher(automaton);
         for (let step = 0; step < 25; step += 1) {
           matcher.fillMask(mask);
@@ -159,6 +163,40 @@ describe('the mask over a vocabulary', () => {
 
 describe('a matcher', () => {
   const vocabulary = smallVocabulary(4);
+
+  it.each(Object.entries(CONSTRAINTS))('forces the bytes that all texts go on with: %s', (_, constraint) => {
+    const automaton = new TokenAutomaton(compile(constraint), vocabulary);
+    const { bytes } = automaton;
+    const goesOn = (state: State): number[] =>
+      Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => bytes.step(state, byte) !== null);
+    const forced = (from: State): number[] => {
+      const found: number[] = [];
+      for (let state = from; !state.isComplete && found.length < 256; ) {
+        const [only, another] = goesOn(state);
+        if (only === undefined || another !== undefined) break;
+        found.push(only);
+        state = bytes.step(state, only)!;
+      }
+      return found;
+    };
+    const random = seededRandom(5);
+    const matcher = new Matcher(automaton);
+    const mask = new Uint32Array(vocabulary.maskWords);
+    let state = bytes.start();
+    for (let step = 0; step < 12; step += 1) {
+      // The second time it is known.
+      for (let time = 0; time < 2; time += 1) expect([...matcher.forcedBytes()]).toEqual(forced(state));
+      matcher.fillMask(mask);
+      const allowed = Array.from({ length: vocabulary.size }, (_, token) => token).filter(
+        (token) => token !== END && has(mask, token),
+      );
+      const token = allowed[Math.floor(random() * allowed.length)];
+      if (token === undefined) break;
+      matcher.accept(token);
+      state = automaton.step(state, token)!;
+    }
+  });
+
   const matcherOf = (constraint: Constraint): Matcher =>
     new Matcher(new TokenAutomaton(compile(constraint), vocabulary));
 

@@ -6,10 +6,11 @@ import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from 
 import type { RequestConstraint } from '../../sampling/structured-outputs.ts';
 import type { CompiledConstraint } from '../../scheduler/automata.ts';
 import type { Constraint } from '../../structured-output/constraint.ts';
+import type { TokenTexts } from '../../structured-output/token-trie.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { CallThread, type CallThreadErrors } from '../../util/call-thread.ts';
 import { LruCache } from '../../util/lru-cache.ts';
-import { packVocabulary } from './packed-vocabulary.ts';
+import type { CompileOrder } from './compile-thread.ts';
 
 /** The compiler bounds its own work far below these: they are for a machine that is busy, and for defects. */
 export const COMPILE_LIMITS = {
@@ -33,7 +34,7 @@ interface CompiledModel {
 
 export class ConstraintCompiler {
   readonly #model: CompiledModel;
-  readonly #thread: CallThread<Constraint, SharedArrayBuffer>;
+  readonly #thread: CallThread<CompileOrder, SharedArrayBuffer>;
   readonly #compiled = new LruCache<string, SharedArrayBuffer>(
     MAX_KEPT_BYTES,
     ({ byteLength }) => byteLength,
@@ -67,9 +68,11 @@ export class ConstraintCompiler {
     }
     const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
     try {
-      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint));
-      this.#vocabulary ??= packVocabulary(tokenizer, limits);
-      return { id, grammar, vocabulary: await this.#vocabulary };
+      const [vocabulary, grammar] = await Promise.all([
+        this.#vocabularyOf(tokenizer),
+        this.#compiled.get(id) ?? this.#grammarOf(id, constraint),
+      ]);
+      return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
       throw new InvalidRequestError(`${field}: ${error.message}`, { param: field, cause: error });
@@ -80,12 +83,23 @@ export class ConstraintCompiler {
     return this.#thread.close();
   }
 
+  /** Made at the first constraint, and again where that has failed. */
+  #vocabularyOf(tokenizer: Tokenizer): Promise<SharedArrayBuffer> {
+    this.#vocabulary ??= tokenTexts(tokenizer, this.#model.limits)
+      .then((texts) => this.#thread.call({ texts }))
+      .catch((error: unknown) => {
+        this.#vocabulary = null;
+        throw error;
+      });
+    return this.#vocabulary;
+  }
+
   /** Equal constraints that come together are compiled once. */
   #grammarOf(id: string, constraint: Constraint): Promise<SharedArrayBuffer> {
     const running = this.#compiling.get(id);
     if (running !== undefined) return running;
     const compiling = this.#thread
-      .call(constraint)
+      .call({ constraint })
       .then((grammar) => {
         this.#compiled.set(id, grammar);
         return grammar;
@@ -94,6 +108,18 @@ export class ConstraintCompiler {
     this.#compiling.set(id, compiling);
     return compiling;
   }
+}
+
+/** As many tokens as the model has logits. */
+async function tokenTexts(
+  tokenizer: Tokenizer,
+  { vocabSize, eosTokenIds }: CompiledModel['limits'],
+): Promise<TokenTexts> {
+  const { bytes, starts } = await tokenizer.tokenBytes();
+  const known = starts.subarray(0, vocabSize + 1);
+  const ownStarts = new Int32Array(vocabSize + 1).fill(known.at(-1) ?? 0, known.length);
+  ownStarts.set(known);
+  return { bytes, starts: ownStarts, endTokenIds: eosTokenIds.filter((id) => id < vocabSize) };
 }
 
 function errorsOf({ timeoutMs, waitMs, memoryMb, maxWaiting }: CompileLimits): CallThreadErrors {

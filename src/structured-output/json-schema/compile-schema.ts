@@ -69,11 +69,15 @@ class SchemaCompiler {
     const node = this.#builder.reserve();
     this.#nodes.set(expression, node);
     const values = this.#expressions.expand(expression);
+    const { budget } = this.#builder;
+    const before = budget.where;
+    budget.where = this.#expressions.where(expression);
     const options = [
       ...this.#scalars(values),
       ...values.arrays.map((shape) => this.#array(shape)),
       ...values.objects.map((shape) => this.#object(shape)),
     ].filter((option) => option !== null);
+    budget.where = before;
     this.#builder.fill(node, { kind: 'choice', options });
     return node;
   }

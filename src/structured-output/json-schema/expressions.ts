@@ -11,6 +11,8 @@ type Atom = { readonly schema: SchemaLocation } | { readonly not: ExprId };
 
 /** Levels of objects and arrays that are searched for a contradiction. */
 const MAX_SEARCHED = 12;
+/** Schemas that a message names. */
+const MAX_NAMED = 3;
 
 export class Expressions {
   readonly index: SchemaIndex;
@@ -55,6 +57,19 @@ export class Expressions {
 
   either(a: ExprId, b: ExprId): ExprId {
     return this.not(this.all(this.not(a), this.not(b)));
+  }
+
+  /** The schemas that an expression is made of, for messages. */
+  where(expression: ExprId): string {
+    const pointers = new Set<string>();
+    const add = (part: ExprId): void => {
+      for (const atom of this.#atoms[part]!) {
+        if ('not' in atom) add(atom.not);
+        else pointers.add(atom.schema.pointer === '' ? '/' : atom.schema.pointer);
+      }
+    };
+    add(expression);
+    return `The schema at ${[...pointers].slice(0, MAX_NAMED).join(' and ')}`;
   }
 
   /** The values that satisfy an expression; what is inside them stays unexpanded. */

@@ -5,6 +5,9 @@ import type { Budget } from '../limits.ts';
 /** Each makes one byte more of common endings common. */
 const MERGE_ROUNDS = 8;
 
+/** Of Fowler, Noll and Vo. */
+const HASH_PRIME = 16_777_619;
+
 /** State 0 is the start. From each state an accepting one can be reached: what is alive can be finished. */
 export interface Dfa {
   /** Bytes of one class lead from any state to the same one. [256] */
@@ -86,7 +89,13 @@ export class DfaBuilder {
   #reachableAndFinishing(): Int32Array | null {
     const sources: number[][] = this.#rows.map(() => []);
     for (const [state, row] of this.#rows.entries()) {
-      for (const target of new Set(row)) if (target >= 0) sources[target]!.push(state);
+      let before = -1;
+      for (let i = 0; i < row.length; i += 1) {
+        const target = row[i]!;
+        // Neighbouring bytes mostly lead to the same state; some that are named twice do no harm.
+        if (target >= 0 && target !== before) sources[target]!.push(state);
+        before = target;
+      }
     }
     const alive = new Int32Array(this.#rows.length).fill(-1);
     const queue = this.#labels.flatMap((label, state) => (label >= 0 ? [state] : []));
@@ -116,15 +125,7 @@ function mergeStates(dfa: Dfa, budget: Budget): Dfa {
   let { next, labels } = dfa;
   for (let round = 0; round < MERGE_ROUNDS; round += 1) {
     budget.spend(next.length);
-    const ids = new Map<string, number>();
-    const kept: number[] = [];
-    const merged = Int32Array.from(labels, (label, state) => {
-      const key = `${label}:${next.subarray(state * numClasses, (state + 1) * numClasses).join()}`;
-      const id = ids.get(key) ?? ids.size;
-      if (id === ids.size) kept.push(state);
-      ids.set(key, id);
-      return id;
-    });
+    const { merged, kept } = mergeRows(next, labels, numClasses);
     if (kept.length === labels.length) break;
     const rows = new Int32Array(kept.length * numClasses);
     for (const [id, state] of kept.entries()) {
@@ -139,20 +140,44 @@ function mergeStates(dfa: Dfa, budget: Budget): Dfa {
   return { classes: dfa.classes, numClasses, next, labels };
 }
 
+/** One number for all rows that are alike, with their labels, and the first row of each number. */
+function mergeRows(
+  next: Int32Array,
+  labels: Int32Array,
+  width: number,
+): { merged: Int32Array; kept: number[] } {
+  const merged = new Int32Array(labels.length);
+  const kept: number[] = [];
+  const byHash = new Map<number, number[]>();
+  for (const [state, label] of labels.entries()) {
+    const row = next.subarray(state * width, (state + 1) * width);
+    let hash = label;
+    for (let i = 0; i < width; i += 1) hash = Math.imul(hash ^ row[i]!, HASH_PRIME) ^ (hash >>> 15);
+    const alike = byHash.get(hash) ?? [];
+    const known = alike.find((id) => {
+      const at = kept[id]! * width;
+      return labels[kept[id]!] === label && row.every((target, i) => target === next[at + i]);
+    });
+    merged[state] = known ?? kept.length;
+    if (known !== undefined) continue;
+    byHash.set(hash, [...alike, kept.length]);
+    kept.push(state);
+  }
+  return { merged, kept };
+}
+
 /** Fewer columns: those that are alike become one. */
 function mergeClasses(dfa: Dfa): Dfa {
   const { numClasses, labels } = dfa;
   const numStates = labels.length;
-  const ids = new Map<string, number>();
-  const columns: number[] = [];
-  const merged = Array.from({ length: numClasses }, (_, column) => {
-    // Columns of large automata are as good as never alike.
-    const key = numStates > 5000 ? String(column) : columnKey(dfa, column);
-    const id = ids.get(key) ?? ids.size;
-    if (id === ids.size) columns.push(column);
-    ids.set(key, id);
-    return id;
-  });
+  // Columns of large automata are as good as never alike.
+  if (numStates > 5000) return dfa;
+  const asRows = new Int32Array(dfa.next.length);
+  for (let state = 0; state < numStates; state += 1) {
+    for (let column = 0; column < numClasses; column += 1)
+      asRows[column * numStates + state] = dfa.next[state * numClasses + column]!;
+  }
+  const { merged, kept: columns } = mergeRows(asRows, new Int32Array(numClasses), numStates);
   if (columns.length === numClasses) return dfa;
   const next = new Int32Array(numStates * columns.length);
   for (let state = 0; state < numStates; state += 1) {
@@ -160,12 +185,6 @@ function mergeClasses(dfa: Dfa): Dfa {
       next[state * columns.length + id] = dfa.next[state * numClasses + column]!;
   }
   return { classes: dfa.classes.map((old) => merged[old]!), numClasses: columns.length, next, labels };
-}
-
-function columnKey(dfa: Dfa, column: number): string {
-  let key = '';
-  for (let at = column; at < dfa.next.length; at += dfa.numClasses) key += `${dfa.next[at]},`;
-  return key;
 }
 
 /**

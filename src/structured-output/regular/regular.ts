@@ -64,6 +64,8 @@ interface NfaState {
   readonly atEnd: number[];
 }
 
+const STATE_WORK = 100;
+
 /** Thompson's construction, and the subsets of Rabin and Scott. */
 class Nfa {
   readonly #budget: Budget;
@@ -78,7 +80,8 @@ class Nfa {
   }
 
   state(): number {
-    this.#budget.spend(10);
+    // Its lists take most of the time and memory that a long repetition costs.
+    this.#budget.spend(STATE_WORK);
     return this.#states.push({ edges: [], empty: [], atBegin: [], atEnd: [] }) - 1;
   }
 
@@ -182,16 +185,19 @@ class Nfa {
     };
     idOf([start], true);
     for (let at = 0; at < sets.length; at += 1) {
-      const targets: number[][] = Array.from({ length: numClasses }, () => []);
+      const targets: (number[] | undefined)[] = [];
       for (const state of sets[at]!) {
         for (const { low, high, to } of this.#states[state]!.edges) {
           this.#budget.spend(1);
-          for (let id = classes[low]!; id < numClasses && firstBytes[id]! <= high; id += 1)
-            targets[id]!.push(to);
+          for (let id = classes[low]!; id < numClasses && firstBytes[id]! <= high; id += 1) {
+            const known = targets[id];
+            if (known === undefined) targets[id] = [to];
+            else known.push(to);
+          }
         }
       }
       const row = builder.row(at);
-      for (const [id, states] of targets.entries()) if (states.length > 0) row[id] = idOf(states, false);
+      for (const [id, states] of targets.entries()) if (states !== undefined) row[id] = idOf(states, false);
     }
     return builder.build();
   }
