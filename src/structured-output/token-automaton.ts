@@ -4,7 +4,7 @@
 // around it: that part is found by one walk of the lexeme's automaton over the trie and kept. Only tokens that leave the
 // lexeme in their middle, such as a closing quote and a comma in one, are followed through the stack.
 
-import { BoundedCache } from './bounded-cache.ts';
+import { LruCache } from '../util/lru-cache.ts';
 import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
@@ -20,7 +20,7 @@ export class TokenAutomaton {
   readonly vocabulary: Vocabulary;
   readonly bytes: ByteAutomaton;
   readonly #walker: LexemeWalker;
-  readonly #masks = new BoundedCache<Configuration, TokenSet>(MAX_MASK_BYTES, bytesOfSet);
+  readonly #masks = new LruCache<Configuration, TokenSet>(MAX_MASK_BYTES, bytesOfSet);
   readonly #scratch: Uint32Array;
 
   constructor(grammar: Grammar, vocabulary: Vocabulary) {

@@ -1,6 +1,6 @@
 // A vocabulary as constraints see it: its trie, and what is known of lexemes that many grammars have.
 
-import { BoundedCache } from './bounded-cache.ts';
+import { LruCache } from '../util/lru-cache.ts';
 import { bytesOfSet, type TokenSet } from './token-set.ts';
 import type { TokenTrie } from './token-trie.ts';
 
@@ -31,7 +31,7 @@ export interface CountedTokens {
 }
 
 /** By lexeme and state. */
-export class LexemeTokensCache extends BoundedCache<string, LexemeTokens> {
+export class LexemeTokensCache extends LruCache<string, LexemeTokens> {
   constructor(maxBytes: number) {
     super(maxBytes, ({ tokens, exits, labels }) => bytesOfSet(tokens) + exits.byteLength + labels.byteLength);
   }

@@ -3,7 +3,6 @@
 export class LruCache<Key, Value> {
   readonly #maxSize: number;
   readonly #sizeOf: (value: Value) => number;
-  /** The one used last at the end. */
   readonly #values = new Map<Key, Value>();
   #size = 0;
 
@@ -29,6 +28,11 @@ export class LruCache<Key, Value> {
       if (this.#size <= this.#maxSize) return;
       this.#delete(oldest);
     }
+  }
+
+  /** The one used last at the end. */
+  entries(): (readonly [Key, Value])[] {
+    return [...this.#values];
   }
 
   #delete(key: Key): void {
