@@ -53,6 +53,8 @@ function program(
     .version(version(), '-v, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .configureOutput({ outputError: (text, write) => write(text) })
+    // The longest options leave less than the 40 columns below which nothing would be wrapped.
+    .configureHelp({ minWidthToWrap: 30 })
     .exitOverride();
   const serve = svc
     .command('serve')
