@@ -110,7 +110,7 @@ A line of a trace is {"timestamp": ms, "input_length": n, "output_length": n},
 with "hash_ids" where blocks of 512 tokens of prompts are shared.
 
 Examples:
-  svc bench serve --num-prompts 200 --request-rate 4 --goodput "ttft:500 tpot:100"
+  svc bench serve --request-rate 4 --goodput "ttft:500 tpot:100"
   svc bench serve --dataset-name sharegpt --dataset-path sharegpt.json \\
     --backend openai-chat --max-concurrency 16 --output-html report.html`;
 
