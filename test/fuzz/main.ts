@@ -41,7 +41,15 @@ for (const name of ['loaders', 'http'] as const) {
 async function fuzzServer(plan: Plan): Promise<FuzzResult> {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-fuzz-'));
   writeTinyModel(folder, { seed: 5, config: { max_position_embeddings: 64 } });
-  const options = ['--served-model-name', 'tiny', '--trust-request-chat-template', '--log-level', 'error'];
+  const options = [
+    '--served-model-name',
+    'tiny',
+    '--trust-request-chat-template',
+    '--log-level',
+    'error',
+    '--shutdown-timeout',
+    '1',
+  ];
   const svc = await startServeProcess([folder, ...options]);
   try {
     const result = await fuzzHttp({ ...plan, url: svc.url });
