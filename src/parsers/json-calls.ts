@@ -48,13 +48,13 @@ export function* readJsonCalls(
   rules: CallRules = TAGGED,
 ): Reading<boolean> {
   const first = yield* reader.attempt(function* () {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     return (yield* reader.takeIf('[')) ? yield* readHead(reader, rules) : null;
   });
   if (first === null) return false;
   yield* readBody(reader, writer, first);
   for (;;) {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     const goesOn = !(yield* reader.takeIf(']')) && (yield* reader.takeIf(','));
     if (!goesOn || !(yield* readJsonCall(reader, writer, rules))) return true;
   }
@@ -64,14 +64,14 @@ function* readBody(reader: TextReader, writer: AnswerWriter, head: CallHead): Re
   writer.call(head.name);
   if (head.hasArguments) yield* copyJson(reader, (text) => writer.arguments(text));
   else writer.arguments(head.arguments ?? '{}');
-  yield* skipFields(reader);
+  yield* advanceOverFields(reader);
 }
 
 /** Reads up to the arguments, or up to the end of an object where they are missing or came first. */
 function* readHead(reader: TextReader, rules: CallRules): Reading<CallHead | null> {
   let name: string | null = null;
   let early: string | null = null;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (!(yield* reader.takeIf('{'))) return null;
   for (;;) {
     const key = yield* readKey(reader);
@@ -89,7 +89,7 @@ function* readHead(reader: TextReader, rules: CallRules): Reading<CallHead | nul
       return null;
     }
     if (name !== null && early !== null) return { name, arguments: early, hasArguments: false };
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     if (yield* reader.takeIf(',')) continue;
     const isCall = name !== null && rules.allowsNoArguments && (yield* reader.peek()) === '}';
     return isCall ? { name: name!, arguments: null, hasArguments: false } : null;
@@ -98,11 +98,11 @@ function* readHead(reader: TextReader, rules: CallRules): Reading<CallHead | nul
 
 /** `"key": ` */
 function* readKey(reader: TextReader): Reading<string | null> {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   const key = yield* readString(reader);
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (key === null || !(yield* reader.takeIf(':'))) return null;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   return key;
 }
 
@@ -126,9 +126,9 @@ function* readJson(reader: TextReader): Reading<string> {
 }
 
 /** What is left of an object after its arguments. */
-function* skipFields(reader: TextReader): Reading {
+function* advanceOverFields(reader: TextReader): Reading {
   for (;;) {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     if (yield* reader.takeIf('}')) return;
     if (!(yield* reader.takeIf(','))) return;
     if ((yield* readKey(reader)) === null) return;
@@ -145,7 +145,7 @@ export function* copyJson(reader: TextReader, sink: (text: string) => void): Rea
     let end = 0;
     while (end < rest.length && scan.takes(rest[end]!)) end++;
     if (end > 0) sink(rest.slice(0, end));
-    reader.skip(end);
+    reader.advance(end);
     if (end < rest.length || scan.isComplete) return;
   }
 }

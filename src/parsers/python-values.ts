@@ -29,7 +29,7 @@ const MAX_DEPTH = 64;
 
 /** Reads one value. What is no value becomes a string of its text. */
 export function* copyPythonValue(reader: TextReader, sink: Sink, depth = 0): Reading {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   const char = yield* reader.peek();
   if (char === '"' || char === "'") yield* copyStrings(reader, sink);
   else if (CLOSERS[char] !== undefined && depth < MAX_DEPTH) yield* copyCollection(reader, sink, depth);
@@ -40,9 +40,9 @@ export function* copyPythonValue(reader: TextReader, sink: Sink, depth = 0): Rea
 function* copyStrings(reader: TextReader, sink: Sink): Reading {
   sink('"');
   for (let quote = yield* reader.peek(); quote === '"' || quote === "'"; quote = yield* reader.peek()) {
-    reader.skip(1);
+    reader.advance(1);
     yield* copyString(reader, quote, sink);
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
   }
   sink('"');
 }
@@ -59,13 +59,13 @@ function* copyString(reader: TextReader, quote: string, sink: Sink): Reading {
 /** What follows a backslash; an unknown escape is its own text, as in Python. */
 function* readEscape(reader: TextReader): Reading<string> {
   const char = yield* reader.peek();
-  reader.skip(char.length);
+  reader.advance(char.length);
   const numDigits = CODE_LENGTHS[char];
   if (numDigits === undefined) return ESCAPES[char] ?? (/['"\\]/.test(char) ? char : `\\${char}`);
   let digits = '';
   while (digits.length < numDigits && /^[\da-fA-F]$/.test(yield* reader.peek())) {
     digits += yield* reader.peek();
-    reader.skip(1);
+    reader.advance(1);
   }
   const code = Number.parseInt(digits, 16);
   const isCode = digits.length === numDigits && code <= 0x10ffff;
@@ -77,16 +77,16 @@ function* copyCollection(reader: TextReader, sink: Sink, depth: number): Reading
   const opener = yield* reader.peek();
   const closer = CLOSERS[opener]!;
   const isDictionary = opener === '{';
-  reader.skip(1);
+  reader.advance(1);
   sink(isDictionary ? '{' : '[');
   for (let isFirst = true; ; isFirst = false) {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     const isOver = (yield* reader.takeIf(closer)) || (yield* reader.peek()) === '';
     if (isOver) break;
     if (!isFirst) sink(', ');
     if (isDictionary) yield* copyKey(reader, sink);
     yield* copyPythonValue(reader, sink, depth + 1);
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     const goesOn = yield* reader.takeIf(',');
     if (goesOn) continue;
     yield* reader.takeIf(closer);
@@ -100,7 +100,7 @@ function* copyKey(reader: TextReader, sink: Sink): Reading {
   const char = yield* reader.peek();
   if (char === '"' || char === "'") yield* copyStrings(reader, sink);
   else sink(JSON.stringify(yield* readWord(reader)));
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   yield* reader.takeIf(':');
   sink(': ');
 }
@@ -110,7 +110,7 @@ function* readWord(reader: TextReader): Reading<string> {
   let word = '';
   for (let char = yield* reader.peek(); /^[^,:()[\]{}]$/.test(char); char = yield* reader.peek()) {
     word += char;
-    reader.skip(1);
+    reader.advance(1);
   }
   return word.trim();
 }

@@ -62,7 +62,7 @@ export function tagged({ begins, ends, isImplied = false, answerTags }: TagRules
 /** Reads one of `words`, and the space before it; nothing where there is none. */
 function* takeFirst(reader: TextReader, words: readonly string[]): Reading<boolean> {
   const found = yield* reader.attempt(function* () {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     for (const word of words) if (yield* reader.takeIf(word)) return true;
     return null;
   });

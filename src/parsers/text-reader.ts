@@ -45,12 +45,12 @@ export class TextReader {
   }
 
   /** Reads `numChars` that are known to be there. */
-  skip(numChars: number): void {
+  advance(numChars: number): void {
     this.#at += numChars;
   }
 
-  *skipSpace(): Reading {
-    while (/^\s$/.test(yield* this.peek())) this.skip(1);
+  *advanceOverSpace(): Reading {
+    while (/^\s$/.test(yield* this.peek())) this.advance(1);
   }
 
   /** Whether `word` comes next. */

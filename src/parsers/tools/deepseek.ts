@@ -55,10 +55,10 @@ function* readAnswer(
   readName: () => Reading<string | null>,
 ): Reading {
   const readHead = function* (): Reading<string | null> {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     if (!(yield* reader.takeIf(CALL_BEGIN))) return null;
     const name = yield* readName();
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     return name !== null && (yield* reader.isNext('{')) ? name.trim() : null;
   };
   while ((yield* reader.copyUntil([CALLS_BEGIN], (text) => writer.content(text))) !== null) {
@@ -82,7 +82,7 @@ function* skipEnd(reader: TextReader): Reading {
 }
 
 function* skipWord(reader: TextReader, word: string): Reading {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   yield* reader.takeIf(word);
 }
 

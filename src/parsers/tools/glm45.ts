@@ -56,7 +56,7 @@ function* readName(reader: TextReader): Reading<string | null> {
     const char = yield* reader.peek();
     if (char === '' || char === '<') break;
     name += char;
-    reader.skip(1);
+    reader.advance(1);
   }
   const isCall =
     /^\s*[\w.:/-]+\s*$/.test(name) && ((yield* reader.isNext(KEY)) || (yield* reader.isNext(END)));
@@ -65,12 +65,12 @@ function* readName(reader: TextReader): Reading<string | null> {
 
 /** Up to the value. */
 function* readKey(reader: TextReader): Reading<string | null> {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (!(yield* reader.takeIf(KEY))) return null;
   let key = '';
   const end = yield* reader.copyUntil([KEY_END], (text) => {
     key += text;
   });
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   return end !== null && (yield* reader.takeIf(VALUE)) ? key.trim() : null;
 }

@@ -47,7 +47,7 @@ function* readHeader(reader: TextReader): Reading<string | null> {
     const char = yield* reader.peek();
     if (char === '' || header.length > MAX_HEADER || !isHeader(header)) return null;
     header += char;
-    reader.skip(1);
+    reader.advance(1);
   }
 }
 

@@ -11,7 +11,7 @@ export const hermes: ToolFormat = {
   *read(reader, writer) {
     while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
       if (yield* readJsonCall(reader, writer)) {
-        yield* reader.skipSpace();
+        yield* reader.advanceOverSpace();
         yield* reader.takeIf(END);
       } else {
         writer.content(BEGIN);

@@ -53,12 +53,12 @@ function* readName(reader: TextReader): Reading<string | null> {
     const char = yield* reader.peek();
     if (!/^[^[{}\]"]$/.test(char)) break;
     name += char;
-    reader.skip(1);
+    reader.advance(1);
   }
   if (yield* reader.takeIf(CALL_ID)) {
-    while (/^\w$/.test(yield* reader.peek())) reader.skip(1);
+    while (/^\w$/.test(yield* reader.peek())) reader.advance(1);
   }
   yield* reader.takeIf(ARGS);
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   return /^\s*[\w.:/-]+\s*$/.test(name) && (yield* reader.isNext('{')) ? name.trim() : null;
 }

@@ -42,12 +42,12 @@ function* readHead(
   names: ReadonlySet<string>,
   isFirst: boolean,
 ): Reading<CallHead | null> {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (!(yield* reader.takeIf(isFirst ? '[' : ','))) return null;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   const name = yield* readWord(reader);
   if (!names.has(name) || !(yield* reader.takeIf('('))) return null;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (yield* reader.takeIf(')')) return { name, argument: null };
   const argument = yield* readArgumentName(reader);
   return argument === null ? null : { name, argument };
@@ -57,7 +57,7 @@ function* readHead(
 function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<CallHead | null> {
   const head = yield* reader.attempt(() => readHead(reader, names, false));
   if (head !== null) return head;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   yield* reader.takeIf(']');
   return null;
 }
@@ -73,21 +73,21 @@ function* readArguments(reader: TextReader, writer: AnswerWriter, head: CallHead
     writer.arguments(`${before}${JSON.stringify(name)}: `);
     before = ', ';
     yield* copyPythonValue(reader, (json) => writer.arguments(json));
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     name = (yield* reader.takeIf(',')) ? yield* readArgumentName(reader) : null;
   }
   writer.arguments('}');
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   yield* reader.takeIf(')');
 }
 
 /** `name=` */
 function* readArgumentName(reader: TextReader): Reading<string | null> {
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   const name = yield* readWord(reader);
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   if (name === '' || !(yield* reader.takeIf('='))) return null;
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   return name;
 }
 
@@ -95,7 +95,7 @@ function* readWord(reader: TextReader): Reading<string> {
   let word = '';
   for (let char = yield* reader.peek(); /^[\w.]$/.test(char); char = yield* reader.peek()) {
     word += char;
-    reader.skip(1);
+    reader.advance(1);
   }
   return word;
 }

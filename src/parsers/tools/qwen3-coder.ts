@@ -46,7 +46,7 @@ export const qwen3Coder: ToolFormat = {
 
 function* readName(reader: TextReader, begin: string): Reading<string | null> {
   if (begin === BEGIN) {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     if (!(yield* reader.takeIf(FUNCTION))) return null;
   }
   return yield* readTagged(reader);
@@ -69,7 +69,7 @@ function* readCall(
   writer.call(name);
   const values = new ArgumentsWriter(writer, tool);
   for (;;) {
-    yield* reader.skipSpace();
+    yield* reader.advanceOverSpace();
     const parameter = (yield* reader.takeIf(PARAMETER)) ? yield* readTagged(reader) : null;
     if (parameter === null) break;
     yield* reader.takeIf('\n');
@@ -77,6 +77,6 @@ function* readCall(
   }
   values.end();
   yield* reader.takeIf(FUNCTION_END);
-  yield* reader.skipSpace();
+  yield* reader.advanceOverSpace();
   yield* reader.takeIf(END);
 }
