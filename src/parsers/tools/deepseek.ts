@@ -69,19 +69,19 @@ function* readAnswer(
       numCalls += 1;
       writer.call(name);
       yield* copyJson(reader, (text) => writer.arguments(text));
-      yield* skipEnd(reader);
+      yield* advanceOverEnd(reader);
     }
     if (numCalls === 0) writer.content(CALLS_BEGIN);
-    else yield* skipWord(reader, CALLS_END);
+    else yield* advanceOverWord(reader, CALLS_END);
   }
 }
 
-function* skipEnd(reader: TextReader): Reading {
-  yield* skipWord(reader, FENCE_END.trim());
-  yield* skipWord(reader, CALL_END);
+function* advanceOverEnd(reader: TextReader): Reading {
+  yield* advanceOverWord(reader, FENCE_END.trim());
+  yield* advanceOverWord(reader, CALL_END);
 }
 
-function* skipWord(reader: TextReader, word: string): Reading {
+function* advanceOverWord(reader: TextReader, word: string): Reading {
   yield* reader.advanceOverSpace();
   yield* reader.takeIf(word);
 }
