@@ -238,13 +238,13 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       'without its scales',
       ct,
       changed('mlp.down_proj.weight_scale', () => null),
-      /tensor model\.layers\.1\.mlp\.down_proj\.weight_scale \[128, 8\] is missing/,
+      /tensor model\.layers\.0\.mlp\.down_proj\.weight_scale \[128, 8\] is missing/,
     ],
     [
       'with scales of another shape',
       gptqScheme({}),
       changed('mlp.down_proj.scales', (tensor) => ({ ...tensor, shape: [...tensor.shape].reverse() })),
-      /tensor model\.layers\.1\.mlp\.down_proj\.scales must be \[8, 128\] by config\.json, it is \[128, 8\]/,
+      /tensor model\.layers\.0\.mlp\.down_proj\.scales must be \[8, 128\] by config\.json, it is \[128, 8\]/,
     ],
     [
       'with a scale that is not a number',
@@ -307,7 +307,7 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       'with zero points missing',
       AWQ,
       changed('mlp.up_proj.qzeros', () => null),
-      /tensor model\.layers\.1\.mlp\.up_proj\.qzeros \[2, 32\] is missing/,
+      /tensor model\.layers\.0\.mlp\.up_proj\.qzeros \[2, 32\] is missing/,
     ],
     [
       'with codes in another format',
