@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { freePort } from '../test/helpers/svc-process.ts';
 import type { GoldenModel } from '../test/models/golden-cases.ts';
 import { STORIES_260K } from './goldens.ts';
-import type { Figure, Section } from './report.ts';
+import { type Figure, figureOf, type Section } from './report.ts';
 import { spawnServer } from './spawn-server.ts';
 import { cpuSince, type ThreadCpu, threadTimes } from './thread-cpu.ts';
 
@@ -55,13 +55,7 @@ export async function serveSection(): Promise<Section> {
     ).length;
     const figures: Figure[] = [
       await compareTexts(server.url, STORIES_260K),
-      {
-        name: 'process start to first byte served',
-        value: firstByteMs / 1000,
-        unit: 's',
-        limit: null,
-        goal: '< 2 s',
-      },
+      figureOf('process start to first byte served', firstByteMs / 1000, 's', '< 2 s'),
       {
         name: `${NUM_STREAMS} streams at once: equal to the request alone`,
         value: numEqual,
@@ -69,20 +63,16 @@ export async function serveSection(): Promise<Section> {
         limit: NUM_STREAMS,
         goal: 'all',
       },
-      {
-        name: `${NUM_STREAMS} streams at once: output`,
-        value: together.reduce((sum, { numTokens }) => sum + numTokens, 0) / seconds,
-        unit: 'tokens/s',
-        limit: null,
-        goal: null,
-      },
-      {
-        name: `${NUM_STREAMS} streams at once: slowest first token`,
-        value: Math.max(...together.map(({ firstTokenMs }) => firstTokenMs)),
-        unit: 'ms',
-        limit: null,
-        goal: null,
-      },
+      figureOf(
+        `${NUM_STREAMS} streams at once: output`,
+        together.reduce((sum, { numTokens }) => sum + numTokens, 0) / seconds,
+        'tokens/s',
+      ),
+      figureOf(
+        `${NUM_STREAMS} streams at once: slowest first token`,
+        Math.max(...together.map(({ firstTokenMs }) => firstTokenMs)),
+        'ms',
+      ),
     ];
     figures.push(...(await measureCpu(server)));
     const notes = [
@@ -149,18 +139,13 @@ async function measureCpu({ child, url }: BenchServer): Promise<Figure[]> {
 function cpuFigures(ours: ThreadCpu, floor: ThreadCpu): Figure[] {
   const name = `${NUM_CPU_STREAMS} streams at once`;
   const perToken = (seconds: number): number => (1e6 * seconds) / (NUM_CPU_STREAMS * CPU_TOKENS);
-  const figure = (thread: string, seconds: number, limit: number | null, goal: string | null): Figure => ({
-    name: `${name}: CPU of the ${thread}`,
-    value: perToken(seconds),
-    unit: 'us/token',
-    limit,
-    goal,
-  });
+  const figure = (thread: string, seconds: number, goal: string | null = null): Figure =>
+    figureOf(`${name}: CPU of the ${thread}`, perToken(seconds), 'us/token', goal);
   return [
-    figure('main thread', ours.main, perToken(floor.main), '< 10'),
-    figure('engine thread', ours.engine, null, null),
-    figure("runtime's helpers", ours.helpers, null, null),
-    figure('kernel threads', ours.kernels, null, null),
+    { ...figure('main thread', ours.main, '< 10'), limit: perToken(floor.main) },
+    figure('engine thread', ours.engine),
+    figure("runtime's helpers", ours.helpers),
+    figure('kernel threads', ours.kernels),
   ];
 }
 
