@@ -9,7 +9,7 @@ export const MAX_TOOLS = 1024;
 /** Characters of all texts and numbers of one function, about. */
 const MAX_TOOL_SIZE = 262_144;
 const MAX_DEPTH = 64;
-const MAX_NAME = 64;
+export const MAX_NAME = 64;
 
 const name = z
   .string()

@@ -8,6 +8,7 @@ import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
+import { toolFieldsOf } from '../protocol/functions.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
@@ -47,7 +48,7 @@ export async function promptOfChat(
   body: ChatCompletionRequest,
 ): Promise<ChatPrompt> {
   const { template, tokenizer } = chatParts(engine);
-  const toolUse = new ToolUse(body, engine.answerFormats);
+  const toolUse = new ToolUse(toolFieldsOf(body), engine.answerFormats);
   const messages = toChatMessages(body.messages);
   const text = await renderPrompt(template, messages, body, { ...options, tools: toolUse.templateTools });
   return { text, messages, toolUse, tokenizer };

@@ -13,6 +13,7 @@ import { checkChatFields } from '../chat/check-fields.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
 import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
+import { blameTools, hasFunctions } from '../protocol/functions.ts';
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -35,7 +36,7 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
-  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-');
+  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-').catch(blameTools(body));
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
     role,
@@ -43,6 +44,7 @@ async function parse(
     idLength: toolUse.idLength,
     includesReasoning: body.include_reasoning ?? true,
     endsForCalls: !toolUse.isNamed,
+    callField: hasFunctions(body) ? 'function_call' : 'tool_calls',
   });
   return { ...answer, writer };
 }
