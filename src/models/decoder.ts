@@ -13,7 +13,8 @@ import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
-import { loadPoolingHead, type PoolingHead } from './pooling/pooling-head.ts';
+import type { PoolingConfig } from './pooling/pooling-config.ts';
+import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import type { RopeConfig } from './rope-config.ts';
 
 /** What the architectures make a decoder from. */
@@ -51,6 +52,18 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
 
 function loadHead({ config, weights, names }: LoadContext): LinearWeight {
   return weights.head({ name: names.head, n: config.vocabSize }, config.hiddenSize);
+}
+
+/** Null where the rows themselves are the result. */
+function loadPoolingHead(
+  { config, weights, names }: LoadContext,
+  pooling: PoolingConfig,
+): PoolingHead | null {
+  if (pooling.task === 'embed') return loadDense(weights, pooling);
+  const { hiddenSize, vocabSize, tieWordEmbeddings: isTied } = config;
+  if (pooling.head.kind === 'classifier') return product(weights.classifier('score', 1, hiddenSize, false));
+  const { tokenIds } = pooling.head;
+  return product(weights.rows(isTied ? names.embedding : names.head, vocabSize, tokenIds, hiddenSize));
 }
 
 /** Layers that rotate alike share a table. */

@@ -1,10 +1,12 @@
 // What a pooling model makes of a text, in the place of further tokens: a vector, or a score of two texts.
 
 import type { EngineConfig } from '../../config/engine-config.ts';
-import type { HeadActivation } from './pooling-head.ts';
+import type { Activation } from '../../ops/ops.ts';
 
 /** Whose hidden states stand for the sequence: the first token's, the last one's, or the mean of all. */
 export type PooledRows = 'cls' | 'last' | 'mean';
+
+export type HeadActivation = Activation | 'tanh' | 'none';
 
 /** A product of an embedding model that follows its pooling. */
 export interface DenseLayer {

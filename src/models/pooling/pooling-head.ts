@@ -1,15 +1,12 @@
 // What a pooling model makes of the states that stand for its sequences: a few small products after the layers.
 
-import type { Activation, Ops, Tensor } from '../../ops/ops.ts';
+import type { Ops, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
-import type { LoadContext } from '../architecture.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
-import type { EmbeddingConfig, PoolingConfig } from './pooling-config.ts';
+import type { EmbeddingConfig, HeadActivation } from './pooling-config.ts';
 
 /** states [rows, hidden] f32 -> the model's numbers for them, [rows, `pooledSize`] f32. */
 export type PoolingHead = (ops: Ops, states: Tensor) => Tensor;
-
-export type HeadActivation = Activation | 'tanh' | 'none';
 
 /** One after the other. */
 export function headOf(...parts: readonly PoolingHead[]): PoolingHead {
@@ -29,18 +26,6 @@ export function activated(activation: HeadActivation): PoolingHead {
     ops.softcap(x, 1);
     return x;
   };
-}
-
-/** Of a decoder; null where the states themselves are the result. */
-export function loadPoolingHead(
-  { config, weights, names }: LoadContext,
-  pooling: PoolingConfig,
-): PoolingHead | null {
-  if (pooling.task === 'embed') return loadDense(weights, pooling);
-  const { hiddenSize, vocabSize, tieWordEmbeddings: isTied } = config;
-  if (pooling.head.kind === 'classifier') return product(weights.classifier('score', 1, hiddenSize, false));
-  const { tokenIds } = pooling.head;
-  return product(weights.rows(isTied ? names.embedding : names.head, vocabSize, tokenIds, hiddenSize));
 }
 
 /** The dense layers of an embedding model; null where it has none. */

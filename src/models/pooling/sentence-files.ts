@@ -13,8 +13,7 @@ import {
   type SentenceFileName,
 } from '../../util/model-files.ts';
 import { preview } from '../../util/preview.ts';
-import type { DenseLayer, PooledRows } from './pooling-config.ts';
-import type { HeadActivation } from './pooling-head.ts';
+import type { DenseLayer, HeadActivation, PooledRows } from './pooling-config.ts';
 
 export interface SentenceFiles {
   /** Null where there is no such step. */
