@@ -155,7 +155,7 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;  // above 0
-  int window;  // at most kNoWindow
+  int window;  // so many tokens a row sees, back from the newest one; at most kNoWindow
   float softcap;  // 0 is none
   const float* sinks;  // [heads]; null is none
   char* out;
@@ -172,7 +172,7 @@ struct AttentionTask {
   int firstRow;
   int tokens;
   /// The newest token that the first row sees, and by how much that of each next row is newer: by 1, or by 0 where all see
-  /// the whole sequence.
+  /// the whole sequence. It may be past the context's end.
   int firstPosition;
   int positionStep;
   /// The same thread will read on up to this token: memory is fetched ahead so far.
