@@ -13,6 +13,8 @@ namespace {
 
 /// Rows of x that a task multiplies by A.
 constexpr int kRowsOfTask = 32;
+/// What matrices take at once from the kernel: a huge page.
+constexpr size_t kSharedBytes = size_t{2} << 20;
 
 Range common(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 bool isEmpty(Range range) { return range.begin >= range.end; }
@@ -24,6 +26,12 @@ PackedWeight packA(ThreadPool& pool, const KernelSet& set, const LoraNumbers& nu
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
   return packLinear(pool, set, {LinearPart{source, rank, {}, {}, {}}}, numbers.k, form);
+}
+
+std::shared_ptr<const char> storedA(const PackedWeight& packed, MatrixMemory& memory) {
+  const std::shared_ptr<char> a = memory.take(packed.data.size());
+  std::memcpy(a.get(), packed.data.data(), packed.data.size());
+  return a;
 }
 
 /// The bits of B in the format in which it is kept.
@@ -86,21 +94,22 @@ size_t placeOf(DType dtype, int rank, int lane) {
   return (static_cast<size_t>(rank / 2) * kLanes + lane) * 2 * sizeof(uint16_t) + rank % 2 * sizeof(uint16_t);
 }
 
-void packB(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers, HostLora& lora) {
+void packB(ThreadPool& pool, const KernelSet& set, MatrixMemory& memory, const LoraNumbers& numbers, HostLora& lora) {
   const std::vector<char> stored = storedB(set, numbers);
   const size_t width = elementBytes(numbers.dtype);
   lora.panels = panelsOf(numbers);
   size_t bytes = 0;
   for (const LowRankPanel& panel : lora.panels) bytes += panel.count * blockBytes(numbers.dtype);
-  lora.blocks = Pages(bytes);
-  const char* blocks = lora.blocks.data();
+  const std::shared_ptr<char> b = memory.take(bytes);
+  lora.b = b;
+  const char* blocks = b.get();
   for (LowRankPanel& panel : lora.panels) {
     panel.blocks = blocks;
     blocks += panel.count * blockBytes(numbers.dtype);
   }
   pool.run(static_cast<int>(lora.panels.size()), [&](int index, int) {
     const LowRankPanel& panel = lora.panels[index];
-    char* const to = lora.blocks.data() + (panel.blocks - lora.blocks.data());
+    char* const to = b.get() + (panel.blocks - b.get());
     eachPartOfPanel(numbers, index, [&](const LoraPart& part, Range columns, size_t rows) {
       const char* number = stored.data() + rows;
       for (int column = columns.begin; column < columns.end; ++column) {
@@ -124,7 +133,7 @@ struct AdapterTask {
   size_t bytes() const { return stride * lengthOf(rows) + 2 * borderBytes(); }
 };
 
-size_t strideOf(const HostLora& lora) { return roundUp(lora.a.n, kRankDepth) * elementBytes(lora.dtype); }
+size_t strideOf(const HostLora& lora) { return roundUp(lora.rank(), kRankDepth) * elementBytes(lora.dtype); }
 
 /// Rows that follow each other, of each adapter that adds to the product.
 std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, const std::vector<AdapterLora>& loras) {
@@ -141,14 +150,13 @@ std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, co
 /// Multiplies `rows` of x by A, and leaves the products, scaled, in the format in which B takes them.
 void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x, float* sums) {
   const HostLora& lora = *task.lora;
-  const PackedWeight& a = lora.a;
+  const int panels = lora.panelsOfA(), width = panels * kLanes;
   const size_t xStride = static_cast<size_t>(x.stride) * elementBytes(lora.dtype);
-  const int width = a.panels * kLanes;
-  const LinearJob job{x.data + rows.begin * xStride, xStride, a.data.data(), stepsOf(a.format, a.k), width, nullptr, sums,
-                      static_cast<size_t>(width), false, {}, {}};
-  set.linear[static_cast<int>(a.format)](job, {0, lengthOf(rows)}, {0, a.panels});
+  const LinearJob job{x.data + rows.begin * xStride, xStride, lora.a.get(), stepsOf(lora.formatOfA(), lora.k), width, nullptr,
+                      sums, static_cast<size_t>(width), false, {}, {}};
+  set.linear[static_cast<int>(lora.formatOfA())](job, {0, lengthOf(rows)}, {0, panels});
   for (int row = rows.begin; row < rows.end; ++row, sums += width) {
-    for (int i = 0; i < a.n; ++i) sums[i] *= lora.scales[i];
+    for (int i = 0; i < lora.rank(); ++i) sums[i] *= lora.scales[i];
     char* to = task.t + (row - task.rows.begin) * task.stride;
     if (lora.dtype == DType::F32) std::memcpy(to, sums, task.stride);
     else set.narrow(sums, reinterpret_cast<uint16_t*>(to), width);
@@ -203,7 +211,7 @@ class LoraAddend final : public Addend {
     size_t bytes = 0, sumBytes = 0;
     for (const AdapterTask& adapter : adapters) {
       bytes += adapter.bytes();
-      sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->a.panels) * kLanes * sizeof(float) * kRowsOfTask);
+      sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->panelsOfA()) * kLanes * sizeof(float) * kRowsOfTask);
     }
     if (memory.t.size() < bytes) memory.t = Pages(bytes);
     memory.sums.resize(pool.threads());
@@ -222,10 +230,23 @@ class LoraAddend final : public Addend {
 
 }  // namespace
 
-std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers) {
+std::shared_ptr<char> MatrixMemory::take(size_t bytes) {
+  const size_t whole = roundUp(bytes, kStepBytes);
+  if (used_ + whole > pages_->size()) {
+    pages_ = std::make_shared<Pages>(std::max(whole, kSharedBytes));
+    used_ = 0;
+  }
+  const std::shared_ptr<char> taken(pages_, pages_->data() + used_);
+  used_ += whole;
+  return taken;
+}
+
+std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set, MatrixMemory& memory,
+                                         const LoraNumbers& numbers) {
   const auto lora = std::make_shared<HostLora>(
-      HostLora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, packA(pool, set, numbers), numbers.scales, {}, {}});
-  packB(pool, set, numbers, *lora);
+      HostLora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, numbers.scales, {}, {}, {}});
+  lora->a = storedA(packA(pool, set, numbers), memory);
+  packB(pool, set, memory, numbers, *lora);
   return lora;
 }
 
