@@ -12,14 +12,13 @@ import {
   type ToolFields,
 } from '../../parsers/tool-fields.ts';
 import { listOf } from '../../util/bounded-schemas.ts';
-import { describedAs } from '../../util/json-schema.ts';
 import { renamed } from '../read-sampling.ts';
 
 const { name, description } = functionFields;
 const describedFunction = z.looseObject({ name, description, parameters: functionParameters.nullish() });
 
 export const legacyToolFields = {
-  functions: listOf(describedAs(describedFunction, boundedTool.pipe(describedFunction)), MAX_TOOLS)
+  functions: listOf(boundedTool(describedFunction), MAX_TOOLS)
     .refine(({ length }) => length > 0, 'must have at least 1 element')
     .nullish(),
   function_call: z
