@@ -8,8 +8,8 @@ import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
-import { toolFieldsOf } from '../protocol/functions.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
+import { toolFieldsOf } from './functions.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';

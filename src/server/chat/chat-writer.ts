@@ -7,11 +7,11 @@ import { AnswerDeltas, type AnswerFieldOptions, answerFields } from '../../parse
 import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { ChunkWriter, jsonOf } from '../chunk-writer.ts';
 import { promptLogprobs } from '../logprobs.ts';
-import { type CallFields, withFunctionCall } from '../protocol/functions.ts';
 import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
 import { chatLogprobs } from './chat-logprobs.ts';
+import { type CallFields, withFunctionCall } from './functions.ts';
 
 interface ChatAnswer {
   /** Speaks it. */

@@ -62,6 +62,7 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
   media_io_kwargs: [],
   audio: [],
   web_search_options: [],
+  moderation: [],
 };
 
 /**

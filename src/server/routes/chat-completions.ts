@@ -10,10 +10,15 @@ import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
+import { blameTools, hasFunctions } from '../chat/functions.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
-import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
-import { blameTools, hasFunctions } from '../protocol/functions.ts';
+import {
+  type ChatCompletionRequest,
+  chatCompletionSchema,
+  ignoredChatFields,
+} from '../protocol/chat-completion.ts';
+import { ignoredFields } from '../protocol/common-fields.ts';
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -26,7 +31,12 @@ const SERVICE_TIER = 'default';
 
 export const chatCompletions: GenerationEndpoint = {
   path: '/v1/chat/completions',
-  about: { summary: 'Answers a conversation', body: chatCompletionSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation',
+    body: chatCompletionSchema,
+    ignored: [...ignoredFields, ...ignoredChatFields],
+    streams: true,
+  },
   parse,
 };
 

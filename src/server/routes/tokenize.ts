@@ -11,8 +11,8 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
+import { blameTools } from '../chat/functions.ts';
 import { parseBody } from '../parse-body.ts';
-import { blameTools } from '../protocol/functions.ts';
 import {
   detokenizeAnswer,
   detokenizeSchema,
