@@ -95,6 +95,7 @@ export class LexemeWalker {
         tokens[token >>> 5]! |= 1 << (token & 31);
       }
       if (labels[to]! >= 0) {
+        numVisited += last - node;
         for (let exit = node; exit < last; exit += 1) {
           if (end[exit] === exit + 1) continue;
           exits[numExits] = exit;
