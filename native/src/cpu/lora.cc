@@ -100,7 +100,8 @@ void packB(ThreadPool& pool, const KernelSet& set, MatrixMemory& memory, const L
   lora.panels = panelsOf(numbers);
   size_t bytes = 0;
   for (const LowRankPanel& panel : lora.panels) bytes += panel.count * blockBytes(numbers.dtype);
-  const std::shared_ptr<char> b = memory.take(bytes);
+  // A matrix tile reads as many ranks again behind the last ones.
+  const std::shared_ptr<char> b = memory.take(bytes + blockBytes(numbers.dtype));
   lora.b = b;
   const char* blocks = b.get();
   for (LowRankPanel& panel : lora.panels) {
@@ -133,7 +134,7 @@ struct AdapterTask {
   size_t bytes() const { return stride * lengthOf(rows) + 2 * borderBytes(); }
 };
 
-size_t strideOf(const HostLora& lora) { return roundUp(lora.rank(), kRankDepth) * elementBytes(lora.dtype); }
+size_t strideOf(const HostLora& lora) { return roundUp(lora.rank(), kRankDepth) / kRankDepth * kRankBytes; }
 
 /// Rows that follow each other, of each adapter that adds to the product.
 std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, const std::vector<AdapterLora>& loras) {
@@ -147,6 +148,16 @@ std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, co
   return all;
 }
 
+/// A row of t in blocks of kRankBytes.
+void storeT(const KernelSet& set, DType dtype, const float* t, int ranks, char* to) {
+  for (int rank = 0; rank < ranks; rank += kRankDepth, t += kRankDepth, to += kRankBytes) {
+    const size_t bytes = kRankDepth * elementBytes(dtype);
+    if (dtype == DType::F32) std::memcpy(to, t, bytes);
+    else set.narrow(t, reinterpret_cast<uint16_t*>(to), kRankDepth);
+    std::memset(to + bytes, 0, kRankBytes - bytes);
+  }
+}
+
 /// Multiplies `rows` of x by A, and leaves the products, scaled, in the format in which B takes them.
 void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x, float* sums) {
   const HostLora& lora = *task.lora;
@@ -157,76 +168,53 @@ void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x,
   set.linear[static_cast<int>(lora.formatOfA())](job, {0, lengthOf(rows)}, {0, panels});
   for (int row = rows.begin; row < rows.end; ++row, sums += width) {
     for (int i = 0; i < lora.rank(); ++i) sums[i] *= lora.scales[i];
-    char* to = task.t + (row - task.rows.begin) * task.stride;
-    if (lora.dtype == DType::F32) std::memcpy(to, sums, task.stride);
-    else set.narrow(sums, reinterpret_cast<uint16_t*>(to), width);
+    storeT(set, lora.dtype, sums, width, task.t + (row - task.rows.begin) * task.stride);
   }
 }
 
-/// What the adapters of a step add to one product.
-class LoraAddend final : public Addend {
- public:
-  LoraAddend(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, const std::vector<AdapterTask>& given, Rows x)
-      : set_(set) {
-    std::vector<AdapterTask> adapters = given;
-    takeMemory(pool, memory, adapters);
-    struct Task {
-      const AdapterTask* adapter;
-      Range rows;
-    };
-    std::vector<Task> tasks;
-    for (const AdapterTask& adapter : adapters) {
-      dtype_ = adapter.lora->dtype;
-      rows_.push_back({adapter.rows, adapter.t, adapter.stride, adapter.lora->panels.data()});
-      for (int row = adapter.rows.begin; row < adapter.rows.end; row += kRowsOfTask) {
-        tasks.push_back({&adapter, {row, std::min(row + kRowsOfTask, adapter.rows.end)}});
-      }
-    }
-    pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
-      const auto sums = reinterpret_cast<float*>(memory.sums[thread].data());
-      computeT(set, *tasks[task].adapter, tasks[task].rows, x, sums);
-    });
+/// Memory for t of the adapters, and zeros beside it.
+void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
+  size_t bytes = 0, sumBytes = 0;
+  for (const AdapterTask& adapter : adapters) {
+    bytes += adapter.bytes();
+    sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->panelsOfA()) * kLanes * sizeof(float) * kRowsOfTask);
   }
-
-  void make(Range rows, Range panels, float* out) const override {
-    set_.lowRank[static_cast<int>(dtype_)](rows_.data(), static_cast<int>(rows_.size()), rows, panels, out);
+  if (memory.t.size() < bytes) memory.t = Pages(bytes);
+  memory.sums.resize(pool.threads());
+  for (Pages& pages : memory.sums) {
+    if (pages.size() < sumBytes) pages = Pages(sumBytes);
   }
-
-  void fetch(Range rows, Range panels) const override {
-    if (isEmpty(panels)) return;
-    for (const LowRankRows& adapter : rows_) {
-      if (isEmpty(common(rows, adapter.rows))) continue;
-      const LowRankPanel& last = adapter.panels[panels.end - 1];
-      const char* const end = last.blocks + last.count * blockBytes(dtype_);
-      for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line, 0, 2);
-    }
+  char* free = memory.t.data();
+  for (AdapterTask& adapter : adapters) {
+    adapter.t = free + adapter.borderBytes();
+    std::memset(free, 0, adapter.borderBytes());
+    free += adapter.bytes();
+    std::memset(free - adapter.borderBytes(), 0, adapter.borderBytes());
   }
+}
 
- private:
-  const KernelSet& set_;
-  DType dtype_ = DType::F32;
-  std::vector<LowRankRows> rows_;
-
-  static void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
-    size_t bytes = 0, sumBytes = 0;
-    for (const AdapterTask& adapter : adapters) {
-      bytes += adapter.bytes();
-      sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->panelsOfA()) * kLanes * sizeof(float) * kRowsOfTask);
-    }
-    if (memory.t.size() < bytes) memory.t = Pages(bytes);
-    memory.sums.resize(pool.threads());
-    for (Pages& pages : memory.sums) {
-      if (pages.size() < sumBytes) pages = Pages(sumBytes);
-    }
-    char* free = memory.t.data();
-    for (AdapterTask& adapter : adapters) {
-      adapter.t = free + adapter.borderBytes();
-      std::memset(free, 0, adapter.borderBytes());
-      free += adapter.bytes();
-      std::memset(free - adapter.borderBytes(), 0, adapter.borderBytes());
+/// What the adapters add to a product of x: computes t.
+LowRank lowRankOf(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, std::vector<AdapterTask> adapters, Rows x) {
+  takeMemory(pool, memory, adapters);
+  struct Task {
+    const AdapterTask* adapter;
+    Range rows;
+  };
+  std::vector<Task> tasks;
+  LowRank lowRank;
+  for (const AdapterTask& adapter : adapters) {
+    lowRank.dtype = adapter.lora->dtype;
+    lowRank.adapters.push_back({adapter.rows, adapter.t, adapter.stride, adapter.lora->panels.data()});
+    for (int row = adapter.rows.begin; row < adapter.rows.end; row += kRowsOfTask) {
+      tasks.push_back({&adapter, {row, std::min(row + kRowsOfTask, adapter.rows.end)}});
     }
   }
-};
+  pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
+    const auto sums = reinterpret_cast<float*>(memory.sums[thread].data());
+    computeT(set, *tasks[task].adapter, tasks[task].rows, x, sums);
+  });
+  return lowRank;
+}
 
 }  // namespace
 
@@ -253,15 +241,15 @@ std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set,
 void runLinearLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, Rows x, Rows out, bool add) {
-  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
-  runLinear(pool, set, products, weight, x, out, add, &addend);
+  const LowRank lowRank = lowRankOf(pool, set, memory, tasksOf(adapterRows, loras), x);
+  runLinear(pool, set, products, weight, x, out, add, lowRank);
 }
 
 void runGateUpLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, GatedActivation activation, Rows x, Rows out) {
-  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
-  runGateUp(pool, set, products, weight, activation, x, out, &addend);
+  const LowRank lowRank = lowRankOf(pool, set, memory, tasksOf(adapterRows, loras), x);
+  runGateUp(pool, set, products, weight, activation, x, out, lowRank);
 }
 
 }  // namespace svc::cpu
