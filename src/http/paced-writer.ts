@@ -25,7 +25,8 @@ export class PacedWriter {
 
   /** As `hasRoom` afterwards; the headers have left. */
   write(bytes: string | Buffer): boolean {
-    if (!this.isOpen) return true;
+    // An empty chunk would end the answer.
+    if (!this.isOpen || bytes.length === 0) return this.hasRoom;
     return typeof bytes === 'string' ? writeText(this.#response, bytes) : this.#response.write(bytes);
   }
 

@@ -13,7 +13,7 @@ const output: fc.Arbitrary<TokenOutput> = fc.record(
     logprobs: fc.constantFrom(null, logprobs),
     promptLogprobs: fc.constantFrom(null, [], [logprobs]),
     numCachedTokens: fc.nat(),
-    admission: fc.constantFrom(null, { queuedAt: 1, loadingAt: null, scheduledAt: 2 }),
+    admission: fc.constantFrom(null, { queuedAt: 1, loadingAt: null, scheduledAt: 2, numPrefillTokens: 3 }),
     finish: fc.constantFrom(null, { reason: 'length', stopTokenId: null } as const),
   },
   {
