@@ -77,7 +77,11 @@ function toolChoice(choice: LanguageModelV3CallOptions['toolChoice']): ToolChoic
 
 function structuredOutputs(format: LanguageModelV3CallOptions['responseFormat']) {
   if (format?.type !== 'json') return undefined;
-  return format.schema === undefined ? { json_object: true } : { json: format.schema };
+  // Nobody reads it but the SDK.
+  const disable_any_whitespace = true;
+  return format.schema === undefined
+    ? { json_object: true, disable_any_whitespace }
+    : { json: format.schema, disable_any_whitespace };
 }
 
 function toMessages(message: LanguageModelV3Message): ChatMessageInput[] {
