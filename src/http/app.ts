@@ -29,6 +29,13 @@ import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } fr
 import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Bytes of the body, whether or not its head told them; 0 without a body. */
+    bodyLength: number;
+  }
+}
+
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
@@ -139,8 +146,10 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
   );
+  app.decorateRequest('bodyLength', 0);
   app.addHook('preValidation', async (request) => {
     if (!Buffer.isBuffer(request.body)) return;
+    request.bodyLength = request.body.length;
     const encoding = request.headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity') {
       throw new MalformedRequestError(

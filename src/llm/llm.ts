@@ -335,7 +335,8 @@ export class LLM {
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();
-      yield toCompletionDelta(delta, samples[delta.index] ?? null);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      yield toCompletionDelta(delta, numPromptTokens, samples[delta.index] ?? null);
     }
   }
 }

@@ -4,16 +4,14 @@
 import { InvalidRequestError } from '../../errors.ts';
 import type { ToolFields } from '../../parsers/tool-fields.ts';
 import type { LegacyToolFields } from '../protocol/functions.ts';
-import { renamed } from '../read-sampling.ts';
+import { rethrowRenamed } from '../read-sampling.ts';
 
 /** Where errors of tools name a field that the older form has under another name. */
 const FIELD_NAMES = { tools: 'functions', tool_choice: 'function_call' };
 
 /** @returns what throws an error of a request's tools again, with the field that the request has. */
 export function blameTools(body: LegacyToolFields): (error: unknown) => never {
-  return (error) => {
-    throw hasFunctions(body) ? renamed(FIELD_NAMES, error) : error;
-  };
+  return rethrowRenamed(hasFunctions(body) ? FIELD_NAMES : {});
 }
 
 export function hasFunctions({ functions }: LegacyToolFields): boolean {

@@ -17,7 +17,7 @@ import {
   ignoredMessageFields,
   unavailableMessageFields,
 } from '../protocol/messages.ts';
-import { renamed } from '../read-sampling.ts';
+import { rethrowRenamed } from '../read-sampling.ts';
 import type { ServerContext } from '../server-context.ts';
 import { prepareChat } from './chat-completions.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
@@ -38,6 +38,7 @@ export const messages: GenerationEndpoint = {
   },
   parse,
 };
+const blame = rethrowRenamed(FIELD_NAMES);
 const COUNT_TOKENS = {
   summary: 'The number of tokens that a conversation of blocks becomes',
   body: countTokensSchema,
@@ -76,8 +77,4 @@ export function countTokensRoute(app: FastifyInstance, context: ServerContext): 
       return { input_tokens: tokens.length };
     }),
   );
-}
-
-function blame(error: unknown): never {
-  throw renamed(FIELD_NAMES, error);
 }
