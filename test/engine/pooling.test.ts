@@ -203,6 +203,7 @@ describe('a text', needsNative, () => {
         firstToken: () => {},
         nextToken: () => {},
         sampleEnded: () => {},
+        promptEnded: () => {},
       });
       const tokenIds = Array.from({ length: 100 }, () => 7);
       await engine.pool(await engine.preparePooling({ tokenIds }, { param: 'input' }));

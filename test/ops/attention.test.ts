@@ -36,6 +36,15 @@ const SIZES: readonly SequenceSize[] = [
 
 const LAYER = 1;
 
+/** What the reference gives, by a name of the case: it is the same for every instruction set, and takes most of the time. */
+const expectations = new Map<string, Float32Array>();
+
+function once(name: string, compute: () => Float32Array): Float32Array {
+  const expected = expectations.get(name) ?? compute();
+  expectations.set(name, expected);
+  return expected;
+}
+
 describeEachIsa('attention', (isa) => {
   const cpu = openCpu(isa);
   const reference = new ReferenceOps();
@@ -53,7 +62,8 @@ describeEachIsa('attention', (isa) => {
           return attend(ops, cache, LAYER, heads, sequences);
         });
       // In bf16 the weights and the output are rounded: each to 2^-9 of numbers up to 1.
-      expectClose(compute(cpu), compute(reference), { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
+      const expected = once(`${dtype} ${JSON.stringify(heads)}`, () => compute(reference));
+      expectClose(compute(cpu), expected, { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
     });
 
     it.each(HEADS)('has the same bits where keys are kept alone and are the values, for %o', (heads) => {
@@ -270,7 +280,8 @@ describeEachIsa('attention', (isa) => {
         });
       const whole = compute(cpu, [600]);
       // Where scores are in the hundreds, the last places of their sums count, too.
-      expectClose(whole, compute(reference, [600]), { absolute: dtype === 'f32' ? 1e-3 : 2 ** -6 });
+      const expected = once(`${dtype} that dwarfs`, () => compute(reference, [600]));
+      expectClose(whole, expected, { absolute: dtype === 'f32' ? 1e-3 : 2 ** -6 });
       expect(compute(cpu, [1, 299, 250, 49, 1])).toEqual(whole);
     });
 
