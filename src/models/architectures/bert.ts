@@ -6,7 +6,7 @@ import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture, LoadContext } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
-import { Attention } from '../layers/attention.ts';
+import { attentionOf } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
 import { layerNormInPlace } from '../layers/norm.ts';
@@ -45,7 +45,7 @@ const bertLayer: LoadLayer = (context, layer, prefix) =>
 const bertAttention: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize: n } = context.config;
   const part = (name: string) => ({ name: `${prefix}.self.${name}`, n, bias: true });
-  return new Attention(context, layer, {
+  return attentionOf(context, layer, {
     qkv: context.weights.columns([part('query'), part('key'), part('value')], n),
     output: context.weights.row({ name: `${prefix}.output.dense`, n, bias: true }, n),
   });

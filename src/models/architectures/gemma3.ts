@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, headNorms, outputProjection, separateQkv } from '../layers/attention.ts';
+import { attentionOf, headNorms, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
 import { type ConfigFields, type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
@@ -23,7 +23,7 @@ export const gemma3: Architecture = {
 };
 
 const gemma3Attention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     ...headNorms(context, prefix, 1),
     output: outputProjection(context, `${prefix}.o_proj`),

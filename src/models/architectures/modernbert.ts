@@ -6,7 +6,7 @@ import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
-import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { fusedGatedMlp } from '../layers/mlp.ts';
 import { layerNormWithoutBias } from '../layers/norm.ts';
@@ -35,7 +35,7 @@ const layer: LoadLayer = (context, index, prefix) => {
 };
 
 const attention: LoadBlock = (context, index, prefix) =>
-  new Attention(context, index, {
+  attentionOf(context, index, {
     qkv: fusedQkv(context, `${prefix}.Wqkv`),
     output: outputProjection(context, `${prefix}.Wo`),
   });

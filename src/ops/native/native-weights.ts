@@ -3,21 +3,12 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
+import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
 import { type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
-import {
-  expectGateUp,
-  expectParts,
-  expectVector,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  rectangleOf,
-  type TensorSource,
-  type Vector,
-} from '../weights.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
 /** What weights are loaded with. */
