@@ -20,7 +20,7 @@ const SHAPE = 'qwen2.5-0.5b';
 const NUM_SEQUENCES = 16;
 const COUNTS = [1, NUM_SEQUENCES / 2] as const;
 const PROMPT_TOKENS = 32;
-const STEPS = 24;
+const STEPS = 16;
 const ROUNDS = 5;
 const GOAL = '< 3';
 
@@ -72,19 +72,17 @@ export async function constrainedSection(): Promise<Section> {
 }
 
 function measure(core: EngineCore, compiled: Omit<CompiledConstraint, 'id'>): Figure[] {
-  timeSteps(core, 0, { ...compiled, id: 'warm' });
   const cases = COUNTS.flatMap((count) => [
     { count, isNew: true, slower: [] as number[] },
     { count, isNew: false, slower: [] as number[] },
   ]);
+  const time = (count: number, id: string): number => timeSteps(core, count, { ...compiled, id });
+  time(1, 'known');
   for (let round = 0; round < ROUNDS; round += 1) {
-    for (const { count, isNew, slower } of cases) {
-      const id = isNew ? `new ${round} ${count}` : 'known';
-      const before = timeSteps(core, 0, { ...compiled, id });
-      const seconds = timeSteps(core, count, { ...compiled, id });
-      const after = timeSteps(core, 0, { ...compiled, id });
-      slower.push(100 * (seconds / ((before + after) / 2) - 1));
-    }
+    const before = time(0, '');
+    const seconds = cases.map(({ count, isNew }) => time(count, isNew ? `${round} of ${count}` : 'known'));
+    const without = (before + time(0, '')) / 2;
+    for (const [index, { slower }] of cases.entries()) slower.push(100 * (seconds[index]! / without - 1));
   }
   return cases.map(({ count, isNew, slower }) => ({
     name: `${count} constrained of ${NUM_SEQUENCES}, ${isNew ? 'new' : 'known'}: the others are slower by`,

@@ -16,6 +16,7 @@ import {
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import type { ServeConfig, TlsConfig } from './serve-config.ts';
 import { parseSpeculativeConfig } from './speculative-config.ts';
+import { parseStructuredOutputsConfig } from './structured-outputs-config.ts';
 
 /** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
 export interface GivenOption {
@@ -123,6 +124,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
     speculative: parseSpeculativeConfig(values.speculativeConfig),
+    structuredOutputs: parseStructuredOutputsConfig(values.structuredOutputsConfig),
     lora: loraConfig(values),
   };
 }

@@ -280,6 +280,12 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'none: one token a step',
     }),
   }),
+  ...engineGroup('Structured output', {
+    structuredOutputsConfig: optional(json(), {
+      help: 'for the JSON of all requests: {"disable_any_whitespace": true} writes it without whitespace, {"disable_additional_properties": true} keeps objects to the properties that their schema names; or part by part: --structured-outputs-config.disable_any_whitespace true',
+      defaultText: 'as each request asks',
+    }),
+  }),
   ...engineGroup('Adapters', {
     loraModules: option<readonly LoraModule[]>(loraModules(), [], {
       help: 'LoRA adapters, served as further models under their names: name=folder, or {"name": "...", "path": "...", "base_model_name": "..."}; several values, or the option several times',

@@ -107,7 +107,7 @@ export class InferenceEngine {
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
     this.#config = config;
-    this.constraints = new ConstraintCompiler(this);
+    this.constraints = new ConstraintCompiler(this, config.structuredOutputs);
     this.admission = new Admission(config);
     this.adapters = new Adapters(client, config.lora, client.adapters);
   }

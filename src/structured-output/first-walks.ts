@@ -15,7 +15,7 @@ import {
 } from './vocabulary.ts';
 
 /** Nodes of the trie that are looked at for one grammar, some 7 ns each. */
-const MAX_VISITED = 3_000_000;
+const MAX_VISITED = 1_500_000;
 /** Of what is found out about one grammar. */
 const MAX_BYTES = 4 * 2 ** 20;
 
