@@ -1,0 +1,195 @@
+// How the host launches each kernel: its name, the grid and the block of threads, and how work is cut. Nothing here changes
+// a bit of a result but `splitsOf`, which is fixed by a weight's shape.
+#pragma once
+
+#include <cstddef>
+
+#include "params.h"
+
+namespace svc::cuda {
+
+struct Launch {
+  const char* kernel;
+  uint32_t grid[3];
+  uint32_t block;
+  uint32_t sharedBytes;
+};
+
+constexpr int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+// ── rows ──
+
+constexpr int kRowThreads = 256;
+
+/// A thread for each number, kRowThreads of a row a block.
+inline Launch rowLaunch(const char* kernel, int rows, int64_t cols) {
+  return {kernel, {static_cast<uint32_t>(rows), static_cast<uint32_t>(ceilDiv(cols, kRowThreads)), 1}, kRowThreads, 0};
+}
+
+inline Launch launchOf(const EmbeddingParams& p) { return rowLaunch("svcEmbedding", p.rows, p.cols); }
+inline Launch launchOf(const RopeParams& p) {
+  return rowLaunch("svcRope", p.rows, int64_t{p.heads} * p.rotaryDim / 2);
+}
+inline Launch launchOf(const StoreKvParams& p) {
+  return rowLaunch("svcStoreKv", p.rows, int64_t{p.kv.kvHeads} * p.kv.headDim);
+}
+inline Launch launchOf(const GatherRowsParams& p) { return rowLaunch("svcGatherRows", p.rows, p.rowBytes / 2); }
+inline Launch launchOf(const MeanRowsParams& p) { return rowLaunch("svcMeanRows", p.rows, p.cols); }
+
+inline Launch activateLaunch(const ElementwiseParams& p) { return rowLaunch("svcActivate", p.rows, p.cols); }
+inline Launch castLaunch(const ElementwiseParams& p) { return rowLaunch("svcCast", p.rows, p.cols); }
+/// out += x * value
+inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("svcAddScaled", p.rows, p.cols); }
+inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
+inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
+
+/// A block for each segment of a row. How many threads sum a segment is fixed by its length.
+inline Launch normLaunch(const char* kernel, int rows, int segments, int cols) {
+  const uint32_t threads = cols <= 256 ? 32 : kRowThreads;
+  return {kernel, {static_cast<uint32_t>(rows), static_cast<uint32_t>(segments), 1}, threads, 0};
+}
+inline Launch launchOf(const RmsNormParams& p) { return normLaunch("svcRmsNorm", p.rows, p.segments, p.cols); }
+inline Launch launchOf(const LayerNormParams& p) { return normLaunch("svcLayerNorm", p.rows, p.segments, p.cols); }
+
+// ── matrix products ──
+
+/// Numbers of a row of a weight in memory.
+constexpr int64_t weightStride(int k) { return ceilDiv(k, 64) * int64_t{64}; }
+/// Rows of gate and up together, each of n.
+constexpr int gateUpRows(int n) { return ceilDiv(n, 8) * 16; }
+/// Where row i of the gate is among them; that of up is 8 further. Rows that neither has are zero.
+constexpr int gateUpRow(int i) { return i / 8 * 16 + i % 8; }
+
+/// Columns of k that are loaded at a time.
+constexpr int kTileK = 64;
+constexpr int kMaxSplits = 8;
+/// Parts that k is cut in, so that one token keeps a large device busy: fixed by the weight, since they order its sums.
+constexpr int splitsOf(int n, int k) {
+  constexpr int kBusy = 264, kLeastK = 256;
+  int splits = 1;
+  while (splits < kMaxSplits && ceilDiv(n, 64) * splits < kBusy && k / (splits * 2) >= kLeastK) splits *= 2;
+  return splits;
+}
+/// Columns of k in each part but the last.
+constexpr int splitLength(int k, int splits) { return ceilDiv(ceilDiv(k, splits), kTileK) * kTileK; }
+
+/// Rows of the weight and rows of x that a block of threads multiplies, and its warps; `svcLinear<tokens>`.
+struct LinearTile {
+  int weights, tokens, warps, stages;
+};
+constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 4}, {64, 16, 4, 4}, {64, 32, 4, 4}, {64, 64, 4, 3}, {128, 128, 8, 3}};
+
+constexpr int linearTileOf(int rows) {
+  int i = 0;
+  while (i < 4 && kLinearTiles[i].tokens < rows) ++i;
+  return i;
+}
+/// With many rows a block takes all parts of k: there are blocks enough, and partial sums would cost memory.
+constexpr int splitsPerBlock(int rows, int splits) { return rows > 64 ? splits : 1; }
+/// Of LinearParams::partials.
+constexpr size_t linearPartialBytes(int rows, int n, int k) {
+  const int splits = splitsOf(n, k), parts = splits / splitsPerBlock(rows, splits);
+  return parts == 1 ? 0 : sizeof(float) * parts * rows * n;
+}
+constexpr uint32_t linearSharedBytes(const LinearTile& tile, int splitsPerBlock) {
+  int levels = 0;
+  while ((1 << levels) < splitsPerBlock) ++levels;
+  const int loads = tile.stages * (tile.weights + tile.tokens) * kTileK * 2;
+  return static_cast<uint32_t>(loads + levels * tile.weights * tile.tokens * 4);
+}
+
+/// Fills `splits` and `splitsPerBlock`.
+inline void planLinear(LinearParams& p) {
+  p.splits = splitsOf(p.n, p.k);
+  p.splitsPerBlock = splitsPerBlock(p.rows, p.splits);
+}
+inline Launch launchOf(const LinearParams& p) {
+  constexpr const char* kNames[] = {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"};
+  const int index = linearTileOf(p.rows);
+  const LinearTile& tile = kLinearTiles[index];
+  return {kNames[index],
+          {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
+           static_cast<uint32_t>(p.splits / p.splitsPerBlock)},
+          static_cast<uint32_t>(tile.warps * 32),
+          linearSharedBytes(tile, p.splitsPerBlock)};
+}
+inline bool needsCombine(const LinearParams& p) { return p.splitsPerBlock < p.splits; }
+inline Launch combineLaunch(const LinearParams& p) {
+  return rowLaunch("svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
+}
+
+// ── attention ──
+
+/// Tokens of keys and values that are loaded at a time, and whose partial results are combined: at absolute positions.
+constexpr int kKvTile = 64;
+constexpr int kKvChunk = 256;
+
+constexpr int kAttentionMaxHeadDim = 256;
+/// Query heads that may share a KV head.
+constexpr int kAttentionMaxGroup = 64;
+inline bool canAttend(int headDim, int group) {
+  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= kAttentionMaxGroup;
+}
+
+/// How the sequences of a step are cut: the same for all layers with as many heads a KV head.
+struct AttentionPlan {
+  int warps;  // 16 rows each, a row being one head of one token
+  int tokensPerTile;
+  bool isSplit;
+};
+
+/// `maxQuery` rows has the longest sequence of the step. Steps of single tokens are cut by chunks too: they have few tiles.
+inline AttentionPlan planAttention(int group, int maxQuery) {
+  const int warps = maxQuery * group <= 16 ? 1 : 4;
+  return {warps, 16 * warps / group, maxQuery == 1};
+}
+/// Calls push(AttentionTile) for each.
+template <class Push>
+void eachTile(const AttentionPlan& plan, const int32_t* queryStarts, int sequences, const Push& push) {
+  for (int i = 0; i < sequences; ++i) {
+    for (int token = 0; token < queryStarts[i + 1] - queryStarts[i]; token += plan.tokensPerTile) push(AttentionTile{i, token});
+  }
+}
+/// Of AttentionParams::partials.
+inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int heads, int headDim, int maxContext) {
+  const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
+  return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
+}
+/// Columns that the kernel for heads of headDim computes with.
+constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+constexpr uint32_t attentionSharedBytes(int width, int warps) {
+  const int kv = 2 * kKvTile * width * 2;         // a tile of keys, one of values
+  const int sums = 16 * warps * width * 4;        // of all chunks so far
+  return static_cast<uint32_t>(kv + sums);
+}
+inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
+  const int width = attentionWidth(p.kv.headDim);
+  const bool isOne = plan.warps == 1;
+  const char* name = width == 64    ? (isOne ? "svcAttention64x1" : "svcAttention64x4")
+                     : width == 128 ? (isOne ? "svcAttention128x1" : "svcAttention128x4")
+                                    : (isOne ? "svcAttention256x1" : "svcAttention256x4");
+  return {name,
+          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads),
+           p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
+          static_cast<uint32_t>(plan.warps * 32),
+          attentionSharedBytes(width, plan.warps)};
+}
+/// Where `partials` is not null.
+inline Launch combineLaunch(const AttentionParams& p) {
+  return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, 128, 0};
+}
+
+// ── logits ──
+
+constexpr int kLogitThreads = 1024;
+
+inline Launch logitLaunch(const char* kernel, int rows) {
+  return {kernel, {static_cast<uint32_t>(rows), 1, 1}, kLogitThreads, 0};
+}
+inline Launch launchOf(const RestrictLogitsParams& p) { return logitLaunch("svcRestrictLogits", p.lists.count); }
+inline Launch launchOf(const EditLogitsParams& p) { return logitLaunch("svcEditLogits", p.lists.count); }
+inline Launch launchOf(const MaskLogitsParams& p) { return logitLaunch("svcMaskLogits", p.count); }
+inline Launch launchOf(const LogprobsParams& p) { return logitLaunch("svcLogprobs", p.count); }
+inline Launch launchOf(const SampleParams& p) { return logitLaunch("svcSample", p.rows); }
+
+}  // namespace svc::cuda
