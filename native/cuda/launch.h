@@ -65,7 +65,7 @@ constexpr int kTileK = 64;
 constexpr int kMaxSplits = 8;
 /// Parts that k is cut in, so that one token keeps a large device busy: fixed by the weight, since they order its sums.
 constexpr int splitsOf(int n, int k) {
-  constexpr int kBusy = 264, kLeastK = 256;
+  constexpr int kBusy = 200, kLeastK = 256;
   int splits = 1;
   while (splits < kMaxSplits && ceilDiv(n, 64) * splits < kBusy && k / (splits * 2) >= kLeastK) splits *= 2;
   return splits;
@@ -79,11 +79,6 @@ struct LinearTile {
 };
 constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 4}, {64, 16, 4, 4}, {64, 32, 4, 4}, {64, 64, 4, 3}, {128, 128, 8, 3}};
 
-constexpr int linearTileOf(int rows) {
-  int i = 0;
-  while (i < 4 && kLinearTiles[i].tokens < rows) ++i;
-  return i;
-}
 /// With many rows a block takes all parts of k: there are blocks enough, and partial sums would cost memory.
 constexpr int splitsPerBlock(int rows, int splits) { return rows > 64 ? splits : 1; }
 /// Of LinearParams::partials.
@@ -98,14 +93,24 @@ constexpr uint32_t linearSharedBytes(const LinearTile& tile, int splitsPerBlock)
   return static_cast<uint32_t>(loads + levels * tile.weights * tile.tokens * 4);
 }
 
+/// Shared memory that a block may have on every device: attribute MAX_SHARED_MEMORY_PER_BLOCK_OPTIN tells how much more.
+constexpr uint32_t kLeastSharedLimit = 101376;
+
+/// The narrowest tile that holds all rows, or else the widest that has room for the sums of its parts.
+constexpr int linearTileOf(int rows, int splitsPerBlock, uint32_t sharedLimit) {
+  int i = 0;
+  while (i < 4 && kLinearTiles[i].tokens < rows) ++i;
+  return i == 4 && linearSharedBytes(kLinearTiles[i], splitsPerBlock) > sharedLimit ? 3 : i;
+}
+
 /// Fills `splits` and `splitsPerBlock`.
 inline void planLinear(LinearParams& p) {
   p.splits = splitsOf(p.n, p.k);
   p.splitsPerBlock = splitsPerBlock(p.rows, p.splits);
 }
-inline Launch launchOf(const LinearParams& p) {
+inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastSharedLimit) {
   constexpr const char* kNames[] = {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"};
-  const int index = linearTileOf(p.rows);
+  const int index = linearTileOf(p.rows, p.splitsPerBlock, sharedLimit);
   const LinearTile& tile = kLinearTiles[index];
   return {kNames[index],
           {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
@@ -125,29 +130,34 @@ constexpr int kKvTile = 64;
 constexpr int kKvChunk = 256;
 
 constexpr int kAttentionMaxHeadDim = 256;
-/// Query heads that may share a KV head.
-constexpr int kAttentionMaxGroup = 64;
+/// Columns that the kernel for heads of headDim computes with.
+constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+/// Warps of a block with many rows; a warp takes 16, a row being one head of one token.
+constexpr int attentionWarps(int width) { return width == 256 ? 2 : 4; }
 inline bool canAttend(int headDim, int group) {
-  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= kAttentionMaxGroup;
+  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= 16 * attentionWarps(attentionWidth(headDim));
 }
 
-/// How the sequences of a step are cut: the same for all layers with as many heads a KV head.
+/// How the sequences of a step are cut: the same for all layers of one head size with as many heads a KV head.
 struct AttentionPlan {
-  int warps;  // 16 rows each, a row being one head of one token
+  int warps;
   int tokensPerTile;
   bool isSplit;
 };
 
 /// `maxQuery` rows has the longest sequence of the step. Steps of single tokens are cut by chunks too: they have few tiles.
-inline AttentionPlan planAttention(int group, int maxQuery) {
-  const int warps = maxQuery * group <= 16 ? 1 : 4;
+inline AttentionPlan planAttention(int group, int headDim, int maxQuery) {
+  const int warps = maxQuery * group <= 16 ? 1 : attentionWarps(attentionWidth(headDim));
   return {warps, 16 * warps / group, maxQuery == 1};
 }
 /// Calls push(AttentionTile) for each.
 template <class Push>
 void eachTile(const AttentionPlan& plan, const int32_t* queryStarts, int sequences, const Push& push) {
   for (int i = 0; i < sequences; ++i) {
-    for (int token = 0; token < queryStarts[i + 1] - queryStarts[i]; token += plan.tokensPerTile) push(AttentionTile{i, token});
+    const int count = queryStarts[i + 1] - queryStarts[i];
+    for (int token = 0; token < count; token += plan.tokensPerTile) {
+      push(AttentionTile{i, token, plan.tokensPerTile < count - token ? plan.tokensPerTile : count - token});
+    }
   }
 }
 /// Of AttentionParams::partials.
@@ -155,19 +165,18 @@ inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int h
   const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
   return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
 }
-/// Columns that the kernel for heads of headDim computes with.
-constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+/// With heads of 256, keys and values take turns in one place.
 constexpr uint32_t attentionSharedBytes(int width, int warps) {
-  const int kv = 2 * kKvTile * width * 2;         // a tile of keys, one of values
-  const int sums = 16 * warps * width * 4;        // of all chunks so far
-  return static_cast<uint32_t>(kv + sums);
+  const int kv = (width == 256 ? 1 : 2) * kKvTile * width * 2;
+  const int queries = 16 * warps * width * 2, sums = 16 * warps * width * 4;
+  return static_cast<uint32_t>(kv + queries + sums);
 }
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
   const int width = attentionWidth(p.kv.headDim);
   const bool isOne = plan.warps == 1;
   const char* name = width == 64    ? (isOne ? "svcAttention64x1" : "svcAttention64x4")
                      : width == 128 ? (isOne ? "svcAttention128x1" : "svcAttention128x4")
-                                    : (isOne ? "svcAttention256x1" : "svcAttention256x4");
+                                    : (isOne ? "svcAttention256x1" : "svcAttention256x2");
   return {name,
           {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},

@@ -80,7 +80,7 @@ struct StoreKvParams {
 
 /// Query tokens of one sequence that a block of threads takes: those from `firstToken` on, counted from the sequence's first row.
 struct AttentionTile {
-  int32_t sequence, firstToken;
+  int32_t sequence, firstToken, numTokens;
 };
 
 /// q [tokens, heads * headDim] f32 -> out bf16. One block of threads takes one tile and one KV head; where `partials` is not null, of
