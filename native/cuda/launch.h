@@ -132,6 +132,8 @@ constexpr int kKvChunk = 256;
 constexpr int kAttentionMaxHeadDim = 256;
 /// Columns that the kernel for heads of headDim computes with.
 constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+/// Columns of values that a block of threads takes.
+constexpr int valueWidth(int width) { return width < 128 ? width : 128; }
 /// Warps of a block with many rows; a warp takes 16, a row being one head of one token.
 constexpr int attentionWarps(int width) { return width == 256 ? 2 : 4; }
 inline bool canAttend(int headDim, int group) {
@@ -165,27 +167,26 @@ inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int h
   const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
   return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
 }
-/// With heads of 256, keys and values take turns in one place.
+/// Sums of a thread in shared memory, and one float more: threads begin in different banks.
+constexpr int sumStride(int valueWidth) { return valueWidth / 2 + 1; }
 constexpr uint32_t attentionSharedBytes(int width, int warps) {
-  const int kv = (width == 256 ? 1 : 2) * kKvTile * width * 2;
-  const int queries = 16 * warps * width * 2, sums = 16 * warps * width * 4;
+  const int kv = kKvTile * (width + valueWidth(width)) * 2;
+  const int queries = 16 * warps * width * 2, sums = 32 * warps * sumStride(valueWidth(width)) * 4;
   return static_cast<uint32_t>(kv + queries + sums);
 }
+constexpr int kAttentionThreads = 128;
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
-  const int width = attentionWidth(p.kv.headDim);
-  const bool isOne = plan.warps == 1;
-  const char* name = width == 64    ? (isOne ? "svcAttention64x1" : "svcAttention64x4")
-                     : width == 128 ? (isOne ? "svcAttention128x1" : "svcAttention128x4")
-                                    : (isOne ? "svcAttention256x1" : "svcAttention256x2");
-  return {name,
-          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads),
+  const int width = attentionWidth(p.kv.headDim), parts = width / valueWidth(width);
+  return {width == 64 ? "svcAttention64" : width == 128 ? "svcAttention128" : "svcAttention256",
+          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads * parts),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
           static_cast<uint32_t>(plan.warps * 32),
           attentionSharedBytes(width, plan.warps)};
 }
+constexpr int kCombineThreads = 128;
 /// Where `partials` is not null.
 inline Launch combineLaunch(const AttentionParams& p) {
-  return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, 128, 0};
+  return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, kCombineThreads, 0};
 }
 
 // ── logits ──

@@ -98,7 +98,7 @@ struct AttentionParams {
   const float* sinks;          // [heads], or null
   float* partials;             // [tokens, heads, maxChunks][headDim + 2], or null
   float scale, softcap;        // softcap 0 is none
-  int32_t heads, maxBlocks, numTokens, numTiles, maxChunks;
+  int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
   int32_t window;  // 0 is none
   int32_t isBidirectional;
 };
