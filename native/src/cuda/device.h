@@ -1,0 +1,38 @@
+// A GPU and its primary context, which everything of this process on that GPU has in common.
+#pragma once
+
+#include <string>
+
+#include "cuda/driver.h"
+
+namespace svc::cuda {
+
+struct MemoryInfo {
+  size_t free, total;
+};
+
+/// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else.
+class Device {
+ public:
+  /// Throws Unavailable where there is none that svc can compute on.
+  Device();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  DeviceOrdinal ordinal() const { return ordinal_; }
+  /// `NVIDIA H100 80GB HBM3`
+  std::string name() const;
+  /// Major * 10 + minor: 90 is Hopper.
+  int computeCapability() const;
+  MemoryInfo memory() const;
+
+ private:
+  int attribute(int which) const;
+
+  const Driver& driver_;
+  DeviceOrdinal ordinal_ = 0;
+};
+
+}  // namespace svc::cuda
