@@ -391,6 +391,21 @@ export interface NativeTransferEngine {
   close(): void;
 }
 
+/** The GPU that CudaBackend computes on, as it is now. */
+interface NativeCudaDevice {
+  readonly missing?: undefined;
+  readonly name: string;
+  /** Major * 10 + minor: 90 is Hopper. */
+  readonly computeCapability: number;
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+interface NativeCudaMissing {
+  /** Why there is no GPU to compute on, and what to do. */
+  readonly missing: string;
+}
+
 export interface Native {
   readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
   /** `memory` is a token of shareKvMemory. */
@@ -409,6 +424,9 @@ export interface Native {
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
   readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
+  /** On the first GPU that the driver shows. Throws where this machine has none to compute on. */
+  readonly CudaBackend: new () => NativeBackend;
+  cudaDevice(): NativeCudaDevice | NativeCudaMissing;
   /** What this processor can run, the best first. */
   instructionSets(): CpuIsa[];
   /** Physical cores that this process may use. */
@@ -496,6 +514,15 @@ function requireAddon(path: string): unknown {
 
 function isNative(value: unknown): value is Native {
   if (typeof value !== 'object' || value === null) return false;
-  const names = ['CpuBackend', 'KvMemory', 'TransferEngine', 'crc32c', 'instructionSets', 'physicalCores'];
+  const names = [
+    'CpuBackend',
+    'CudaBackend',
+    'KvMemory',
+    'TransferEngine',
+    'crc32c',
+    'cudaDevice',
+    'instructionSets',
+    'physicalCores',
+  ];
   return names.every((name) => typeof Reflect.get(value, name) === 'function');
 }

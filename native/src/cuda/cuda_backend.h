@@ -135,6 +135,7 @@ class CudaBackend final : public Backend {
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
   const Device device_;
+  const uint32_t sharedBytes_ = device_.sharedBytes();
   Kernels kernels_;
   const WeightLoader loader_;
   DeviceArena arena_;

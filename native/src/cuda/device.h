@@ -27,6 +27,8 @@ class Device {
   /// Major * 10 + minor: 90 is Hopper.
   int computeCapability() const;
   MemoryInfo memory() const;
+  /// Shared memory that one block of threads may have.
+  uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
 
  private:
   int attribute(int which) const;
