@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CpuIsa } from '../config/cpu-isa.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
@@ -424,9 +425,9 @@ export interface Native {
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
   readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
-  /** On the first GPU that the driver shows. Throws where this machine has none to compute on. */
-  readonly CudaBackend: new () => NativeBackend;
-  cudaDevice(): NativeCudaDevice | NativeCudaMissing;
+  /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
+  readonly CudaBackend: new (driver: string, kernels: string) => NativeBackend;
+  cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
   /** What this processor can run, the best first. */
   instructionSets(): CpuIsa[];
   /** Physical cores that this process may use. */
@@ -453,6 +454,15 @@ export function loadNative(): Native {
 
 function addonPath(): string {
   return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+}
+
+/** NVIDIA's library, or the one that SVC_CUDA_DRIVER names; and the kernels, or the file that SVC_CUDA_KERNELS names. */
+export function cudaFiles(): { driver: string; kernels: string } {
+  const { SVC_CUDA_DRIVER: driver, SVC_CUDA_KERNELS: kernels } = process.env;
+  return {
+    driver: driver ?? 'libcuda.so.1',
+    kernels: kernels ?? join(dirname(addonPath()), 'cuda-kernels.fatbin'),
+  };
 }
 
 /** SHA-256 of the addon, in hex: another build may do everything in another way. */
