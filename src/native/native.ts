@@ -426,7 +426,10 @@ export interface Native {
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
   readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
   /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
-  readonly CudaBackend: new (driver: string, kernels: string) => NativeBackend;
+  readonly CudaBackend: new (
+    driver: string,
+    kernels: string,
+  ) => NativeBackend;
   cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
   /** What this processor can run, the best first. */
   instructionSets(): CpuIsa[];
