@@ -5,13 +5,15 @@
 
 namespace svc {
 
-std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo&) { return std::make_unique<cuda::CudaBackend>(); }
+std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info) {
+  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString());
+}
 
 Napi::Value cudaDevice(const Napi::CallbackInfo& info) {
   Napi::Object told = Napi::Object::New(info.Env());
   return checked(info, [&]() -> Napi::Value {
     try {
-      const cuda::Device device;
+      const cuda::Device device(info[0].ToString());
       const cuda::MemoryInfo memory = device.memory();
       told.Set("name", device.name());
       told.Set("computeCapability", device.computeCapability());

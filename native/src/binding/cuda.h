@@ -9,10 +9,10 @@
 
 namespace svc {
 
-/// new CudaBackend()
+/// new CudaBackend(driver, kernels): files
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info);
 
-/// cudaDevice(): { name, computeCapability, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
+/// cudaDevice(driver): { name, computeCapability, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
 /// none to compute on, and what to do.
 Napi::Value cudaDevice(const Napi::CallbackInfo& info);
 

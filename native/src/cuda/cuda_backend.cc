@@ -28,8 +28,9 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 
 }  // namespace
 
-CudaBackend::CudaBackend()
-    : kernels_(device_),
+CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels)
+    : device_(driver),
+      kernels_(device_, kernels),
       loader_(device_),
       arena_(device_),
       fault_(device_, sizeof(int32_t)),

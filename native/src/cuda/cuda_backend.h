@@ -21,8 +21,8 @@ struct DeviceKvCache : KvCache {
 
 class CudaBackend final : public Backend {
  public:
-  /// Throws Unavailable where this machine has no GPU that svc can compute on.
-  CudaBackend();
+  /// `driver` and `kernels` name files. Throws Unavailable where this machine has no GPU that svc can compute on.
+  CudaBackend(const std::string& driver, const std::string& kernels);
 
   // cuda_backend.cc: memory and order
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
@@ -135,6 +135,7 @@ class CudaBackend final : public Backend {
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
   const Device device_;
+  const uint32_t sharedBytes_ = device_.sharedBytes();
   Kernels kernels_;
   const WeightLoader loader_;
   DeviceArena arena_;

@@ -8,7 +8,7 @@ constexpr int kOldestCapability = 80;
 
 }  // namespace
 
-Device::Device() : driver_(Driver::ofProcess()) {
+Device::Device(const std::string& driver) : driver_(driver) {
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "count its devices");
   if (count == 0) {

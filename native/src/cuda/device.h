@@ -14,8 +14,8 @@ struct MemoryInfo {
 /// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else.
 class Device {
  public:
-  /// Throws Unavailable where there is none that svc can compute on.
-  Device();
+  /// `driver` names its library. Throws Unavailable where there is no GPU that svc can compute on.
+  explicit Device(const std::string& driver);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -27,11 +27,13 @@ class Device {
   /// Major * 10 + minor: 90 is Hopper.
   int computeCapability() const;
   MemoryInfo memory() const;
+  /// Shared memory that one block of threads may have.
+  uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
 
  private:
   int attribute(int which) const;
 
-  const Driver& driver_;
+  const Driver driver_;
   DeviceOrdinal ordinal_ = 0;
 };
 

@@ -1,10 +1,8 @@
-// The library stays open until the process ends: the driver keeps threads of its own.
+// A driver is never closed: it keeps threads of its own.
 
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
-
-#include <cstdlib>
 
 namespace svc::cuda {
 namespace {
@@ -16,10 +14,10 @@ std::string dottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-void* openLibrary(const char* name) {
-  if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+void* openLibrary(const std::string& name) {
+  if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
   const char* const reason = dlerror();
-  throw Unavailable("the NVIDIA driver is not there (" + std::string(reason == nullptr ? name : reason) +
+  throw Unavailable("the NVIDIA driver is not there (" + (reason == nullptr ? name : std::string(reason)) +
                     "): install driver 525 or newer; in a container, start it with the GPU (docker run --gpus all)");
 }
 
@@ -31,14 +29,8 @@ void* symbolOf(void* library, const char* symbol) {
 
 }  // namespace
 
-const Driver& Driver::ofProcess() {
-  static const Driver driver;
-  return driver;
-}
-
-Driver::Driver() {
-  const char* const named = std::getenv("SVC_CUDA_DRIVER");
-  void* const library = openLibrary(named == nullptr ? "libcuda.so.1" : named);
+Driver::Driver(const std::string& name) {
+  void* const library = openLibrary(name);
 #define SVC_FIND(symbol, arguments) symbol = reinterpret_cast<decltype(symbol)>(symbolOf(library, #symbol));
   SVC_CUDA_DRIVER_FUNCTIONS(SVC_FIND)
 #undef SVC_FIND

@@ -23,9 +23,9 @@ class DriverError : public std::runtime_error {
 
 class Driver {
  public:
-  /// Opens the library that SVC_CUDA_DRIVER names, else libcuda.so.1, once a process. Throws Unavailable where it is not
-  /// there, lacks a function, or does not start.
-  static const Driver& ofProcess();
+  /// Opens `library`: libcuda.so.1, or what stands in for it. It stays open until the process ends. Throws Unavailable where it is
+  /// not there, lacks a function, or does not start.
+  explicit Driver(const std::string& library);
 
 #define SVC_DECLARE(symbol, arguments) Result(*symbol) arguments = nullptr;
   SVC_CUDA_DRIVER_FUNCTIONS(SVC_DECLARE)
@@ -39,7 +39,6 @@ class Driver {
   std::string describe(Result result) const;
 
  private:
-  Driver();
   [[noreturn]] void fail(Result result, const char* doing) const;
 };
 

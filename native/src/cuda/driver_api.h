@@ -31,6 +31,7 @@ constexpr unsigned kEventDisableTiming = 2;
 
 constexpr int kAttributeComputeCapabilityMajor = 75;
 constexpr int kAttributeComputeCapabilityMinor = 76;
+constexpr int kAttributeSharedBytesOptIn = 97;
 constexpr int kAttributeVirtualMemory = 102;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 

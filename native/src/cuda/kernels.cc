@@ -1,31 +1,15 @@
 #include "cuda/kernels.h"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
-
 namespace svc::cuda {
 namespace {
 
 /// What every kernel may use without asking for it.
 constexpr uint32_t kPlainSharedBytes = 48 << 10;
 
-/// Of the file that is beside the addon.
-std::string builtKernels() {
-  Dl_info addon{};
-  if (dladdr(reinterpret_cast<void*>(&builtKernels), &addon) == 0) return "cuda-kernels.fatbin";
-  const std::string path = addon.dli_fname;
-  return path.substr(0, path.rfind('/') + 1) + "cuda-kernels.fatbin";
-}
-
-std::string kernelsPath() {
-  const char* const named = std::getenv("SVC_CUDA_KERNELS");
-  return named == nullptr ? builtKernels() : named;
-}
-
 }  // namespace
 
-Kernels::Kernels(const Device& device) : device_(device), driver_(device.driver()), path_(kernelsPath()) {
+Kernels::Kernels(const Device& device, const std::string& path)
+    : driver_(device.driver()), path_(path) {
   const Result loaded = driver_.cuModuleLoad(&module_, path_.c_str());
   if (loaded == kErrorFileNotFound) {
     throw Unavailable("the kernels are not built (no " + path_ +

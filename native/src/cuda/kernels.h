@@ -11,9 +11,8 @@ namespace svc::cuda {
 
 class Kernels {
  public:
-  /// Loads the file that SVC_CUDA_KERNELS names, else cuda-kernels.fatbin beside the addon. Throws Unavailable where it is not
-  /// there, or has nothing for this GPU.
-  explicit Kernels(const Device& device);
+  /// Loads the file `path`. Throws Unavailable where it is not there, or has nothing for this GPU.
+  Kernels(const Device& device, const std::string& path);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
@@ -34,7 +33,6 @@ class Kernels {
   void enqueue(StreamHandle stream, const Launch& launch, void* params);
   Kernel& kernelFor(const Launch& launch);
 
-  const Device& device_;
   const Driver& driver_;
   const std::string path_;
   Module module_ = nullptr;

@@ -71,7 +71,7 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   params.k = weight.k;
   planLinear(params);
   params.partials = scratch(linearPartialBytes(params.rows, params.n, params.k));
-  launch(launchOf(params), params);
+  launch(launchOf(params, sharedBytes_), params);
   if (needsCombine(params)) launch(combineLaunch(params), params);
   return stream_.endOp();
 }

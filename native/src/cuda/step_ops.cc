@@ -92,6 +92,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.heads = options.heads;
   params.maxBlocks = step->maxBlocks;
   params.numTokens = q.rows;
+  params.numSequences = step->sequences();
   params.numTiles = static_cast<int32_t>(tiles.tiles.count);
   params.maxChunks = ceilDiv(step_.maxContext, kKvChunk);
   params.window = static_cast<int32_t>(options.window);
@@ -104,7 +105,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
 const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
   if (tiles_.has_value() && tiles_->group == group) return *tiles_;
   stream_.afterOps([before = std::move(tiles_)] {});
-  const AttentionPlan plan = planAttention(group, step_.maxQuery);
+  const AttentionPlan plan = planAttention(group, step.cache->shape.headDim, step_.maxQuery);
   std::vector<AttentionTile> tiles;
   eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
   auto parcel = std::make_shared<Parcel>(staging_);

@@ -1,6 +1,6 @@
 // What outlives a step: weights, vectors and caches as indices that the addon gave out.
 
-import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { type Experts, expectExperts, type Routing } from '../experts.ts';
@@ -18,6 +18,7 @@ import {
   type TensorSource,
   type Vector,
 } from '../weights.ts';
+import { asOpsError } from './native-errors.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
 /** What weights are loaded with. */
@@ -239,7 +240,9 @@ function loading<T>(parts: readonly LinearPart[], read: () => T): T {
 function guardFile<T>(names: string, read: () => T): T {
   try {
     return read();
-  } catch (error) {
+  } catch (failure) {
+    const error = asOpsError(failure);
+    if (error instanceof NotAvailableError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new ModelLoadError(`cannot load ${names}: ${reason}; fetch the file again`, { cause: error });
   }
