@@ -7,7 +7,7 @@
 
 #ifdef __CUDACC__
 
-#define SVC_KERNEL(name, Params, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Params p)
+#define SVC_KERNEL(name, Params, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p)
 
 namespace svc::cuda {
 
