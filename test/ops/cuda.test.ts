@@ -184,6 +184,125 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     expect(cuda.packedWeights).toBeNull();
   });
 
+  it('has for each row of a product the bits that the row has alone', () => {
+    const random = new Random(7);
+    const [rows, k, n] = [70, 520, 48];
+    const x = random.floats(rows * k);
+    const weight = cuda.loadLinear([makePart(random, n, k, true)], 'bf16');
+    const gateUp = cuda.loadGateUp(makePart(random, n, k, false), makePart(random, n, k, false), 'bf16');
+    const compute = (from: number, to: number) =>
+      cuda.scope(() => {
+        const input = cuda.tensor(x.subarray(from * k, to * k), to - from, k, 'bf16');
+        const products = [cuda.linear(input, weight), cuda.gateUp(input, gateUp, 'silu')];
+        return products.map((product) => cuda.read(product));
+      });
+    const together = compute(0, rows);
+    for (const [from, to] of [
+      [0, 1],
+      [69, 70],
+      [3, 12],
+      [11, 28],
+      [20, 60],
+    ] as const) {
+      const expected = together.map((numbers) => numbers.subarray(from * n, to * n));
+      expect(compute(from, to)).toEqual(expected);
+    }
+  });
+
+  it.each(HEADS)(
+    'has for each row of attention the bits that it has alone, in chunks and beside others: %o',
+    (heads) => {
+      const width = heads.headDim * heads.kvHeads * heads.group;
+      const sizes = [
+        { context: 300, queries: 300 },
+        { context: 40, queries: 40 },
+      ];
+      const { sequences, numBlocks } = makeSequences(new Random(8), heads, 'bf16', sizes);
+      cuda.scope(() => {
+        const { headDim, kvHeads, blockSize } = heads;
+        const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype: 'bf16' } as const;
+        const cache = cuda.makeKvCache(shape);
+        for (const one of sequences) storeTokens(cuda, cache, 0, one, 0, one.context);
+        const whole = attend(cuda, cache, 0, heads, sequences);
+        for (const [context, queries] of [
+          [1, 1],
+          [64, 1],
+          [290, 1],
+          [100, 37],
+          [300, 9],
+        ] as const) {
+          const alone = attend(cuda, cache, 0, heads, [{ ...sequences[0]!, context, queries }]);
+          expect(alone).toEqual(whole.subarray((context - queries) * width, context * width));
+        }
+      });
+    },
+  );
+
+  it('gives the next embedding tokens that no one has read yet, and those that were read long ago', () => {
+    const random = new Random(9);
+    const [vocab, k] = [50, 24];
+    const table = makePart(random, vocab, k, false);
+    const logits = random.floats(3 * vocab);
+    const rows = {
+      temperature: Float32Array.of(0, 0, 0.7),
+      topK: new Int32Array(3),
+      topP: new Float32Array(3).fill(1),
+      minP: new Float32Array(3),
+      uniform: Float64Array.of(0, 0, 0.4),
+    };
+    expectSame({ absolute: 0 }, (ops) => {
+      const weight = ops.loadLinear([table], 'bf16');
+      const sampled = ops.sample(ops.tensor(logits, 3, vocab, 'f32'), rows);
+      const tokens = { ids: Int32Array.of(-1, 7, -3, -2), sampled };
+      const early = ops.embedding(tokens, weight);
+      const numbers = ops.read(early);
+      const late = ops.embedding(tokens, weight);
+      return Float32Array.from([...numbers, ...ops.read(late), ...sampled.read()]);
+    });
+  });
+
+  it('changes logits, samples and tells log-probabilities as their definitions do', () => {
+    const random = new Random(10);
+    const [rows, vocab] = [4, 100];
+    const values = random.floats(rows * vocab).map((value) => value * 6);
+    const lists = {
+      rows: Int32Array.of(2, 0),
+      starts: Int32Array.of(0, 3, 4),
+      ids: Int32Array.of(5, 70, 5, 99),
+    };
+    const edits = {
+      ...lists,
+      biases: Float32Array.of(1, -2, 0.5, Number.NEGATIVE_INFINITY),
+      counts: Int32Array.of(2, -1, 0, 1),
+      repetition: Float32Array.of(1.3, 1),
+      frequency: Float32Array.of(0.5, 0),
+      presence: Float32Array.of(0.25, 0),
+    };
+    const words = Uint32Array.of(0xf0f0f0f0, 0x12345678, 0xffffffff, 0xf);
+    expectSame({ absolute: 1e-5 }, (ops) => {
+      const logits = ops.tensor(values, rows, vocab, 'f32');
+      ops.editLogits(logits, edits);
+      ops.maskLogits(logits, { rows: Int32Array.of(1), words });
+      ops.restrictLogits(logits, { ...lists, rows: Int32Array.of(0, 3) });
+      const sampled = ops.sample(logits, {
+        temperature: Float32Array.of(0, 1, 0.8, 1.5),
+        topK: Int32Array.of(0, 0, 20, 2),
+        topP: Float32Array.of(1, 0.9, 0.95, 1),
+        minP: Float32Array.of(0, 0, 0.01, 0),
+        uniform: Float64Array.of(0, 0.3, 0.6, 0.99),
+      });
+      const tokens = { ids: Int32Array.of(-1, -3, 12), sampled };
+      const told = ops.logprobs(logits, Int32Array.of(0, 2, 1), tokens, 3).read();
+      const { logprobs, ranks, topIds, topLogprobs } = told;
+      const all = [ops.read(logits), sampled.read(), logprobs, ranks, topIds, topLogprobs];
+      // Differences of infinities are none.
+      return Float32Array.from(
+        all.flatMap((numbers) => Array.from(numbers)),
+        (number) => Math.max(number, -1e30),
+      );
+    });
+  });
+
   it('counts the memory that weights and caches take', () => {
     const before = cuda.freeMemory();
     const bytes = 2 * 64 * 16 * 2 * 2 * 32;

@@ -6,6 +6,13 @@ namespace {
 /// What every kernel may use without asking for it.
 constexpr uint32_t kPlainSharedBytes = 48 << 10;
 
+/// All that launch.h names: a file that lacks one is of another version, which a service learns at its start.
+constexpr const char* kNames[] = {
+    "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
+    "svcAttention256", "svcAttentionCombine", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
+    "svcLinearCombine", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
+    "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
+
 }  // namespace
 
 Kernels::Kernels(const Device& device, const std::string& path)
@@ -19,6 +26,12 @@ Kernels::Kernels(const Device& device, const std::string& path)
     throw Unavailable("the kernels of " + path_ + " are not built for " + device.name() + " with this driver");
   }
   driver_.check(loaded, ("load the kernels of " + path_).c_str());
+  try {
+    findAll();
+  } catch (...) {
+    driver_.cuModuleUnload(module_);
+    throw;
+  }
 }
 
 Kernels::~Kernels() { driver_.cuModuleUnload(module_); }
@@ -33,19 +46,24 @@ void Kernels::enqueue(StreamHandle stream, const Launch& launch, void* params) {
       launch.kernel);
 }
 
-Kernels::Kernel& Kernels::kernelFor(const Launch& launch) {
-  auto found = kernels_.find(launch.kernel);
-  if (found == kernels_.end()) {
+void Kernels::findAll() {
+  std::string missing;
+  for (const char* const name : kNames) {
     Function function = nullptr;
-    const Result result = driver_.cuModuleGetFunction(&function, module_, launch.kernel);
+    const Result result = driver_.cuModuleGetFunction(&function, module_, name);
     if (result == kErrorNotFound) {
-      throw Unavailable("the kernels of " + path_ + " are of another version (they lack " + launch.kernel +
-                        "): run `npm run build`");
+      missing += (missing.empty() ? "" : ", ") + std::string(name);
+      continue;
     }
     driver_.check(result, "find a kernel");
-    found = kernels_.emplace(launch.kernel, Kernel{function, kPlainSharedBytes}).first;
+    kernels_.emplace(name, Kernel{function, kPlainSharedBytes});
   }
-  Kernel& kernel = found->second;
+  if (missing.empty()) return;
+  throw Unavailable("the kernels of " + path_ + " are of another version (they lack " + missing + "): run `npm run build`");
+}
+
+Kernels::Kernel& Kernels::kernelFor(const Launch& launch) {
+  Kernel& kernel = kernels_.at(launch.kernel);
   if (launch.sharedBytes > kernel.dynamicSharedBytes) {
     driver_.check(driver_.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicSharedBytes,
                                              static_cast<int>(launch.sharedBytes)),

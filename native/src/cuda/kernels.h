@@ -30,6 +30,7 @@ class Kernels {
     uint32_t dynamicSharedBytes;
   };
 
+  void findAll();
   void enqueue(StreamHandle stream, const Launch& launch, void* params);
   Kernel& kernelFor(const Launch& launch);
 
