@@ -58,7 +58,7 @@ class Context {
  public:
   void begin(char* stack, void (*body)()) {
     // As if `body` had been called, and had been left at its first instruction with six registers on the stack.
-    auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 1;
+    auto* top = reinterpret_cast<void**>(stack + kStackBytes);
     *--top = nullptr;
     *--top = reinterpret_cast<void*>(body);
     at_ = top - 6;
