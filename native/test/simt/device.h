@@ -102,7 +102,7 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
   mine.words[5] = b1;
   for (int i = 0; i < 4; ++i) mine.floats[6 + i] = c[i];
   const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
-    double left[16][16], right[8][16];
+    double left[16][16], right[16][8], sums[16][8] = {};
     const auto low = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair << 16)); };
     const auto high = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair & 0xffff0000u)); };
     for (int lane = 0; lane < 32; ++lane) {
@@ -113,16 +113,19 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
         left[row + part % 2 * 8][k + part / 2 * 8 + 1] = high(pair);
       }
       for (int part = 0; part < 2; ++part) {
-        right[row][k + part * 8] = low(lanes[lane].words[4 + part]);
-        right[row][k + part * 8 + 1] = high(lanes[lane].words[4 + part]);
+        right[k + part * 8][row] = low(lanes[lane].words[4 + part]);
+        right[k + part * 8 + 1][row] = high(lanes[lane].words[4 + part]);
+      }
+    }
+    for (int row = 0; row < 16; ++row) {
+      for (int k = 0; k < 16; ++k) {
+        for (int column = 0; column < 8; ++column) sums[row][column] += left[row][k] * right[k][column];
       }
     }
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        double sum = 0;
-        for (int k = 0; k < 16; ++k) sum += left[row][k] * right[column][k];
-        lanes[lane].floats[6 + i] = static_cast<float>(lanes[lane].floats[6 + i] + sum);
+        float& c = lanes[lane].floats[6 + i];
+        c = static_cast<float>(c + sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
       }
     }
   });

@@ -132,11 +132,11 @@ struct Fiber {
 };
 
 struct Warp {
-  int live, arrived;
+  int arrived;
   Lane lanes[kLanes];
 };
 
-/// The block of threads that runs; there is one a thread of the process, and it is used again for the next.
+/// The block of threads that runs. A warp runs on until it must wait for another one, so that a missing barrier shows; there is one a thread of the process, and it is used again for the next.
 class Block {
  public:
   void run(Kernel kernel, const void* params, Index block, Index blockSize, Index grid, unsigned sharedBytes) {
@@ -196,10 +196,9 @@ class Block {
     live_ = threads_;
     arrived_ = 0;
     fibers_.resize(static_cast<size_t>(threads_));
-    turns_.resize(static_cast<size_t>(threads_));
     warps_.resize(static_cast<size_t>(threads_ / kLanes));
-    std::iota(turns_.begin(), turns_.end(), 0);
-    if (order_ == Order::Backward) std::reverse(turns_.begin(), turns_.end());
+    begin(laneTurns_, kLanes);
+    begin(warpTurns_, threads_ / kLanes);
     for (int i = 0; i < threads_; ++i) {
       fibers_[i].state = Fiber::State::Ready;
       fibers_[i].copies.assign(1, {});
@@ -208,18 +207,35 @@ class Block {
     for (Warp& warp : warps_) warp.arrived = 0;
   }
 
-  /// Runs every fiber that waits for no other up to its next meeting.
+  void begin(std::vector<int>& turns, int count) const {
+    turns.resize(static_cast<size_t>(count));
+    std::iota(turns.begin(), turns.end(), 0);
+    if (order_ == Order::Backward) std::reverse(turns.begin(), turns.end());
+  }
+
+  /// Runs one warp after the other as far as it comes without the rest of the block.
   void sweep() {
-    if (order_ == Order::Shuffled) std::shuffle(turns_.begin(), turns_.end(), random_);
+    if (order_ == Order::Shuffled) std::shuffle(warpTurns_.begin(), warpTurns_.end(), random_);
     bool hasRun = false;
-    for (const int thread : turns_) {
+    for (const int warp : warpTurns_) {
+      while (sweepWarp(warp)) hasRun = true;
+    }
+    if (!hasRun) throw std::runtime_error("simt: all threads of a block wait for others");
+  }
+
+  /// Runs every lane that waits for no other up to its next meeting; false where there is none.
+  bool sweepWarp(int warp) {
+    if (order_ == Order::Shuffled) std::shuffle(laneTurns_.begin(), laneTurns_.end(), random_);
+    bool hasRun = false;
+    for (const int lane : laneTurns_) {
+      const int thread = warp * kLanes + lane;
       if (fibers_[thread].state != Fiber::State::Ready) continue;
       hasRun = true;
       current_ = thread;
       place.thread = {static_cast<unsigned>(thread), 0, 0};
       scheduler_.switchTo(fibers_[thread].context);
     }
-    if (!hasRun) throw std::runtime_error("simt: all threads of a block wait for others");
+    return hasRun;
   }
 
   /// Leaves the fiber until others have made it ready.
@@ -242,7 +258,7 @@ class Block {
   int threads_, live_, arrived_, current_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<int> turns_;
+  std::vector<int> laneTurns_, warpTurns_;
   struct alignas(16) Piece {
     uint64_t words[2];
   };

@@ -1,6 +1,7 @@
 // Runs the kernels of native/cuda/ on the CPU: what of CUDA C++ they use, and blocks of threads whose threads are fibers.
-// A fiber runs until it meets others: at a barrier, or where its warp acts as one. Between two meetings the fibers run in the
-// order that SVC_SIMT_ORDER names: `forward`, `backward` or `shuffled`. A kernel whose bytes hang on the order lacks a barrier.
+// A fiber runs until it meets others: at a barrier, or where its warp acts as one. A warp runs on until the next barrier before another
+// one does. Lanes and warps take turns in the order that SVC_SIMT_ORDER names: `forward`, `backward` or `shuffled`. A kernel whose
+// bytes hang on the order lacks a barrier.
 //
 // A cp.async lands when its group is waited for, and in the order `shuffled` some land at once: a kernel may rely on neither.
 #pragma once
