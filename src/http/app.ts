@@ -26,6 +26,7 @@ import { useCors } from './cors.ts';
 import { errorBodyAt } from './error-shapes.ts';
 import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
+import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
 
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
@@ -62,6 +63,8 @@ export interface HttpAppOptions {
   readonly logsAccess?: boolean | undefined;
   /** Optional prefix of every path: `/api`. */
   readonly rootPath?: string | null | undefined;
+  /** Counts the requests. */
+  readonly metrics?: HttpMetrics | undefined;
   /** Key and certificates; plain HTTP without. */
   readonly tls?: TlsOptions | null | undefined;
 }
@@ -99,6 +102,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
+  options.metrics?.observe(app);
   allowHalfClosed(app.server);
   app.addHook('onRequest', async (_request, { raw }) => {
     whileHalfClosed(raw, () => askForAnswer(raw));

@@ -213,7 +213,7 @@ export class LLM {
       const engine = await this.#engine;
       const config = engine.expectEmbedding();
       const dimensions = given.dimensions ?? null;
-      checkDimensions(dimensions, config, engine.info.hiddenSize);
+      checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const of = { param: 'prompts', truncateTo: given.truncatePromptTokens };
       const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));

@@ -8,7 +8,7 @@ import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
-import type { PoolingConfig } from './pooling/pooling-config.ts';
+import type { PooledRows, PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
@@ -84,11 +84,12 @@ export interface ModelConfig {
 }
 
 export interface EncoderConfig {
-  /** Rows of the table of positions from that of the first one on, and before it. */
-  readonly numPositions: number;
-  readonly positionOffset: number;
+  /** Rows of the table of positions from that of the first one on, and before it; null where positions are not learned. */
+  readonly positions: { readonly count: number; readonly offset: number } | null;
   /** Kinds of tokens that have an embedding: those of a first and of a second text; 0 where there are none. */
   readonly numTokenTypes: number;
+  /** What stands for a sequence where no file says it. */
+  readonly pooledRows: PooledRows;
 }
 
 /** Numbers a token of the vectors of latent attention; the last three are those of a head. */

@@ -68,10 +68,8 @@ export class ConstraintCompiler {
     }
     const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
     try {
-      const [vocabulary, grammar] = await Promise.all([
-        this.#vocabularyOf(tokenizer),
-        this.#compiled.get(id) ?? this.#grammarOf(id, constraint),
-      ]);
+      const vocabulary = await this.#vocabularyOf(tokenizer);
+      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint, vocabulary));
       return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
@@ -95,11 +93,11 @@ export class ConstraintCompiler {
   }
 
   /** Equal constraints that come together are compiled once. */
-  #grammarOf(id: string, constraint: Constraint): Promise<SharedArrayBuffer> {
+  #grammarOf(id: string, constraint: Constraint, vocabulary: SharedArrayBuffer): Promise<SharedArrayBuffer> {
     const running = this.#compiling.get(id);
     if (running !== undefined) return running;
     const compiling = this.#thread
-      .call({ constraint })
+      .call({ constraint, vocabulary })
       .then((grammar) => {
         this.#compiled.set(id, grammar);
         return grammar;

@@ -74,10 +74,10 @@ function readConfig(file: ConfigFile): ModelConfig {
       embedding: 'embeddings.word_embeddings',
       positions: 'embeddings.position_embeddings',
       layers: 'transformer.layer',
-      finalNorm: 'embeddings.LayerNorm',
+      embeddingNorm: 'embeddings.LayerNorm',
       heads: ['vocab_projector'],
     },
   }));
-  const numPositions = config.maxPositionEmbeddings;
-  return { ...config, encoder: { positionOffset: 0, numPositions, numTokenTypes: 0 } };
+  const positions = { count: config.maxPositionEmbeddings, offset: 0 };
+  return { ...config, encoder: { positions, numTokenTypes: 0, pooledRows: 'cls' } };
 }

@@ -18,7 +18,7 @@ export const phi3: Architecture = {
     })),
   load: (context) =>
     loadDecoder(context, {
-      layer: preNormLayer({ attention: phi3Attention, feedForward: fusedGatedMlp }),
+      layer: preNormLayer({ attention: phi3Attention, feedForward: fusedGatedMlp() }),
     }),
 };
 

@@ -18,19 +18,21 @@ export const gatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) => {
 };
 
 /** The same where gate and up are published as one tensor, gate first. */
-export const fusedGatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) => {
-  const { hiddenSize, intermediateSize: n, mlpBias: bias, activation } = config;
-  const half = (first: number) => ({
-    name: `${prefix}.gate_up_proj`,
-    n,
-    bias,
-    within: { rows: 2 * n, first },
-  });
-  return new GatedMlp(
-    weights.gateUp(half(0), half(n), hiddenSize, activation),
-    weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, n),
-  );
-};
+export function fusedGatedMlp(gateUp = 'gate_up_proj', down = 'down_proj'): LoadBlock {
+  return ({ config, weights }, _layer, prefix) => {
+    const { hiddenSize, intermediateSize: n, mlpBias: bias, activation } = config;
+    const half = (first: number) => ({
+      name: `${prefix}.${gateUp}`,
+      n,
+      bias,
+      within: { rows: 2 * n, first },
+    });
+    return new GatedMlp(
+      weights.gateUp(half(0), half(n), hiddenSize, activation),
+      weights.row({ name: `${prefix}.${down}`, n: hiddenSize, bias }, n),
+    );
+  };
+}
 
 class GatedMlp implements Block {
   readonly #gateUp: GateUpLinear;

@@ -30,7 +30,12 @@ const TABLES: FieldTables = {
 
 export const messages: GenerationEndpoint = {
   path: '/v1/messages',
-  about: { summary: 'Answers a conversation of blocks', body: createMessageSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation of blocks',
+    body: createMessageSchema,
+    ignored: ignoredMessageFields,
+    streams: true,
+  },
   parse,
 };
 const COUNT_TOKENS = {

@@ -11,6 +11,7 @@ import { zodMessage } from '../../util/zod-message.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
+import { ignoredFields } from '../protocol/common-fields.ts';
 import {
   type CreateResponseRequest,
   createResponseSchema,
@@ -40,7 +41,12 @@ const TABLES: FieldTables = {
 
 export const responses: GenerationEndpoint = {
   path: '/v1/responses',
-  about: { summary: 'Answers a conversation of items', body: createResponseSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation of items',
+    body: createResponseSchema,
+    ignored: [...ignoredFields, ...ignoredResponseFields],
+    streams: true,
+  },
   parse,
 };
 
