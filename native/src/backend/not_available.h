@@ -1,4 +1,4 @@
-// What a backend does not do yet: told when it is asked for, never computed wrongly.
+// A backend throws this where it is asked for an op or a format that it does not have yet.
 #pragma once
 
 #include <stdexcept>

@@ -23,7 +23,7 @@ class DriverError : public std::runtime_error {
 
 class Driver {
  public:
-  /// Opens `library`: libcuda.so.1, or what stands in for it. It stays open until the process ends. Throws Unavailable where it is
+  /// Opens `library`: libcuda.so.1, or another one with its functions. It stays open until the process ends. Throws Unavailable where it is
   /// not there, lacks a function, or does not start.
   explicit Driver(const std::string& library);
 

@@ -1,4 +1,4 @@
-// What becomes of logits: edits, masks, log-probabilities, tokens.
+// Changes of logits, log-probabilities and the choice of tokens.
 
 #include <algorithm>
 

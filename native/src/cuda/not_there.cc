@@ -1,4 +1,4 @@
-// What computes on the processor alone so far.
+// Ops and formats that only the processor computes so far.
 
 #include "backend/not_available.h"
 #include "cuda/cuda_backend.h"

@@ -1,5 +1,5 @@
-// The order of the ops on a GPU. The thread that calls ops appends them to a stream of the device and goes on; what an op brings
-// back is handed over on the same thread, when it looks how far the device is.
+// The order of the ops on a GPU. The thread that calls ops appends them to a stream of the device and goes on; results are handed
+// over on the same thread, when it looks how far the device is.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What ops carry to the device and back. A parcel is pinned memory of the host and as much of the device: the host fills its part,
-// one copy brings it over, and what a kernel leaves in it comes back in another. Parcels are used again, so that steps allocate nothing.
+// Arrays that ops carry to the device and back. A parcel is pinned memory of the host and as much of the device: the host fills its
+// part, one copy brings it over, and another brings back the results that a kernel leaves in it. Parcels are used again, so that steps allocate nothing.
 #pragma once
 
 #include <cstring>

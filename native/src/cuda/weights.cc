@@ -21,8 +21,8 @@ void expectBf16(const WeightForm& form, const std::vector<const LinearPart*>& pa
   });
   if (form.format == WeightFormat::Bf16 && isPlain) return;
   throw NotAvailable(
-      "weights of another format than bfloat16 are not available yet with --device cuda: leave out --quantization and "
-      "--dtype float32, or use --device cpu");
+      "weights in another format than bfloat16 are not available yet with --device cuda: give --dtype bfloat16 and no "
+      "--quantization, or use --device cpu");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A stand-in for libcuda.so.1 over the memory of the host: tests run the whole CUDA backend on it where no GPU is.
 //
-// What it keeps of a GPU: a stream runs its commands later, on a thread of its own. The host cannot read memory of the device, whose
+// It keeps these laws of a GPU: a stream runs its commands later, on a thread of its own. The host cannot read memory of the device, whose
 // addresses no processor has; kernels get the real ones. Copies from pinned memory are made when their turn comes, those from other
 // memory at once. A kernel whose pointers are not of the device, a copy past the end of its memory, a block too large: each fails as
 // on a GPU. New memory is full of NaNs.
