@@ -7,7 +7,7 @@ import type { LoraConfig } from './lora-config.ts';
 import type { SpeculativeConfig } from './speculative-config.ts';
 import type { StructuredOutputsConfig } from './structured-outputs-config.ts';
 
-export type Device = 'auto' | 'cpu' | 'reference';
+export type Device = 'auto' | 'cpu' | 'cuda' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 

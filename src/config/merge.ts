@@ -1,7 +1,7 @@
 // Options from everywhere into one configuration: default < config file < environment < flag.
 
 import { ConfigError } from '../errors.ts';
-import { availableDevice, availableDType, checkAvailable } from './availability.ts';
+import { availableDType, checkAvailable, checkDevice } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
@@ -85,12 +85,12 @@ function show(value: unknown): string {
  */
 export function engineConfig(model: string, { values, given }: MergedOptions): EngineConfig {
   checkAvailable(values);
-  return {
+  const config: EngineConfig = {
     modelPath: model,
     tokenizer: values.tokenizer,
     revision: values.revision,
     downloadDir: values.downloadDir,
-    device: availableDevice(values.device),
+    device: values.device,
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
     packedCache: values.packedCache,
@@ -127,6 +127,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     structuredOutputs: parseStructuredOutputsConfig(values.structuredOutputsConfig),
     lora: loraConfig(values),
   };
+  checkDevice(config);
+  return config;
 }
 
 /** Quantised products take and give bfloat16. */

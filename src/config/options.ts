@@ -301,7 +301,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
-      help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
+      help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cpu where it was built',
     }),
     numThreads: optional(integer(1, 1024), {
       help: 'threads of the kernels',
@@ -318,7 +318,7 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-tp'],
     }),
     attentionBackend: optional(text('<name>'), {
-      help: 'how attention is computed: auto or CPU_ATTN (others are not available yet)',
+      help: 'how attention is computed: auto, CPU_ATTN, or with --device cuda FLASH_ATTN',
       defaultText: 'auto',
     }),
     attentionConfig: optional(json(), {

@@ -205,7 +205,7 @@ export interface Scope {
 }
 
 export interface Ops {
-  readonly backend: 'cpu' | 'reference';
+  readonly backend: 'cpu' | 'cuda' | 'reference';
   /** The hardware that runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
   readonly description: string;
   /** Instruction set of the kernels: their results are equal to the bit only to those of the same one. */

@@ -1,6 +1,6 @@
 // Weights, vectors, experts and caches, which outlive a step: indices that the addon gave out.
 
-import { ModelLoadError, ShapeError } from '../../errors.ts';
+import { ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
@@ -9,6 +9,7 @@ import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import { asOpsError } from './native-errors.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
 /** The backend that packs weights, and the cache of packed ones. */
@@ -230,7 +231,9 @@ function loading<T>(parts: readonly LinearPart[], read: () => T): T {
 function guardFile<T>(names: string, read: () => T): T {
   try {
     return read();
-  } catch (error) {
+  } catch (failure) {
+    const error = asOpsError(failure);
+    if (error instanceof NotAvailableError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new ModelLoadError(`cannot load ${names}: ${reason}; fetch the file again`, { cause: error });
   }
