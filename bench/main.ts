@@ -2,6 +2,7 @@
 // that it is held against. With --save the tables go to bench/RESULTS.md.
 
 import { parseArgs } from 'node:util';
+import { constrainedSection } from './constrained.ts';
 import { disaggregatedSection } from './disaggregated.ts';
 import { embeddingSection } from './embeddings.ts';
 import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection } from './engine.ts';
@@ -43,6 +44,7 @@ const SECTIONS = {
   lora: loraSection,
   speculation: speculationSection,
   'structured-output': structuredOutputSection,
+  constrained: constrainedSection,
   quality: qualitySection,
   step: stepSection,
   load: loadSection,

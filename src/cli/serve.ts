@@ -30,6 +30,8 @@ type Logger = ReturnType<typeof createLogger>;
 /** How long answers may take to say that the engine has died. */
 const DEATH_NOTICE_MS = 2000;
 const STATS_INTERVAL_MS = 10_000;
+/** After the start the vocabulary is made ready for constraints. */
+const PREPARE_AFTER_MS = 2_000;
 
 /** @throws ConfigError and NotAvailableError naming the option and the fix. */
 export async function readConfig(
@@ -98,6 +100,8 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
   let registration: Registration | null = null;
   if (engine !== null) {
     server.serve(engine);
+    // Later, since it takes up to a second of a core, and the first requests often come at once.
+    setTimeout(() => engine.constraints.prepare(), PREPARE_AFTER_MS).unref();
     const [name] = await servedNames(config);
     registration = await joinProxy(config.engine.kvTransfer, {
       model: name,

@@ -5,8 +5,9 @@ import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 import type { LoraConfig } from './lora-config.ts';
 import type { SpeculativeConfig } from './speculative-config.ts';
+import type { StructuredOutputsConfig } from './structured-outputs-config.ts';
 
-export type Device = 'auto' | 'cpu' | 'reference';
+export type Device = 'auto' | 'cpu' | 'cuda' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
 export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
 
@@ -128,6 +129,8 @@ export interface EngineConfig {
   readonly kvTransfer: KvTransferConfig | null;
   /** How tokens are guessed ahead, which changes no answer; null is not at all. */
   readonly speculative: SpeculativeConfig | null;
+  /** What counts for the JSON of all constraints. */
+  readonly structuredOutputs: StructuredOutputsConfig;
   /** Adapters that are served beside the model; null is none, now or later. */
   readonly lora: LoraConfig | null;
 }

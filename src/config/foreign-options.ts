@@ -210,11 +210,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
   harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
-  harmless(
-    '--structured-outputs-config',
-    'json',
-    'structured output has one engine, which needs no settings',
-  ),
 
   // Compilation, measurement and hardware.
   harmless('--compilation-config -cc', 'json', NO_GRAPHS),

@@ -9,7 +9,9 @@ import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions
-  extends Partial<Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'lora'>> {
+  extends Partial<
+    Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'>
+  > {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
   readonly tensorParallelSize?: number;
@@ -18,6 +20,8 @@ export interface LLMOptions
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | null;
   /** Fields as vLLM names them: `{ method: 'ngram', num_speculative_tokens: 5 }`. */
   readonly speculativeConfig?: Readonly<Record<string, unknown>> | null;
+  /** Fields as vLLM names them: `{ disable_any_whitespace: true }`. */
+  readonly structuredOutputsConfig?: Readonly<Record<string, unknown>> | null;
   /** LoRA adapters that are loaded with the model: `{ name, path }` or `name=path`. */
   readonly loraModules?: readonly LoraModuleInput[];
   /** Let calls name adapters that are loaded when they are first named. */

@@ -1,7 +1,7 @@
 // Options from everywhere into one configuration: default < config file < environment < flag.
 
 import { ConfigError } from '../errors.ts';
-import { availableDevice, availableDType, checkAvailable } from './availability.ts';
+import { availableDType, checkAvailable, checkDevice } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
@@ -16,6 +16,7 @@ import {
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import type { ServeConfig, TlsConfig } from './serve-config.ts';
 import { parseSpeculativeConfig } from './speculative-config.ts';
+import { parseStructuredOutputsConfig } from './structured-outputs-config.ts';
 
 /** A raw value and where it was written, in the words of a message: `--port`, `SVC_API_KEY`, `svc.yaml:3:1 (port)`. */
 export interface GivenOption {
@@ -84,12 +85,12 @@ function show(value: unknown): string {
  */
 export function engineConfig(model: string, { values, given }: MergedOptions): EngineConfig {
   checkAvailable(values);
-  return {
+  const config: EngineConfig = {
     modelPath: model,
     tokenizer: values.tokenizer,
     revision: values.revision,
     downloadDir: values.downloadDir,
-    device: availableDevice(values.device),
+    device: values.device,
     dtype: availableDType(values.dtype),
     quantization: quantization(values),
     packedCache: values.packedCache,
@@ -123,8 +124,11 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       secret: values.kvTransferSecret,
     }),
     speculative: parseSpeculativeConfig(values.speculativeConfig),
+    structuredOutputs: parseStructuredOutputsConfig(values.structuredOutputsConfig),
     lora: loraConfig(values),
   };
+  checkDevice(config);
+  return config;
 }
 
 /** Quantised products take and give bfloat16. */

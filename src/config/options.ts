@@ -280,6 +280,12 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'none: one token a step',
     }),
   }),
+  ...engineGroup('Structured output', {
+    structuredOutputsConfig: optional(json(), {
+      help: 'for the JSON of all requests: {"disable_any_whitespace": true} writes it without whitespace, {"disable_additional_properties": true} keeps objects to the properties that their schema names; or part by part: --structured-outputs-config.disable_any_whitespace true',
+      defaultText: 'as each request asks',
+    }),
+  }),
   ...engineGroup('Adapters', {
     loraModules: option<readonly LoraModule[]>(loraModules(), [], {
       help: 'LoRA adapters, served as further models under their names: name=folder, or {"name": "...", "path": "...", "base_model_name": "..."}; several values, or the option several times',
@@ -295,7 +301,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
-      help: 'cpu: native kernels; reference: plain TypeScript, slow; auto: cpu where it was built; cuda: not available yet',
+      help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cpu where it was built',
     }),
     numThreads: optional(integer(1, 1024), {
       help: 'threads of the kernels',
@@ -312,7 +318,7 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-tp'],
     }),
     attentionBackend: optional(text('<name>'), {
-      help: 'how attention is computed: auto or CPU_ATTN (others are not available yet)',
+      help: 'how attention is computed: auto, CPU_ATTN, or with --device cuda FLASH_ATTN',
       defaultText: 'auto',
     }),
     attentionConfig: optional(json(), {

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CpuIsa } from '../config/cpu-isa.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
@@ -391,6 +392,21 @@ export interface NativeTransferEngine {
   close(): void;
 }
 
+/** The GPU that CudaBackend computes on, as it is now. */
+interface NativeCudaDevice {
+  readonly missing?: undefined;
+  readonly name: string;
+  /** Major * 10 + minor: 90 is Hopper. */
+  readonly computeCapability: number;
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+interface NativeCudaMissing {
+  /** Why there is no GPU to compute on, and what to do. */
+  readonly missing: string;
+}
+
 export interface Native {
   readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
   /** `memory` is a token of shareKvMemory. */
@@ -409,6 +425,12 @@ export interface Native {
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
   readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
+  /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
+  readonly CudaBackend: new (
+    driver: string,
+    kernels: string,
+  ) => NativeBackend;
+  cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
   /** What this processor can run, the best first. */
   instructionSets(): CpuIsa[];
   /** Physical cores that this process may use. */
@@ -435,6 +457,15 @@ export function loadNative(): Native {
 
 function addonPath(): string {
   return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+}
+
+/** NVIDIA's library, or the one that SVC_CUDA_DRIVER names; and the kernels, or the file that SVC_CUDA_KERNELS names. */
+export function cudaFiles(): { driver: string; kernels: string } {
+  const { SVC_CUDA_DRIVER: driver, SVC_CUDA_KERNELS: kernels } = process.env;
+  return {
+    driver: driver ?? 'libcuda.so.1',
+    kernels: kernels ?? join(dirname(addonPath()), 'cuda-kernels.fatbin'),
+  };
 }
 
 /** SHA-256 of the addon, in hex: another build may do everything in another way. */
@@ -496,6 +527,15 @@ function requireAddon(path: string): unknown {
 
 function isNative(value: unknown): value is Native {
   if (typeof value !== 'object' || value === null) return false;
-  const names = ['CpuBackend', 'KvMemory', 'TransferEngine', 'crc32c', 'instructionSets', 'physicalCores'];
+  const names = [
+    'CpuBackend',
+    'CudaBackend',
+    'KvMemory',
+    'TransferEngine',
+    'crc32c',
+    'cudaDevice',
+    'instructionSets',
+    'physicalCores',
+  ];
   return names.every((name) => typeof Reflect.get(value, name) === 'function');
 }

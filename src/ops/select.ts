@@ -3,8 +3,9 @@
 import os from 'node:os';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { NativeAddonError } from '../errors.ts';
-import { loadNative } from '../native/native.ts';
+import { loadNative, type Native } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
+import { cudaDeviceName, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
@@ -21,15 +22,17 @@ interface SelectedOps {
 type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa'>;
 
 /**
- * @throws NativeAddonError when `device` is cpu and the addon does not load; ConfigError for an instruction set or
- *   a number of threads that this machine cannot do.
+ * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
+ *   instruction set or a number of threads that this machine cannot do.
  */
 export function selectOps(options: DeviceOptions): SelectedOps {
   switch (options.device) {
     case 'reference':
       return { ops: new ReferenceOps(), reason: 'asked for by --device reference', warning: null };
     case 'cpu':
-      return openCpu(options, 'asked for by --device cpu');
+      return openCpu(loadNative(), options, 'asked for by --device cpu');
+    case 'cuda':
+      return openCuda('asked for by --device cuda');
     case 'auto':
       return selectAutomatically(options);
   }
@@ -37,7 +40,8 @@ export function selectOps(options: DeviceOptions): SelectedOps {
 
 function selectAutomatically(options: DeviceOptions): SelectedOps {
   try {
-    return openCpu(options, 'the native addon is built');
+    const native = loadNative();
+    return openCpu(native, options, `the native addon is built${aboutGpu(native)}`);
   } catch (error) {
     // Where the user asks for what this machine cannot do, nothing else is served in its place.
     if (!(error instanceof NativeAddonError)) throw error;
@@ -45,8 +49,18 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
   }
 }
 
-function openCpu({ numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {
-  const ops = new NativeOps(openCpuDevice(loadNative(), { threads: numThreads, isa: cpuIsa }));
+/** Whoever has a GPU should know that it is not used. */
+function aboutGpu(native: Native): string {
+  const name = cudaDeviceName(native);
+  return name === null ? '' : `; --device cuda computes on the ${name} of this machine`;
+}
+
+function openCuda(reason: string): SelectedOps {
+  return { ops: new NativeOps(openCudaDevice(loadNative())), reason, warning: null };
+}
+
+function openCpu(native: Native, { numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {
+  const ops = new NativeOps(openCpuDevice(native, { threads: numThreads, isa: cpuIsa }));
   return { ops, reason, warning: tooManyThreads(numThreads) };
 }
 

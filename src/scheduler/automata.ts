@@ -2,7 +2,7 @@
 // sequences of one constraint, and kept for the next ones.
 
 import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
-import type { Grammar } from '../structured-output/grammar.ts';
+import type { PreparedGrammar } from '../structured-output/first-walks.ts';
 import { Matcher } from '../structured-output/matcher.ts';
 import { TokenAutomaton } from '../structured-output/token-automaton.ts';
 import { type PreparedVocabulary, Vocabulary } from '../structured-output/vocabulary.ts';
@@ -13,7 +13,7 @@ import { unpackShared } from '../util/shared-value.ts';
 export interface CompiledConstraint {
   /** The same for equal constraints. */
   readonly id: string;
-  /** A `Grammar`. */
+  /** A `PreparedGrammar`. */
   readonly grammar: SharedArrayBuffer;
   /** The model's `PreparedVocabulary`: what would take long to build here. */
   readonly vocabulary: SharedArrayBuffer;
@@ -36,7 +36,8 @@ export class Automata {
 
   #make({ id, grammar, vocabulary }: CompiledConstraint): TokenAutomaton {
     this.#vocabulary ??= new Vocabulary(unpackShared<PreparedVocabulary>(vocabulary));
-    const automaton = new TokenAutomaton(unpackShared<Grammar>(grammar), this.#vocabulary);
+    const { grammar: unpacked, known } = unpackShared<PreparedGrammar>(grammar);
+    const automaton = new TokenAutomaton(unpacked, this.#vocabulary, known);
     this.#automata.set(id, automaton);
     return automaton;
   }

@@ -1,8 +1,15 @@
 // Which tokens stay within a lexeme from one of its states on, and where in the trie tokens may leave it.
 
+import type { KeyLabels } from './grammar.ts';
 import { BEFORE_QUOTE, BETWEEN_CHARS, type Lexer } from './lexer.ts';
 import { addTo, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import { type CountedTokens, type LexemeTokens, LexemeTokensCache, type Vocabulary } from './vocabulary.ts';
+import {
+  type CountedTokens,
+  type KnownTokens,
+  type LexemeTokens,
+  LexemeTokensCache,
+  type Vocabulary,
+} from './vocabulary.ts';
 
 /** Of the walks of one grammar. */
 const MAX_BYTES = 32 * 2 ** 20;
@@ -16,8 +23,12 @@ export class LexemeWalker {
   readonly #scratch: Uint32Array;
   readonly #path: Int32Array;
   readonly #cache = new LexemeTokensCache(MAX_BYTES);
+  /** Nodes of the trie that were looked at, and what a walk costs besides, in such nodes. */
+  numVisited = 0;
 
-  constructor(lexer: Lexer, vocabulary: Vocabulary) {
+  /** @param known by the keys of `walked` */
+  constructor(lexer: Lexer, vocabulary: Vocabulary, known: KnownTokens = []) {
+    for (const [key, tokens] of known) this.#cache.set(key, tokens);
     this.#lexer = lexer;
     this.#vocabulary = vocabulary;
     this.#scratch = new Uint32Array(vocabulary.maskWords);
@@ -29,10 +40,8 @@ export class LexemeWalker {
     const compiled = this.#lexer.lexeme(lexeme);
     const { keys } = compiled.lexeme;
     if (compiled.lexeme.length !== null) return this.#counted(lexeme, state);
-    if (keys === null) return this.#cached(lexeme, state);
-    if (open === null || !areAllOpen(open, keys.names.length, keys.numLabels))
-      return this.#walk(lexeme, state, open);
-    const all = this.#cached(lexeme, state);
+    const [, all] = this.walked(lexeme, state, open);
+    if (keys === null || open === null) return all;
     return { ...all, tokens: this.#withoutNames(lexeme, state, open, all.tokens) };
   }
 
@@ -41,21 +50,23 @@ export class LexemeWalker {
     for (let lexeme = 0; lexeme < numLexemes; lexeme += 1) {
       const { sharedName, length, dfa } = this.#lexer.lexeme(lexeme).lexeme;
       if (sharedName === null) continue;
-      // Within a character few tokens are possible: that is found out soon.
-      if (length !== null) for (const state of [BEFORE_QUOTE, BETWEEN_CHARS]) this.#counted(lexeme, state);
-      else for (let state = 0; state < dfa.labels.length; state += 1) this.#cached(lexeme, state);
+      for (let state = 0; state < dfa.labels.length; state += 1) {
+        if (length === null) this.walked(lexeme, state, null);
+        else this.#walkedCounting(lexeme, state);
+      }
     }
   }
 
-  #cached(lexeme: number, state: number): LexemeTokens {
-    const { sharedName } = this.#lexer.lexeme(lexeme).lexeme;
-    const cache = sharedName === null ? this.#cache : this.#vocabulary.shared;
-    const key = `${sharedName ?? lexeme}/${state}`;
-    const known = cache.get(key);
-    if (known !== undefined) return known;
-    const made = this.#walk(lexeme, state, null);
-    cache.set(key, made);
-    return made;
+  /** What is true of the state whichever names are open, and its key: the same for all grammars that have a shared lexeme. */
+  walked(lexeme: number, state: number, open: Uint32Array | null): readonly [string, LexemeTokens] {
+    const { sharedName, keys } = this.#lexer.lexeme(lexeme).lexeme;
+    const labels = keys === null || open === null ? null : withAllNames(open, keys);
+    const key = `${sharedName ?? `#${lexeme}`}/${state}/${labels?.join() ?? ''}`;
+    const known = this.#cache.get(key) ?? this.#vocabulary.shared.get(key);
+    if (known !== undefined) return [key, known];
+    const made = this.#walk(lexeme, state, labels);
+    (sharedName === null ? this.#cache : this.#vocabulary.shared).set(key, made);
+    return [key, made];
   }
 
   #walk(index: number, state: number, open: Uint32Array | null): LexemeTokens {
@@ -68,7 +79,9 @@ export class LexemeWalker {
     path[0] = state;
     const { exits, exitLabels } = this.#vocabulary;
     let numExits = 0;
+    let numVisited = tokens.length;
     for (let node = 1; node < byte.length; ) {
+      numVisited += 1;
       const level = depth[node]!;
       const to = next[path[level - 1]! * numClasses + classes[byte[node]!]!]!;
       if (to < 0 || (open !== null && !lexeme.isAlive(to, open))) {
@@ -82,6 +95,7 @@ export class LexemeWalker {
         tokens[token >>> 5]! |= 1 << (token & 31);
       }
       if (labels[to]! >= 0) {
+        numVisited += last - node;
         for (let exit = node; exit < last; exit += 1) {
           if (end[exit] === exit + 1) continue;
           exits[numExits] = exit;
@@ -92,6 +106,7 @@ export class LexemeWalker {
       path[level] = to;
       node = last;
     }
+    this.numVisited += numVisited;
     return {
       tokens: toTokenSet(tokens),
       exits: exits.slice(0, numExits),
@@ -101,18 +116,29 @@ export class LexemeWalker {
 
   /** Of a quoted text whose characters are counted: those tokens of the free one that have few and many enough. */
   #counted(index: number, state: number): LexemeTokens {
-    const lexeme = this.#lexer.lexeme(index);
-    const { inChar, left, missing } = lexeme.counts(state);
-    const key = `counted ${inChar}`;
-    const walked = this.#vocabulary.counted.get(key) ?? this.#walkCounting(index, inChar);
-    this.#vocabulary.counted.set(key, walked);
-    this.#scratch.set(walked.upTo[Math.min(left, MOST_SHORT)]!);
-    for (const { token, needed } of walked.long) if (needed <= left) setBit(this.#scratch, token);
-    for (const { token, chars } of walked.ending)
-      if (chars <= left && chars >= missing) setBit(this.#scratch, token);
-    const fits = walked.exitChars.map((chars) => (chars <= left && chars >= missing ? 1 : 0));
-    const exits = walked.exits.filter((_, i) => fits[i] === 1);
-    return { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
+    const { inChar, left, missing } = this.#lexer.lexeme(index).counts(state);
+    const walked = this.#walkedCounting(index, inChar);
+    // Where no token is long enough for a bound, it does not matter what it is.
+    const most = Math.min(left, walked.mostChars);
+    const least = Math.min(Math.max(missing, 0), walked.mostChars + 1);
+    const key = `counted ${inChar}/${least}/${most}`;
+    const known = this.#cache.get(key);
+    if (known !== undefined) return known;
+    const fits = (chars: number): boolean => chars >= least && chars <= most;
+    this.#scratch.set(walked.upTo[Math.min(most, MOST_SHORT)]!);
+    for (const { token, needed } of walked.long) if (needed <= most) setBit(this.#scratch, token);
+    for (const { token, chars } of walked.ending) if (fits(chars)) setBit(this.#scratch, token);
+    const exits = walked.exits.filter((_, i) => fits(walked.exitChars[i]!));
+    const made = { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
+    this.#cache.set(key, made);
+    return made;
+  }
+
+  #walkedCounting(index: number, state: number): CountedTokens {
+    const { counted } = this.#vocabulary;
+    const walked = counted.get(state) ?? this.#walkCounting(index, state);
+    counted.set(state, walked);
+    return walked;
   }
 
   #walkCounting(index: number, state: number): CountedTokens {
@@ -125,6 +151,7 @@ export class LexemeWalker {
     const ending: { token: number; chars: number }[] = [];
     const exits: number[] = [];
     const exitChars: number[] = [];
+    let mostChars = 0;
     for (let node = 1; node < byte.length; ) {
       const level = depth[node]!;
       const from = path[level - 1]!;
@@ -139,6 +166,7 @@ export class LexemeWalker {
         const token = tokensInOrder[i]!;
         // A character that has begun needs its place.
         const needed = to === BETWEEN_CHARS ? count : count + 1;
+        mostChars = Math.max(mostChars, needed);
         if (hasEnded) ending.push({ token, chars: count });
         else if (needed > MOST_SHORT) long.push({ token, needed });
         else setBit(upTo[needed]!, token);
@@ -146,6 +174,7 @@ export class LexemeWalker {
       if (hasEnded && end[node]! > node + 1) {
         exits.push(node);
         exitChars.push(count);
+        mostChars = Math.max(mostChars, count);
       }
       path[level] = to;
       chars[level] = count;
@@ -155,7 +184,14 @@ export class LexemeWalker {
       const fewer = upTo[room - 1];
       if (fewer !== undefined) for (let i = 0; i < words.length; i += 1) words[i]! |= fewer[i]!;
     }
-    return { upTo, long, ending, exits: new Int32Array(exits), exitChars: new Int32Array(exitChars) };
+    return {
+      upTo,
+      long,
+      ending,
+      exits: new Int32Array(exits),
+      exitChars: new Int32Array(exitChars),
+      mostChars,
+    };
   }
 
   /** Takes away what can only become a name that must not come; other keys may still come in any number. */
@@ -195,10 +231,9 @@ export class LexemeWalker {
   }
 }
 
-/** All classes of keys that are no names. */
-function areAllOpen(open: Uint32Array, numNames: number, numLabels: number): boolean {
-  if (numLabels === numNames) return false;
-  for (let label = numNames; label < numLabels; label += 1)
-    if (((open[label >>> 5]! >>> (label & 31)) & 1) === 0) return false;
-  return true;
+/** The same labels, and all names. */
+function withAllNames(open: Uint32Array, { names }: KeyLabels): Uint32Array {
+  const all = open.slice();
+  for (let name = 0; name < names.length; name += 1) setBit(all, name);
+  return all;
 }

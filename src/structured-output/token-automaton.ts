@@ -9,26 +9,36 @@ import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
 import type { Configuration, Frame } from './stack.ts';
-import { addTo, bytesOfSet, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import type { LexemeTokens, Vocabulary } from './vocabulary.ts';
+import { bytesOfSet, fillWith, type TokenSet, tokenSetOf } from './token-set.ts';
+import type { KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
 
 /** Of the masks of one grammar. */
 const MAX_MASK_BYTES = 32 * 2 ** 20;
+
+/** The tokens that may come at one point: two sets, since the first is the same at all points in the state of a lexeme. */
+interface PointTokens {
+  /** They stay within the lexeme to their end. */
+  readonly within: TokenSet;
+  /** They leave it. */
+  readonly leaving: TokenSet;
+}
 
 export class TokenAutomaton {
   readonly grammar: Grammar;
   readonly vocabulary: Vocabulary;
   readonly bytes: ByteAutomaton;
   readonly #walker: LexemeWalker;
-  readonly #masks = new LruCache<Configuration, TokenSet>(MAX_MASK_BYTES, bytesOfSet);
-  readonly #scratch: Uint32Array;
+  readonly #tokens = new LruCache<Configuration, PointTokens>(
+    MAX_MASK_BYTES,
+    ({ within, leaving }) => bytesOfSet(within) + bytesOfSet(leaving),
+  );
 
-  constructor(grammar: Grammar, vocabulary: Vocabulary) {
+  /** @param known what has been found out about the grammar already */
+  constructor(grammar: Grammar, vocabulary: Vocabulary, known: KnownTokens = []) {
     this.grammar = grammar;
     this.vocabulary = vocabulary;
     this.bytes = new ByteAutomaton(grammar);
-    this.#walker = new LexemeWalker(this.bytes.lexer, vocabulary);
-    this.#scratch = new Uint32Array(vocabulary.maskWords);
+    this.#walker = new LexemeWalker(this.bytes.lexer, vocabulary, known);
   }
 
   /** Null where the token is no text, or no text goes on with it. */
@@ -42,26 +52,28 @@ export class TokenAutomaton {
 
   /** The tokens that may come next, those of the end left out. */
   fillMask(state: State, mask: Uint32Array): void {
-    mask.fill(0);
-    for (const configuration of state.configurations) addTo(mask, this.#tokensAt(configuration));
+    const sets = state.configurations.flatMap((configuration) => {
+      const { within, leaving } = this.#tokensAt(configuration);
+      return [within, leaving];
+    });
+    fillWith(mask, sets);
   }
 
-  #tokensAt(configuration: Configuration): TokenSet {
-    const known = this.#masks.get(configuration);
+  #tokensAt(configuration: Configuration): PointTokens {
+    const known = this.#tokens.get(configuration);
     if (known !== undefined) return known;
     const { lexeme, state, stack } = configuration;
     const open = this.bytes.machine.openKeys(lexeme, stack);
-    const within = this.#walker.tokensAt(lexeme, state, open);
-    this.#scratch.fill(0);
-    addTo(this.#scratch, within.tokens);
-    this.#addLeaving(configuration, within, open);
-    const tokens = toTokenSet(this.#scratch);
-    this.#masks.set(configuration, tokens);
-    return tokens;
+    const walked = this.#walker.tokensAt(lexeme, state, open);
+    const leaving = this.#leaving(stack, walked, open);
+    const made = { within: walked.tokens, leaving: tokenSetOf(leaving, this.vocabulary.maskWords) };
+    this.#tokens.set(configuration, made);
+    return made;
   }
 
-  /** Adds the tokens that leave the lexeme before their end. */
-  #addLeaving({ stack }: Configuration, { exits, labels }: LexemeTokens, open: Uint32Array | null): void {
+  /** The tokens that leave the lexeme before their end, some of them more than once. */
+  #leaving(stack: Frame, { exits, labels }: LexemeTokens, open: Uint32Array | null): number[] {
+    const found: number[] = [];
     let label = -1;
     let after: State | null = null;
     for (let i = 0; i < exits.length; i += 1) {
@@ -69,8 +81,9 @@ export class TokenAutomaton {
         label = labels[i]!;
         after = isOpen(open, label) ? this.#after(stack, label) : null;
       }
-      if (after !== null) this.#addBelow(exits[i]!, after);
+      if (after !== null) this.#addBelow(exits[i]!, after, found);
     }
+    return found;
   }
 
   /** What follows a lexeme that has ended with this label; null where nothing can. */
@@ -80,7 +93,7 @@ export class TokenAutomaton {
   }
 
   /** Adds the tokens of the trie below a node that go on from a state. */
-  #addBelow(node: number, from: State): void {
+  #addBelow(node: number, from: State, found: number[]): void {
     const { byte, depth, end, firstToken, tokensInOrder } = this.vocabulary.trie;
     const base = depth[node]!;
     const last = end[node]!;
@@ -92,8 +105,7 @@ export class TokenAutomaton {
         child = end[child]!;
         continue;
       }
-      for (let i = firstToken[child]!; i < firstToken[child + 1]!; i += 1)
-        setBit(this.#scratch, tokensInOrder[i]!);
+      for (let i = firstToken[child]!; i < firstToken[child + 1]!; i += 1) found.push(tokensInOrder[i]!);
       path[level] = state;
       child += 1;
     }

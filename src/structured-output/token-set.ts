@@ -22,8 +22,25 @@ export function toTokenSet(mask: Uint32Array): TokenSet {
   return { ids, bits: null };
 }
 
+/** Of a list, in which a token may be more than once. */
+export function tokenSetOf(ids: readonly number[], maskWords: number): TokenSet {
+  if (ids.length <= maskWords) return { ids: Int32Array.from(ids), bits: null };
+  const bits = new Uint32Array(maskWords);
+  for (const id of ids) setBit(bits, id);
+  return { ids: null, bits };
+}
+
 export function bytesOfSet({ ids, bits }: TokenSet): number {
   return (ids ?? bits)!.byteLength;
+}
+
+/** Writes the union of sets. */
+export function fillWith(mask: Uint32Array, sets: readonly TokenSet[]): void {
+  // Copying the first one costs a tenth of clearing the mask and adding it.
+  const first = sets.find(({ bits }) => bits !== null);
+  if (first === undefined) mask.fill(0);
+  else mask.set(first.bits!);
+  for (const set of sets) if (set !== first) addTo(mask, set);
 }
 
 export function addTo(mask: Uint32Array, { ids, bits }: TokenSet): void {

@@ -28,20 +28,30 @@ export interface CountedTokens {
   readonly exits: Int32Array;
   /** [exits] characters before the end of the text. */
   readonly exitChars: Int32Array;
+  /** Most characters that a token takes, ends of the text among them. */
+  readonly mostChars: number;
 }
+
+/** By the keys of walks (`LexemeWalker.walked`). */
+export type KnownTokens = readonly (readonly [key: string, tokens: LexemeTokens])[];
 
 /** By lexeme and state. */
 export class LexemeTokensCache extends LruCache<string, LexemeTokens> {
   constructor(maxBytes: number) {
-    super(maxBytes, ({ tokens, exits, labels }) => bytesOfSet(tokens) + exits.byteLength + labels.byteLength);
+    super(maxBytes, bytesOfTokens);
   }
 }
 
-/** A vocabulary as plain data: its trie, and what was found out beforehand, by the keys of `shared` and `counted`. */
+export function bytesOfTokens({ tokens, exits, labels }: LexemeTokens): number {
+  return bytesOfSet(tokens) + exits.byteLength + labels.byteLength;
+}
+
+/** A vocabulary as plain data: its trie, and what was found out beforehand. */
 export interface PreparedVocabulary {
   readonly trie: TokenTrie;
-  readonly known: readonly (readonly [key: string, tokens: LexemeTokens])[];
-  readonly knownCounted: readonly (readonly [key: string, tokens: CountedTokens])[];
+  readonly known: KnownTokens;
+  /** By the state of the automaton of quoted text. */
+  readonly knownCounted: readonly (readonly [state: number, tokens: CountedTokens])[];
 }
 
 export class Vocabulary {
@@ -54,7 +64,7 @@ export class Vocabulary {
   /** Of lexemes that many grammars have. */
   readonly shared = new LexemeTokensCache(MAX_SHARED_BYTES);
   /** By the state of the automaton of quoted text, of which there are few. */
-  readonly counted: Map<string, CountedTokens>;
+  readonly counted: Map<number, CountedTokens>;
   /** [nodes] of the walk that is under way. */
   readonly exits: Int32Array;
   /** [nodes] the label of each of these exits. */

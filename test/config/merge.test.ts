@@ -184,9 +184,20 @@ describe('what is not available yet', () => {
     [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
-    [{ device: 'cuda' }, /--device cuda is not available yet/],
-    [{ attentionBackend: 'flash_attn' }, /--attention-backend flash_attn is not available yet.*CPU_ATTN/],
-    [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN is not available yet/],
+    [{ attentionBackend: 'flash_attn' }, /flash_attn computes on an NVIDIA GPU: give --device cuda/],
+    [{ attentionBackend: 'FLASHINFER' }, /FLASHINFER is not available yet.*use CPU_ATTN/],
+    [{ device: 'cuda', attentionBackend: 'FLASHINFER' }, /FLASHINFER is not available yet.*use FLASH_ATTN/],
+    [{ device: 'cuda', attentionBackend: 'CPU_ATTN' }, /CPU_ATTN computes on the processor: use FLASH_ATTN/],
+    [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN needs PyTorch and its compiler/],
+    [{ attentionBackend: 'ROCM_AITER_FA' }, /ROCM_AITER_FA needs an AMD GPU.*no kernels for one/],
+    [{ device: 'cuda', dtype: 'float32' }, /--dtype float32 is not available yet with --device cuda/],
+    [{ device: 'cuda', quantization: 'int8' }, /--quantization int8 is not available yet with --device cuda/],
+    [{ device: 'cuda', kvCacheDtype: 'fp8' }, /--kv-cache-dtype fp8 is not available yet with --device cuda/],
+    [
+      { device: 'cuda', kvTransferConfig: '{"kv_connector": "P2pNcclConnector", "kv_role": "kv_both"}' },
+      /--kv-transfer-config is not available yet with --device cuda/,
+    ],
+    [{ device: 'cuda', enableLora: true }, /--enable-lora is not available yet with --device cuda/],
     [
       { attentionConfig: { use_prefill_decode_attention: true } },
       /use_prefill_decode_attention true is not available/,
@@ -201,6 +212,8 @@ describe('what is not available yet', () => {
     { kvTransferConfig: '{}' },
     { attentionBackend: 'auto' },
     { attentionBackend: 'cpu_attn' },
+    { device: 'cuda' },
+    { device: 'cuda', attentionBackend: 'flash_attn', kvCacheDtype: 'bf16' },
     { attentionConfig: '{"backend": "CPU_ATTN", "use_prefill_decode_attention": false}' },
   ])('%j asks for nothing and is accepted', (given) => {
     expect(() => configured(given)).not.toThrow();

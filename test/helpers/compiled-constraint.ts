@@ -4,9 +4,10 @@ import { createHash } from 'node:crypto';
 import type { CompiledConstraint } from '../../src/scheduler/automata.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { prepareGrammar } from '../../src/structured-output/first-walks.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { tokenTexts } from '../../src/structured-output/token-trie.ts';
-import { packShared } from '../../src/util/shared-value.ts';
+import { packShared, unpackShared } from '../../src/util/shared-value.ts';
 
 export interface TestVocabulary {
   /** By token id; an empty one is no text. */
@@ -22,5 +23,6 @@ export function testVocabulary(texts: readonly string[], endTokenIds: readonly n
 
 export function compiledConstraint(constraint: Constraint, { packed }: TestVocabulary): CompiledConstraint {
   const id = createHash('sha256').update(JSON.stringify(constraint)).digest('hex');
-  return { id, grammar: packShared(compile(constraint)), vocabulary: packed };
+  const prepared = prepareGrammar(compile(constraint), unpackShared(packed));
+  return { id, grammar: packShared(prepared), vocabulary: packed };
 }

@@ -34,7 +34,7 @@ async function load(
   const ops = openCpu('portable');
   const warnings: string[] = [];
   try {
-    const cache = new PackedCache({ folder, maxBytes }, ops.packedWeights, (line) => warnings.push(line));
+    const cache = new PackedCache({ folder, maxBytes }, ops.packedWeights!, (line) => warnings.push(line));
     const loaded = await loadModel(openModelSource(model), ops, {
       dtype: 'bfloat16',
       quantization: quantization ?? null,

@@ -20,6 +20,8 @@ const HEADS: readonly Heads[] = [
   { headDim: 64, kvHeads: 1, group: 5, blockSize: 32, window: 128, softcap: 0.2, hasSinks: true },
   { headDim: 32, kvHeads: 12, group: 1, blockSize: 16, window: null, isBidirectional: true },
   { headDim: 64, kvHeads: 2, group: 3, blockSize: 32, window: null, isBidirectional: true },
+  { headDim: 16, kvHeads: 12, group: 1, blockSize: 16, window: 65, isBidirectional: true },
+  { headDim: 64, kvHeads: 1, group: 3, blockSize: 16, window: 300, isBidirectional: true },
 ];
 
 const SIZES: readonly SequenceSize[] = [
@@ -111,6 +113,46 @@ describeEachIsa('attention', (isa) => {
           const causal = attend(cpu, cache, 0, { ...heads, isBidirectional: false }, [one]);
           expect(causal.slice(-256)).toEqual(last);
           expect(causal.slice(0, 256)).not.toEqual(alone.slice(0, 256));
+        }
+      });
+    });
+
+    it('shows each row as many tokens on both sides in a window, and no other', () => {
+      const window = 65;
+      const heads: Heads = {
+        headDim: 64,
+        kvHeads: 2,
+        group: 2,
+        blockSize: 16,
+        window,
+        isBidirectional: true,
+      };
+      const sizes = [
+        { context: 700, queries: 700 },
+        { context: 33, queries: 33 },
+      ];
+      const { sequences, numBlocks } = makeSequences(new Random(13), heads, dtype, sizes);
+      cpu.scope(() => {
+        const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
+        const cache = cpu.makeKvCache(shape);
+        for (const one of sequences) storeTokens(cpu, cache, 0, one, 0, one.context);
+        const all = attend(cpu, cache, 0, heads, sequences);
+        const [long, short] = [all.slice(0, 700 * 256), all.slice(700 * 256)];
+        expect(attend(cpu, cache, 0, heads, [sequences[0]!])).toEqual(long);
+        const whole = attend(cpu, cache, 0, { ...heads, window: null }, [sequences[1]!]);
+        expect(short).toEqual(whole);
+        const row = 500;
+        const [from, to] = [row - window + 1, row + window];
+        const other = makeSequences(new Random(14), heads, dtype, sizes).sequences[0]!;
+        const mixed = { ...sequences[0]!, k: other.k.slice(), v: other.v.slice() };
+        for (const name of ['k', 'v'] as const)
+          mixed[name].set(sequences[0]![name].subarray(from * 128, to * 128), from * 128);
+        storeTokens(cpu, cache, 0, mixed, 0, mixed.context);
+        const again = attend(cpu, cache, 0, heads, [mixed]);
+        expect(again.slice(row * 256, (row + 1) * 256)).toEqual(long.slice(row * 256, (row + 1) * 256));
+        for (const near of [row - 1, row + 1]) {
+          const [start, end] = [near * 256, (near + 1) * 256];
+          expect(again.slice(start, end)).not.toEqual(long.slice(start, end));
         }
       });
     });

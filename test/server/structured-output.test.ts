@@ -4,9 +4,12 @@ import { Ajv } from 'ajv';
 import { zodResponseFormat } from 'openai/helpers/zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { COMPILE_LIMITS, ConstraintCompiler } from '../../src/engine/constraints/compiler.ts';
+import { OverloadedError } from '../../src/errors.ts';
 import { buildTokenTrie } from '../../src/structured-output/token-trie.ts';
 import type { PreparedVocabulary } from '../../src/structured-output/vocabulary.ts';
 import { unpackShared } from '../../src/util/shared-value.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { bodyOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
 const SCHEMA = {
@@ -20,6 +23,7 @@ const SCHEMA = {
   required: ['name', 'age', 'mood', 'friends'],
   additionalProperties: false,
 };
+const FORMAT_OF_MOOD = SCHEMA.properties.mood;
 const isValid = new Ajv().compile(SCHEMA);
 const MESSAGES = [{ role: 'user' as const, content: 'My name is Tom. Who are you?' }];
 const FORMAT = {
@@ -106,6 +110,27 @@ describe('structured output', () => {
       }),
     );
     expect(trie.byte.buffer).toBe(vocabulary);
+    await own.close();
+  });
+
+  it('does not blame the constraint where the vocabulary is not ready in time', async () => {
+    const limits = { ...COMPILE_LIMITS, timeoutMs: 0 };
+    const { structuredOutputs } = ENGINE_DEFAULTS;
+    const compiler = new ConstraintCompiler(svc.engine, structuredOutputs, limits);
+    const constraint = { kind: 'literal', text: 'yes' } as const;
+    const compiling = compiler.compile({ constraint, field: 'structured_outputs' });
+    await expect(compiling).rejects.toThrow(OverloadedError);
+    await expect(compiling).rejects.toThrow('The vocabulary of the model is not ready');
+    await compiler.close();
+  });
+
+  it('writes the JSON of all requests as --structured-outputs-config has it', async () => {
+    const structuredOutputs = { disableAnyWhitespace: true, disableAdditionalProperties: true };
+    const own = await startTestServer({ folder: 'models/svc-chat', engine: { structuredOutputs } });
+    const schema = { type: 'object', properties: { mood: FORMAT_OF_MOOD }, required: ['mood'] };
+    const body = { ...CHAT, response_format: { type: 'json_schema', json_schema: { name: 'mood', schema } } };
+    const answer = await bodyOf(await own.post('/v1/chat/completions', { ...body, temperature: 1.5 }));
+    expect(answer.choices[0].message.content).toMatch(/^\{"mood":"(happy|sad)"\}$/);
     await own.close();
   });
 

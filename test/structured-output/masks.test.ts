@@ -2,11 +2,12 @@ import { describe, expect, it } from 'vitest';
 import type { State } from '../../src/structured-output/byte-automaton.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
+import { prepareGrammar } from '../../src/structured-output/first-walks.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
 import { tokenTexts } from '../../src/structured-output/token-trie.ts';
-import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
+import { type PreparedVocabulary, Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
 const END = 0;
@@ -29,6 +30,14 @@ const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
     properties: { a: true, ab: true, abc: false },
     additionalProperties: false,
     type: 'object',
+  }),
+  'required keys of few': json({
+    type: 'object',
+    properties: { a: { type: 'null' }, ab: { type: 'null' } },
+    patternProperties: { '^[ab]': true },
+    additionalProperties: false,
+    required: ['ab'],
+    maxProperties: 2,
   }),
   'keys by pattern': json({
     type: 'object',
@@ -58,7 +67,7 @@ const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
 };
 
 /** Pieces of JSON, of characters, and runs of both, by chance. */
-function smallVocabulary(seed: number): Vocabulary {
+function smallVocabulary(seed: number): PreparedVocabulary {
   const random = seededRandom(seed);
   const pieces = [
     ...'{}[]",:ab01e-.x \n\\()',
@@ -84,7 +93,7 @@ function smallVocabulary(seed: number): Vocabulary {
     tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
   }
   const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
-  return new Vocabulary(structuredClone(prepareVocabulary(tokenTexts(all, [END]))));
+  return structuredClone(prepareVocabulary(tokenTexts(all, [END])));
 }
 
 function has(mask: Uint32Array, token: number): boolean {
@@ -95,8 +104,11 @@ describe('the mask over a vocabulary', () => {
   it.each(Object.entries(CONSTRAINTS))('allows exactly the tokens that may come: %s', (_, constraint) => {
     const grammar = structuredClone(compile(constraint));
     for (const seed of [1, 2]) {
-      const vocabulary = smallVocabulary(seed);
-      const automaton = new TokenAutomaton(grammar, vocabulary);
+      const prepared = smallVocabulary(seed);
+      const vocabulary = new Vocabulary(prepared);
+      // Whether what is met first was found out where the grammar was compiled, or is found out here.
+      const known = seed === 1 ? structuredClone(prepareGrammar(grammar, prepared).known) : [];
+      const automaton = new TokenAutomaton(grammar, vocabulary, known);
       const random = seededRandom(seed);
       const mask = new Uint32Array(vocabulary.maskWords);
       for (let walk = 0; walk < 3; walk += 1) {
@@ -126,7 +138,7 @@ describe('the mask over a vocabulary', () => {
   });
 
   it('is the same one for a matcher that was rolled back and for one that never went on', () => {
-    const vocabulary = smallVocabulary(3);
+    const vocabulary = new Vocabulary(smallVocabulary(3));
     const automaton = new TokenAutomaton(compile(CONSTRAINTS['any JSON']!), vocabulary);
     const random = seededRandom(3);
     const matcher = new Matcher(automaton);
@@ -163,7 +175,7 @@ describe('the mask over a vocabulary', () => {
 });
 
 describe('a matcher', () => {
-  const vocabulary = smallVocabulary(4);
+  const vocabulary = new Vocabulary(smallVocabulary(4));
 
   it.each(Object.entries(CONSTRAINTS))('forces the bytes that all texts go on with: %s', (_, constraint) => {
     const automaton = new TokenAutomaton(compile(constraint), vocabulary);

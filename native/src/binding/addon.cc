@@ -2,6 +2,7 @@
 // them.
 
 #include "binding/backend_object.h"
+#include "binding/cuda.h"
 #include "binding/kv_memory.h"
 #include "binding/transfer.h"
 #include "binding/transfer_probes.h"
@@ -29,6 +30,8 @@ Napi::Value crc32c(const Napi::CallbackInfo& info) {
 
 Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
   exports.Set("CpuBackend", svc::BackendObject::define(env, "CpuBackend", svc::makeCpuBackend));
+  exports.Set("CudaBackend", svc::BackendObject::define(env, "CudaBackend", svc::makeCudaBackend));
+  exports.Set("cudaDevice", Napi::Function::New(env, svc::cudaDevice));
   exports.Set("KvMemory", svc::KvMemoryObject::define(env));
   exports.Set("TransferEngine", svc::TransferEngine::define(env));
   exports.Set("crc32c", Napi::Function::New(env, crc32c));

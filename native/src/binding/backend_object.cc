@@ -2,6 +2,7 @@
 
 #include "binding/backend_object.h"
 
+#include "backend/not_available.h"
 #include "cpu/cpu_backend.h"
 
 namespace svc {
@@ -17,6 +18,10 @@ Napi::Value BackendObject::call(const Info& info) {
     wrapped.Set("op", Napi::String::New(info.Env(), error.op));
     wrapped.Set("expected", Napi::String::New(info.Env(), error.expected));
     wrapped.Set("got", Napi::String::New(info.Env(), error.got));
+    throw wrapped;
+  } catch (const NotAvailable& error) {
+    Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
+    wrapped.Set("isNotAvailable", Napi::Boolean::New(info.Env(), true));
     throw wrapped;
   } catch (const std::exception& error) {
     throw Napi::Error::New(info.Env(), error.what());

@@ -2,14 +2,24 @@
 
 import { compile } from '../../structured-output/compile.ts';
 import type { Constraint } from '../../structured-output/constraint.ts';
+import { prepareGrammar } from '../../structured-output/first-walks.ts';
 import { prepareVocabulary } from '../../structured-output/prepare-vocabulary.ts';
 import type { TokenTexts } from '../../structured-output/token-trie.ts';
+import type { PreparedVocabulary } from '../../structured-output/vocabulary.ts';
 import { serveCalls } from '../../util/call-thread.ts';
-import { packShared } from '../../util/shared-value.ts';
+import { packShared, unpackShared } from '../../util/shared-value.ts';
 
-/** What is to be made ready for the engine thread: the grammar of a constraint, or the vocabulary of the model. */
-export type CompileOrder = { readonly constraint: Constraint } | { readonly texts: TokenTexts };
+/** What is to be made ready for the engine thread: a constraint over a `PreparedVocabulary`, or the vocabulary of the model. */
+export type CompileOrder =
+  | { readonly constraint: Constraint; readonly vocabulary: SharedArrayBuffer }
+  | { readonly texts: TokenTexts };
 
-serveCalls((order: CompileOrder) => ({
-  value: packShared('texts' in order ? prepareVocabulary(order.texts) : compile(order.constraint)),
-}));
+/** There is one in a process; views of the memory that the engine thread has, too. */
+let vocabulary: PreparedVocabulary | null = null;
+
+serveCalls((order: CompileOrder) => {
+  if ('texts' in order) return { value: packShared(prepareVocabulary(order.texts)) };
+  const grammar = compile(order.constraint);
+  vocabulary ??= unpackShared<PreparedVocabulary>(order.vocabulary);
+  return { value: packShared(prepareGrammar(grammar, vocabulary)) };
+});

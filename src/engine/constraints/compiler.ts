@@ -2,6 +2,7 @@
 // them when they are ready.
 
 import { createHash } from 'node:crypto';
+import type { StructuredOutputsConfig } from '../../config/structured-outputs-config.ts';
 import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from '../../errors.ts';
 import type { RequestConstraint } from '../../sampling/structured-outputs.ts';
 import type { CompiledConstraint } from '../../scheduler/automata.ts';
@@ -34,6 +35,7 @@ interface CompiledModel {
 
 export class ConstraintCompiler {
   readonly #model: CompiledModel;
+  readonly #config: StructuredOutputsConfig;
   readonly #thread: CallThread<CompileOrder, SharedArrayBuffer>;
   readonly #compiled = new LruCache<string, SharedArrayBuffer>(
     MAX_KEPT_BYTES,
@@ -42,8 +44,9 @@ export class ConstraintCompiler {
   readonly #compiling = new Map<string, Promise<SharedArrayBuffer>>();
   #vocabulary: Promise<SharedArrayBuffer> | null = null;
 
-  constructor(model: CompiledModel, limits: CompileLimits = COMPILE_LIMITS) {
+  constructor(model: CompiledModel, config: StructuredOutputsConfig, limits: CompileLimits = COMPILE_LIMITS) {
     this.#model = model;
+    this.#config = config;
     this.#thread = new CallThread(new URL('./compile-thread', import.meta.url), {
       name: 'svc-grammar',
       deadlineMs: limits.timeoutMs,
@@ -58,7 +61,7 @@ export class ConstraintCompiler {
    * @throws InvalidRequestError naming the field, and what of the constraint cannot be enforced.
    * @throws OverloadedError where too many constraints wait already.
    */
-  async compile({ constraint, field }: RequestConstraint): Promise<CompiledConstraint> {
+  async compile({ constraint: asked, field }: RequestConstraint): Promise<CompiledConstraint> {
     const { tokenizer, limits } = this.#model;
     if (tokenizer === null || limits.eosTokenIds.length === 0) {
       const missing = tokenizer === null ? 'a tokenizer' : 'a model that names an end token';
@@ -66,12 +69,11 @@ export class ConstraintCompiler {
         param: field,
       });
     }
+    const constraint = withStyle(asked, this.#config);
     const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
     try {
-      const [vocabulary, grammar] = await Promise.all([
-        this.#vocabularyOf(tokenizer),
-        this.#compiled.get(id) ?? this.#grammarOf(id, constraint),
-      ]);
+      const vocabulary = await this.#vocabularyOf(tokenizer);
+      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint, vocabulary));
       return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
@@ -79,27 +81,35 @@ export class ConstraintCompiler {
     }
   }
 
+  /** Makes the vocabulary ready, so that the first constraint need not wait for it; an error is told to those who do. */
+  prepare(): void {
+    const { tokenizer, limits } = this.#model;
+    if (tokenizer === null || limits.eosTokenIds.length === 0) return;
+    // Ignore: the first constraint tries again.
+    this.#vocabularyOf(tokenizer).catch(() => {});
+  }
+
   close(): Promise<void> {
     return this.#thread.close();
   }
 
-  /** Made at the first constraint, and again where that has failed. */
+  /** Made at the first constraint where it has not been before, and again where that has failed. */
   #vocabularyOf(tokenizer: Tokenizer): Promise<SharedArrayBuffer> {
     this.#vocabulary ??= tokenTexts(tokenizer, this.#model.limits)
       .then((texts) => this.#thread.call({ texts }))
       .catch((error: unknown) => {
         this.#vocabulary = null;
-        throw error;
+        throw error instanceof InvalidRequestError ? vocabularyError(error) : error;
       });
     return this.#vocabulary;
   }
 
   /** Equal constraints that come together are compiled once. */
-  #grammarOf(id: string, constraint: Constraint): Promise<SharedArrayBuffer> {
+  #grammarOf(id: string, constraint: Constraint, vocabulary: SharedArrayBuffer): Promise<SharedArrayBuffer> {
     const running = this.#compiling.get(id);
     if (running !== undefined) return running;
     const compiling = this.#thread
-      .call({ constraint })
+      .call({ constraint, vocabulary })
       .then((grammar) => {
         this.#compiled.set(id, grammar);
         return grammar;
@@ -107,6 +117,34 @@ export class ConstraintCompiler {
       .finally(() => this.#compiling.delete(id));
     this.#compiling.set(id, compiling);
     return compiling;
+  }
+}
+
+/** The same with all its JSON in the style of the whole server, beside its own. */
+function withStyle(constraint: Constraint, config: StructuredOutputsConfig): Constraint {
+  const inner = (part: Constraint): Constraint => withStyle(part, config);
+  switch (constraint.kind) {
+    case 'jsonSchema': {
+      const { compact = false, closedObjects = false, ...style } = constraint.style ?? {};
+      return {
+        ...constraint,
+        style: {
+          ...style,
+          compact: compact || config.disableAnyWhitespace,
+          closedObjects: closedObjects || config.disableAdditionalProperties,
+        },
+      };
+    }
+    case 'sequence':
+      return { ...constraint, parts: constraint.parts.map(inner) };
+    case 'choice':
+      return { ...constraint, options: constraint.options.map(inner) };
+    case 'repeat':
+      return { ...constraint, item: inner(constraint.item) };
+    case 'triggeredTags':
+      return { ...constraint, tags: constraint.tags.map((tag) => ({ ...tag, content: inner(tag.content) })) };
+    default:
+      return constraint;
   }
 }
 
@@ -139,6 +177,17 @@ function deathError(cause: unknown, memoryMb: number): Error {
     return new InvalidRequestError(`it takes more than ${memoryMb} MiB of memory to compile: simplify it`);
   }
   return new SvcError(`the thread that compiles constraints does not run: ${error.message}`, { cause });
+}
+
+/** The bounds of one call are worded for constraints; what is made ready here is the model's. */
+function vocabularyError(cause: InvalidRequestError): OverloadedError {
+  return new OverloadedError(
+    'The vocabulary of the model is not ready for constraints yet; try again later',
+    {
+      retryAfter: RETRY_AFTER_SECONDS,
+      cause,
+    },
+  );
 }
 
 function overloaded(what: string): OverloadedError {

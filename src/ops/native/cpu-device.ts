@@ -21,6 +21,7 @@ export function openCpuDevice(native: Native, options: CpuOptions): NativeDevice
     backend: 'cpu',
     description: `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`,
     isa,
+    packs: true,
     freeMemory: freeHostMemory,
   };
 }

@@ -1,11 +1,17 @@
-// Turns the addon's complaints about arguments into the error class of all backends.
+// Turns the addon's complaints into the error classes of all backends.
 
-import { ShapeError } from '../../errors.ts';
+import { NotAvailableError, ShapeError } from '../../errors.ts';
 
-/** The ShapeError that `error` describes, or `error` itself where it is of another kind. */
-export function asShapeError(error: unknown): unknown {
+/** The ShapeError or NotAvailableError that `error` describes, or `error` itself where it is of another kind. */
+export function asOpsError(error: unknown): unknown {
+  if (isNotAvailable(error)) return new NotAvailableError(error.message, { cause: error });
   if (!(error instanceof RangeError)) return error;
   const { op, expected, got } = Object.fromEntries(Object.entries(error));
   const isArgumentError = [op, expected, got].every((text) => typeof text === 'string');
   return isArgumentError ? new ShapeError(String(op), String(expected), String(got)) : error;
+}
+
+/** Whether a backend says that it does not do something yet. */
+function isNotAvailable(error: unknown): error is Error {
+  return error instanceof Error && 'isNotAvailable' in error;
 }

@@ -4,6 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import { expectHeads } from '../expected-weights.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
@@ -29,15 +30,8 @@ import type {
   TokenIds,
   TokenMasks,
 } from '../ops.ts';
-import {
-  expectHeads,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  type TensorSource,
-  type Vector,
-} from '../weights.ts';
-import { asShapeError } from './native-errors.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import { asOpsError } from './native-errors.ts';
 import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
@@ -51,6 +45,8 @@ export interface NativeDevice {
   readonly backend: Ops['backend'];
   readonly description: string;
   readonly isa: string;
+  /** Whether weights are packed for its kernels, and can be taken from a cache. */
+  readonly packs: boolean;
   freeMemory(): number;
 }
 
@@ -59,16 +55,19 @@ export class NativeOps implements Ops {
   readonly description: string;
   readonly isa: string;
   readonly freeMemory: () => number;
-  readonly packedWeights: NativePackedWeights;
+  readonly packedWeights: NativePackedWeights | null;
+  /** Names of the weights in their order, also where nothing is kept. */
+  readonly #loaded: NativePackedWeights;
   readonly #native: NativeBackend;
   readonly #arena: Arena;
 
-  constructor({ native, backend, description, isa, freeMemory }: NativeDevice) {
+  constructor({ native, backend, description, isa, packs, freeMemory }: NativeDevice) {
     this.backend = backend;
     this.description = description;
     this.isa = isa;
     this.freeMemory = freeMemory;
-    this.packedWeights = new NativePackedWeights(native, `${backend} ${isa}`);
+    this.#loaded = new NativePackedWeights(native, `${backend} ${isa}`);
+    this.packedWeights = packs ? this.#loaded : null;
     this.#native = native;
     this.#arena = new Arena(native);
   }
@@ -112,7 +111,7 @@ export class NativeOps implements Ops {
   }
 
   get #loader(): { native: NativeBackend; packed: NativePackedWeights } {
-    return { native: this.#native, packed: this.packedWeights };
+    return { native: this.#native, packed: this.#loaded };
   }
 
   get busySeconds(): number {
@@ -477,7 +476,7 @@ export class NativeOps implements Ops {
     try {
       return call();
     } catch (error) {
-      throw asShapeError(error);
+      throw asOpsError(error);
     }
   }
 }

@@ -1,0 +1,205 @@
+// How the host launches each kernel: its name, the grid and the block of threads, and how work is cut. Nothing here changes
+// a bit of a result but `splitsOf`, which is fixed by a weight's shape.
+#pragma once
+
+#include <cstddef>
+
+#include "params.h"
+
+namespace svc::cuda {
+
+struct Launch {
+  const char* kernel;
+  uint32_t grid[3];
+  uint32_t block;
+  uint32_t sharedBytes;
+};
+
+constexpr int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+// ── rows ──
+
+constexpr int kRowThreads = 256;
+
+/// A thread for each number, kRowThreads of a row a block.
+inline Launch rowLaunch(const char* kernel, int rows, int64_t cols) {
+  return {kernel, {static_cast<uint32_t>(rows), static_cast<uint32_t>(ceilDiv(cols, kRowThreads)), 1}, kRowThreads, 0};
+}
+
+inline Launch launchOf(const EmbeddingParams& p) { return rowLaunch("svcEmbedding", p.rows, p.cols); }
+inline Launch launchOf(const RopeParams& p) {
+  return rowLaunch("svcRope", p.rows, int64_t{p.heads} * p.rotaryDim / 2);
+}
+inline Launch launchOf(const StoreKvParams& p) {
+  return rowLaunch("svcStoreKv", p.rows, int64_t{p.kv.kvHeads} * p.kv.headDim);
+}
+inline Launch launchOf(const GatherRowsParams& p) { return rowLaunch("svcGatherRows", p.rows, p.rowBytes / 2); }
+inline Launch launchOf(const MeanRowsParams& p) { return rowLaunch("svcMeanRows", p.rows, p.cols); }
+
+inline Launch activateLaunch(const ElementwiseParams& p) { return rowLaunch("svcActivate", p.rows, p.cols); }
+inline Launch castLaunch(const ElementwiseParams& p) { return rowLaunch("svcCast", p.rows, p.cols); }
+/// out += x * value
+inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("svcAddScaled", p.rows, p.cols); }
+inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
+inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
+
+/// A block for each segment of a row. How many threads sum a segment is fixed by its length.
+inline Launch normLaunch(const char* kernel, int rows, int segments, int cols) {
+  const uint32_t threads = cols <= 256 ? 32 : kRowThreads;
+  return {kernel, {static_cast<uint32_t>(rows), static_cast<uint32_t>(segments), 1}, threads, 0};
+}
+inline Launch launchOf(const RmsNormParams& p) { return normLaunch("svcRmsNorm", p.rows, p.segments, p.cols); }
+inline Launch launchOf(const LayerNormParams& p) { return normLaunch("svcLayerNorm", p.rows, p.segments, p.cols); }
+
+// ── matrix products ──
+
+/// Numbers of a row of a weight in memory.
+constexpr int64_t weightStride(int k) { return ceilDiv(k, 64) * int64_t{64}; }
+/// Rows of gate and up together, each of n.
+constexpr int gateUpRows(int n) { return ceilDiv(n, 8) * 16; }
+/// Where row i of the gate is among them; that of up is 8 further. Rows that neither has are zero.
+constexpr int gateUpRow(int i) { return i / 8 * 16 + i % 8; }
+
+/// Columns of k that are loaded at a time.
+constexpr int kTileK = 64;
+constexpr int kMaxSplits = 8;
+/// Parts that k is cut in, so that one token keeps a large device busy: fixed by the weight, since they order its sums.
+constexpr int splitsOf(int n, int k) {
+  constexpr int kBusy = 200, kLeastK = 256;
+  int splits = 1;
+  while (splits < kMaxSplits && ceilDiv(n, 64) * splits < kBusy && k / (splits * 2) >= kLeastK) splits *= 2;
+  return splits;
+}
+/// Columns of k in each part but the last.
+constexpr int splitLength(int k, int splits) { return ceilDiv(ceilDiv(k, splits), kTileK) * kTileK; }
+
+/// Rows of the weight and rows of x that a block of threads multiplies, and its warps; `svcLinear<tokens>`.
+struct LinearTile {
+  int weights, tokens, warps, stages;
+};
+constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 4}, {64, 16, 4, 4}, {64, 32, 4, 4}, {64, 64, 4, 3}, {128, 128, 8, 3}};
+
+/// With many rows a block takes all parts of k: there are blocks enough, and partial sums would cost memory.
+constexpr int splitsPerBlock(int rows, int splits) { return rows > 64 ? splits : 1; }
+/// Of LinearParams::partials.
+constexpr size_t linearPartialBytes(int rows, int n, int k) {
+  const int splits = splitsOf(n, k), parts = splits / splitsPerBlock(rows, splits);
+  return parts == 1 ? 0 : sizeof(float) * parts * rows * n;
+}
+constexpr uint32_t linearSharedBytes(const LinearTile& tile, int splitsPerBlock) {
+  int levels = 0;
+  while ((1 << levels) < splitsPerBlock) ++levels;
+  const int loads = tile.stages * (tile.weights + tile.tokens) * kTileK * 2;
+  return static_cast<uint32_t>(loads + levels * tile.weights * tile.tokens * 4);
+}
+
+/// Shared memory that a block may have on every device: attribute MAX_SHARED_MEMORY_PER_BLOCK_OPTIN tells how much more.
+constexpr uint32_t kLeastSharedLimit = 101376;
+
+/// The narrowest tile that holds all rows, or else the widest that has room for the sums of its parts.
+constexpr int linearTileOf(int rows, int splitsPerBlock, uint32_t sharedLimit) {
+  int i = 0;
+  while (i < 4 && kLinearTiles[i].tokens < rows) ++i;
+  return i == 4 && linearSharedBytes(kLinearTiles[i], splitsPerBlock) > sharedLimit ? 3 : i;
+}
+
+/// Fills `splits` and `splitsPerBlock`.
+inline void planLinear(LinearParams& p) {
+  p.splits = splitsOf(p.n, p.k);
+  p.splitsPerBlock = splitsPerBlock(p.rows, p.splits);
+}
+inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastSharedLimit) {
+  constexpr const char* kNames[] = {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"};
+  const int index = linearTileOf(p.rows, p.splitsPerBlock, sharedLimit);
+  const LinearTile& tile = kLinearTiles[index];
+  return {kNames[index],
+          {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
+           static_cast<uint32_t>(p.splits / p.splitsPerBlock)},
+          static_cast<uint32_t>(tile.warps * 32),
+          linearSharedBytes(tile, p.splitsPerBlock)};
+}
+inline bool needsCombine(const LinearParams& p) { return p.splitsPerBlock < p.splits; }
+inline Launch combineLaunch(const LinearParams& p) {
+  return rowLaunch("svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
+}
+
+// ── attention ──
+
+/// Tokens of keys and values that are loaded at a time, and whose partial results are combined: at absolute positions.
+constexpr int kKvTile = 64;
+constexpr int kKvChunk = 256;
+
+constexpr int kAttentionMaxHeadDim = 256;
+/// Columns that the kernel for heads of headDim computes with.
+constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+/// Columns of values that a block of threads takes.
+constexpr int valueWidth(int width) { return width < 128 ? width : 128; }
+/// Warps of a block with many rows; a warp takes 16, a row being one head of one token.
+constexpr int attentionWarps(int width) { return width == 256 ? 2 : 4; }
+inline bool canAttend(int headDim, int group) {
+  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= 16 * attentionWarps(attentionWidth(headDim));
+}
+
+/// How the sequences of a step are cut: the same for all layers of one head size with as many heads a KV head.
+struct AttentionPlan {
+  int warps;
+  int tokensPerTile;
+  bool isSplit;
+};
+
+/// `maxQuery` rows has the longest sequence of the step. Steps of single tokens are cut by chunks too: they have few tiles.
+inline AttentionPlan planAttention(int group, int headDim, int maxQuery) {
+  const int warps = maxQuery * group <= 16 ? 1 : attentionWarps(attentionWidth(headDim));
+  return {warps, 16 * warps / group, maxQuery == 1};
+}
+/// Calls push(AttentionTile) for each.
+template <class Push>
+void eachTile(const AttentionPlan& plan, const int32_t* queryStarts, int sequences, const Push& push) {
+  for (int i = 0; i < sequences; ++i) {
+    const int count = queryStarts[i + 1] - queryStarts[i];
+    for (int token = 0; token < count; token += plan.tokensPerTile) {
+      push(AttentionTile{i, token, plan.tokensPerTile < count - token ? plan.tokensPerTile : count - token});
+    }
+  }
+}
+/// Of AttentionParams::partials.
+inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int heads, int headDim, int maxContext) {
+  const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
+  return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
+}
+/// Sums of a thread in shared memory, and one float more: threads begin in different banks.
+constexpr int sumStride(int valueWidth) { return valueWidth / 2 + 1; }
+constexpr uint32_t attentionSharedBytes(int width, int warps) {
+  const int kv = kKvTile * (width + valueWidth(width)) * 2;
+  const int queries = 16 * warps * width * 2, sums = 32 * warps * sumStride(valueWidth(width)) * 4;
+  return static_cast<uint32_t>(kv + queries + sums);
+}
+constexpr int kAttentionThreads = 128;
+inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
+  const int width = attentionWidth(p.kv.headDim), parts = width / valueWidth(width);
+  return {width == 64 ? "svcAttention64" : width == 128 ? "svcAttention128" : "svcAttention256",
+          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads * parts),
+           p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
+          static_cast<uint32_t>(plan.warps * 32),
+          attentionSharedBytes(width, plan.warps)};
+}
+constexpr int kCombineThreads = 128;
+/// Where `partials` is not null.
+inline Launch combineLaunch(const AttentionParams& p) {
+  return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, kCombineThreads, 0};
+}
+
+// ── logits ──
+
+constexpr int kLogitThreads = 1024;
+
+inline Launch logitLaunch(const char* kernel, int rows) {
+  return {kernel, {static_cast<uint32_t>(rows), 1, 1}, kLogitThreads, 0};
+}
+inline Launch launchOf(const RestrictLogitsParams& p) { return logitLaunch("svcRestrictLogits", p.lists.count); }
+inline Launch launchOf(const EditLogitsParams& p) { return logitLaunch("svcEditLogits", p.lists.count); }
+inline Launch launchOf(const MaskLogitsParams& p) { return logitLaunch("svcMaskLogits", p.count); }
+inline Launch launchOf(const LogprobsParams& p) { return logitLaunch("svcLogprobs", p.count); }
+inline Launch launchOf(const SampleParams& p) { return logitLaunch("svcSample", p.rows); }
+
+}  // namespace svc::cuda

@@ -1,0 +1,230 @@
+// Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
+// padding. A sum runs through its part of k in steps of 16, in one accumulator, and the parts are added as a binary tree: that
+// order is the weight's own, and how many rows there are chooses only how wide a tile is.
+
+#include "math.cuh"
+
+namespace svc::cuda {
+
+/// Tiles of kRows rows and kTileK columns in shared memory. Pieces of 16 bytes are swapped within a row, so that the eight rows of
+/// a matrix are in different banks.
+__device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {
+  return tile + row * kTileK + ((piece ^ row) & 7) * 8;
+}
+
+/// Rows of a matrix in memory; what is past its edges is zero.
+struct Side {
+  const uint16_t* data;
+  int64_t stride;
+  int rows;
+};
+
+template <int kRows, int kThreads>
+__device__ __forceinline__ void loadTile(uint16_t* tile, const Side& side, int row, int column, int k) {
+  for (int i = thread(); i < kRows * 8; i += kThreads) {
+    const int at = row + i / 8, from = column + i % 8 * 8;
+    const int bytes = at < side.rows ? (k - from) * 2 : 0;
+    const bool isInside = bytes > 0;
+    copyAsync16(pieceOf(tile, i / 8, i % 8), isInside ? side.data + at * side.stride + from : side.data,
+                !isInside ? 0 : bytes < 16 ? bytes : 16);
+  }
+}
+
+/// Brings the sum of column n of the weight for `token` to where it goes.
+__device__ __forceinline__ void finish(const LinearParams& p, int token, int n, float sum) {
+  if (p.bias != nullptr) sum += p.bias[n];
+  float& out = static_cast<float*>(p.out)[token * p.outStride + n];
+  out = p.add ? out + sum : sum;
+}
+/// The same of gate and up, row n and row n + 8 of the weight.
+__device__ __forceinline__ void finishGated(const LinearParams& p, int token, int n, float gate, float up) {
+  if (p.bias != nullptr) {
+    gate += p.bias[n];
+    up += p.bias[n + 8];
+  }
+  static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(p.activation, gate, up));
+}
+
+/// kWarpsN times kWarpsM warps share a tile of kWeights rows of the weight and kTokens rows of x.
+template <int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
+struct Product {
+  static constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
+  static constexpr int kTilesM = kWeights / kWarpsM / 16, kTilesN = kTokens / kWarpsN / 8;
+  static constexpr int kStageNumbers = (kWeights + kTokens) * kTileK;
+
+  const LinearParams& p;
+  uint16_t* stages;
+  float* waiting;  // sums of the left halves of the tree, a level after the other
+  int firstWeight, firstToken;
+  float sums[kTilesM][kTilesN][4];
+
+  __device__ explicit Product(const LinearParams& params)
+      : p(params),
+        stages(reinterpret_cast<uint16_t*>(dynamicShared())),
+        waiting(reinterpret_cast<float*>(dynamicShared() + kStages * kStageNumbers * 2)),
+        firstWeight(static_cast<int>(blockIdx.x) * kWeights),
+        firstToken(static_cast<int>(blockIdx.y) * kTokens) {}
+
+  __device__ void run() {
+    const int length = splitLength(p.k, p.splits);
+    const int part = static_cast<int>(blockIdx.z) * p.splitsPerBlock;
+    const int begin = part * length < p.k ? part * length : p.k;
+    const int all = begin + p.splitsPerBlock * length, end = all < p.k ? all : p.k;
+    const int count = ceilDiv(end - begin, kTileK);
+    for (int i = 0; i < kStages - 1; ++i) load(i, count, begin);
+    clear();
+    int tile = 0;
+    for (int split = 0; split < p.splitsPerBlock; ++split) {
+      for (int i = 0; i < length / kTileK && tile < count; ++i, ++tile) {
+        waitForCopies<kStages - 2>();
+        __syncthreads();
+        load(tile + kStages - 1, count, begin);
+        multiply(stages + tile % kStages * kStageNumbers);
+      }
+      addToTree(split);
+    }
+    store();
+  }
+
+  /// Begins to load tile `tile` of the block's `count`.
+  __device__ void load(int tile, int count, int begin) {
+    if (tile < count) {
+      uint16_t* weights = stages + tile % kStages * kStageNumbers;
+      const int column = begin + tile * kTileK;
+      loadTile<kWeights, kThreads>(weights, {p.weight, p.weightStride, p.n}, firstWeight, column, p.k);
+      loadTile<kTokens, kThreads>(weights + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, column, p.k);
+    }
+    commitCopies();
+  }
+
+  __device__ void clear() {
+    for (auto& row : sums) {
+      for (auto& tile : row) {
+        for (float& sum : tile) sum = 0.0f;
+      }
+    }
+  }
+
+  __device__ int warpWeight() const { return warp() % kWarpsM * kTilesM * 16; }
+  __device__ int warpToken() const { return warp() / kWarpsM * kTilesN * 8; }
+
+  __device__ void multiply(uint16_t* weights) {
+    uint16_t* tokens = weights + kWeights * kTileK;
+#pragma unroll
+    for (int k = 0; k < kTileK; k += 32) {
+      uint32_t a[2][kTilesM][4];
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+        const int row = warpWeight() + m * 16 + lane() % 16;
+        loadMatrices<false>(a[0][m], pieceOf(weights, row, k / 8 + lane() / 16));
+        loadMatrices<false>(a[1][m], pieceOf(weights, row, k / 8 + 2 + lane() / 16));
+      }
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        uint32_t b[4];
+        loadMatrices<false>(b, pieceOf(tokens, warpToken() + n * 8 + lane() % 8, k / 8 + lane() / 8));
+#pragma unroll
+        for (int m = 0; m < kTilesM; ++m) {
+          multiplyAdd(sums[m][n], a[0][m], b[0], b[1]);
+          multiplyAdd(sums[m][n], a[1][m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// Adds the sums of part `split` to the parts that are its left neighbours in the tree.
+  __device__ void addToTree(int split) {
+    if (p.splitsPerBlock == 1) return;
+    int level = 0;
+    for (; split >> level & 1; ++level) eachWaiting(level, [](float& mine, float& left) { mine = left + mine; });
+    if (split == p.splitsPerBlock - 1) return;
+    eachWaiting(level, [](float& mine, float& left) { left = mine; });
+    clear();
+  }
+
+  template <class Use>
+  __device__ void eachWaiting(int level, const Use& use) {
+    float* left = waiting + level * kWeights * kTokens + thread();
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) use(sums[m][n][i], left[((m * kTilesN + n) * 4 + i) * kThreads]);
+      }
+    }
+  }
+
+  /// Through shared memory, so that neighbouring threads write neighbouring numbers of a row.
+  __device__ void store() {
+    constexpr int kStride = kWeights + 4;  // tokens begin in different banks
+    static_assert(kTokens * kStride * 4 <= kStages * kStageNumbers * 2);
+    auto* rows = reinterpret_cast<float*>(stages);
+    __syncthreads();  // the last tile has been read
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        float* at = rows + (warpToken() + n * 8 + lane() % 4 * 2) * kStride + warpWeight() + m * 16 + lane() / 4;
+        at[0] = sums[m][n][0];
+        at[kStride] = sums[m][n][1];
+        at[8] = sums[m][n][2];
+        at[kStride + 8] = sums[m][n][3];
+      }
+    }
+    __syncthreads();
+    const bool isPartial = p.splitsPerBlock < p.splits, isGated = !isPartial && p.activation >= 0;
+    const int width = isGated ? kWeights / 2 : kWeights;
+#pragma unroll 1
+    for (int i = thread(); i < kTokens * width; i += kThreads) {
+      const int token = firstToken + i / width, at = isGated ? gateUpRow(i % width) : i % width;
+      const int n = firstWeight + at;
+      if (token >= p.rows || n >= p.n) continue;
+      const float* sum = rows + i / width * kStride + at;
+      if (isPartial) p.partials[(static_cast<int64_t>(blockIdx.z) * p.rows + token) * p.n + n] = sum[0];
+      else if (isGated) finishGated(p, token, n, sum[0], sum[8]);
+      else finish(p, token, n, sum[0]);
+    }
+  }
+};
+
+template <int kIndex, int kWarpsM, int kWarpsN>
+__device__ void product(const LinearParams& p) {
+  constexpr LinearTile kTile = kLinearTiles[kIndex];
+  static_assert(kTile.warps == kWarpsM * kWarpsN);
+  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p).run();
+}
+
+SVC_KERNEL(svcLinear8, LinearParams, 128) { product<0, 4, 1>(p); }
+SVC_KERNEL(svcLinear16, LinearParams, 128) { product<1, 4, 1>(p); }
+SVC_KERNEL(svcLinear32, LinearParams, 128) { product<2, 4, 1>(p); }
+SVC_KERNEL(svcLinear64, LinearParams, 128) { product<3, 2, 2>(p); }
+SVC_KERNEL(svcLinear128, LinearParams, 256) { product<4, 4, 2>(p); }
+
+/// The sum of a number's partial sums by the tree of `Product::addToTree`.
+__device__ float treeOf(const LinearParams& p, int token, int n) {
+  float parts[kMaxSplits];
+  const int64_t stride = int64_t{p.rows} * p.n;
+  const float* first = p.partials + int64_t{token} * p.n + n;
+#pragma unroll
+  for (int i = 0; i < kMaxSplits; ++i) parts[i] = i < p.splits ? first[i * stride] : 0.0f;
+#pragma unroll
+  for (int width = 1; width < kMaxSplits; width *= 2) {
+    if (width >= p.splits) break;
+#pragma unroll
+    for (int i = 0; i + width < kMaxSplits; i += 2 * width) parts[i] += parts[i + width];
+  }
+  return parts[0];
+}
+
+SVC_KERNEL(svcLinearCombine, LinearParams, kRowThreads) {
+  const int token = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
+  if (p.activation < 0) {
+    if (i < p.n) finish(p, token, i, treeOf(p, token, i));
+  } else if (i < p.n / 2) {
+    const int n = gateUpRow(i);
+    finishGated(p, token, n, treeOf(p, token, n), treeOf(p, token, n + 8));
+  }
+}
+
+}  // namespace svc::cuda

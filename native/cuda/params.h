@@ -1,0 +1,220 @@
+// The arguments of each kernel: one plain struct, passed by value. Compiled by the host's compiler and the device's alike, so
+// plain numbers and pointers to device memory only. `src/ops/ops.ts` defines each op.
+//
+// Rows of activations have a stride in elements. Numbers of bf16 are the upper half of a float's bits, kept as uint16_t.
+// No kernel reads the padding of a row, and none writes it.
+#pragma once
+
+#include <cstdint>
+
+namespace svc::cuda {
+
+/// Of activations; the values of svc::DType.
+enum class Format : int32_t { F32 = 0, Bf16 = 1 };
+
+/// out [rows, cols] f32. An id -1 - i is sampled[i], or 0 where that is negative. Where an id is not below `vocab`, *fault becomes 1
+/// and the row is that of token 0.
+struct EmbeddingParams {
+  const uint16_t* table;  // a weight [vocab, cols], see LinearParams
+  int64_t tableStride;
+  const int32_t* ids;
+  const int32_t* sampled;
+  int32_t* fault;
+  float* out;
+  int64_t outStride;
+  int32_t rows, cols, vocab;
+};
+
+/// Of each segment of `cols` numbers of x [rows, segments * cols] f32; `out` may be x. Segments share the weight [cols].
+struct RmsNormParams {
+  const float* x;
+  int64_t xStride;
+  const float* weight;
+  void* out;
+  int64_t outStride;
+  float eps;
+  int32_t rows, segments, cols;
+  Format outFormat;
+};
+
+/// As RmsNormParams. The weight of segment i begins at i * weightStride: 0 where all share one. `bias` likewise, or null.
+struct LayerNormParams {
+  const float* x;
+  int64_t xStride;
+  const float* weight;
+  const float* bias;
+  int64_t weightStride;
+  void* out;
+  int64_t outStride;
+  float eps;
+  int32_t rows, segments, cols;
+  Format outFormat;
+};
+
+/// x [rows, heads * headDim] f32 in place; table [maxPositions, rotaryDim]: cosines, then sines.
+struct RopeParams {
+  float* x;
+  int64_t xStride;
+  const int32_t* positions;
+  const float* table;
+  int32_t rows, heads, headDim, first, rotaryDim;
+  int32_t isInterleaved;
+};
+
+/// One row of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] bf16. headDim is a multiple of 8.
+struct KvRow {
+  uint16_t* data;
+  int32_t blockSize, kvHeads, headDim;
+};
+
+/// k, v [rows, kvHeads * headDim] f32 -> slots, block * blockSize + offset.
+struct StoreKvParams {
+  const float* k;
+  int64_t kStride;
+  const float* v;
+  int64_t vStride;
+  const int32_t* slots;
+  KvRow kv;
+  int32_t rows;
+};
+
+/// Query tokens of one sequence that a block of threads takes: those from `firstToken` on, counted from the sequence's first row.
+struct AttentionTile {
+  int32_t sequence, firstToken, numTokens;
+};
+
+/// q [tokens, heads * headDim] f32 -> out bf16. One block of threads takes one tile and one KV head; where `partials` is not null, of
+/// one chunk of tokens alone, and svcAttentionCombine follows with the same arguments.
+struct AttentionParams {
+  const float* q;
+  int64_t qStride;
+  uint16_t* out;
+  int64_t outStride;
+  KvRow kv;
+  const AttentionTile* tiles;
+  const int32_t* queryStarts;
+  const int32_t* contextLengths;
+  const int32_t* blockTables;  // [sequences, maxBlocks] of the layer's group
+  const float* sinks;          // [heads], or null
+  float* partials;             // [tokens, heads, maxChunks][headDim + 2], or null
+  float scale, softcap;        // softcap 0 is none
+  int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
+  int32_t window;  // 0 is none
+  int32_t isBidirectional;
+};
+
+/// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
+/// weight begins at a multiple of 16 bytes. Bias and weight of gate and up take turns, eight rows each (`gateUpRow`).
+///
+/// k is cut in `splits` parts (`splitsOf`, fixed by the weight), and the sums of the parts are added as a binary tree.
+/// One block of threads takes splitsPerBlock of them; where that is fewer than all, it leaves its sums in `partials`, and
+/// svcLinearCombine follows with the same arguments.
+struct LinearParams {
+  const uint16_t* weight;
+  int64_t weightStride;
+  const float* bias;  // [n], or null
+  const uint16_t* x;
+  int64_t xStride;
+  void* out;  // f32 [rows, n]; of gate and up bf16 [rows, n / 2]
+  int64_t outStride;
+  float* partials;  // [splits / splitsPerBlock][rows][n]
+  int32_t rows, n, k;
+  int32_t splits, splitsPerBlock;
+  int32_t add;         // whether out += the product
+  int32_t activation;  // svc::GatedActivation, or -1: no gate
+};
+
+/// out[i] = x[ids[i]], each row `rowBytes` long; strides in bytes, all multiples of 2.
+struct GatherRowsParams {
+  const void* x;
+  int64_t xStride;
+  const int32_t* ids;
+  void* out;
+  int64_t outStride;
+  int32_t rows, rowBytes;
+};
+
+/// out[i] = the mean of the rows starts[i] up to starts[i + 1] - 1 of x, summed in their order.
+struct MeanRowsParams {
+  const float* x;
+  int64_t xStride;
+  const int32_t* starts;
+  float* out;
+  int64_t outStride;
+  int32_t rows, cols;
+};
+
+/// x [rows, cols] f32 -> out. `value` is the factor, or the cap.
+struct ElementwiseParams {
+  const float* x;
+  int64_t xStride;
+  void* out;
+  int64_t outStride;
+  int32_t rows, cols;
+  Format outFormat;
+  float value;
+  int32_t activation;  // svc::Activation
+};
+
+/// Rows of logits, each once; those of rows[i] have ids[starts[i]] up to ids[starts[i + 1] - 1].
+struct IdListParams {
+  float* logits;
+  int64_t stride;
+  const int32_t* rows;
+  const int32_t* starts;
+  const int32_t* ids;
+  int32_t count, vocab;
+};
+
+/// `kept` has room for as many numbers as there are ids.
+struct RestrictLogitsParams {
+  IdListParams lists;
+  float* kept;
+};
+
+struct EditLogitsParams {
+  IdListParams lists;
+  const float* biases;  // one a listed id, as counts
+  const int32_t* counts;
+  const float* repetition;  // one a row of the lists, as those below
+  const float* frequency;
+  const float* presence;
+};
+
+/// words [count, ceil(vocab / 32)]
+struct MaskLogitsParams {
+  float* logits;
+  int64_t stride;
+  const int32_t* rows;
+  const uint32_t* words;
+  int32_t count, vocab;
+};
+
+/// Tokens as in EmbeddingParams. topIds and topLogprobs [count, numTop].
+struct LogprobsParams {
+  const float* logits;
+  int64_t stride;
+  const int32_t* rows;
+  const int32_t* ids;
+  const int32_t* sampled;
+  int32_t* fault;
+  float* logprobs;
+  int32_t* ranks;
+  int32_t* topIds;
+  float* topLogprobs;
+  int32_t count, vocab, numTop;
+};
+
+struct SampleParams {
+  const float* logits;
+  int64_t stride;
+  const float* temperature;
+  const int32_t* topK;
+  const float* topP;
+  const float* minP;
+  const double* uniform;
+  int32_t* tokens;
+  int32_t rows, vocab;
+};
+
+}  // namespace svc::cuda

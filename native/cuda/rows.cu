@@ -1,0 +1,98 @@
+// Ops that make each number of a row by itself.
+
+#include "math.cuh"
+
+namespace svc::cuda {
+
+/// The number of its row that this thread makes.
+__device__ __forceinline__ int column() { return static_cast<int>(blockIdx.y) * kRowThreads + thread(); }
+
+__device__ int tokenOf(const EmbeddingParams& p, int row) {
+  const int id = p.ids[row];
+  const int token = id >= 0 ? id : p.sampled[-1 - id];
+  if (token < p.vocab) return token < 0 ? 0 : token;
+  *p.fault = 1;
+  return 0;
+}
+
+SVC_KERNEL(svcEmbedding, EmbeddingParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.cols) return;
+  p.out[row * p.outStride + i] = bf16ToFloat(p.table[tokenOf(p, row) * p.tableStride + i]);
+}
+
+SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
+  const int half = p.rotaryDim / 2, pair = column() % half, head = column() / half;
+  if (head >= p.heads) return;
+  const int row = static_cast<int>(blockIdx.x);
+  const float* turn = p.table + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
+  const float cosine = turn[pair], sine = turn[half + pair];
+  float* x = p.x + row * p.xStride + static_cast<int64_t>(head) * p.headDim + p.first;
+  float& a = x[p.isInterleaved ? 2 * pair : pair];
+  float& b = x[p.isInterleaved ? 2 * pair + 1 : half + pair];
+  const float first = a * cosine - b * sine;
+  b = b * cosine + a * sine;
+  a = first;
+}
+
+SVC_KERNEL(svcStoreKv, StoreKvParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  const KvRow& kv = p.kv;
+  if (i >= kv.kvHeads * kv.headDim) return;
+  const int head = i / kv.headDim, slot = p.slots[row];
+  const int64_t block = slot / kv.blockSize, offset = slot % kv.blockSize;
+  const int64_t vectors = int64_t{kv.kvHeads} * kv.blockSize;  // of keys in a block
+  const int64_t at = ((block * 2 * vectors) + int64_t{head} * kv.blockSize + offset) * kv.headDim + i % kv.headDim;
+  kv.data[at] = floatToBf16(p.k[row * p.kStride + i]);
+  kv.data[at + vectors * kv.headDim] = floatToBf16(p.v[row * p.vStride + i]);
+}
+
+/// In words of 16 bits: they are the largest that divide any row.
+SVC_KERNEL(svcGatherRows, GatherRowsParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.rowBytes / 2) return;
+  const char* from = static_cast<const char*>(p.x) + p.ids[row] * p.xStride;
+  char* to = static_cast<char*>(p.out) + row * p.outStride;
+  reinterpret_cast<uint16_t*>(to)[i] = reinterpret_cast<const uint16_t*>(from)[i];
+}
+
+SVC_KERNEL(svcMeanRows, MeanRowsParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.cols) return;
+  const int begin = p.starts[row], end = p.starts[row + 1];
+  double sum = 0.0;
+  for (int from = begin; from < end; ++from) sum += p.x[from * p.xStride + i];
+  p.out[row * p.outStride + i] = static_cast<float>(sum / (end - begin));
+}
+
+/// out = make(x), number by number.
+template <class Make>
+__device__ void eachNumber(const ElementwiseParams& p, const Make& make) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.cols) return;
+  storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, make(p.x[row * p.xStride + i]));
+}
+
+SVC_KERNEL(svcActivate, ElementwiseParams, kRowThreads) {
+  eachNumber(p, [&](float x) { return activated(p.activation, x); });
+}
+
+SVC_KERNEL(svcCast, ElementwiseParams, kRowThreads) {
+  eachNumber(p, [](float x) { return x; });
+}
+
+SVC_KERNEL(svcAddScaled, ElementwiseParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.cols) return;
+  static_cast<float*>(p.out)[row * p.outStride + i] += p.x[row * p.xStride + i] * p.value;
+}
+
+SVC_KERNEL(svcScale, ElementwiseParams, kRowThreads) {
+  eachNumber(p, [&](float x) { return x * p.value; });
+}
+
+SVC_KERNEL(svcSoftcap, ElementwiseParams, kRowThreads) {
+  eachNumber(p, [&](float x) { return p.value * hyperbolicTangent(x / p.value); });
+}
+
+}  // namespace svc::cuda

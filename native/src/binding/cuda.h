@@ -1,0 +1,19 @@
+// The GPU of this machine, as JavaScript sees it.
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace svc {
+
+/// new CudaBackend(driver, kernels): files
+std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info);
+
+/// cudaDevice(driver): { name, computeCapability, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
+/// none to compute on, and what to do.
+Napi::Value cudaDevice(const Napi::CallbackInfo& info);
+
+}  // namespace svc

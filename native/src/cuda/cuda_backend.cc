@@ -1,0 +1,140 @@
+// Memory of the model, the order of the ops, and copies between tensors and JavaScript.
+
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+
+#include "backend/not_available.h"
+
+namespace svc::cuda {
+namespace {
+
+void expectServed(const KvCacheShape& shape, bool isShared) {
+  const auto refuse = [](const std::string& what) {
+    throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
+  };
+  if (shape.format != KvFormat::Bf16) refuse("keys and values in another format than bfloat16 are");
+  if (shape.keysAreValues) refuse("models with latent attention are");
+  if (isShared) refuse("KV transfer is");
+  if (!canAttend(shape.headDim, 1)) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
+}
+
+/// From the first number of the first row to the last one of the last row.
+size_t extentBytes(const Rows& x, int64_t cols, DType dtype) {
+  return x.rows == 0 ? 0 : static_cast<size_t>((x.rows - 1) * x.stride + cols) * elementBytes(dtype);
+}
+
+DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(x.data); }
+
+}  // namespace
+
+CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels)
+    : device_(driver),
+      kernels_(device_, kernels),
+      loader_(device_),
+      arena_(device_),
+      fault_(device_, sizeof(int32_t)),
+      staging_(device_),
+      stream_(device_) {
+  *fault() = 0;
+}
+
+const Weight& CudaBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) {
+  return weights_.emplace_back(loader_.linear(parts, k, form, stream_.handle()));
+}
+
+const Weight& CudaBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) {
+  return weights_.emplace_back(loader_.gateUp(gate, up, k, form, stream_.handle()));
+}
+
+const Vector& CudaBackend::loadVector(const TensorSource& source, int64_t length) {
+  return vectors_.emplace_back(loader_.vector(source, length, stream_.handle()));
+}
+
+const Vector& CudaBackend::makeVector(std::vector<float> values) {
+  return vectors_.emplace_back(loader_.vector(values, stream_.handle()));
+}
+
+const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
+  expectServed(shape, isShared);
+  const size_t layerBlockBytes = size_t{2} * shape.blockSize * shape.kvHeads * shape.headDim * sizeof(uint16_t);
+  const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
+  DeviceKvCache& cache = caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, nullptr}, DeviceMemory(device_, bytes)});
+  const Driver& driver = device_.driver();
+  driver.check(driver.cuMemsetD8Async(cache.memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
+  return cache;
+}
+
+bool CudaBackend::await(StreamPosition position, Duration atMost) {
+  if (!stream_.await(position, atMost)) return false;
+  if (*fault() != 0) throw std::range_error("a token was sampled that is outside of the vocabulary of the embedding");
+  return true;
+}
+
+StreamPosition CudaBackend::callback(std::function<void()> body) {
+  auto owned = std::make_unique<std::function<void()>>(std::move(body));
+  const Driver& driver = device_.driver();
+  const HostFunction call = [](void* data) {
+    const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(data));
+    (*taken)();
+  };
+  driver.check(driver.cuLaunchHostFunc(stream_.handle(), call, owned.get()), "call the host");
+  owned.release();
+  return stream_.endOp();
+}
+
+StreamPosition CudaBackend::readLater(DType dtype, Rows x, int64_t cols, float* values) {
+  auto parcel = std::make_shared<Parcel>(staging_);
+  const Slice<char> numbers = parcel->out<char>(extentBytes(x, cols, dtype));
+  parcel->fill();
+  if (numbers.count > 0) {
+    const Driver& driver = device_.driver();
+    driver.check(driver.cuMemcpyDtoHAsync_v2(parcel->host(numbers), addressOf(x), numbers.count, stream_.handle()),
+                 "copy from its memory");
+  }
+  return stream_.endOp([this, parcel, numbers, dtype, x, cols, values] {
+    const auto widen = loader_.conversions().widen[static_cast<int>(dtype)];
+    const size_t rowBytes = static_cast<size_t>(x.stride) * elementBytes(dtype);
+    for (int row = 0; row < x.rows; ++row) widen(parcel->host(numbers) + rowBytes * row, values + row * cols, cols);
+  });
+}
+
+void CudaBackend::read(DType dtype, Rows x, int64_t cols, float* values) {
+  readLater(dtype, x, cols, values);
+  stream_.awaitAll();
+}
+
+void CudaBackend::write(DType dtype, const float* values, int64_t cols, Rows out) {
+  const int64_t padded = paddedCols(dtype, cols);
+  const size_t rowBytes = static_cast<size_t>(padded) * elementBytes(dtype);
+  std::vector<char> rows(rowBytes * out.rows, 0);
+  for (int row = 0; row < out.rows; ++row) {
+    char* const to = rows.data() + rowBytes * row;
+    const float* const from = values + row * cols;
+    if (dtype == DType::F32) std::copy_n(from, cols, reinterpret_cast<float*>(to));
+    else loader_.conversions().narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+  }
+  auto parcel = std::make_shared<Parcel>(staging_);
+  const Slice<char> numbers = parcel->in(rows);
+  parcel->fill();
+  const Driver& driver = device_.driver();
+  for (int row = 0; row < out.rows; ++row) {
+    const DeviceAddress to = addressOf(out) + static_cast<size_t>(row) * out.stride * elementBytes(dtype);
+    driver.check(driver.cuMemcpyHtoDAsync_v2(to, parcel->host(numbers) + rowBytes * row, rowBytes, stream_.handle()),
+                 "copy to its memory");
+  }
+  endOp(std::move(parcel));
+}
+
+float* CudaBackend::scratch(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (bytes > scratch_.bytes()) {
+    // Ops that were called before may still use the old memory.
+    stream_.awaitAll();
+    scratch_ = DeviceMemory();
+    scratch_ = DeviceMemory(device_, bytes + bytes / 2);
+  }
+  return scratch_.at<float>();
+}
+
+}  // namespace svc::cuda

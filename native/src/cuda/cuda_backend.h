@@ -1,0 +1,156 @@
+// The backend of a GPU: each op is one launch or a few on a stream of the device, whose order is that of the calls.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "backend/backend.h"
+#include "cuda/kernels.h"
+#include "cuda/memory.h"
+#include "cuda/ordered_stream.h"
+#include "cuda/staging.h"
+#include "cuda/weights.h"
+
+namespace svc::cuda {
+
+struct DeviceKvCache : KvCache {
+  /// [row][block], each `layerBlockBytes`; zeroed.
+  DeviceMemory memory;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  /// `driver` and `kernels` name files. Throws Unavailable where this machine has no GPU that svc can compute on.
+  CudaBackend(const std::string& driver, const std::string& kernels);
+
+  // cuda_backend.cc: memory and order
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
+  const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
+  const Vector& loadVector(const TensorSource& source, int64_t length) override;
+  const Vector& makeVector(std::vector<float> values) override;
+  const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
+  ArenaMemory arena() const override { return {reinterpret_cast<char*>(arena_.address()), arena_.capacity()}; }
+  void growArena(size_t bytes) override { arena_.grow(bytes); }
+  StreamPosition lastPosition() const override { return stream_.lastPosition(); }
+  bool hasRun(StreamPosition position) const override { return stream_.hasRun(position); }
+  bool await(StreamPosition position, Duration atMost) override;
+  double busySeconds() const override { return stream_.busySeconds(); }
+  StreamPosition callback(std::function<void()> body) override;
+  void read(DType dtype, Rows x, int64_t cols, float* values) override;
+  void write(DType dtype, const float* values, int64_t cols, Rows out) override;
+  StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) override;
+
+  // step_ops.cc
+  Step beginStep(StepInputs inputs) override;
+  StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) override;
+  StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
+  StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
+
+  // row_ops.cc
+  StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
+  StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
+  StreamPosition headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) override;
+  StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
+  StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
+  StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
+  StreamPosition scale(float factor, Rows x, int64_t cols) override;
+  StreamPosition softcap(float cap, Rows x, int64_t cols) override;
+  StreamPosition meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) override;
+  StreamPosition gatherRows(DType dtype, std::vector<int32_t> rows, Rows x, int64_t cols, Rows out) override;
+
+  // logit_ops.cc
+  StreamPosition restrictLogits(Rows logits, int vocab, IdLists allowed) override;
+  StreamPosition maskLogits(Rows logits, int vocab, TokenMasks masks) override;
+  StreamPosition editLogits(Rows logits, LogitEdits edits) override;
+  StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) override;
+  StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) override;
+
+  // not_there.cc: each throws NotAvailable
+  void openPackedEntry(const std::string& path, const std::string& key) override;
+  const Weight& loadPacked(const std::string& name) override;
+  void closePackedEntry() override {}
+  bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
+                       const std::function<bool()>& mayGoOn) const override;
+  const Experts& makeExperts(Experts experts) override;
+  std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
+  StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                            bool add) override;
+  StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
+                            Rows x, Rows out) override;
+  StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
+  StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
+  double readBandwidth(size_t bytes, int64_t repeats) override;
+  double matrixPeak(int64_t repeats, WeightFormat format) override;
+  double forkJoinSeconds(int64_t repeats) override;
+
+ private:
+  /// The arrays of the step that began last.
+  struct DeviceStep {
+    std::shared_ptr<Parcel> parcel;
+    Slice<int32_t> positions, slots, queryStarts, contextLengths, blockTables;
+    int maxQuery, maxContext;
+  };
+  /// How the step's rows are cut for attention with `group` query heads a KV head.
+  struct Tiles {
+    std::shared_ptr<Parcel> parcel;
+    Slice<AttentionTile> tiles;
+    AttentionPlan plan;
+    int group;
+  };
+  /// The result of a `sample` op that JavaScript does not have yet.
+  struct Sampled {
+    const int32_t* host;
+    const int32_t* device;
+  };
+  struct ResolvedTokens {
+    std::vector<int32_t> ids;
+    const int32_t* sampled;
+  };
+
+  template <class Params>
+  void launch(const Launch& launch, const Params& params) {
+    kernels_.launch(stream_.handle(), launch, params);
+  }
+  template <class Params>
+  StreamPosition run(const Launch& how, const Params& params) {
+    launch(how, params);
+    return stream_.endOp();
+  }
+  /// Ends an op that `parcel` belongs to.
+  StreamPosition endOp(std::shared_ptr<Parcel> parcel) {
+    return stream_.endOp([parcel = std::move(parcel)] {});
+  }
+  StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
+  StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
+  const Tiles& tilesFor(const StepInputs& step, int group);
+  /// Ids that the device can read: those that JavaScript has already are filled in.
+  ResolvedTokens resolve(const TokenIds& tokens) const;
+  /// Memory for sums of parts of an op, which the next op may use again.
+  float* scratch(size_t bytes);
+  int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
+
+  const Device device_;
+  const uint32_t sharedBytes_ = device_.sharedBytes();
+  Kernels kernels_;
+  const WeightLoader loader_;
+  DeviceArena arena_;
+  std::deque<DeviceWeight> weights_;
+  std::deque<DeviceVector> vectors_;
+  std::deque<DeviceKvCache> caches_;
+  DeviceMemory scratch_;
+  /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.
+  PinnedMemory fault_;
+  Staging staging_;
+  std::deque<Sampled> sampled_;
+  DeviceStep step_{};
+  std::optional<Tiles> tiles_;
+  /// The last member, so that it ends before what its ops use is freed.
+  OrderedStream stream_;
+};
+
+}  // namespace svc::cuda

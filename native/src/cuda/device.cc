@@ -1,0 +1,53 @@
+#include "cuda/device.h"
+
+namespace svc::cuda {
+namespace {
+
+/// bf16 on matrix units, and asynchronous copies: Ampere.
+constexpr int kOldestCapability = 80;
+
+}  // namespace
+
+Device::Device(const std::string& driver) : driver_(driver) {
+  int count = 0;
+  driver_.check(driver_.cuDeviceGetCount(&count), "count its devices");
+  if (count == 0) {
+    throw Unavailable("the NVIDIA driver shows no GPU: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set");
+  }
+  driver_.check(driver_.cuDeviceGet(&ordinal_, 0), "be opened");
+  if (computeCapability() < kOldestCapability || attribute(kAttributeVirtualMemory) == 0) {
+    throw Unavailable(name() + " is too old: svc needs compute capability 8.0 (Ampere) or newer");
+  }
+  Context context = nullptr;
+  driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, ordinal_), "open a context");
+  const Result current = driver_.cuCtxSetCurrent(context);
+  if (current == kSuccess) return;
+  driver_.cuDevicePrimaryCtxRelease_v2(ordinal_);
+  driver_.check(current, "use its context");
+}
+
+Device::~Device() { driver_.cuDevicePrimaryCtxRelease_v2(ordinal_); }
+
+std::string Device::name() const {
+  char name[256] = {};
+  driver_.check(driver_.cuDeviceGetName(name, sizeof name, ordinal_), "tell its name");
+  return name;
+}
+
+int Device::computeCapability() const {
+  return attribute(kAttributeComputeCapabilityMajor) * 10 + attribute(kAttributeComputeCapabilityMinor);
+}
+
+MemoryInfo Device::memory() const {
+  MemoryInfo info{};
+  driver_.check(driver_.cuMemGetInfo_v2(&info.free, &info.total), "tell how much memory it has");
+  return info;
+}
+
+int Device::attribute(int which) const {
+  int value = 0;
+  driver_.check(driver_.cuDeviceGetAttribute(&value, which, ordinal_), "tell an attribute");
+  return value;
+}
+
+}  // namespace svc::cuda

@@ -1,0 +1,40 @@
+// A GPU and its primary context, which everything of this process on that GPU has in common.
+#pragma once
+
+#include <string>
+
+#include "cuda/driver.h"
+
+namespace svc::cuda {
+
+struct MemoryInfo {
+  size_t free, total;
+};
+
+/// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else.
+class Device {
+ public:
+  /// `driver` names its library. Throws Unavailable where there is no GPU that svc can compute on.
+  explicit Device(const std::string& driver);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  DeviceOrdinal ordinal() const { return ordinal_; }
+  /// `NVIDIA H100 80GB HBM3`
+  std::string name() const;
+  /// Major * 10 + minor: 90 is Hopper.
+  int computeCapability() const;
+  MemoryInfo memory() const;
+  /// Shared memory that one block of threads may have.
+  uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
+
+ private:
+  int attribute(int which) const;
+
+  const Driver driver_;
+  DeviceOrdinal ordinal_ = 0;
+};
+
+}  // namespace svc::cuda

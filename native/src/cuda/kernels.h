@@ -1,0 +1,43 @@
+// The compiled kernels, one file for all GPUs that svc knows, and their launches.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "cuda/device.h"
+#include "cuda/launch.h"
+
+namespace svc::cuda {
+
+class Kernels {
+ public:
+  /// Loads the file `path`. Throws Unavailable where it is not there, or has nothing for this GPU.
+  Kernels(const Device& device, const std::string& path);
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+  /// Appends a launch to `stream`. Nothing is launched for a grid without blocks. Throws DriverError.
+  template <class Params>
+  void launch(StreamHandle stream, const Launch& launch, Params params) {
+    enqueue(stream, launch, &params);
+  }
+
+ private:
+  struct Kernel {
+    Function function;
+    /// That it may be launched with.
+    uint32_t dynamicSharedBytes;
+  };
+
+  void findAll();
+  void enqueue(StreamHandle stream, const Launch& launch, void* params);
+  Kernel& kernelFor(const Launch& launch);
+
+  const Driver& driver_;
+  const std::string path_;
+  Module module_ = nullptr;
+  std::unordered_map<std::string, Kernel> kernels_;
+};
+
+}  // namespace svc::cuda

@@ -1,0 +1,35 @@
+// Ops and formats that only the processor computes so far.
+
+#include "backend/not_available.h"
+#include "cuda/cuda_backend.h"
+
+namespace svc::cuda {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
+}
+
+}  // namespace
+
+void CudaBackend::openPackedEntry(const std::string&, const std::string&) { refuse("a cache of packed weights is"); }
+const Weight& CudaBackend::loadPacked(const std::string&) { refuse("a cache of packed weights is"); }
+bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const std::vector<NamedWeight>&,
+                                  const std::function<bool()>&) const {
+  refuse("a cache of packed weights is");
+}
+const Experts& CudaBackend::makeExperts(Experts) { refuse("models with experts are"); }
+std::shared_ptr<const Lora> CudaBackend::makeLora(const LoraNumbers&) { refuse("adapters are"); }
+StreamPosition CudaBackend::linearLora(const Step&, std::vector<AdapterLora>, const Weight&, Rows, Rows, bool) {
+  refuse("adapters are");
+}
+StreamPosition CudaBackend::gateUpLora(const Step&, std::vector<AdapterLora>, const Weight&, GatedActivation, Rows, Rows) {
+  refuse("adapters are");
+}
+StreamPosition CudaBackend::headLinear(HeadWeights, DType, Rows, Rows) { refuse("models with latent attention are"); }
+StreamPosition CudaBackend::experts(const Experts&, Rows, Rows, Rows) { refuse("models with experts are"); }
+double CudaBackend::readBandwidth(size_t, int64_t) { refuse("probes of the hardware are"); }
+double CudaBackend::matrixPeak(int64_t, WeightFormat) { refuse("probes of the hardware are"); }
+double CudaBackend::forkJoinSeconds(int64_t) { refuse("probes of the hardware are"); }
+
+}  // namespace svc::cuda

@@ -1,0 +1,64 @@
+// The order of the ops on a GPU. The thread that calls ops appends them to a stream of the device and goes on; results are handed
+// over on the same thread, when it looks how far the device is.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/device.h"
+
+namespace svc::cuda {
+
+class OrderedStream {
+ public:
+  explicit OrderedStream(const Device& device);
+  /// Waits for what was appended; hands over nothing more.
+  ~OrderedStream();
+  OrderedStream(const OrderedStream&) = delete;
+  OrderedStream& operator=(const OrderedStream&) = delete;
+
+  StreamHandle handle() const { return stream_; }
+  /// Of what was appended since the last call: one op.
+  StreamPosition endOp();
+  /// The same; `whenRun` is called once the op has run, before it counts as run.
+  StreamPosition endOp(std::function<void()> whenRun);
+  /// Calls `whenRun` once all ops so far have run.
+  void afterOps(std::function<void()> whenRun) { mark(std::move(whenRun)); }
+  StreamPosition lastPosition() const { return last_; }
+  bool hasRun(StreamPosition position) const { return position <= run_; }
+  /// False if the op has not run within `atMost`. Throws DriverError where the device failed.
+  bool await(StreamPosition position, std::chrono::milliseconds atMost);
+  /// Waits for all ops.
+  void awaitAll();
+  /// Seconds in which some op was under way, as far as this thread has seen it.
+  double busySeconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A place in the stream that the device tells to have reached.
+  struct Mark {
+    StreamPosition position;
+    EventHandle event;
+    std::function<void()> whenRun;
+  };
+
+  void mark(std::function<void()> whenRun);
+  /// Hands over what the device has reached.
+  void advance();
+  EventHandle takeEvent();
+
+  const Driver& driver_;
+  StreamHandle stream_ = nullptr;
+  StreamPosition last_ = 0, run_ = 0;
+  std::deque<Mark> marks_;
+  std::vector<EventHandle> spareEvents_;
+  /// Since when some op has been under way.
+  Clock::time_point busySince_;
+  std::chrono::nanoseconds busy_{0};
+};
+
+}  // namespace svc::cuda

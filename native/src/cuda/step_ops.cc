@@ -1,0 +1,117 @@
+// A step's arrays on the device, and the ops that read them.
+
+#include <algorithm>
+
+#include "backend/not_available.h"
+#include "cuda/cuda_backend.h"
+
+namespace svc::cuda {
+namespace {
+
+KvRow kvRow(const KvCache& cache, int layer) {
+  const KvCacheShape& shape = cache.shape;
+  const size_t rowBytes = cache.layerBlockBytes * shape.blocks;
+  const auto row = static_cast<size_t>(shape.layers.of[static_cast<size_t>(layer)].row);
+  return {static_cast<const DeviceKvCache&>(cache).memory.at<uint16_t>(row * rowBytes), shape.blockSize, shape.kvHeads,
+          shape.headDim};
+}
+
+int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
+
+/// Rows of the longest sequence.
+int longestQuery(const StepInputs& step) {
+  int longest = 0;
+  for (int i = 0; i < step.sequences(); ++i) longest = std::max(longest, step.queryStarts[i + 1] - step.queryStarts[i]);
+  return longest;
+}
+
+}  // namespace
+
+Backend::Step CudaBackend::beginStep(StepInputs inputs) {
+  auto step = std::make_shared<const StepInputs>(std::move(inputs));
+  // Ops of the step before may still read its arrays.
+  stream_.afterOps([before = std::move(step_.parcel), tiles = std::move(tiles_)] {});
+  tiles_.reset();
+  step_.parcel = std::make_shared<Parcel>(staging_);
+  step_.positions = step_.parcel->in(step->positions);
+  step_.slots = step_.parcel->in(step->slots);
+  step_.queryStarts = step_.parcel->in(step->queryStarts);
+  step_.contextLengths = step_.parcel->in(step->contextLengths);
+  step_.blockTables = step_.parcel->in(step->blockTables);
+  step_.parcel->send(stream_.handle());
+  step_.maxQuery = longestQuery(*step);
+  const auto longest = std::max_element(step->contextLengths.begin(), step->contextLengths.end());
+  step_.maxContext = longest == step->contextLengths.end() ? 0 : *longest;
+  return step;
+}
+
+StreamPosition CudaBackend::rope(const Step&, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
+  const RopeParams params{reinterpret_cast<float*>(x.data),
+                          x.stride,
+                          step_.parcel->device(step_.positions),
+                          static_cast<const DeviceVector&>(table).values.at<float>(),
+                          x.rows,
+                          static_cast<int32_t>(cols / heads.headDim),
+                          heads.headDim,
+                          heads.first,
+                          heads.rotaryDim,
+                          heads.isInterleaved ? 1 : 0};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
+  const int32_t* const slots = step_.parcel->device(step_.slots);
+  const StoreKvParams params{reinterpret_cast<const float*>(k.data), k.stride, reinterpret_cast<const float*>(v.data), v.stride,
+                             slots + groupOf(*step, layer) * step->tokens(), kvRow(*step->cache, layer), k.rows};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
+  const KvCacheShape& shape = step->cache->shape;
+  const int group = options.heads / shape.kvHeads;
+  if (!canAttend(shape.headDim, group)) {
+    throw NotAvailable(std::to_string(group) + " query heads a KV head are not available yet with --device cuda: use --device cpu");
+  }
+  if (q.rows == 0) return stream_.endOp();
+  const Tiles& tiles = tilesFor(*step, group);
+  const size_t tablesBefore = static_cast<size_t>(groupOf(*step, options.layer)) * step->sequences() * step->maxBlocks;
+  AttentionParams params{};
+  params.q = reinterpret_cast<const float*>(q.data);
+  params.qStride = q.stride;
+  params.out = reinterpret_cast<uint16_t*>(out.data);
+  params.outStride = out.stride;
+  params.kv = kvRow(*step->cache, options.layer);
+  params.tiles = tiles.parcel->device(tiles.tiles);
+  params.queryStarts = step_.parcel->device(step_.queryStarts);
+  params.contextLengths = step_.parcel->device(step_.contextLengths);
+  params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
+  params.sinks = options.sinks == nullptr ? nullptr : static_cast<const DeviceVector*>(options.sinks)->values.at<float>();
+  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, step_.maxContext));
+  params.scale = options.scale;
+  params.softcap = options.softcap;
+  params.heads = options.heads;
+  params.maxBlocks = step->maxBlocks;
+  params.numTokens = q.rows;
+  params.numSequences = step->sequences();
+  params.numTiles = static_cast<int32_t>(tiles.tiles.count);
+  params.maxChunks = ceilDiv(step_.maxContext, kKvChunk);
+  params.window = static_cast<int32_t>(options.window);
+  params.isBidirectional = options.isBidirectional ? 1 : 0;
+  launch(launchOf(params, tiles.plan), params);
+  if (params.partials != nullptr) launch(combineLaunch(params), params);
+  return stream_.endOp();
+}
+
+const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
+  if (tiles_.has_value() && tiles_->group == group) return *tiles_;
+  stream_.afterOps([before = std::move(tiles_)] {});
+  const AttentionPlan plan = planAttention(group, step.cache->shape.headDim, step_.maxQuery);
+  std::vector<AttentionTile> tiles;
+  eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
+  auto parcel = std::make_shared<Parcel>(staging_);
+  const Slice<AttentionTile> slice = parcel->in(tiles);
+  parcel->send(stream_.handle());
+  return tiles_.emplace(Tiles{std::move(parcel), slice, plan, group});
+}
+
+}  // namespace svc::cuda

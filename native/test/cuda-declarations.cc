@@ -1,0 +1,50 @@
+// Compares what svc declares of NVIDIA's driver with its header. It compiles exactly where they agree.
+
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "cuda/driver_api.h"
+
+namespace svc::cuda {
+
+/// Whether functions take arguments of the same sizes, as many of them, and return the same size.
+template <class Ours, class Theirs>
+struct IsAlike : std::false_type {};
+template <class R, class... A, class S, class... B>
+  requires(sizeof...(A) == sizeof...(B))
+struct IsAlike<R (*)(A...), S (*)(B...)> : std::bool_constant<sizeof(R) == sizeof(S) && ((sizeof(A) == sizeof(B)) && ...)> {};
+
+#define SVC_COMPARE(symbol, arguments) \
+  static_assert(IsAlike<Result(*) arguments, decltype(&::symbol)>::value, #symbol " has other arguments");
+SVC_CUDA_DRIVER_FUNCTIONS(SVC_COMPARE)
+
+static_assert(sizeof(DeviceAddress) == sizeof(CUdeviceptr));
+static_assert(sizeof(DeviceOrdinal) == sizeof(CUdevice));
+static_assert(sizeof(AllocationHandle) == sizeof(CUmemGenericAllocationHandle));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
+static_assert(sizeof(MemoryAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
+
+static_assert(kSuccess == CUDA_SUCCESS);
+static_assert(kErrorOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(kErrorNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(kErrorNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+static_assert(kErrorFileNotFound == CUDA_ERROR_FILE_NOT_FOUND);
+static_assert(kErrorNotFound == CUDA_ERROR_NOT_FOUND);
+static_assert(kErrorNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(kAttributeComputeCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(kAttributeComputeCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(kAttributeSharedBytesOptIn == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+static_assert(kFunctionMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(kGranularityRecommended == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+static_assert(kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+}  // namespace svc::cuda

@@ -1,0 +1,458 @@
+// A stand-in for libcuda.so.1 over the memory of the host: tests run the whole CUDA backend on it where no GPU is.
+//
+// It keeps these laws of a GPU: a stream runs its commands later, on a thread of its own. The host cannot read memory of the device, whose
+// addresses no processor has; kernels get the real ones. Copies from pinned memory are made when their turn comes, those from other
+// memory at once. A kernel whose pointers are not of the device, a copy past the end of its memory, a block too large: each fails as
+// on a GPU. New memory is full of NaNs.
+//
+// Kernels are those of a library whose symbols are called `<kernel>_emulated`.
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver_api.h"
+
+namespace svc::cuda {
+
+/// A kernel of the library.
+struct EmulatedKernel {
+  unsigned long paramBytes;
+  void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
+};
+
+struct ContextState {};
+
+struct ModuleState {
+  void* library;
+};
+
+struct FunctionState {
+  const EmulatedKernel* kernel;
+  unsigned dynamicSharedBytes = 48 << 10;
+};
+
+/// Runs its commands one after the other.
+struct StreamState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> commands;
+  size_t taken = 0, run = 0;
+  bool isEnding = false;
+  std::thread thread{[this] { loop(); }};
+
+  ~StreamState() {
+    synchronize();
+    {
+      const std::lock_guard lock(mutex);
+      isEnding = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void append(std::function<void()> command) {
+    const std::lock_guard lock(mutex);
+    commands.push_back(std::move(command));
+    ++taken;
+    changed.notify_all();
+  }
+
+  void synchronize() {
+    std::unique_lock lock(mutex);
+    const size_t last = taken;
+    changed.wait(lock, [&] { return run >= last; });
+  }
+
+  void loop() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return isEnding || !commands.empty(); });
+      if (commands.empty()) return;
+      const std::function<void()> command = std::move(commands.front());
+      commands.pop_front();
+      lock.unlock();
+      command();
+      lock.lock();
+      ++run;
+      changed.notify_all();
+    }
+  }
+};
+
+struct EventState {
+  std::atomic<size_t> recorded{0}, reached{0};
+};
+
+namespace {
+
+constexpr Result kErrorInvalidValue = 1;
+constexpr Result kErrorInvalidImage = 200;
+constexpr Result kErrorIllegalAddress = 700;
+
+/// No processor has addresses with these bits, so the host faults where it reads the device's.
+constexpr DeviceAddress kDeviceBits = DeviceAddress{0x7ff4} << 48;
+constexpr size_t kPage = 4096;
+constexpr size_t kGranularity = size_t{2} << 20;
+constexpr size_t kTotalBytes = size_t{1} << 30;
+/// Larger memory is left as it is: filling it takes time.
+constexpr size_t kMostFilled = size_t{64} << 20;
+constexpr unsigned kMostThreads = 1024, kMostSharedBytes = 227 << 10, kMostBlocksYZ = 65535;
+
+size_t roundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+bool isOfDevice(uint64_t value) { return value >> 48 == kDeviceBits >> 48; }
+char* hostOf(DeviceAddress address) { return reinterpret_cast<char*>(address - kDeviceBits); }
+DeviceAddress deviceOf(const void* host) { return reinterpret_cast<DeviceAddress>(host) + kDeviceBits; }
+
+/// Ranges of addresses by their beginning.
+class Ranges {
+ public:
+  void add(uint64_t begin, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_[begin] = bytes;
+  }
+  /// Its size; 0 where there is none.
+  size_t remove(uint64_t begin) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(begin);
+    if (found == sizes_.end()) return 0;
+    const size_t bytes = found->second;
+    sizes_.erase(found);
+    return bytes;
+  }
+  /// Whether [address, address + bytes) is inside of ranges that follow each other.
+  bool contains(uint64_t address, size_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    auto after = sizes_.upper_bound(address);
+    if (after == sizes_.begin()) return false;
+    uint64_t end = std::prev(after)->first + std::prev(after)->second;
+    for (; after != sizes_.end() && after->first == end; ++after) end += after->second;
+    return address < end && bytes <= end - address;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, size_t> sizes_;
+};
+
+struct Emulator {
+  Ranges device, pinned;
+  std::atomic<size_t> used{0};
+  /// What ended the context: all calls fail with it.
+  std::atomic<Result> failure{kSuccess};
+  ContextState context;
+  std::map<AllocationHandle, size_t> allocations;
+  AllocationHandle lastAllocation = 0;
+
+  bool reserve(size_t bytes) {
+    if (used + bytes > kTotalBytes) return false;
+    used += bytes;
+    return true;
+  }
+};
+
+Emulator& emulator() {
+  static Emulator one;
+  return one;
+}
+
+int setting(const char* name, int otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+void fillWithNaN(char* data, size_t bytes) {
+  if (bytes <= kMostFilled) std::memset(data, 0xff, bytes);
+}
+
+/// Copies the arguments of a kernel with the host's addresses in the place of the device's; false where one of them is freed.
+bool translate(const void* params, size_t bytes, std::vector<uint64_t>& words) {
+  words.assign((bytes + 7) / 8, 0);
+  std::memcpy(words.data(), params, bytes);
+  for (uint64_t& word : words) {
+    if (!isOfDevice(word)) continue;
+    if (!emulator().device.contains(word, 1)) return false;
+    word -= kDeviceBits;
+  }
+  return true;
+}
+
+}  // namespace
+
+#define SVC_EXPORT extern "C" __attribute__((visibility("default"))) Result
+
+SVC_EXPORT cuInit(unsigned) { return setting("SVC_EMULATED_GPUS", 1) == 0 ? kErrorNoDevice : kSuccess; }
+
+SVC_EXPORT cuDriverGetVersion(int* version) {
+  *version = setting("SVC_EMULATED_CUDA", 13000);
+  return kSuccess;
+}
+
+SVC_EXPORT cuGetErrorName(Result error, const char** name) {
+  static const std::map<Result, const char*> kNames = {{kErrorInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+                                                       {kErrorOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                       {kErrorNoDevice, "CUDA_ERROR_NO_DEVICE"},
+                                                       {kErrorIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"}};
+  const auto found = kNames.find(error);
+  if (found == kNames.end()) return kErrorInvalidValue;
+  *name = found->second;
+  return kSuccess;
+}
+
+SVC_EXPORT cuGetErrorString(Result, const char** text) {
+  *text = "told by the emulated driver";
+  return kSuccess;
+}
+
+SVC_EXPORT cuDeviceGetCount(int* count) {
+  *count = 1;
+  return kSuccess;
+}
+
+SVC_EXPORT cuDeviceGet(DeviceOrdinal* device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? kSuccess : kErrorInvalidValue;
+}
+
+SVC_EXPORT cuDeviceGetName(char* name, int length, DeviceOrdinal) {
+  std::strncpy(name, "emulated GPU", static_cast<size_t>(length));
+  return kSuccess;
+}
+
+SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
+  const int capability = setting("SVC_EMULATED_CAPABILITY", 90);
+  *value = attribute == kAttributeComputeCapabilityMajor   ? capability / 10
+           : attribute == kAttributeComputeCapabilityMinor ? capability % 10
+           : attribute == kAttributeSharedBytesOptIn       ? static_cast<int>(kMostSharedBytes)
+                                                           : 1;
+  return kSuccess;
+}
+
+SVC_EXPORT cuDevicePrimaryCtxRetain(Context* context, DeviceOrdinal) {
+  *context = &emulator().context;
+  return kSuccess;
+}
+
+SVC_EXPORT cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return kSuccess; }
+SVC_EXPORT cuCtxSetCurrent(Context) { return kSuccess; }
+
+SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
+  *total = kTotalBytes;
+  *free = kTotalBytes - emulator().used;
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
+  const size_t size = roundedUp(bytes, kPage);
+  if (bytes == 0) return kErrorInvalidValue;
+  if (!emulator().reserve(size)) return kErrorOutOfMemory;
+  // The page after it is nobody's.
+  void* const data = mmap(nullptr, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return kErrorOutOfMemory;
+  mprotect(static_cast<char*>(data) + size, kPage, PROT_NONE);
+  fillWithNaN(static_cast<char*>(data), size);
+  *address = deviceOf(data);
+  emulator().device.add(*address, size);
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemFree_v2(DeviceAddress address) {
+  const size_t size = emulator().device.remove(address);
+  if (size == 0) return kErrorInvalidValue;
+  munmap(hostOf(address), size + kPage);
+  emulator().used -= size;
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
+  *data = std::aligned_alloc(kPage, roundedUp(bytes, kPage));
+  if (*data == nullptr) return kErrorOutOfMemory;
+  emulator().pinned.add(reinterpret_cast<uint64_t>(*data), roundedUp(bytes, kPage));
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemFreeHost(void* data) {
+  if (emulator().pinned.remove(reinterpret_cast<uint64_t>(data)) == 0) return kErrorInvalidValue;
+  std::free(data);
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle stream) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  if (!emulator().device.contains(to, bytes)) return kErrorInvalidValue;
+  if (emulator().pinned.contains(reinterpret_cast<uint64_t>(from), bytes)) {
+    stream->append([=] { std::memcpy(hostOf(to), from, bytes); });
+    return kSuccess;
+  }
+  const auto begin = static_cast<const char*>(from);
+  stream->append([to, copy = std::vector<char>(begin, begin + bytes)] { std::memcpy(hostOf(to), copy.data(), copy.size()); });
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle stream) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  if (!emulator().device.contains(from, bytes)) return kErrorInvalidValue;
+  stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
+  if (!emulator().pinned.contains(reinterpret_cast<uint64_t>(to), bytes)) stream->synchronize();
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t count, StreamHandle stream) {
+  if (!emulator().device.contains(to, count)) return kErrorInvalidValue;
+  stream->append([=] { std::memset(hostOf(to), value, count); });
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemGetAllocationGranularity(size_t* bytes, const AllocationProperties*, int) {
+  *bytes = kGranularity;
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemAddressReserve(DeviceAddress* address, size_t bytes, size_t, DeviceAddress, unsigned long long) {
+  void* const data = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return kErrorOutOfMemory;
+  *address = deviceOf(data);
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemAddressFree(DeviceAddress address, size_t bytes) {
+  munmap(hostOf(address), bytes);
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProperties* properties, unsigned long long) {
+  const bool isPlain = properties->type == kAllocationPinned && properties->location.type == kLocationDevice;
+  if (!isPlain || bytes % kGranularity != 0) return kErrorInvalidValue;
+  if (!emulator().reserve(bytes)) return kErrorOutOfMemory;
+  *handle = ++emulator().lastAllocation;
+  emulator().allocations[*handle] = bytes;
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemRelease(AllocationHandle handle) { return emulator().allocations.erase(handle) == 1 ? kSuccess : kErrorInvalidValue; }
+
+SVC_EXPORT cuMemMap(DeviceAddress, size_t bytes, size_t, AllocationHandle handle, unsigned long long) {
+  const auto found = emulator().allocations.find(handle);
+  return found != emulator().allocations.end() && found->second == bytes ? kSuccess : kErrorInvalidValue;
+}
+
+SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
+  if (emulator().device.remove(address) != bytes) return kErrorInvalidValue;
+  mprotect(hostOf(address), bytes, PROT_NONE);
+  emulator().used -= bytes;
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t) {
+  if (access->flags != kAccessReadWrite) return kErrorInvalidValue;
+  mprotect(hostOf(address), bytes, PROT_READ | PROT_WRITE);
+  fillWithNaN(hostOf(address), bytes);
+  emulator().device.add(address, bytes);
+  return kSuccess;
+}
+
+SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
+  if (access(path, R_OK) != 0) return kErrorFileNotFound;
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return kErrorInvalidImage;
+  *module = new ModuleState{library};
+  return kSuccess;
+}
+
+SVC_EXPORT cuModuleUnload(Module module) {
+  dlclose(module->library);
+  delete module;
+  return kSuccess;
+}
+
+SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* name) {
+  const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
+  if (kernel == nullptr) return kErrorNotFound;
+  // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
+  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel)};
+  return kSuccess;
+}
+
+SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
+  const auto bytes = static_cast<unsigned>(value);
+  if (attribute != kFunctionMaxDynamicSharedBytes || bytes > kMostSharedBytes) return kErrorInvalidValue;
+  function->dynamicSharedBytes = bytes;
+  return kSuccess;
+}
+
+SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+                          unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void**) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  const bool isGrid = gridX > 0 && gridY > 0 && gridZ > 0 && gridY <= kMostBlocksYZ && gridZ <= kMostBlocksYZ;
+  const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= kMostThreads;
+  if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return kErrorInvalidValue;
+  const EmulatedKernel* const kernel = function->kernel;
+  const auto first = static_cast<const char*>(arguments[0]);
+  std::vector<char> params(first, first + kernel->paramBytes);
+  stream->append([=, params = std::move(params)] {
+    std::vector<uint64_t> words;
+    if (emulator().failure != kSuccess) return;
+    if (!translate(params.data(), params.size(), words)) {
+      emulator().failure = kErrorIllegalAddress;
+      return;
+    }
+    const unsigned grid[] = {gridX, gridY, gridZ}, block[] = {blockX, blockY, blockZ};
+    kernel->run(grid, block, sharedBytes, words.data());
+  });
+  return kSuccess;
+}
+
+SVC_EXPORT cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* data) {
+  stream->append([=] { function(data); });
+  return kSuccess;
+}
+
+SVC_EXPORT cuStreamCreate(StreamHandle* stream, unsigned) {
+  *stream = new StreamState;
+  return kSuccess;
+}
+
+SVC_EXPORT cuStreamDestroy_v2(StreamHandle stream) {
+  delete stream;
+  return kSuccess;
+}
+
+SVC_EXPORT cuStreamSynchronize(StreamHandle stream) {
+  stream->synchronize();
+  return emulator().failure;
+}
+
+SVC_EXPORT cuEventCreate(EventHandle* event, unsigned) {
+  *event = new EventState;
+  return kSuccess;
+}
+
+SVC_EXPORT cuEventDestroy_v2(EventHandle event) {
+  delete event;
+  return kSuccess;
+}
+
+SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
+  const size_t count = ++event->recorded;
+  stream->append([=] { event->reached = count; });
+  return kSuccess;
+}
+
+SVC_EXPORT cuEventQuery(EventHandle event) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  return event->reached == event->recorded ? kSuccess : kErrorNotReady;
+}
+
+}  // namespace svc::cuda

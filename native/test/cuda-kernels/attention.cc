@@ -1,0 +1,166 @@
+#include <algorithm>
+
+#include "check.h"
+
+namespace svc::cuda {
+namespace {
+
+struct Shape {
+  int headDim, kvHeads, group, blockSize;
+  int window;
+  float softcap;
+  bool hasSinks, isBidirectional;
+
+  int heads() const { return kvHeads * group; }
+  int cols() const { return heads() * headDim; }
+};
+
+/// Some last tokens of a sequence, those that a step computes.
+struct Query {
+  int sequence, context, count;
+};
+
+/// Sequences of so many tokens, with all their queries, keys and values.
+class Sequences {
+ public:
+  Sequences(const Kernels& kernels, const Shape& shape, const std::vector<int>& lengths)
+      : kernels_(kernels), shape_(shape), lengths_(lengths), sinks_(Numbers(3).floats(shape.heads(), 4)) {
+    maxBlocks_ = ceilDiv(*std::max_element(lengths.begin(), lengths.end()), shape.blockSize);
+    const int blocks = maxBlocks_ * static_cast<int>(lengths.size()) + 1;
+    // Blocks that nobody has written hold no numbers.
+    memory_.assign(size_t{2} * blocks * shape.kvHeads * shape.blockSize * shape.headDim, 0x7fff);
+    Numbers numbers(4);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      // The blocks of the sequences take turns, from behind.
+      for (int block = 0; block < maxBlocks_; ++block)
+        tables_.push_back(blocks - 1 - (block * static_cast<int>(lengths.size()) + static_cast<int>(i)));
+      q_.push_back(numbers.floats(size_t(lengths[i]) * shape.cols(), 4));
+      k_.push_back(numbers.floats(size_t(lengths[i]) * shape.kvHeads * shape.headDim));
+      v_.push_back(numbers.floats(k_.back().size()));
+      store(static_cast<int>(i));
+    }
+  }
+
+  /// [rows, heads * headDim] of the queries, one below the other.
+  Halves attend(const std::vector<Query>& queries) const {
+    Ints starts = {0}, contexts, tables;
+    Floats q;
+    int most = 0, maxContext = 0;
+    for (const Query& query : queries) {
+      starts.push_back(starts.back() + query.count);
+      contexts.push_back(query.context);
+      tables.insert(tables.end(), &tables_[query.sequence * maxBlocks_], &tables_[query.sequence * maxBlocks_] + maxBlocks_);
+      const float* from = &q_[query.sequence][(query.context - query.count) * shape_.cols()];
+      q.insert(q.end(), from, from + query.count * shape_.cols());
+      most = std::max(most, query.count), maxContext = std::max(maxContext, query.context);
+    }
+    const AttentionPlan plan = planAttention(shape_.group, shape_.headDim, most);
+    std::vector<AttentionTile> tiles;
+    eachTile(plan, starts.data(), static_cast<int>(queries.size()), [&](AttentionTile tile) { tiles.push_back(tile); });
+    const int rows = starts.back();
+    Halves out(size_t(rows) * shape_.cols());
+    Floats partials(attentionPartialBytes(plan, rows, shape_.heads(), shape_.headDim, maxContext) / 4);
+    AttentionParams p{};
+    p.q = q.data(), p.qStride = shape_.cols();
+    p.out = out.data(), p.outStride = shape_.cols();
+    p.kv = kv();
+    p.tiles = tiles.data(), p.queryStarts = starts.data(), p.contextLengths = contexts.data(), p.blockTables = tables.data();
+    p.sinks = shape_.hasSinks ? sinks_.data() : nullptr;
+    p.partials = partials.empty() ? nullptr : partials.data();
+    p.scale = scale(), p.softcap = shape_.softcap;
+    p.heads = shape_.heads(), p.maxBlocks = maxBlocks_, p.numTokens = rows;
+    p.numSequences = static_cast<int>(queries.size());
+    p.numTiles = static_cast<int>(tiles.size());
+    p.maxChunks = ceilDiv(maxContext, kKvChunk);
+    p.window = shape_.window, p.isBidirectional = shape_.isBidirectional;
+    kernels_.run(launchOf(p, plan), p);
+    if (p.partials != nullptr) kernels_.run(combineLaunch(p), p);
+    return out;
+  }
+
+  double expected(int sequence, int position, int head, int d) const {
+    const int kvHead = head / shape_.group, stride = shape_.kvHeads * shape_.headDim;
+    const int last = shape_.isBidirectional ? lengths_[sequence] - 1 : position;
+    const int first = shape_.window > 0 ? std::max(0, last - shape_.window + 1) : 0;
+    std::vector<double> scores;
+    double largest = shape_.hasSinks ? sinks_[head] : -1e30, sum = 0, total = 0;
+    for (int at = first; at <= last; ++at) {
+      double score = 0;
+      for (int i = 0; i < shape_.headDim; ++i)
+        score += double{rounded(q_[sequence][position * shape_.cols() + head * shape_.headDim + i])} *
+                 rounded(k_[sequence][at * stride + kvHead * shape_.headDim + i]);
+      score *= scale();
+      scores.push_back(shape_.softcap > 0 ? shape_.softcap * std::tanh(score / shape_.softcap) : score);
+      largest = std::max(largest, scores.back());
+    }
+    if (shape_.hasSinks) total = std::exp(sinks_[head] - largest);
+    for (int at = first; at <= last; ++at) {
+      const double weight = std::exp(scores[at - first] - largest);
+      total += weight;
+      sum += weight * rounded(v_[sequence][at * stride + kvHead * shape_.headDim + d]);
+    }
+    return sum / total;
+  }
+
+ private:
+  static float rounded(float value) { return fromBf16(toBf16(value)); }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
+  KvRow kv() const { return {const_cast<uint16_t*>(memory_.data()), shape_.blockSize, shape_.kvHeads, shape_.headDim}; }
+
+  void store(int sequence) {
+    Ints slots;
+    for (int i = 0; i < lengths_[sequence]; ++i)
+      slots.push_back(tables_[sequence * maxBlocks_ + i / shape_.blockSize] * shape_.blockSize + i % shape_.blockSize);
+    const int64_t stride = shape_.kvHeads * shape_.headDim;
+    const StoreKvParams p{k_[sequence].data(), stride, v_[sequence].data(), stride, slots.data(), kv(), lengths_[sequence]};
+    kernels_.run(launchOf(p), p);
+  }
+
+  const Kernels& kernels_;
+  const Shape shape_;
+  const std::vector<int> lengths_;
+  const Floats sinks_;
+  int maxBlocks_;
+  Ints tables_;
+  Halves memory_;
+  std::vector<Floats> q_, k_, v_;
+};
+
+std::string nameOf(const Shape& shape) {
+  return "attention of " + std::to_string(shape.heads()) + " heads of " + std::to_string(shape.headDim) + ", window " +
+         std::to_string(shape.window);
+}
+
+/// `length` tokens at once against the definition; then in chunks, one by one, and beside others, against that.
+void check(const Kernels& kernels, const Shape& shape, int length) {
+  const Sequences sequences(kernels, shape, {length, 21});
+  const std::string what = nameOf(shape);
+  const int cols = shape.cols();
+  const Halves all = sequences.attend({{0, length, length}});
+  for (const int position : {0, 1, length / 2, length - 1}) {
+    for (int i = 0; i < cols; i += 7)
+      expectNear(fromBf16(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim), 0.01, what);
+  }
+  report("svcAttention", all);
+  const auto expectPart = [&](const std::vector<Query>& queries, int at, int first, int count) {
+    const Halves part = sequences.attend(queries);
+    expectSame(&part[at * cols], &all[first * cols], size_t(count) * cols, what + ", tokens in another step");
+  };
+  if (shape.isBidirectional) return expectPart({{1, 21, 21}, {0, length, length}}, 21, 0, length);
+  expectPart({{1, 20, 2}, {0, length, length - 37}}, 2, 37, length - 37);
+  for (const int last : {0, 63, 64, length - 1}) expectPart({{0, last + 1, 1}}, 0, last, 1);
+  expectPart({{1, 9, 1}, {0, length, 1}, {1, 21, 1}}, 1, length - 1, 1);
+}
+
+}  // namespace
+
+void checkAttention(const Kernels& kernels) {
+  check(kernels, {16, 2, 2, 16, 0, 0, false, false}, 300);
+  check(kernels, {64, 1, 8, 32, 100, 0, true, false}, 262);
+  check(kernels, {80, 2, 1, 16, 0, 30, false, false}, 130);
+  check(kernels, {256, 1, 3, 16, 70, 0, false, false}, 100);
+  check(kernels, {32, 1, 20, 16, 0, 0, true, false}, 70);
+  check(kernels, {64, 2, 1, 16, 0, 0, false, true}, 90);
+}
+
+}  // namespace svc::cuda

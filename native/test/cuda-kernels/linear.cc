@@ -1,0 +1,124 @@
+#include "check.h"
+
+namespace svc::cuda {
+namespace {
+
+/// What every GPU gives a block, and what an H100 does.
+constexpr uint32_t kLimits[] = {kLeastSharedLimit, 232448};
+
+struct Shape {
+  int n, k;  // of a weight in memory
+  bool hasBias, add;
+  int activation;
+};
+
+struct Product {
+  Shape shape;
+  Floats bias;
+  Halves weight, x;
+  Floats before;
+  int64_t xStride;
+
+  Product(const Shape& s, int rows)
+      : shape(s), bias(Numbers(1).floats(s.n)), xStride(ceilDiv(s.k, 32) * 32) {
+    weight.resize(s.n * weightStride(s.k));
+    Numbers numbers(2);
+    for (int n = 0; n < s.n; ++n) {
+      for (int i = 0; i < s.k; ++i) weight[n * weightStride(s.k) + i] = toBf16(numbers.next());
+    }
+    // Not a number, which the kernels must not read, follows each row.
+    x.assign(rows * xStride, 0x7fff);
+    for (int row = 0; row < rows; ++row) {
+      for (int i = 0; i < s.k; ++i) x[row * xStride + i] = toBf16(numbers.next());
+    }
+    before = numbers.floats(static_cast<size_t>(rows) * s.n);
+  }
+
+  bool isGated() const { return shape.activation >= 0; }
+  int outCols() const { return isGated() ? shape.n / 2 : shape.n; }
+
+  /// Rows `first` to first + count - 1, as floats.
+  Floats run(const Kernels& kernels, int first, int count, uint32_t sharedLimit) const {
+    Floats out(before.begin() + first * shape.n, before.begin() + (first + count) * shape.n);
+    Halves gated(static_cast<size_t>(count) * outCols());
+    LinearParams p{};
+    p.weight = weight.data();
+    p.weightStride = weightStride(shape.k);
+    p.bias = shape.hasBias ? bias.data() : nullptr;
+    p.x = x.data() + first * xStride;
+    p.xStride = xStride;
+    p.out = isGated() ? static_cast<void*>(gated.data()) : out.data();
+    p.outStride = outCols();
+    p.rows = count, p.n = shape.n, p.k = shape.k;
+    p.add = shape.add;
+    p.activation = shape.activation;
+    planLinear(p);
+    Floats partials(linearPartialBytes(count, shape.n, shape.k) / 4);
+    p.partials = partials.data();
+    kernels.run(launchOf(p, sharedLimit), p);
+    if (needsCombine(p)) kernels.run(combineLaunch(p), p);
+    if (!isGated()) return out;
+    Floats widened;
+    for (const uint16_t half : gated) widened.push_back(fromBf16(half));
+    return widened;
+  }
+
+  double dot(int row, int n) const {
+    double sum = shape.hasBias ? bias[n] : 0;
+    for (int i = 0; i < shape.k; ++i) sum += double{fromBf16(x[row * xStride + i])} * fromBf16(weight[n * weightStride(shape.k) + i]);
+    return sum;
+  }
+
+  double expected(int row, int col) const {
+    if (!isGated()) return (shape.add ? before[row * shape.n + col] : 0) + dot(row, col);
+    double gate = dot(row, gateUpRow(col)), up = dot(row, gateUpRow(col) + 8);
+    if (shape.activation == 3) return std::max(gate, 0.0) * up;
+    if (shape.activation == 0) return gate / (1 + std::exp(-gate)) * up;
+    gate = std::min(gate, 7.0), up = std::max(-7.0, std::min(up, 7.0));
+    return gate / (1 + std::exp(-1.702 * gate)) * (up + 1);
+  }
+};
+
+void check(const Kernels& kernels, const Shape& shape) {
+  constexpr int kRows = 130;
+  const Product product(shape, kRows);
+  const std::string what = "a weight of " + std::to_string(shape.n) + " by " + std::to_string(shape.k);
+  const Floats all = product.run(kernels, 0, kRows, kLimits[0]);
+  const int cols = product.outCols();
+  for (int row = 0; row < kRows; row += 43) {
+    for (int col = 0; col < cols; ++col)
+      expectNear(all[row * cols + col], product.expected(row, col), product.isGated() ? 0.005 : 2e-5, what);
+  }
+  struct Part {
+    int first, count;
+  };
+  for (const Part part : {Part{129, 1}, {20, 13}, {40, 30}, {65, 60}, {0, 130}}) {
+    for (const uint32_t limit : kLimits) {
+      if (part.count < kRows && limit > kLimits[0]) continue;  // tiles for many rows alone need more
+      const Floats some = product.run(kernels, part.first, part.count, limit);
+      expectSame(some.data(), &all[part.first * cols], static_cast<size_t>(part.count) * cols,
+                 what + ", " + std::to_string(part.count) + " rows by themselves");
+    }
+  }
+  report("svcLinear", all);
+}
+
+}  // namespace
+
+void checkLinear(const Kernels& kernels) {
+  check(kernels, {70, 72, true, false, -1});
+  check(kernels, {200, 40, false, true, -1});
+  check(kernels, {64, 2080, true, true, -1});  // eight parts, the last of which are short
+  check(kernels, {gateUpRows(36), 520, true, false, 0});
+  check(kernels, {gateUpRows(72), 64, true, false, 4});
+  check(kernels, {gateUpRows(16), 33, false, false, 3});
+}
+
+/// The bytes of one product by the tiles for few rows and for many, right or wrong.
+void reportLinear(const Kernels& kernels) {
+  const Product product({64, 520, false, false, -1}, 70);
+  report("few", product.run(kernels, 0, 9, kLimits[0]));
+  report("many", product.run(kernels, 0, 70, kLimits[0]));
+}
+
+}  // namespace svc::cuda

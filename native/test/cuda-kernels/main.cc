@@ -1,0 +1,25 @@
+// Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
+// Usage: cuda-kernels-check LIBRARY [rows|linear|attention|logits|bytes-of-linear]
+
+#include "check.h"
+
+namespace svc::cuda {
+void reportLinear(const Kernels& kernels);
+}
+
+int main(int count, char** arguments) {
+  using namespace svc::cuda;
+  if (count < 2) return 2;
+  try {
+    const Kernels kernels(arguments[1]);
+    const std::string part = count > 2 ? arguments[2] : "";
+    if (part == "bytes-of-linear") reportLinear(kernels);
+    if (part == "" || part == "rows") checkRows(kernels);
+    if (part == "" || part == "linear") checkLinear(kernels);
+    if (part == "" || part == "attention") checkAttention(kernels);
+    if (part == "" || part == "logits") checkLogits(kernels);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

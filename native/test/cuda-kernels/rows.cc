@@ -1,0 +1,148 @@
+#include "check.h"
+
+namespace svc::cuda {
+namespace {
+
+constexpr int kRows = 5, kCols = 300;
+constexpr int64_t kStride = 304;
+
+void checkEmbedding(const Kernels& kernels) {
+  const Halves table = toBf16(Numbers(1).floats(10 * kStride));
+  const Ints ids = {3, 9, -1, -2, 0}, sampled = {7, -1};
+  int32_t fault = 0;
+  Floats out(kRows * kStride);
+  EmbeddingParams p{table.data(), kStride, ids.data(), sampled.data(), &fault, out.data(), kStride, kRows, kCols, 10};
+  kernels.run(launchOf(p), p);
+  const int tokens[kRows] = {3, 9, 7, 0, 0};
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < kCols; ++i)
+      expectNear(out[row * kStride + i], fromBf16(table[tokens[row] * kStride + i]), 0, "svcEmbedding");
+  }
+  expect(fault == 0, "svcEmbedding: a fault");
+  p.vocab = 9;
+  kernels.run(launchOf(p), p);
+  expect(fault == 1, "svcEmbedding: no fault for an id that is not in the vocabulary");
+  report("svcEmbedding", out);
+}
+
+void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
+  const Floats x = Numbers(2).floats(kRows * kStride, 3), weight = Numbers(3).floats(kStride), bias = Numbers(4).floats(kStride);
+  Floats rms(x.size());
+  Halves layer(x.size());
+  const RmsNormParams r{x.data(), kStride, weight.data(), rms.data(), kStride, 1e-5f, kRows, segments, cols, Format::F32};
+  kernels.run(launchOf(r), r);
+  const LayerNormParams l{x.data(), kStride, weight.data(), bias.data(), isShared ? 0 : cols, layer.data(), kStride,
+                          1e-5f,    kRows,   segments,      cols,        Format::Bf16};
+  kernels.run(launchOf(l), l);
+  for (int row = 0; row < kRows * segments; ++row) {
+    const int64_t first = row / segments * kStride + row % segments * cols, shared = isShared ? 0 : row % segments * cols;
+    double sum = 0, squares = 0, variance = 0;
+    for (int i = 0; i < cols; ++i) {
+      sum += x[first + i];
+      squares += double{x[first + i]} * x[first + i];
+    }
+    const double mean = sum / cols;
+    for (int i = 0; i < cols; ++i) variance += (x[first + i] - mean) * (x[first + i] - mean);
+    for (int i = 0; i < cols; ++i) {
+      expectNear(rms[first + i], x[first + i] / std::sqrt(squares / cols + 1e-5) * weight[i], 1e-6, "svcRmsNorm");
+      const double normal = (x[first + i] - mean) / std::sqrt(variance / cols + 1e-5);
+      expectNear(fromBf16(layer[first + i]), normal * weight[shared + i] + bias[shared + i], 0.005, "svcLayerNorm");
+    }
+  }
+  report("svcRmsNorm", rms);
+  report("svcLayerNorm", layer);
+}
+
+void checkRope(const Kernels& kernels, int first, int rotaryDim, bool isInterleaved) {
+  constexpr int kHeads = 3, kHeadDim = 100;
+  const Floats before = Numbers(5).floats(kRows * kStride), table = Numbers(6).floats(20 * rotaryDim);
+  const Ints positions = {0, 7, 19, 3, 3};
+  Floats x = before;
+  const RopeParams p{x.data(), kStride,   positions.data(), table.data(), kRows, kHeads, kHeadDim, first,
+                     rotaryDim, isInterleaved};
+  kernels.run(launchOf(p), p);
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < kHeads * rotaryDim / 2; ++i) {
+      const int half = rotaryDim / 2, pair = i % half;
+      const int64_t head = row * kStride + i / half * kHeadDim + first;
+      const int64_t a = head + (isInterleaved ? 2 * pair : pair), b = isInterleaved ? a + 1 : a + half;
+      const double cosine = table[positions[row] * rotaryDim + pair], sine = table[positions[row] * rotaryDim + half + pair];
+      expectNear(x[a], before[a] * cosine - before[b] * sine, 1e-6, "svcRope");
+      expectNear(x[b], before[b] * cosine + before[a] * sine, 1e-6, "svcRope");
+    }
+  }
+  report("svcRope", x);
+}
+
+void checkGathers(const Kernels& kernels) {
+  const Floats x = Numbers(7).floats(kRows * kStride);
+  const Ints ids = {4, 0, 4}, starts = {0, 1, 5};
+  Floats out(3 * kStride), means(2 * kStride);
+  const GatherRowsParams g{x.data(), kStride * 4, ids.data(), out.data(), kStride * 4, 3, kCols * 4};
+  kernels.run(launchOf(g), g);
+  for (int row = 0; row < 3; ++row) expectSame(&out[row * kStride], &x[ids[row] * kStride], kCols, "svcGatherRows");
+  const MeanRowsParams m{x.data(), kStride, starts.data(), means.data(), kStride, 2, kCols};
+  kernels.run(launchOf(m), m);
+  for (int i = 0; i < kCols; ++i) {
+    double sum = 0;
+    for (int row = 1; row < 5; ++row) sum += x[row * kStride + i];
+    expectNear(means[kStride + i], sum / 4, 1e-7, "svcMeanRows");
+    expectNear(means[i], x[i], 0, "svcMeanRows");
+  }
+  report("svcGatherRows", out);
+  report("svcMeanRows", means);
+}
+
+double activation(int kind, double x) {
+  switch (kind) {
+    case 0: return x / (1 + std::exp(-x));
+    case 1: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case 2: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    default: return std::max(x, 0.0);
+  }
+}
+
+void checkElementwise(const Kernels& kernels) {
+  const Floats x = Numbers(8).floats(kRows * kStride, 12), residual = Numbers(9).floats(kRows * kStride);
+  Floats out(x.size()), sum = residual, scaled = x, capped = x;
+  Halves halves(x.size());
+  ElementwiseParams p{x.data(), kStride, out.data(), kStride, kRows, kCols, Format::F32, 0.3f, 0};
+  const auto each = [&](const auto& use) {
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kCols; ++i) use(row * kStride + i);
+    }
+  };
+  for (p.activation = 0; p.activation < 4; ++p.activation) {
+    kernels.run(activateLaunch(p), p);
+    each([&](int64_t i) { expectNear(out[i], activation(p.activation, x[i]), 1e-6, "svcActivate"); });
+    report("svcActivate", out);
+  }
+  p.out = sum.data();
+  kernels.run(addScaledLaunch(p), p);
+  each([&](int64_t i) { expectNear(sum[i], residual[i] + x[i] * 0.3f, 1e-6, "svcAddScaled"); });
+  p.x = scaled.data(), p.out = scaled.data();
+  kernels.run(scaleLaunch(p), p);
+  each([&](int64_t i) { expectNear(scaled[i], x[i] * 0.3f, 0, "svcScale"); });
+  p.x = capped.data(), p.out = capped.data(), p.value = 5;
+  kernels.run(softcapLaunch(p), p);
+  each([&](int64_t i) { expectNear(capped[i], 5 * std::tanh(x[i] / 5.0), 1e-6, "svcSoftcap"); });
+  p.x = x.data(), p.out = halves.data(), p.outFormat = Format::Bf16;
+  kernels.run(castLaunch(p), p);
+  each([&](int64_t i) { expect(halves[i] == toBf16(x[i]), "svcCast"); });
+  report("svcSoftcap", capped);
+}
+
+}  // namespace
+
+void checkRows(const Kernels& kernels) {
+  checkEmbedding(kernels);
+  checkNorms(kernels, 1, 300, true);
+  checkNorms(kernels, 3, 96, true);
+  checkNorms(kernels, 4, 64, false);
+  checkRope(kernels, 0, 100, false);
+  checkRope(kernels, 20, 64, true);
+  checkGathers(kernels);
+  checkElementwise(kernels);
+}
+
+}  // namespace svc::cuda

@@ -1,0 +1,135 @@
+// The device functions of native/cuda/device.cuh, as the emulation has them: a warp's matrix instructions do at once, and exactly,
+// what the lanes of a real warp do together.
+#pragma once
+
+#include <cmath>
+
+#include "simt.h"
+
+namespace svc::cuda {
+
+inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline double fma(double a, double b, double c) { return std::fma(a, b, c); }
+inline float squareRoot(float x) { return std::sqrt(x); }
+
+template <class To, class From>
+To bitsAs(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+inline uint16_t floatToBf16(float value) {
+  const uint32_t bits = bitsAs<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+inline char* dynamicShared() { return simt::dynamicShared(); }
+
+inline void syncWarp() {
+  simt::meetWarp({}, [](simt::Lane*) {});
+}
+
+/// The words of lane `lane ^ kMask`.
+template <int kMask>
+uint64_t shuffleXorWords(uint64_t value) {
+  simt::Lane mine;
+  mine.longs[0] = value;
+  return simt::meetWarp(mine, [](simt::Lane* lanes) {
+           uint64_t values[32];
+           for (int i = 0; i < 32; ++i) values[i] = lanes[i ^ kMask].longs[0];
+           for (int i = 0; i < 32; ++i) lanes[i].longs[0] = values[i];
+         }).longs[0];
+}
+template <int kMask>
+float shuffleXor(float value) {
+  return bitsAs<float>(static_cast<uint32_t>(shuffleXorWords<kMask>(bitsAs<uint32_t>(value))));
+}
+template <int kMask>
+int shuffleXor(int value) {
+  return static_cast<int>(shuffleXorWords<kMask>(static_cast<uint32_t>(value)));
+}
+template <int kMask>
+unsigned long long shuffleXor(unsigned long long value) {
+  return shuffleXorWords<kMask>(value);
+}
+
+inline int atomicAdd(int* to, int value) {
+  const int before = *to;
+  *to += value;
+  return before;
+}
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  const unsigned long long before = *to;
+  *to += value;
+  return before;
+}
+
+inline void copyAsync16(void* shared, const void* global, int bytesRead) { simt::copyLater(shared, global, 16, bytesRead); }
+inline void commitCopies() { simt::commitCopies(); }
+template <int kGroupsLeft>
+void waitForCopies() {
+  simt::waitForCopies(kGroupsLeft);
+}
+
+/// Lanes 8m to 8m + 7 name the rows of matrix m, of 8 by 8 numbers of 16 bits.
+template <bool kTransposed>
+void loadMatrices(uint32_t (&out)[4], const void* row) {
+  simt::Lane mine;
+  mine.address = row;
+  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
+    const uint16_t* rows[32];
+    for (int i = 0; i < 32; ++i) rows[i] = static_cast<const uint16_t*>(lanes[i].address);
+    for (int i = 0; i < 32; ++i) {
+      for (int m = 0; m < 4; ++m) {
+        const int outer = i / 4, inner = i % 4 * 2;
+        const uint32_t low = kTransposed ? rows[m * 8 + inner][outer] : rows[m * 8 + outer][inner];
+        const uint32_t high = kTransposed ? rows[m * 8 + inner + 1][outer] : rows[m * 8 + outer][inner + 1];
+        lanes[i].words[m] = low | high << 16;
+      }
+    }
+  });
+  for (int m = 0; m < 4; ++m) out[m] = got.words[m];
+}
+
+/// c [16, 8] += a [16, 16] * b [16, 8]: each sum of 17 numbers is rounded once.
+inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  simt::Lane mine;
+  for (int i = 0; i < 4; ++i) mine.words[i] = a[i];
+  mine.words[4] = b0;
+  mine.words[5] = b1;
+  for (int i = 0; i < 4; ++i) mine.floats[6 + i] = c[i];
+  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
+    double left[16][16], right[16][8], sums[16][8] = {};
+    const auto low = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair << 16)); };
+    const auto high = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair & 0xffff0000u)); };
+    for (int lane = 0; lane < 32; ++lane) {
+      const int row = lane / 4, k = lane % 4 * 2;
+      for (int part = 0; part < 4; ++part) {
+        const uint32_t pair = lanes[lane].words[part];
+        left[row + part % 2 * 8][k + part / 2 * 8] = low(pair);
+        left[row + part % 2 * 8][k + part / 2 * 8 + 1] = high(pair);
+      }
+      for (int part = 0; part < 2; ++part) {
+        right[k + part * 8][row] = low(lanes[lane].words[4 + part]);
+        right[k + part * 8 + 1][row] = high(lanes[lane].words[4 + part]);
+      }
+    }
+    for (int row = 0; row < 16; ++row) {
+      for (int k = 0; k < 16; ++k) {
+        for (int column = 0; column < 8; ++column) sums[row][column] += left[row][k] * right[k][column];
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        float& c = lanes[lane].floats[6 + i];
+        c = static_cast<float>(c + sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+      }
+    }
+  });
+  for (int i = 0; i < 4; ++i) c[i] = got.floats[6 + i];
+}
+
+}  // namespace svc::cuda

@@ -1,0 +1,76 @@
+// Runs the kernels of native/cuda/ on the CPU: what of CUDA C++ they use, and blocks of threads whose threads are fibers.
+// A fiber runs until it meets others: at a barrier, or where its warp acts as one. A warp runs on until the next barrier before another
+// one does. Lanes and warps take turns in the order that SVC_SIMT_ORDER names: `forward`, `backward` or `shuffled`. A kernel whose
+// bytes hang on the order lacks a barrier.
+//
+// A cp.async lands when its group is waited for, and in the order `shuffled` some land at once: a kernel may rely on neither.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace svc::simt {
+
+struct Index {
+  unsigned x, y, z;
+};
+
+/// What a kernel's code asks about itself.
+struct Place {
+  Index thread, block, blockSize, grid;
+};
+
+extern thread_local Place place;
+
+/// Of the block, as it was asked for at the launch.
+char* dynamicShared();
+
+void syncBlock();
+
+/// An action of a whole warp, done once all its lanes have arrived: `act` reads what each lane left and leaves what each takes.
+union Lane {
+  uint32_t words[12];
+  float floats[12];
+  uint64_t longs[6];
+  const void* address;
+};
+using WarpAct = void (*)(Lane* lanes);
+/// Leaves `mine` for the warp's action, and returns what the action leaves for this lane.
+Lane meetWarp(const Lane& mine, WarpAct act);
+
+void copyLater(void* to, const void* from, int bytes, int bytesRead);
+void commitCopies();
+void waitForCopies(int groupsLeft);
+
+using Kernel = void (*)(const void* params);
+/// Runs all blocks of a grid, one after the other. Throws std::runtime_error where SVC_SIMT_ORDER is not an order.
+void launch(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
+
+/// A kernel as a library of emulated kernels exports it: `<name>_emulated`.
+struct EmulatedKernel {
+  unsigned long paramBytes;
+  void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
+};
+
+}  // namespace svc::simt
+
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static thread_local
+#define threadIdx (::svc::simt::place.thread)
+#define blockIdx (::svc::simt::place.block)
+#define blockDim (::svc::simt::place.blockSize)
+#define gridDim (::svc::simt::place.grid)
+#define __syncthreads() ::svc::simt::syncBlock()
+
+#define SVC_KERNEL(name, Params, threads)                                                                           \
+  static void name##Body(const Params& p);                                                                          \
+  extern "C" {                                                                                                      \
+  extern const ::svc::simt::EmulatedKernel name##_emulated;                                                         \
+  const ::svc::simt::EmulatedKernel name##_emulated{                                                                \
+      sizeof(Params), [](const unsigned* grid, const unsigned* block, unsigned sharedBytes, const void* params) {   \
+        ::svc::simt::launch([](const void* numbers) { name##Body(*static_cast<const Params*>(numbers)); }, grid,    \
+                            block, sharedBytes, params);                                                            \
+      }};                                                                                                           \
+  }                                                                                                                 \
+  static void name##Body(const Params& p)

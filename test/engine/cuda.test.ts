@@ -1,0 +1,90 @@
+// A whole model on the CUDA backend, over an emulated driver and its real kernels.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import { NotAvailableError } from '../../src/errors.ts';
+import type { NewRequest } from '../../src/scheduler/request.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { generate } from '../helpers/generate.ts';
+import { newRequest } from '../helpers/new-request.ts';
+
+/** Memory of the emulated GPU. */
+const EMULATED_BYTES = 2 ** 30;
+
+describe('a model on the CUDA backend', needsCudaEmulator, () => {
+  let folder: string;
+  const modelOf = (architecture: string) => join(folder, architecture);
+  beforeAll(() => {
+    folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));
+    for (const architecture of ['LlamaForCausalLM', 'Qwen3ForCausalLM', 'Qwen2MoeForCausalLM']) {
+      writeTinyModel(modelOf(architecture), { architecture, seed: 1 });
+    }
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  function start(device: EngineConfig['device'], options: Partial<EngineConfig> = {}): Promise<EngineCore> {
+    return EngineCore.start({
+      ...ENGINE_DEFAULTS,
+      modelPath: modelOf('LlamaForCausalLM'),
+      dtype: 'bfloat16',
+      kvCacheMemoryBytes: 4 * 2 ** 20,
+      device,
+      ...options,
+    });
+  }
+
+  function request(id: number, length: number, temperature: number, numLogprobs: number | null): NewRequest {
+    return newRequest({
+      id,
+      promptTokenIds: Array.from({ length }, (_, index) => (id * 131 + index * 17) % 256),
+      sampling: { temperature, seed: id, numLogprobs },
+      stop: { stopTokenIds: [], minTokens: 0, maxTokens: 4 },
+    });
+  }
+
+  it('gives the tokens of the reference', async () => {
+    const modelPath = modelOf('Qwen3ForCausalLM');
+    const [cuda, reference] = [await start('cuda', { modelPath }), await start('reference', { modelPath })];
+    const [actual, expected] = [cuda, reference].map(
+      (core) => generate(core, [request(1, 20, 0, null)]).get(1)!.tokenIds,
+    );
+    expect(actual).toEqual(expected);
+    for (const core of [cuda, reference]) core.close();
+  });
+
+  it('gives a request the same bytes alone, beside others that come and go, and in chunks', async () => {
+    const alone = await start('cuda', { enablePrefixCaching: false });
+    const chunked = await start('cuda', { maxNumBatchedTokens: 9, maxNumSeqs: 4 });
+    const crowded = await start('cuda');
+    const one = request(9, 30, 1, 1);
+    const others = [7, 17, 1].map((length, id) => request(id, length, 1, null));
+    const expected = generate(alone, [one]).get(9);
+    expect(generate(chunked, [one]).get(9)).toEqual(expected);
+    expect(generate(crowded, [one, ...others], [1, 0, 1, 2]).get(9)).toEqual(expected);
+    for (const core of [alone, chunked, crowded]) core.close();
+  });
+
+  it('refuses a model that it cannot compute yet when it is loaded', async () => {
+    const loading = start('cuda', { modelPath: modelOf('Qwen2MoeForCausalLM') });
+    await expect(loading).rejects.toThrow(NotAvailableError);
+    await expect(loading).rejects.toThrow(
+      /experts are not available yet with --device cuda: use --device cpu/,
+    );
+  });
+
+  it('takes its share of the memory of the GPU, not of the host', async () => {
+    const core = await start('cuda', { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.01 });
+    const { numBlocks, blockSize } = core.executor.info;
+    // Keys and values of 3 layers with 2 heads of 16 numbers.
+    const bytes = numBlocks * blockSize * (2 * 3 * 2 * 16 * 2);
+    expect(bytes / (0.01 * EMULATED_BYTES)).toBeGreaterThan(0.9);
+    expect(bytes / (0.01 * EMULATED_BYTES)).toBeLessThanOrEqual(1);
+    core.close();
+  });
+});

@@ -1,0 +1,42 @@
+// The CUDA backend where no GPU is: over a stand-in for NVIDIA's driver, with the kernels compiled for the processor.
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { probeNative } from '../../src/native/native.ts';
+import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
+import { NativeOps } from '../../src/ops/native/native-ops.ts';
+import { needs } from './needs.ts';
+
+const native = fileURLToPath(new URL('../../native', import.meta.url));
+
+export const CUDA_EMULATOR = {
+  SVC_CUDA_DRIVER: `${native}/build/cuda-emulator.so`,
+  SVC_CUDA_KERNELS: `${native}/build/cuda-kernels-emulated.so`,
+};
+
+/** Null where the emulator is built; else why it is not. */
+const obstacle = build();
+
+/** Where it is met, this process computes on the emulator wherever it asks for a GPU. */
+export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
+if (obstacle === null) Object.assign(process.env, CUDA_EMULATOR);
+
+export function openCuda(): NativeOps {
+  const addon = probeNative();
+  if (addon === null) throw new Error('the native addon is not built');
+  return new NativeOps(openCudaDevice(addon));
+}
+
+function build(): string | null {
+  if (probeNative() === null) return 'the native addon is not built';
+  mkdirSync(`${native}/build`, { recursive: true });
+  const targets = ['build/cuda-emulator.so', 'build/cuda-kernels-emulated.so'];
+  // Another test file may be building it at the same time.
+  const lock = `${native}/build/cuda-emulator.lock`;
+  const make = ['make', '--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets];
+  const built = spawnSync('flock', [lock, ...make], { encoding: 'utf8' });
+  if (built.error !== undefined) return built.error.message;
+  if (built.status !== 0) throw new Error(built.stderr);
+  return null;
+}
