@@ -5,6 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createHttpApp } from '../../src/http/app.ts';
+import { PacedWriter } from '../../src/http/paced-writer.ts';
 import { SseStream } from '../../src/http/sse.ts';
 import { eventsOf } from './test-server.ts';
 
@@ -118,6 +119,16 @@ describe('SseStream', () => {
     };
     expect(ours).toEqual(await bytesOf('/stream', version));
     expect(ours).toContain(Buffer.from('\u{1f600}').toString('latin1'));
+  });
+
+  it('goes on after an empty text, which would be the chunk that ends an answer', async () => {
+    answer = async (sse, { raw }) => {
+      sse.write(['']);
+      new PacedWriter(raw, 1000).write('');
+      await setImmediate();
+      sse.end([LAST]);
+    };
+    expect(await textOf(await open())).toBe(LAST);
   });
 
   it('keeps the order of answers where a client asks twice without waiting', async () => {
