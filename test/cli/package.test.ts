@@ -37,6 +37,7 @@ describe('the packed package', () => {
       'dist/index.d.ts',
       'dist/cli/main.js',
       'native/Makefile',
+      'native/cuda/launch.h',
       'models/svc-chat/config.json',
     ];
     expect(wanted.filter((name) => !has(name))).toEqual([]);
