@@ -11,6 +11,7 @@ import { InvalidRequestError } from '../errors.ts';
 import type { StreamChatOptions, ToolInput } from '../llm/call-options.ts';
 import type { ChatMessageInput } from '../llm/conversations.ts';
 import type { SamplingInput } from '../sampling/sampling-fields.ts';
+import { zodMessage } from '../util/zod-message.ts';
 
 interface Call {
   readonly messages: readonly ChatMessageInput[];
@@ -29,7 +30,7 @@ const ownOptions = z.looseObject({ chatTemplateKwargs: z.record(z.string(), z.un
 
 /** @throws InvalidRequestError for what no model here reads. */
 export function readCall(options: LanguageModelV3CallOptions): Call {
-  const { chatTemplateKwargs, ...ownSampling } = ownOptions.parse(options.providerOptions?.svc ?? {});
+  const { chatTemplateKwargs, ...ownSampling } = readOwnOptions(options.providerOptions?.svc ?? {});
   const { tools, warnings } = readTools(options.tools ?? []);
   const sampling = {
     // All that fits.
@@ -50,6 +51,13 @@ export function readCall(options: LanguageModelV3CallOptions): Call {
     ...(tools.length > 0 && { tools, toolChoice: toolChoice(options.toolChoice) }),
   };
   return { messages: options.prompt.flatMap(toMessages), sampling, chat, warnings };
+}
+
+function readOwnOptions(given: object): z.output<typeof ownOptions> {
+  const parsed = ownOptions.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const message = zodMessage(parsed.error, given, 'providerOptions.svc');
+  throw new InvalidRequestError(message, { param: 'providerOptions' });
 }
 
 function readTools(given: NonNullable<LanguageModelV3CallOptions['tools']>) {

@@ -86,6 +86,7 @@ describe('a language model', () => {
     const { usage } = await of({ max_tokens: 3 });
     expect(usage.outputTokens).toBe(3);
     await expect(of({ min_p: 2 })).rejects.toThrow(/min_p must be at most 1/);
+    await expect(of({ chatTemplateKwargs: 5 })).rejects.toThrow(/chatTemplateKwargs must be an object/);
     await expect(of({ nonsense: 1 })).rejects.toThrow(/nonsense/);
   });
 
