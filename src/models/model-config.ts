@@ -108,6 +108,8 @@ const size = z.int().positive();
 /** More than any model has: a number beyond is a mistake, and would keep the loader busy for hours. */
 const MAX_LAYERS = 10_000;
 const MAX_HEADS = 10_000;
+/** What attention can count to. */
+const MAX_WINDOW = 2 ** 31 - 1;
 const flag = z.boolean().nullish();
 
 const schema = z.object({
@@ -136,6 +138,7 @@ const schema = z.object({
   sliding_window: z
     .int()
     .nonnegative()
+    .max(MAX_WINDOW)
     .transform((tokens) => tokens || null)
     .nullish(),
   use_sliding_window: flag,

@@ -117,6 +117,7 @@ describe('readModelConfig', () => {
     expect(read({ architectures, sliding_window: 8 }).layerWindows).toEqual([8, 8, 8, 8]);
     expect(read({ architectures }).slidingWindow).toBe(4096);
     expect(read({ architectures, sliding_window: null }).slidingWindow).toBe(null);
+    expect(() => read({ architectures, sliding_window: 2 ** 40 })).toThrow(/sliding_window must be at most/);
   });
 
   it('gives Qwen a window only where it is used, from max_window_layers on', () => {

@@ -121,6 +121,7 @@ describe('what a model is for', () => {
       { '1_Pooling/config.json': { pooling_mode_max_tokens: true } },
       /exactly one kind of pooling must be chosen/,
     ],
+    [{ 'modules.json': new Array(101).fill(step('Dense', '2_Dense')) }, /modules\.json: .*at most 100/],
     [{ '1_Pooling/config.json': {} }, /exactly one kind of pooling must be chosen.*got none/],
     [{ 'sentence_bert_config.json': { do_lower_case: true } }, /do_lower_case must be false/],
   ])('is refused where a file asks for what is not supported, case %#', (files, message) => {

@@ -65,7 +65,7 @@ const ownFields = z.looseObject({
   attention_bias: z.boolean().nullish(),
   mlp_bias: z.boolean().nullish(),
   global_attn_every_n_layers: z.int().positive().nullish(),
-  local_attention: z.int().positive().nullish(),
+  local_attention: z.int32().positive().nullish(),
   global_rope_theta: theta,
   local_rope_theta: theta,
   /** By the kind of layer. */

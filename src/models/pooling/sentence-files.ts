@@ -25,7 +25,9 @@ export interface SentenceFiles {
   readonly scoreTokens: { readonly yes: number; readonly no: number | null } | null;
 }
 
-const modules = z.array(z.looseObject({ type: z.string(), path: z.string().default('') }));
+/** More than any model has. */
+const MAX_STEPS = 100;
+const modules = z.array(z.looseObject({ type: z.string(), path: z.string().default('') })).max(MAX_STEPS);
 
 const flag = z.boolean().nullish();
 const pooling = z.looseObject({
