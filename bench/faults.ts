@@ -6,7 +6,7 @@ import { runChurn } from '../test/disagg/churn.ts';
 import { disconnectClients } from '../test/disagg/client-disconnects.ts';
 import { allScenarios, FaultRig, type Outcome, type Scenario, STEPS } from '../test/disagg/fault-rig.ts';
 import { Cluster } from '../test/helpers/cluster.ts';
-import type { Figure, Section } from './report.ts';
+import { figureOf, type Section } from './report.ts';
 
 const NUM_CLIENTS = 500;
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
@@ -35,20 +35,33 @@ export async function faultSection(): Promise<Section> {
   }
   const sum = (count: (outcome: Outcome) => number): number =>
     outcomes.reduce((all, one) => all + count(one), 0);
-  const watched = { limit: null, goal: '0' };
   return {
     title: 'Faults in transfers, 2 P and 2 D without a model, tcp',
     figures: [
-      { name: 'scenarios', value: outcomes.length, unit: '', limit: null, goal: null },
-      { name: 'requests', value: sum(({ requests }) => requests), unit: '', limit: null, goal: null },
-      { name: 'wrong answers', value: sum(({ wrong }) => wrong), unit: '', ...watched },
-      { name: 'requests that failed', value: sum(({ failed }) => failed), unit: '', ...watched },
-      {
-        name: 'blocks, areas and transfers left over',
-        value: sum(({ leftOver }) => leftOver),
-        unit: '',
-        ...watched,
-      },
+      figureOf('scenarios', outcomes.length, ''),
+      figureOf(
+        'requests',
+        sum(({ requests }) => requests),
+        '',
+      ),
+      figureOf(
+        'wrong answers',
+        sum(({ wrong }) => wrong),
+        '',
+        '0',
+      ),
+      figureOf(
+        'requests that failed',
+        sum(({ failed }) => failed),
+        '',
+        '0',
+      ),
+      figureOf(
+        'blocks, areas and transfers left over',
+        sum(({ leftOver }) => leftOver),
+        '',
+        '0',
+      ),
     ],
     notes: [
       ...tables,
@@ -66,7 +79,7 @@ export async function clientDisconnectSection(): Promise<Section> {
     const name = 'last client disconnected until P and D hold nothing';
     return {
       title: `${NUM_CLIENTS} clients that disconnect within 300 ms, svc-chat, 1 P and 1 D`,
-      figures: [{ name, value: ms, unit: 'ms', limit: null, goal: '< 1000' }],
+      figures: [figureOf(name, ms, 'ms', '< 1000')],
     };
   } finally {
     await group.stop();
@@ -75,26 +88,19 @@ export async function clientDisconnectSection(): Promise<Section> {
 
 export async function churnSection(): Promise<Section> {
   const report = await runChurn({ producers: 96, consumers: 144, processes: 6, seconds: 20, atOnce: 32 });
-  const figure = (name: string, value: number, unit: string, goal: string | null = null): Figure => ({
-    name,
-    value,
-    unit,
-    limit: null,
-    goal,
-  });
   return {
     title: 'Churn: 96 P and 144 D without a model, each second two joins, a drain and a crash of a P and a D',
     figures: [
-      figure('requests', report.requests, ''),
-      figure('requests that failed', report.failed, '', '0'),
-      figure('wrong answers', report.wrong, '', '0'),
-      figure('joins', report.joined, ''),
-      figure('drains', report.drained, ''),
-      figure('crashes', report.crashed, ''),
-      figure('latency, p50', report.p50Ms, 'ms'),
-      figure('latency, p99', report.p99Ms, 'ms'),
-      figure('memory a pair', report.bytesPerPair / 1e6, 'MB'),
-      figure('sockets a pair', report.socketsPerPair, ''),
+      figureOf('requests', report.requests, ''),
+      figureOf('requests that failed', report.failed, '', '0'),
+      figureOf('wrong answers', report.wrong, '', '0'),
+      figureOf('joins', report.joined, ''),
+      figureOf('drains', report.drained, ''),
+      figureOf('crashes', report.crashed, ''),
+      figureOf('latency, p50', report.p50Ms, 'ms'),
+      figureOf('latency, p99', report.p99Ms, 'ms'),
+      figureOf('memory a pair', report.bytesPerPair / 1e6, 'MB'),
+      figureOf('sockets a pair', report.socketsPerPair, ''),
     ],
   };
 }

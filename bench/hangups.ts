@@ -7,18 +7,19 @@ import { modelFolder } from '../src/models/model-folder.ts';
 import { uniform } from '../src/sampling/random-stream.ts';
 import { readMetrics } from '../test/helpers/cluster.ts';
 import { type SvcProcess, startServeProcess } from '../test/helpers/svc-process.ts';
-import type { Figure, Section } from './report.ts';
+import { figureOf, type Section } from './report.ts';
 
 const NUM_CLIENTS = 256;
 const SECONDS = 60;
-/** Memory is compared from here on: until then caches and heaps grow to their size. */
-const WARM_SECONDS = 20;
+/** Memory is compared over the last of them: until then caches and heaps grow to their size. */
+const NUM_PARTS = 3;
 const MOST_TOKENS = 96;
 /** Of all requests, and when they hang up at the latest. */
 const HANG_UP_SHARE = 0.4;
 const LATEST_HANG_UP_MS = 3000;
 const FREE_DEADLINE_MS = 10_000;
-const MOST_GROWTH = 64e6;
+const MOST_GROWTH_MB = 64;
+const BLOCKS = 'svc:kv_cache_usage_perc';
 
 /** What comes of one request. */
 type Outcome = 'complete' | 'hung up' | 'failed';
@@ -27,6 +28,7 @@ export async function hangUpSection(): Promise<Section> {
   const svc = await startServeProcess([await modelFolder('')]);
   try {
     const filesBefore = openFiles(svc);
+    const memory = [residentBytes(svc)];
     const counts: Record<Outcome, number> = { complete: 0, 'hung up': 0, failed: 0 };
     const end = performance.now() + SECONDS * 1000;
     const agent = new Agent({ keepAlive: true, maxSockets: NUM_CLIENTS });
@@ -35,31 +37,30 @@ export async function hangUpSection(): Promise<Section> {
       while (performance.now() < end) counts[await ask(svc.url, agent, next++)] += 1;
     };
     const clients = Promise.all(Array.from({ length: NUM_CLIENTS }, client));
-    await sleep(WARM_SECONDS * 1000);
-    const warm = residentBytes(svc);
-    await sleep((SECONDS - WARM_SECONDS) * 1000);
-    const growth = residentBytes(svc) - warm;
+    for (let part = 0; part < NUM_PARTS; part += 1) {
+      await sleep((SECONDS * 1000) / NUM_PARTS);
+      memory.push(residentBytes(svc));
+    }
     await clients;
     agent.destroy();
     const freeMs = await untilFree(svc);
-    const generated = (await readMetrics(svc.url)).get('svc:generation_tokens_total') ?? 0;
-    const figure = (name: string, value: number, unit: string, goal: string | null = null): Figure => ({
-      name,
-      value,
-      unit,
-      limit: null,
-      goal,
-    });
+    const metrics = await readMetrics(svc.url);
+    const megabytes = memory.map((bytes) => bytes / 1e6);
+    const growth = megabytes.at(-1)! - megabytes.at(-2)!;
     return {
       title: `${NUM_CLIENTS} streaming clients for ${SECONDS} s that hang up at random, svc-chat`,
       figures: [
-        figure('complete streams', counts.complete, 'requests'),
-        figure('clients that hung up', counts['hung up'], 'requests'),
-        figure('errors', counts.failed, 'requests', '0'),
-        figure('output', generated / SECONDS, 'tokens/s'),
-        figure('memory, from 20 s to the end', growth / 1e6, 'MB more', `< ${MOST_GROWTH / 1e6}`),
-        figure('last client gone until nothing runs or waits', freeMs, 'ms', '< 1000'),
-        figure('sockets and files left open', openFiles(svc) - filesBefore, '', '<= 1'),
+        figureOf('streams begun', next, 'requests'),
+        figureOf('complete streams', counts.complete, 'requests'),
+        figureOf('clients that hung up', counts['hung up'], 'requests'),
+        figureOf('errors', counts.failed, 'requests', '0'),
+        figureOf('output', (metrics.get('svc:generation_tokens_total') ?? 0) / SECONDS, 'tokens/s'),
+        figureOf('memory before the first client', megabytes[0]!, 'MB'),
+        figureOf('memory at the end', megabytes.at(-1)!, 'MB'),
+        figureOf('memory, last third', growth, 'MB more', `< ${MOST_GROWTH_MB}`),
+        figureOf('last client gone until nothing runs or waits', freeMs, 'ms', '< 1000'),
+        figureOf('share of the KV blocks in use at the end', metrics.get(BLOCKS) ?? Number.NaN, '', '0'),
+        figureOf('sockets and files left open', openFiles(svc) - filesBefore, '', '<= 1'),
       ],
     };
   } finally {

@@ -7,6 +7,7 @@ import { Pool } from 'undici';
 import { readInstances } from '../test/helpers/cluster.ts';
 import { freePorts } from '../test/helpers/svc-process.ts';
 import { type Figure, median, type Section } from './report.ts';
+import { spawnServer } from './spawn-server.ts';
 import { cpuSince, threadTimes } from './thread-cpu.ts';
 
 const NUM_REQUESTS = 2000;
@@ -27,7 +28,7 @@ export async function proxySection(): Promise<Section> {
     await untilKnown(proxied, 1);
     const direct = await latencies(`http://127.0.0.1:${ofD}`);
     const alone = await costsOf(proxy, proxied);
-    const relay = await spawnRelay(ofD);
+    const relay = await spawnServer('bench/relay-process.ts', [ofD]);
     children.push(relay.child);
     const least = await costsOf(relay.child, relay.url);
     children.push(await spawnFake('P', ofP, discoveryPort));
@@ -76,13 +77,6 @@ async function costsOf(child: ChildProcess, url: string): Promise<Costs> {
 
 function figure(name: string, value: number, limit: number | null, goal: string | null): Figure {
   return { name, value, unit: 'us', limit, goal };
-}
-
-async function spawnRelay(target: number): Promise<{ child: ChildProcess; url: string }> {
-  const args = ['--import', 'tsx', 'bench/relay-process.ts', String(target)];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  const [port] = await once(child.stdout!.setEncoding('utf8'), 'data');
-  return { child, url: `http://127.0.0.1:${String(port).trim()}` };
 }
 
 async function spawnFake(type: 'P' | 'D', httpPort: number, discoveryPort: number): Promise<ChildProcess> {

@@ -16,6 +16,11 @@ export interface Section {
   readonly notes?: readonly string[];
 }
 
+/** A figure that is held against no limit of the machine. */
+export function figureOf(name: string, value: number, unit: string, goal: string | null = null): Figure {
+  return { name, value, unit, limit: null, goal };
+}
+
 /** A section as a Markdown table. */
 export function formatSection({ title, figures, notes = [] }: Section): string {
   const rows = figures.map(({ name, value, unit, limit, goal }) => {

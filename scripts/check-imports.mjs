@@ -5,6 +5,7 @@ import { dirname, join, relative } from 'node:path';
 const ROWS = {
   cli: 7,
   'index.ts': 7,
+  'ai-sdk': 7,
   llm: 6,
   server: 6,
   proxy: 6,

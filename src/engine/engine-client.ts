@@ -11,7 +11,8 @@ import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
-import { type CoreStats, type FromEngine, type StepOutputs, type ToEngine, unpackError } from './messages.ts';
+import { type CoreStats, type FromEngine, type ToEngine, unpackError } from './messages.ts';
+import { unpackOutputs } from './packed-outputs.ts';
 import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 
 /** Weights of any size load within this time or the disk is broken. */
@@ -41,6 +42,7 @@ export interface EngineClientOptions {
 }
 
 type Ready = Extract<FromEngine, { readonly type: 'ready' }>;
+type Outputs = Extract<FromEngine, { readonly type: 'outputs' }>;
 
 export class EngineClient {
   /** Resolves when the engine thread ends without having been told to. */
@@ -242,9 +244,9 @@ export class EngineClient {
   }
 
   /** A step may end hundreds of samples, each of which lets another one start: too much for one turn. */
-  async #deliver({ at, numTokens, outputs }: StepOutputs): Promise<void> {
+  async #deliver({ at, numTokens, outputs }: Outputs): Promise<void> {
     this.onStep(numTokens);
-    for (const output of outputs) {
+    for (const output of unpackOutputs(outputs)) {
       const listener = this.#listeners.get(output.requestId);
       if (output.finish !== null) this.#listeners.delete(output.requestId);
       listener?.onOutput(output, at);

@@ -5,6 +5,7 @@ import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from '
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineCore } from './engine-core.ts';
 import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
+import { packOutputs } from './packed-outputs.ts';
 
 // Our own main thread is the only one that starts this file.
 const { port }: EngineThreadData = workerData.data;
@@ -55,7 +56,9 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
       handle(core, channel, message);
     }
     const finished = core.step();
-    for (const outputs of finished ?? []) send(channel, { type: 'outputs', ...outputs });
+    for (const { outputs, ...step } of finished ?? []) {
+      send(channel, { type: 'outputs', ...step, outputs: packOutputs(outputs) });
+    }
     const isLoading = core.tendAdapters();
     isIdle = finished === null && !isLoading;
   }

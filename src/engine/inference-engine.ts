@@ -35,7 +35,7 @@ import {
   type PreparedPooling,
   preparePooling,
 } from './pooling/pooling-input.ts';
-import { type EngineObserver, SampleTimes } from './sample-times.ts';
+import { type EndedSample, type EngineObserver, promptEnds, SampleTimes } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export type { EngineInfo } from '../runner/executor.ts';
@@ -293,11 +293,11 @@ export class InferenceEngine {
     const { caller, group } = ticket ?? NO_TICKET;
     const ids = { id: this.#nextId++, caller, group, priority };
     const request = { ...POOLED, ...ids, promptTokenIds, pooling: { secondTextStart } };
-    this.#observer?.prompt(1);
+    const onSampleEnded = this.#observePrompt(1, ticket);
     const times = new SampleTimes(
       this.#observer,
       { arrivedAt, promptTokenIds, stop: POOLED.stop },
-      ticket?.onSampleEnded,
+      onSampleEnded,
     );
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
     return runPooled(this.#client, { request, times, window, signal });
@@ -334,10 +334,10 @@ export class InferenceEngine {
     signal: AbortSignal | undefined,
   ): { withdraw(): void } {
     const requests = this.#requestsOf(request, transfer, ticket ?? NO_TICKET);
-    this.#observer?.prompt(requests.length);
+    const onSampleEnded = this.#observePrompt(requests.length, ticket);
     const samples = requests.map((engineRequest, index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      const times = new SampleTimes(this.#observer, request, ticket?.onSampleEnded);
+      const times = new SampleTimes(this.#observer, request, onSampleEnded);
       const onEnd = (): void => leaves[index]!();
       return engineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
     });
@@ -358,6 +358,17 @@ export class InferenceEngine {
       for (const leave of leaves.toReversed()) leave();
     };
     return { withdraw };
+  }
+
+  /** @returns what is to be told of each of its samples. */
+  #observePrompt(numSamples: number, ticket: Ticket | null): (sample: EndedSample) => void {
+    const observer = this.#observer;
+    observer?.prompt(numSamples);
+    const countEnd = promptEnds(numSamples, (mostTokens) => observer?.promptEnded(mostTokens));
+    return (sample) => {
+      countEnd(sample);
+      ticket?.onSampleEnded(sample);
+    };
   }
 
   /** One for each of the n samples. A request without a seed draws one, by the engine's own and the order of arrival. */

@@ -7,6 +7,7 @@ import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
+import type { PackedOutputs } from './packed-outputs.ts';
 
 /** Counters and gauges of the engine thread. */
 export interface CoreStats extends SchedulerStats {
@@ -58,7 +59,7 @@ export type FromEngine =
     }
   | { readonly type: 'adapterLoaded'; readonly callId: number; readonly adapter: LoadedAdapter }
   | { readonly type: 'adapterRefused'; readonly callId: number; readonly error: PackedError }
-  | ({ readonly type: 'outputs' } & StepOutputs)
+  | ({ readonly type: 'outputs'; readonly outputs: PackedOutputs } & Omit<StepOutputs, 'outputs'>)
   | { readonly type: 'transferEvent'; readonly event: KvTransferEvent }
   | { readonly type: 'stats'; readonly callId: number; readonly stats: CoreStats }
   | { readonly type: 'prefixCacheReset'; readonly callId: number; readonly isReset: boolean }

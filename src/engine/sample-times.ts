@@ -2,7 +2,7 @@
 // different clocks; an interval never mixes the two.
 
 import type { FinishReason } from '../sampling/finish-reason.ts';
-import type { AdmissionTimes } from '../scheduler/request.ts';
+import type { AdmissionRecord } from '../scheduler/request.ts';
 import type { PreparedRequest } from './input-processor.ts';
 
 /** Is told what becomes of requests; unknown values are null. */
@@ -14,6 +14,8 @@ export interface EngineObserver {
   /** Since the output before it; tokens that come together are one. */
   nextToken(seconds: number): void;
   sampleEnded(sample: EndedSample): void;
+  /** All samples of a prompt have ended; the longest has so many tokens. */
+  promptEnded(mostTokens: number): void;
 }
 
 /** Seconds are null where the sample ended before that phase. */
@@ -22,6 +24,8 @@ export interface EndedSample {
   readonly arrivedAt: number;
   readonly reason: FinishReason | 'abort' | 'error';
   readonly promptTokens: number;
+  /** Of the prompt, computed here; null where the sample ended before its first token. */
+  readonly prefillTokens: number | null;
   readonly generationTokens: number;
   readonly maxTokens: number;
   readonly endToEndSeconds: number;
@@ -41,6 +45,20 @@ const NEVER_ADMITTED = {
   inferenceSeconds: null,
 };
 
+/** Hears of each sample of a prompt, and calls `onAll` once with the tokens of the longest. */
+export function promptEnds(
+  numSamples: number,
+  onAll: (mostTokens: number) => void,
+): (sample: EndedSample) => void {
+  let numLeft = numSamples;
+  let mostTokens = 0;
+  return ({ generationTokens }) => {
+    numLeft -= 1;
+    mostTokens = Math.max(mostTokens, generationTokens);
+    if (numLeft === 0) onAll(mostTokens);
+  };
+}
+
 type SampleFacts = Pick<PreparedRequest, 'arrivedAt' | 'promptTokenIds' | 'stop'>;
 
 export class SampleTimes {
@@ -50,7 +68,7 @@ export class SampleTimes {
   readonly #onEnded: (sample: EndedSample) => void;
   readonly #heldFrom = performance.now();
   #heldMs = 0;
-  #admission: AdmissionTimes | null = null;
+  #admission: AdmissionRecord | null = null;
   #firstTokenAt = 0;
   #lastTokenAt = 0;
   #numTokens = 0;
@@ -76,7 +94,7 @@ export class SampleTimes {
    * @param at when the engine thread had the tokens, by its clock.
    * @param admission not null with the first one.
    */
-  output(at: number, numTokens: number, admission: AdmissionTimes | null): void {
+  output(at: number, numTokens: number, admission: AdmissionRecord | null): void {
     this.#numTokens += numTokens;
     if (admission !== null) {
       this.#admission = admission;
@@ -98,6 +116,7 @@ export class SampleTimes {
       arrivedAt,
       reason,
       promptTokens: promptTokenIds.length,
+      prefillTokens: this.#admission?.numPrefillTokens ?? null,
       maxTokens: stop.maxTokens,
       generationTokens: this.#numTokens,
       endToEndSeconds: (performance.now() - arrivedAt) / 1000,

@@ -26,7 +26,15 @@ import { useCors } from './cors.ts';
 import { errorBodyAt } from './error-shapes.ts';
 import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
+import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Bytes of the body, whether or not its head told them; 0 without a body. */
+    bodyLength: number;
+  }
+}
 
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
@@ -62,6 +70,8 @@ export interface HttpAppOptions {
   readonly logsAccess?: boolean | undefined;
   /** Optional prefix of every path: `/api`. */
   readonly rootPath?: string | null | undefined;
+  /** Counts the requests. */
+  readonly metrics?: HttpMetrics | undefined;
   /** Key and certificates; plain HTTP without. */
   readonly tls?: TlsOptions | null | undefined;
 }
@@ -99,6 +109,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
+  options.metrics?.observe(app);
   allowHalfClosed(app.server);
   app.addHook('onRequest', async (_request, { raw }) => {
     whileHalfClosed(raw, () => askForAnswer(raw));
@@ -135,8 +146,10 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
   );
+  app.decorateRequest('bodyLength', 0);
   app.addHook('preValidation', async (request) => {
     if (!Buffer.isBuffer(request.body)) return;
+    request.bodyLength = request.body.length;
     const encoding = request.headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity') {
       throw new MalformedRequestError(

@@ -2,6 +2,7 @@
 // a system call; and comments that keep silent connections open.
 
 import type { FastifyReply } from 'fastify';
+import { atEndOfTurn } from '../util/end-of-turn.ts';
 import { whileHalfClosed } from './half-closed.ts';
 import { PacedWriter } from './paced-writer.ts';
 
@@ -20,7 +21,7 @@ export class SseStream {
   readonly #keepAlive: NodeJS.Timeout;
   #hasWritten = false;
   #held = '';
-  #flushing: NodeJS.Immediate | null = null;
+  #isFlushedLater = false;
 
   /** Sends the headers at once: a failure from here on can only be an event of the stream. */
   constructor(reply: FastifyReply, writeTimeoutMs: number = DEFAULT_WRITE_TIMEOUT_MS) {
@@ -53,7 +54,7 @@ export class SseStream {
     this.#hasWritten = true;
     this.#held += frames.length === 1 ? frames[0] : frames.join('');
     if (this.#held.length >= MAX_HELD) this.#flush();
-    else this.#flushing ??= setImmediate(() => this.#flush());
+    else this.#flushLater();
     return this.#writer.hasRoom;
   }
 
@@ -67,6 +68,15 @@ export class SseStream {
     this.#writer.end(this.#takeHeld() + frames.join(''));
   }
 
+  #flushLater(): void {
+    if (this.#isFlushedLater) return;
+    this.#isFlushedLater = true;
+    atEndOfTurn(() => {
+      this.#isFlushedLater = false;
+      this.#flush();
+    });
+  }
+
   #flush(): void {
     const held = this.#takeHeld();
     if (held !== '') this.#writer.write(held);
@@ -75,8 +85,6 @@ export class SseStream {
   #takeHeld(): string {
     const held = this.#held;
     this.#held = '';
-    if (this.#flushing !== null) clearImmediate(this.#flushing);
-    this.#flushing = null;
     return held;
   }
 

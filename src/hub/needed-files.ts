@@ -1,12 +1,15 @@
 // The files of a model's page that svc reads, and whether a folder on this machine has them.
 
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
 import { isGgufPath } from '../util/model-file.ts';
 import {
   CONFIG_FILES,
+  DENSE_CONFIG,
+  DENSE_WEIGHTS,
   hasTokenizer,
+  isDenseFolder,
   OLDER_TOKENIZER_FILES,
   readWeightIndex,
   TOKENIZER_FILES,
@@ -49,10 +52,19 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
   if (!has('config.json')) {
     throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
   }
-  const config = CONFIG_FILES.filter(has);
+  const config = [...CONFIG_FILES.filter(has), ...denseFiles(paths, DENSE_CONFIG)];
   if (part === 'config') return config;
   if (part === 'texts') return [...config, ...tokenizer];
-  return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...neededWeights(paths, repository)];
+  const weights = [...neededWeights(paths, repository), ...denseFiles(paths, DENSE_WEIGHTS)];
+  return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...weights];
+}
+
+/** The file `name` of each dense layer that embeddings go through. */
+function denseFiles(paths: readonly string[], name: string): string[] {
+  return paths.filter((path) => {
+    const [folder, file, ...more] = path.split('/');
+    return more.length === 0 && file === name && isDenseFolder(folder!);
+  });
 }
 
 /** Where neither name nor part asks for GGUF, weights in safetensors come first. */
@@ -99,7 +111,8 @@ export async function completeModel(folder: string, wanted: WantedFiles): Promis
   if (wanted.part === 'config' || wanted.part === 'texts') return folder;
   const shards = has(WEIGHT_INDEX) ? readWeightIndex(folder) : null;
   const isWeights = (path: string) => /^[^/]+\.safetensors$/.test(path) && !SHARD.test(path);
-  const isWhole = shards === null ? paths.some(isWeights) : shards.every(has);
+  const dense = denseFiles(paths, DENSE_CONFIG).map((path) => join(dirname(path), DENSE_WEIGHTS));
+  const isWhole = (shards === null ? paths.some(isWeights) : shards.every(has)) && dense.every(has);
   return isWhole ? folder : null;
 }
 

@@ -213,7 +213,7 @@ export class LLM {
       const engine = await this.#engine;
       const config = engine.expectEmbedding();
       const dimensions = given.dimensions ?? null;
-      checkDimensions(dimensions, config, engine.info.hiddenSize);
+      checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const of = { param: 'prompts', truncateTo: given.truncatePromptTokens };
       const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));
@@ -335,7 +335,8 @@ export class LLM {
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();
-      yield toCompletionDelta(delta, samples[delta.index] ?? null);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      yield toCompletionDelta(delta, numPromptTokens, samples[delta.index] ?? null);
     }
   }
 }

@@ -72,6 +72,11 @@ export interface CompletionDelta
   readonly text: string;
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
+  /** Of `token_ids`, those of thoughts. */
+  readonly num_reasoning_tokens: number;
+  readonly num_prompt_tokens: number;
+  /** Prompt tokens that came from the prefix cache. */
+  readonly num_cached_tokens: number;
 }
 
 export interface RequestOutput {
@@ -88,11 +93,26 @@ export interface RequestOutput {
 }
 
 /** @param answer of a chat: the sample so far. */
-export function toCompletionDelta(delta: OutputDelta, answer: AnswerDeltas | null = null): CompletionDelta {
-  const { index, text, parts, tokenIds, logprobs, finish_reason, stop_reason } = delta;
-  const ofTokens = { token_ids: tokenIds, logprobs: logprobs?.map(toTokenLogprobs) ?? null };
+export function toCompletionDelta(
+  delta: OutputDelta,
+  numPromptTokens: number,
+  answer: AnswerDeltas | null,
+): CompletionDelta {
+  const { text, parts, finish_reason, numReasoningTokens, numCachedTokens } = delta;
   const added = answer?.next(parts ?? (text === '' ? [] : [{ kind: 'content', text }]));
-  return { index, text, ...(added && { delta: added }), ...ofTokens, finish_reason, stop_reason };
+  return {
+    ...outputPart(delta),
+    ...(added && { delta: added }),
+    finish_reason,
+    num_reasoning_tokens: numReasoningTokens,
+    num_prompt_tokens: numPromptTokens,
+    num_cached_tokens: numCachedTokens,
+  };
+}
+
+/** What an output and each of its deltas have. */
+function outputPart({ index, text, tokenIds, logprobs, stop_reason }: OutputDelta) {
+  return { index, text, token_ids: tokenIds, logprobs: logprobs?.map(toTokenLogprobs) ?? null, stop_reason };
 }
 
 /**
@@ -113,7 +133,7 @@ export function outputFields(
 
 function toCompletionOutput(sample: CompletedSample, answer: AnswerFieldOptions | null): CompletionOutput {
   const cumulative_logprob = sample.logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null;
-  const output = { ...toCompletionDelta(sample), cumulative_logprob, finish_reason: sample.finish_reason };
+  const output = { ...outputPart(sample), cumulative_logprob, finish_reason: sample.finish_reason };
   return answer === null ? output : { ...output, message: toMessage(sample, answer) };
 }
 

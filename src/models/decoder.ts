@@ -1,5 +1,5 @@
-// A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for; or in their place
-// what a pooling model makes of those rows.
+// A decoder-only language model: embeddings, layers, final norm, and logits for the rows that are asked for; or the rows
+// themselves, of which a pooling model makes vectors or scores.
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundToBf16 } from '../ops/float-formats.ts';
@@ -13,7 +13,8 @@ import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
-import { loadPoolingHead } from './pooling/pooling-head.ts';
+import type { PoolingConfig } from './pooling/pooling-config.ts';
+import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import type { RopeConfig } from './rope-config.ts';
 
 /** What the architectures make a decoder from. */
@@ -42,18 +43,31 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
     layers.push(design.layer(layerContext, layer, `${names.layers}.${layer}`));
     await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
   }
-  const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm);
-  const head = pooling ? loadPoolingHead(context, pooling) : isTied ? embedding : loadHead(context);
+  const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm!);
+  const head = pooling ? null : isTied ? embedding : loadHead(context);
+  const poolingHead = pooling && loadPoolingHead(context, pooling);
   await done(numLayers + 2, 'output head');
-  return new Decoder(context, { embedding, positions, layers, finalNorm, head });
+  return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });
 }
 
 function loadHead({ config, weights, names }: LoadContext): LinearWeight {
   return weights.head({ name: names.head, n: config.vocabSize }, config.hiddenSize);
 }
 
+/** Null where the rows themselves are the result. */
+function loadPoolingHead(
+  { config, weights, names }: LoadContext,
+  pooling: PoolingConfig,
+): PoolingHead | null {
+  if (pooling.task === 'embed') return loadDense(weights, pooling);
+  const { hiddenSize, vocabSize, tieWordEmbeddings: isTied } = config;
+  if (pooling.head.kind === 'classifier') return product(weights.classifier('score', 1, hiddenSize, false));
+  const { tokenIds } = pooling.head;
+  return product(weights.rows(isTied ? names.embedding : names.head, vocabSize, tokenIds, hiddenSize));
+}
+
 /** Layers that rotate alike share a table. */
-function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
+export function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
   const tables = new Map<RopeConfig, Vector>();
   const { layerRopes, rotaryDim } = config;
   const short = shortContext(layerRopes, maxModelLen);
@@ -70,8 +84,9 @@ interface DecoderParts {
   readonly positions: LinearWeight | null;
   readonly layers: readonly Layer[];
   readonly finalNorm: Norm;
-  /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows themselves are wanted. */
+  /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows are pooled. */
   readonly head: LinearWeight | null;
+  readonly poolingHead: PoolingHead | null;
 }
 
 export function kvCacheShape(
@@ -93,6 +108,7 @@ class Decoder implements Model {
   readonly weightBytes: number;
   readonly shortContext: number | null;
   readonly loraTargets: readonly LoraTarget[];
+  readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #embeddingScale: number;
@@ -111,6 +127,7 @@ class Decoder implements Model {
     this.weightBytes = weights.packedBytes;
     this.shortContext = shortContext(config.layerRopes, maxModelLen);
     this.loraTargets = weights.loraTargets;
+    this.poolingHead = parts.poolingHead;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {

@@ -1,69 +1,85 @@
-// A model whose tokens see the whole sequence: embeddings of words, positions and kinds of texts, layers, and what is made of
-// the rows that are asked for.
+// A model whose tokens see those after them, too: embeddings of words, positions and kinds of texts, layers, and what is made
+// of the rows that are asked for.
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
-import { kvCacheShape } from './decoder.ts';
+import { kvCacheShape, makeRopeTables } from './decoder.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
-import { layerNormInPlace } from './layers/norm.ts';
+import { type LoadNorm, layerNormInPlace, type Norm } from './layers/norm.ts';
 import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
-import type { ModelConfig } from './model-config.ts';
-
-/** Of a classifier: output(tanh(dense(row))). */
-interface EncoderHead {
-  readonly dense: LinearWeight;
-  readonly output: LinearWeight;
-}
+import type { EncoderConfig, ModelConfig } from './model-config.ts';
+import { loadDense, type PoolingHead } from './pooling/pooling-head.ts';
+import type { Projection } from './weights/weight-reader.ts';
 
 /** @param root the names of the model's tensors, but not those of its head, begin with it. */
-export type LoadEncoderHead = (context: LoadContext, root: string) => EncoderHead;
+export type LoadEncoderHead = (context: LoadContext, root: string) => PoolingHead;
 
 /** What the architectures make an encoder from. */
 interface EncoderDesign {
   readonly layer: LoadLayer;
+  /** What makes a score of a row. */
   readonly head: LoadEncoderHead;
+  /** Whether the norm of the embeddings has a bias; left out, it has. */
+  readonly hasNormBias?: boolean;
+  /** The norm of the rows that are asked for; left out: they are as the last layer made them. */
+  readonly finalNorm?: LoadNorm;
 }
 
 /** Loads an encoder, in the order in which a step uses it. */
 export async function loadEncoder(context: LoadContext, design: EncoderDesign): Promise<Model> {
   const { config, weights, names, progress } = context;
-  const { vocabSize, hiddenSize, numLayers, pooling } = config;
-  const { positionOffset, numPositions, numTokenTypes } = config.encoder!;
+  const { hiddenSize, numLayers, pooling } = config;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
-  const layerContext: LayerContext = { config, weights, ropeTables: new Map() };
+  const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
   const root = names.layers.slice(0, -config.tensorNames.layers.length);
-  const embedding = weights.embedding({ name: names.embedding, n: vocabSize }, hiddenSize);
-  const within = { rows: positionOffset + numPositions, first: positionOffset };
-  const positions = weights.embedding({ name: names.positions!, n: numPositions, within }, hiddenSize);
-  const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes };
-  const tokenTypes = numTokenTypes > 0 ? weights.embedding(types, hiddenSize) : null;
-  const norm = layerNormInPlace(layerContext, names.finalNorm);
+  const embedding = weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize);
+  const learned = loadLearned(context, root);
+  const norm = layerNormInPlace(layerContext, names.embeddingNorm!, design.hasNormBias);
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = 0; layer < numLayers; layer++) {
     layers.push(design.layer(layerContext, layer, `${names.layers}.${layer}`));
     await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
   }
-  const head = pooling?.task === 'score' ? design.head(context, root) : null;
+  const finalNorm = design.finalNorm?.(layerContext, names.finalNorm!) ?? null;
+  const poolingHead = pooling?.task === 'embed' ? loadDense(weights, pooling) : design.head(context, root);
   await done(numLayers + 2, 'output');
-  return new Encoder(context, { embedding, positions, tokenTypes, norm, layers, head });
+  return new Encoder(context, { embedding, ...learned, norm, layers, finalNorm, poolingHead });
+}
+
+/** What is added to the embeddings of words. */
+function loadLearned(
+  { config, weights, names }: LoadContext,
+  root: string,
+): Pick<EncoderParts, 'positions' | 'tokenTypes'> {
+  const { hiddenSize, encoder } = config;
+  const { positions, numTokenTypes } = encoder!;
+  const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes };
+  return {
+    positions: positions && weights.embedding(positionRows(names.positions!, positions), hiddenSize),
+    tokenTypes: numTokenTypes > 0 ? weights.embedding(types, hiddenSize) : null,
+  };
+}
+
+function positionRows(name: string, { count, offset }: NonNullable<EncoderConfig['positions']>): Projection {
+  return { name, n: count, within: { rows: offset + count, first: offset } };
 }
 
 interface EncoderParts {
   /** [vocab, hidden] */
   readonly embedding: LinearWeight;
-  /** [max positions, hidden] */
-  readonly positions: LinearWeight;
+  /** [max positions, hidden]; null where they are not learned. */
+  readonly positions: LinearWeight | null;
   /** [kinds, hidden]; null where there are none. */
   readonly tokenTypes: LinearWeight | null;
   /** Of the sum of the three. */
   readonly norm: Layer;
   readonly layers: readonly Layer[];
-  /** Null where the rows themselves are wanted. */
-  readonly head: EncoderHead | null;
+  readonly finalNorm: Norm | null;
+  readonly poolingHead: PoolingHead | null;
 }
 
 class Encoder implements Model {
@@ -74,6 +90,7 @@ class Encoder implements Model {
   readonly weightBytes: number;
   readonly loraTargets = [];
   readonly shortContext = null;
+  readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: EncoderParts;
 
@@ -85,6 +102,7 @@ class Encoder implements Model {
     this.weightBytes = weights.packedBytes;
     this.#ops = ops;
     this.#parts = parts;
+    this.poolingHead = parts.poolingHead;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
@@ -105,14 +123,8 @@ class Encoder implements Model {
 
   logits(hidden: Tensor, rows: Int32Array): Tensor {
     const ops = this.#ops;
-    const { head } = this.#parts;
     const wanted = ops.gatherRows(hidden, rows);
-    if (head === null) return wanted;
-    const { dense, output } = head;
-    const pooled = ops.linear(this.#inputOf(dense, wanted), dense);
-    // A cap of 1 is the tangent alone.
-    ops.softcap(pooled, 1);
-    return ops.linear(this.#inputOf(output, pooled), output);
+    return this.#parts.finalNorm?.({ ops }, wanted, 'f32') ?? wanted;
   }
 
   #embed({ tokens, positions, tokenTypes }: ForwardInputs): Tensor {
@@ -125,11 +137,7 @@ class Encoder implements Model {
       const isOne = parts.tokenTypes.n === 1 || tokenTypes === undefined;
       add(isOne ? new Int32Array(positions.length) : tokenTypes, parts.tokenTypes);
     }
-    add(positions, parts.positions);
+    if (parts.positions !== null) add(positions, parts.positions);
     return x;
-  }
-
-  #inputOf({ inputDType }: LinearWeight, x: Tensor): Tensor {
-    return inputDType === 'f32' ? x : this.#ops.cast(x, inputDType);
   }
 }

@@ -8,7 +8,7 @@ import type { Activation } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
-import type { PoolingConfig } from './pooling/pooling-config.ts';
+import type { PooledRows, PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
@@ -84,11 +84,12 @@ export interface ModelConfig {
 }
 
 export interface EncoderConfig {
-  /** Rows of the table of positions from that of the first one on, and before it. */
-  readonly numPositions: number;
-  readonly positionOffset: number;
+  /** Rows of the table of positions from that of the first one on, and before it; null where positions are not learned. */
+  readonly positions: { readonly count: number; readonly offset: number } | null;
   /** Kinds of tokens that have an embedding: those of a first and of a second text; 0 where there are none. */
   readonly numTokenTypes: number;
+  /** What stands for a sequence where no file says it. */
+  readonly pooledRows: PooledRows;
 }
 
 /** Numbers a token of the vectors of latent attention; the last three are those of a head. */
@@ -203,14 +204,38 @@ export function readDecoderConfig(
 ): ModelConfig {
   const { path, architecture } = file;
   const fields = checkModelJson(path, file.json, schema);
-  const numKvHeads = fields.num_key_value_heads ?? fields.num_attention_heads;
-  if (fields.num_attention_heads % numKvHeads !== 0) {
+  const traits = traitsOf(fields);
+  return {
+    architecture,
+    vocabSize: fields.vocab_size,
+    hiddenSize: fields.hidden_size,
+    intermediateSize: fields.intermediate_size,
+    numLayers: fields.num_hidden_layers,
+    normEps: traits.normEps ?? fields.rms_norm_eps ?? 1e-6,
+    activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
+    ...attentionFields(path, fields, traits),
+    ...plainTraits(traits),
+    tieWordEmbeddings: fields.tie_word_embeddings ?? traits.tieWordEmbeddings ?? false,
+    eosTokenIds: [fields.eos_token_id ?? []].flat(),
+    checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
+    quantization: readQuantization(path, fields.quantization_config),
+    experts: null,
+    latent: null,
+    encoder: null,
+    pooling: null,
+    numDraftLayers: 0,
+  };
+}
+
+/** Heads, and what each layer does with positions. */
+function attentionFields(path: string, fields: ConfigFields, traits: DecoderTraits) {
+  const { num_attention_heads: numHeads, num_key_value_heads, max_position_embeddings } = fields;
+  const numKvHeads = num_key_value_heads ?? numHeads;
+  if (numHeads % numKvHeads !== 0) {
     throw new ModelLoadError(
-      `${path}: num_attention_heads must be a multiple of num_key_value_heads, ` +
-        `got ${fields.num_attention_heads} and ${numKvHeads}`,
+      `${path}: num_attention_heads must be a multiple of num_key_value_heads, got ${numHeads} and ${numKvHeads}`,
     );
   }
-  const traits = traitsOf(fields);
   const headDim = resolveHeadDim(path, fields, traits);
   const rotaryDim = resolveRotaryDim(path, fields, traits, headDim);
   const rope = resolveRopeOf(path, fields, traits, rotaryDim);
@@ -218,43 +243,33 @@ export function readDecoderConfig(
   const layerWindows = slides.map((isSliding) => (isSliding ? (traits.slidingWindow ?? null) : null));
   const { ropeOf = () => rope, attentionScale = 1 / Math.sqrt(headDim) } = traits;
   return {
-    architecture,
-    vocabSize: fields.vocab_size,
-    hiddenSize: fields.hidden_size,
-    intermediateSize: fields.intermediate_size,
-    numLayers: fields.num_hidden_layers,
-    numHeads: fields.num_attention_heads,
+    numHeads,
     numKvHeads,
     headDim,
     rotaryDim,
-    ...contextLengths(rope, fields.max_position_embeddings),
-    normEps: traits.normEps ?? fields.rms_norm_eps ?? 1e-6,
-    activation: resolveActivation(path, traits.activation ?? fields.hidden_act ?? 'silu'),
+    ...contextLengths(rope, max_position_embeddings),
     layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),
-    ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
     attentionScales: slides.map((_, layer) => attentionScale / (traits.dividesScaleByLayer ? layer + 1 : 1)),
+    slidingWindow: layerWindows.find((window) => window !== null) ?? null,
+    layerWindows,
+  };
+}
+
+/** Traits that are fields of the config as they are. */
+function plainTraits(traits: DecoderTraits) {
+  return {
+    ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
     attentionSoftcap: traits.attentionSoftcap ?? null,
     embeddingScale: traits.embeddingScale ?? 1,
     residualScale: traits.residualScale ?? 1,
     logitScale: traits.logitScale ?? 1,
     logitSoftcap: traits.logitSoftcap ?? null,
     tensorNames: traits.tensorNames ?? USUAL_NAMES,
-    tieWordEmbeddings: fields.tie_word_embeddings ?? traits.tieWordEmbeddings ?? false,
     qkvBias: traits.qkvBias ?? false,
     attentionOutputBias: traits.attentionOutputBias ?? false,
     mlpBias: traits.mlpBias ?? false,
     hasHeadNorms: traits.hasHeadNorms ?? false,
     hasParallelBlocks: traits.hasParallelBlocks ?? false,
-    eosTokenIds: [fields.eos_token_id ?? []].flat(),
-    checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
-    quantization: readQuantization(path, fields.quantization_config),
-    slidingWindow: layerWindows.find((window) => window !== null) ?? null,
-    layerWindows,
-    experts: null,
-    latent: null,
-    encoder: null,
-    pooling: null,
-    numDraftLayers: 0,
   };
 }
 

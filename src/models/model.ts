@@ -4,6 +4,7 @@ import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { ModelConfig } from './model-config.ts';
+import type { PoolingHead } from './pooling/pooling-head.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
 export interface ForwardInputs extends StepArrays {
@@ -36,11 +37,13 @@ export interface Model extends ModelShape {
   readonly shortContext: number | null;
   /** The products that adapters may add to. */
   readonly loraTargets: readonly LoraTarget[];
+  /** What it makes of the states that stand for sequences; null where these are the result, or where it generates. */
+  readonly poolingHead: PoolingHead | null;
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
   /**
-   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long; of a pooling model its numbers for
-   * them, [rows, `pooledSize`].
+   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long; of a pooling model the rows after its
+   * last norm, [rows, hidden].
    */
   logits(hidden: Tensor, rows: Int32Array): Tensor;
 }

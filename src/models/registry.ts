@@ -20,6 +20,7 @@ import { granite } from './architectures/granite.ts';
 import { llama } from './architectures/llama.ts';
 import { mistral } from './architectures/mistral.ts';
 import { mixtral } from './architectures/mixtral.ts';
+import { modernBert } from './architectures/modernbert.ts';
 import { olmo2 } from './architectures/olmo2.ts';
 import { phi3 } from './architectures/phi3.ts';
 import { qwen2 } from './architectures/qwen2.ts';
@@ -60,10 +61,11 @@ export const ARCHITECTURES: readonly Architecture[] = [
   bert,
   roberta,
   distilbert,
+  modernBert,
 ];
 
 /** Those whose name says what they are for: all others generate. */
-const ENCODERS: readonly Architecture[] = [bert, roberta];
+const ENCODERS: readonly Architecture[] = [bert, roberta, modernBert];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 
@@ -101,6 +103,7 @@ export function readModelConfig(files: ModelFiles, choice: PoolingChoice = BY_FI
 /** What decoders are called that were made into something else than a generator of text. */
 const CONVERTED: readonly (readonly [end: string, task: NamedTask])[] = [
   ['ForSequenceClassification', 'score'],
+  ['TextModel', 'embed'],
   ['Model', 'embed'],
 ];
 

@@ -7,7 +7,9 @@ export interface TensorNames {
   readonly embedding: string;
   /** Layer i is `layers.i`. */
   readonly layers: string;
-  readonly finalNorm: string;
+  readonly finalNorm?: string | undefined;
+  /** Where embeddings are normalised before the first layer. */
+  readonly embeddingNorm?: string | undefined;
   readonly head: string;
   /** Embeddings of positions, [max positions, hidden], where they are learned. */
   readonly positions?: string | undefined;
@@ -32,13 +34,14 @@ export const USUAL_NAMES: PublishedNames = {
 
 /** Where none fits, the first, so that the missing tensor is named. */
 export function findTensorNames(checkpoint: Checkpoint, names: PublishedNames): TensorNames {
-  const { roots, heads, embedding, layers, finalNorm } = names;
+  const { roots, heads, embedding, layers } = names;
   const has = (name: string): boolean => checkpoint.has(`${name}.weight`);
   const root = roots.find((name) => has(name + embedding)) ?? roots[0]!;
   return {
     embedding: root + embedding,
     layers: root + layers,
-    finalNorm: root + finalNorm,
+    finalNorm: names.finalNorm && root + names.finalNorm,
+    embeddingNorm: names.embeddingNorm && root + names.embeddingNorm,
     head: heads.find(has) ?? heads[0]!,
     positions: names.positions && root + names.positions,
   };

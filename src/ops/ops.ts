@@ -105,11 +105,11 @@ export interface AttentionOptions {
   readonly layer: number;
   /** Factor on q·k before the softmax, above 0, usually 1/sqrt(headDim). */
   readonly scale: number;
-  /** A token sees itself and the `window - 1` tokens before it; null is all of them. */
+  /** A token sees itself and the `window - 1` tokens before it, and as many after it where it sees any; null is all of them. */
   readonly window: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
-  /** Whether a token also sees those after it, all `contextLengths` of its sequence; then there is no window. */
+  /** Whether a token also sees those after it, of the `contextLengths` of its sequence. */
   readonly isBidirectional?: boolean;
   /** [heads] The softmax of a head has this score more, which no value belongs to: its weights sum to less than 1. */
   readonly sinks?: Vector | null;

@@ -5,8 +5,9 @@ import { ModelLoadError, ShapeError } from '../errors.ts';
 import { openModelFile } from '../util/model-file.ts';
 import { unpackBlocks } from './block-formats.ts';
 import { type ComputeDType, isBlockDType, numbersOfBlock, type StorageDType, storedBytes } from './dtype.ts';
+import { type Rectangle, rectangleOf } from './expected-weights.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
-import { type Rectangle, rectangleOf, type TensorSource, type TransposedWeightSource } from './weights.ts';
+import type { TensorSource, TransposedWeightSource } from './weights.ts';
 
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
 const PIECE_BYTES = 1 << 20;

@@ -1,5 +1,5 @@
-// What is published beside the codes of a weight, made alike for every backend: a scale and a zero for each group and
-// output, and the order of the inputs. It is checked here, once.
+// The numbers that are published beside the codes of a weight, in one form for every backend: a scale and a zero for each group and
+// output, and the order of the inputs. They are checked here, once.
 
 import { ModelLoadError } from '../errors.ts';
 import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
@@ -11,7 +11,7 @@ export interface StoredCodes {
   readonly scales: Float32Array;
   /** [n, groups] in units of the codes' meanings; null where there are none. */
   readonly zeros: Float32Array | null;
-  /** [k] which input has which place among the groups, `groupSize` places each; null where each has its own. */
+  /** [k] the input at each place, of which a group has `groupSize`; null where each input is at its own. */
   readonly columns: Int32Array<ArrayBuffer> | null;
 }
 
@@ -19,10 +19,10 @@ export interface StoredCodes {
 const MOST: Readonly<Record<CodeKind, number>> = { int4: 15, fp4: 6, int8: 255, fp8: 448 };
 const BF16_MOST = 3.38e38;
 
-/** In which place of a word AWQ keeps each of eight outputs. */
+/** The place in a word in which AWQ keeps each of eight outputs. */
 export const AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7] as const;
 
-/** @throws ModelLoadError naming the tensor, and the output or input of it that is wrong. */
+/** @throws ModelLoadError naming the tensor and its first wrong output or input. */
 export function readStoredCodes(source: CodesWeightSource): StoredCodes {
   const [n, k] = source.shape;
   const groups = groupsOf(source.format, k);
@@ -34,8 +34,8 @@ export function readStoredCodes(source: CodesWeightSource): StoredCodes {
 }
 
 /**
- * Those of each part, null for parts without codes.
- * @throws ModelLoadError where parts that take one input order it differently, and what `readStoredCodes` throws.
+ * The numbers beside the codes of each part, null for parts without codes.
+ * @throws ModelLoadError where parts that take one input order it differently, and where `readStoredCodes` does.
  */
 export function readCodesOfParts(parts: readonly LinearPart[]): (StoredCodes | null)[] {
   const codes = parts.map(({ weight }) => (weight.kind === 'codes' ? readStoredCodes(weight) : null));

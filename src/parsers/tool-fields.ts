@@ -1,15 +1,14 @@
 // The fields in which a request says which functions the model may call, over HTTP and in a program: one schema, one wording.
 
 import { z } from 'zod';
-import { boundedJson, listOf } from '../util/bounded-schemas.ts';
-import { describedAs } from '../util/json-schema.ts';
+import { bounded, listOf } from '../util/bounded-schemas.ts';
 
 /** Every chat sends all of them again; their text is part of the prompt. */
 export const MAX_TOOLS = 1024;
 /** Characters of all texts and numbers of one function, about. */
 const MAX_TOOL_SIZE = 262_144;
 const MAX_DEPTH = 64;
-const MAX_NAME = 64;
+export const MAX_NAME = 64;
 
 const name = z
   .string()
@@ -35,8 +34,10 @@ const functionTool = z.looseObject({
   function: z.looseObject({ ...functionFields, parameters: functionParameters.nullish() }),
 });
 
-/** To be piped into the schema of a tool as a protocol writes it, which may walk it whole. */
-export const boundedTool = boundedJson<object>(MAX_TOOL_SIZE, MAX_DEPTH);
+/** A tool as a protocol writes it. */
+export function boundedTool<Out, In>(tool: z.ZodType<Out, In>) {
+  return bounded(tool, MAX_TOOL_SIZE, MAX_DEPTH);
+}
 
 const namedChoice = z.looseObject({
   type: z.literal('function', 'must be "function": svc knows no other choice by an object'),
@@ -44,7 +45,7 @@ const namedChoice = z.looseObject({
 });
 
 export const toolFields = {
-  tools: listOf(describedAs(functionTool, boundedTool.pipe(functionTool)), MAX_TOOLS)
+  tools: listOf(boundedTool(functionTool), MAX_TOOLS)
     .refine(({ length }) => length > 0, 'must have at least 1 element')
     .nullish(),
   tool_choice: z

@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { OverloadedError, ShuttingDownError } from '../errors.ts';
 import { ApiKeys, authorizationOf } from '../http/auth.ts';
+import { HttpMetrics } from '../http/http-metrics.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
 import type { Tracing } from '../observability/tracing.ts';
 import { BodyReader } from './body-reader.ts';
@@ -34,6 +35,7 @@ export class ProxyContext {
   readonly deadlines: ProxyDeadlines;
   readonly bodies = new BodyReader();
   readonly inFlight = new InFlightRequests();
+  readonly httpMetrics = new HttpMetrics();
   readonly recent = new RecentTransfers();
   readonly instances: Instances;
   readonly metrics: ProxyMetrics;

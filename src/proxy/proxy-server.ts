@@ -105,6 +105,7 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
   const app = createHttpApp({
     apiKeys: apiKey,
     cors,
+    metrics: context.httpMetrics,
     bodyLimit: BODY_LIMIT,
     keepsBodyBytes: true,
     // A line for each request would cost as much as the request.

@@ -40,8 +40,6 @@ export interface EngineInfo {
   readonly pooling: PoolingConfig | null;
   /** Whether a prompt is computed in one step, of any length. */
   readonly computesWholePrompts: boolean;
-  /** Numbers of a hidden state, and of an embedding. */
-  readonly hiddenSize: number;
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;

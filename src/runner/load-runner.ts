@@ -92,7 +92,7 @@ interface Loaded {
 
 function describe({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded, numBlocks: number) {
   const { blockSize, maxNumBatchedTokens, modelPath } = config;
-  const { architecture, pooling, encoder, hiddenSize, vocabSize } = model.config;
+  const { architecture, pooling, encoder, vocabSize } = model.config;
   return {
     model: modelPath,
     architecture,
@@ -111,7 +111,6 @@ function describe({ config, ops, model, fingerprint, maxModelLen, windows }: Loa
     maxModelLen,
     pooling,
     computesWholePrompts: encoder !== null,
-    hiddenSize,
     vocabSize,
     maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, maxNumBatchedTokens),
   };

@@ -24,6 +24,12 @@ interface InFlightStep {
   readonly pooled: Pending<Float32Array>;
 }
 
+/** Of one sequence. */
+interface RowRange {
+  readonly start: number;
+  readonly end: number;
+}
+
 const NOTHING: Pending<Float32Array> = { read: () => new Float32Array(0) };
 
 export class PoolingRunner implements Executor {
@@ -84,7 +90,7 @@ export class PoolingRunner implements Executor {
     if (oldest === undefined) throw new Error('no step is in flight to be read');
     const { sequences } = oldest.step;
     const numbers = oldest.pooled.read();
-    const size = pooledSize(this.#pooling, this.#model.config.hiddenSize);
+    const size = pooledSize(this.#pooling);
     let end = 0;
     const outputs = sequences.map(({ pooling }): SequenceOutput | null => {
       if (!pooling) return null;
@@ -116,20 +122,23 @@ export class PoolingRunner implements Executor {
       pooling ? [{ start: queryStarts[index]!, end: queryStarts[index + 1]! }] : [],
     );
     if (complete.length === 0) return NOTHING;
-    if (this.#pooling.rows === 'mean') return this.#meansOf(hidden, complete);
-    const isFirst = this.#pooling.rows === 'cls';
-    const rows = Int32Array.from(complete, ({ start, end }) => (isFirst ? start : end - 1));
-    return this.#ops.readLater(this.#model.logits(hidden, rows));
+    const states = this.#statesOf(hidden, complete);
+    return this.#ops.readLater(this.#model.poolingHead?.(this.#ops, states) ?? states);
+  }
+
+  /** What stands for each sequence, [sequences, hidden]. */
+  #statesOf(hidden: Tensor, complete: readonly RowRange[]): Tensor {
+    const { rows } = this.#pooling;
+    if (rows === 'mean') return this.#meansOf(hidden, complete);
+    const chosen = Int32Array.from(complete, ({ start, end }) => (rows === 'cls' ? start : end - 1));
+    return this.#model.logits(hidden, chosen);
   }
 
   /** Of models that are computed whole: each sequence of the step is complete. */
-  #meansOf(
-    hidden: Tensor,
-    complete: readonly { readonly start: number; readonly end: number }[],
-  ): Pending<Float32Array> {
+  #meansOf(hidden: Tensor, complete: readonly RowRange[]): Tensor {
     const rows = Int32Array.from({ length: hidden.rows }, (_, row) => row);
     const starts = Int32Array.of(0, ...complete.map(({ end }) => end));
-    return this.#ops.readLater(this.#ops.meanRows(this.#model.logits(hidden, rows), starts));
+    return this.#ops.meanRows(this.#model.logits(hidden, rows), starts);
   }
 }
 

@@ -1,5 +1,5 @@
-// What is remembered of each request from one step to the next, because a step brings only what is new: its block
-// tables, and where its newest token is while that has not been read.
+// The state of each request between two steps: its block tables, and the place of its newest token until the token is read. A step
+// brings changes only.
 
 import { NO_TOKEN, type SampledTokens } from '../ops/ops.ts';
 import { numSampledRows, type ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -7,7 +7,7 @@ import { numSampledRows, type ScheduledStep } from '../scheduler/scheduled-step.
 interface RequestState {
   /** [groups] */
   readonly tables: number[][];
-  /** The step's tokens that its newest token is row `row` of; null before a step has sampled one. */
+  /** The tokens of a step, its newest one in row `row`; null before a step has sampled one. */
   sampled: SampledTokens | null;
   row: number;
 }
@@ -16,7 +16,7 @@ export class RequestStates {
   readonly #states = new Map<number, RequestState>();
   #latestSampled: SampledTokens | null = null;
 
-  /** The tokens that the latest sampling step samples: what `pendingToken` counts rows of. */
+  /** The tokens of the latest sampling step. `pendingToken` gives rows of them. */
   get latestSampled(): SampledTokens | null {
     return this.#latestSampled;
   }
@@ -47,7 +47,7 @@ export class RequestStates {
     for (const sequence of sequences) {
       if (sequence.sampling === null) continue;
       const state = this.#stateOf(sequence.requestId);
-      // Which row of a draft is the newest token is known when it is read, and so is the token.
+      // The row of a draft's newest token is known once the draft is read, and then the token itself is known.
       state.sampled = sequence.numDraftTokens === 0 ? tokens : null;
       state.row = row;
       row += numSampledRows(sequence);
@@ -56,7 +56,7 @@ export class RequestStates {
 
   /**
    * The newest token of a request as ops take it: -1 - row where it is being sampled in `latestSampled`, else its id.
-   * That of an earlier step is waited for: an op takes the tokens of one step only.
+   * Waits for a token of an earlier step: an op takes the tokens of one step only.
    */
   pendingToken(requestId: number): number {
     const { sampled, row } = this.#stateOf(requestId);

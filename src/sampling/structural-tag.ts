@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import type { Constraint, Tag } from '../structured-output/constraint.ts';
 import { listOf } from '../util/bounded-schemas.ts';
+import { describedAs, jsonForms } from '../util/json-schema.ts';
 
 const MAX_PARTS = 1024;
 const MAX_TEXT = 4096;
@@ -40,26 +41,35 @@ export interface TagsFormat {
   readonly stop_after_first?: boolean | undefined;
 }
 
-const format: z.ZodType<Format> = z.lazy(() =>
-  z.discriminatedUnion('type', [
+const jsonSchema = z.union([z.record(z.string(), z.unknown()), z.boolean()]);
+
+/** @param inner formats inside of it. */
+function formatOf(inner: z.ZodType<Format>): z.ZodType<Format> {
+  const tag = z.object({ type: z.literal('tag'), begin: text, content: inner, end: text });
+  const tags = {
+    tags: partsOf(tag),
+    at_least_one: z.boolean().optional(),
+    stop_after_first: z.boolean().optional(),
+  };
+  return z.discriminatedUnion('type', [
     z.object({ type: z.literal('const_string'), value: text.min(1) }),
     z.object({ type: z.literal('json_schema'), json_schema: jsonSchema }),
     z.object({ type: z.literal('regex'), pattern: z.string() }),
     z.object({ type: z.literal('grammar'), grammar: z.string() }),
     z.object({ type: z.literal('any_text') }),
-    z.object({ type: z.enum(['sequence', 'or']), elements: partsOf(format) }),
+    z.object({ type: z.enum(['sequence', 'or']), elements: partsOf(inner) }),
     tag,
     z.object({ type: z.literal('triggered_tags'), triggers, ...tags }),
     z.object({ type: z.literal('tags_with_separator'), separator: text, ...tags }),
-  ]),
-);
-const jsonSchema = z.union([z.record(z.string(), z.unknown()), z.boolean()]);
-const tag = z.object({ type: z.literal('tag'), begin: text, content: format, end: text });
-const tags = {
-  tags: partsOf(tag),
-  at_least_one: z.boolean().optional(),
-  stop_after_first: z.boolean().optional(),
-};
+  ]);
+}
+
+/** Documents show one format; those inside of it are objects with a type. */
+const outline = z.custom<Format>().register(jsonForms, {
+  form: () => ({ type: 'object', properties: { type: { type: 'string' } }, required: ['type'] }),
+});
+const anyFormat: z.ZodType<Format> = z.lazy(() => formatOf(format));
+const format: z.ZodType<Format> = describedAs(formatOf(outline), z.unknown().pipe(anyFormat));
 
 const structure = z.object({ begin: text.min(1), schema: jsonSchema.optional(), end: text });
 

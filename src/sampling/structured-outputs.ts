@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import type { Constraint } from '../structured-output/constraint.ts';
-import { boundedJson, listOf } from '../util/bounded-schemas.ts';
+import { bounded, listOf } from '../util/bounded-schemas.ts';
 import { structuralTagConstraint, structuralTagFormatSchema, structuralTagSchema } from './structural-tag.ts';
 
 /** What the answer of a request must be, and which of its fields says so. */
@@ -71,13 +71,15 @@ const kinds = z.strictObject({
 });
 
 /** The field `structured_outputs`, over HTTP and in a program. */
-export const structuredOutputsSchema = boundedJson<StructuredOutputsInput>(MAX_SIZE, MAX_DEPTH).pipe(
+export const structuredOutputsSchema = bounded(
   kinds.superRefine((given, context) => {
     const used = usedKinds(given);
     if (used.length === 1) return;
     const got = used.length === 0 ? 'none' : used.join(' and ');
     context.addIssue(`must have exactly one of ${KINDS.join(', ')}, and has ${got}`);
   }),
+  MAX_SIZE,
+  MAX_DEPTH,
 );
 
 const responseFormat = z.discriminatedUnion('type', [
@@ -96,7 +98,7 @@ const responseFormat = z.discriminatedUnion('type', [
 ]);
 
 /** The field `response_format` of HTTP. */
-export const responseFormatSchema = boundedJson(MAX_SIZE, MAX_DEPTH).pipe(responseFormat);
+export const responseFormatSchema = bounded(responseFormat, MAX_SIZE, MAX_DEPTH);
 
 const ANY_OBJECT = { type: 'object' };
 

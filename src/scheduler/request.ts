@@ -93,13 +93,15 @@ export interface NewRequest extends PromptRequest {
   readonly pooling?: SequencePooling | null;
 }
 
-/** When a request was added and when it was admitted: milliseconds by the engine thread's clock. */
-export interface AdmissionTimes {
+/** How a request came to its first token; times are milliseconds by the engine thread's clock. */
+export interface AdmissionRecord {
   readonly queuedAt: number;
   /** When it began to wait for another instance's KV; null where it did not. */
   readonly loadingAt: number | null;
   /** The last time before its first token. */
   readonly scheduledAt: number;
+  /** Tokens of its prompt that neither the prefix cache nor another instance had. */
+  readonly numPrefillTokens: number;
 }
 
 /** Keys and values of a long context are not those of a short one with the same tokens. */
@@ -161,6 +163,8 @@ export class Request implements CachedSequence {
   #loadingAt: number | null = null;
   #scheduledAt = 0;
   #numCachedTokens: number | null = null;
+  /** Prompt tokens that came from another instance. */
+  numLoadedTokens = 0;
   #state: RequestState = 'waiting';
 
   /** @param constraint the sequence in the request's constraint, where it has one */
@@ -189,8 +193,13 @@ export class Request implements CachedSequence {
     return this.#state;
   }
 
-  get admissionTimes(): AdmissionTimes {
-    return { queuedAt: this.#queuedAt, loadingAt: this.#loadingAt, scheduledAt: this.#scheduledAt };
+  get admission(): AdmissionRecord {
+    return {
+      queuedAt: this.#queuedAt,
+      loadingAt: this.#loadingAt,
+      scheduledAt: this.#scheduledAt,
+      numPrefillTokens: this.promptLength - this.numCachedTokens - this.numLoadedTokens,
+    };
   }
 
   get extraKeys(): readonly ExtraKey[] {

@@ -20,7 +20,7 @@ import { type SpeculationStats, Speculator } from '../speculation/speculator.ts'
 import { Automata } from './automata.ts';
 import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
-import { type AdmissionTimes, type NewRequest, Request, type RequestState } from './request.ts';
+import { type AdmissionRecord, type NewRequest, Request, type RequestState } from './request.ts';
 import {
   numSampledRows,
   PENDING_TOKEN,
@@ -60,7 +60,7 @@ export interface TokenOutput {
   /** Prompt tokens that came from the prefix cache. */
   readonly numCachedTokens: number;
   /** With the first token, else null. */
-  readonly admission: AdmissionTimes | null;
+  readonly admission: AdmissionRecord | null;
   /** Null while the request goes on. */
   readonly finish: Finish | null;
 }
@@ -79,8 +79,13 @@ export interface SchedulerStats {
   /** Tokens looked up in the prefix cache, and found. */
   readonly prefixCacheQueries: number;
   readonly prefixCacheHits: number;
-  /** Tokens of prompts that have been answered, and of answers. */
+  /** Tokens that another instance was asked for, and that came from it. */
+  readonly externalCacheQueries: number;
+  readonly externalCacheHits: number;
+  /** Tokens of prompts that have been answered: all, those from the prefix cache, those from another instance; and of answers. */
   readonly promptTokens: number;
+  readonly cachedPromptTokens: number;
+  readonly loadedPromptTokens: number;
   readonly generationTokens: number;
   /** Null where no tokens are guessed ahead. */
   readonly speculation: SpeculationStats | null;
@@ -105,7 +110,7 @@ export class Scheduler {
   readonly #automata = new Automata();
   #numInFlightSteps = 0;
   #numAdded = 0;
-  readonly #totals = { promptTokens: 0, generationTokens: 0 };
+  readonly #totals = { promptTokens: 0, cachedPromptTokens: 0, loadedPromptTokens: 0, generationTokens: 0 };
 
   /**
    * @param draftModel of the method of that name, else null
@@ -412,8 +417,8 @@ export class Scheduler {
   }
 
   #endPooled(request: Request, pooled: Float32Array): TokenOutput {
-    const { id: requestId, numCachedTokens, promptLength, admissionTimes: admission } = request;
-    this.#totals.promptTokens += promptLength;
+    const { id: requestId, numCachedTokens, admission } = request;
+    this.#countPrompt(request);
     this.#finish(request);
     const finish = { reason: 'stop', stopTokenId: null } as const;
     return { requestId, ...NO_TOKENS, pooled, numCachedTokens, admission, finish };
@@ -482,7 +487,7 @@ export class Scheduler {
     const { id: requestId, numCachedTokens } = request;
     const isFirst = request.numOutputTokens === 0;
     request.numOutputTokens += 1;
-    if (isFirst) this.#totals.promptTokens += request.promptLength;
+    if (isFirst) this.#countPrompt(request);
     this.#totals.generationTokens += 1;
     const wantsPrompt = isFirst && request.numPromptLogprobs !== null;
     const finish =
@@ -495,9 +500,15 @@ export class Scheduler {
       logprobs,
       promptLogprobs: wantsPrompt ? request.promptLogprobs.splice(0) : null,
       numCachedTokens,
-      admission: isFirst ? request.admissionTimes : null,
+      admission: isFirst ? request.admission : null,
       finish,
     };
+  }
+
+  #countPrompt({ promptLength, numCachedTokens, numLoadedTokens }: Request): void {
+    this.#totals.promptTokens += promptLength;
+    this.#totals.cachedPromptTokens += numCachedTokens;
+    this.#totals.loadedPromptTokens += numLoadedTokens;
   }
 
   /** Others go on: what is wrong with this request's logits is in its own row. */

@@ -24,7 +24,13 @@ export class SlotManager {
   readonly #running: Request[] = [];
   #releasedRequestIds: number[] = [];
   #numLoading = 0;
-  readonly #totals = { preemptions: 0, prefixCacheQueries: 0, prefixCacheHits: 0 };
+  readonly #totals = {
+    preemptions: 0,
+    prefixCacheQueries: 0,
+    prefixCacheHits: 0,
+    externalCacheQueries: 0,
+    externalCacheHits: 0,
+  };
 
   constructor(limits: SlotLimits, kvCache: KvCacheManager, transfers: BlockTransfers) {
     this.#limits = limits;
@@ -94,6 +100,8 @@ export class SlotManager {
       return;
     }
     request.numComputedTokens = numLoaded;
+    request.numLoadedTokens = numLoaded - numCached;
+    this.#totals.externalCacheHits += request.numLoadedTokens;
     this.#kvCache.publish(request, numLoaded, numCached);
     this.#numLoading -= 1;
     request.moveTo('running');
@@ -168,6 +176,7 @@ export class SlotManager {
     this.#countPrefix(request, numCachedTokens);
     if (isLoad && this.#transfers.requestLoad(request, numCachedTokens)) {
       request.moveTo('waitingForRemoteKv');
+      this.#totals.externalCacheQueries += request.promptLength - numCachedTokens;
       this.#numLoading += 1;
     } else {
       request.moveTo('running');

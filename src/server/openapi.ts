@@ -2,13 +2,15 @@
 
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import { z } from 'zod';
-import { jsonSchemaOf } from '../util/json-schema.ts';
+import { type JsonSchema, jsonSchemaOf } from '../util/json-schema.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 
 /** What a route says of itself; one that says nothing is in the document with its path. */
 export interface RouteAbout {
   readonly summary: string;
   readonly body?: z.ZodType;
+  /** Fields that it takes without effect, beside those of `body`. */
+  readonly ignored?: Iterable<string>;
   readonly answer?: z.ZodType;
   /** With `stream: true` the answer is server-sent events. */
   readonly streams?: boolean;
@@ -67,18 +69,26 @@ function pathOf({ url }: RouteOptions): string {
 }
 
 function operation(about: RouteAbout | undefined): object {
-  const { summary, body, answer, streams = false } = about ?? {};
-  const json = (schema: z.ZodType): object => ({ 'application/json': { schema: jsonSchemaOf(schema) } });
+  const { summary, body, ignored = [], answer, streams = false } = about ?? {};
+  const json = (schema: z.ZodType, others: Iterable<string> = []): object => ({
+    'application/json': { schema: withIgnored(jsonSchemaOf(schema), others) },
+  });
   const content = {
     ...(answer !== undefined && json(answer)),
     ...(streams && { 'text/event-stream': { schema: { type: 'string' } } }),
   };
   return {
     ...(summary !== undefined && { summary }),
-    ...(body !== undefined && { requestBody: { required: true, content: json(body) } }),
+    ...(body !== undefined && { requestBody: { required: true, content: json(body, ignored) } }),
     responses: {
       200: { description: 'The answer', ...(Object.keys(content).length > 0 && { content }) },
       default: { description: 'An error', content: json(errorAnswer) },
     },
   };
+}
+
+function withIgnored(schema: JsonSchema, names: Iterable<string>): object {
+  if (schema.properties === undefined) return schema;
+  const ignored = Object.fromEntries([...names].map((name) => [name, { description: 'Without effect' }]));
+  return { ...schema, properties: { ...ignored, ...schema.properties } };
 }

@@ -125,6 +125,13 @@ function renaming<T>(names: Readonly<Record<string, string>>, read: () => T): T 
   }
 }
 
+/** @returns what throws an error again, with the name that the request has for its field. */
+export function rethrowRenamed(names: Readonly<Record<string, string>>): (error: unknown) => never {
+  return (error) => {
+    throw renamed(names, error);
+  };
+}
+
 export function renamed(names: Readonly<Record<string, string>>, error: unknown): unknown {
   if (!(error instanceof InvalidRequestError || error instanceof NotAvailableError)) return error;
   if (error.param === null) return error;

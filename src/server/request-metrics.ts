@@ -26,6 +26,11 @@ const AT_THE_END: readonly [Exclude<keyof EndedSample, 'reason'>, name: string, 
   ['decodeSeconds', 'request_decode_time_seconds', 'From the first token of a sample to its last'],
   ['inferenceSeconds', 'request_inference_time_seconds', 'From the seat of a sample to its last token'],
   ['promptTokens', 'request_prompt_tokens', 'Tokens of the prompt of a sample'],
+  [
+    'prefillTokens',
+    'request_prefill_kv_computed_tokens',
+    'Tokens of the prompt of a sample that were computed',
+  ],
   ['generationTokens', 'request_generation_tokens', 'Tokens that a sample was given'],
   ['maxTokens', 'request_params_max_tokens', 'Tokens that a sample could have'],
 ];
@@ -36,6 +41,7 @@ export class RequestMetrics implements EngineObserver {
   readonly #timePerToken: Histogram;
   readonly #stepTokens: Histogram;
   readonly #numSamples: Histogram;
+  readonly #mostTokens: Histogram;
   readonly #ended: Counter<'finished_reason'>;
   readonly #atTheEnd: readonly (readonly [Histogram, (typeof AT_THE_END)[number][0]])[];
 
@@ -67,6 +73,11 @@ export class RequestMetrics implements EngineObserver {
     });
     for (const reason of REASONS) this.#ended.inc({ finished_reason: reason }, 0);
     const lengths = lengthBuckets(maxModelLen);
+    this.#mostTokens = histogram(
+      'request_max_num_generation_tokens',
+      'Tokens of the longest sample of a prompt',
+      lengths,
+    );
     this.#atTheEnd = AT_THE_END.map(([measure, name, help]) => {
       const buckets = measure.endsWith('Seconds') ? REQUEST_SECONDS : lengths;
       return [histogram(name, help, buckets), measure];
@@ -79,6 +90,10 @@ export class RequestMetrics implements EngineObserver {
 
   prompt(numSamples: number): void {
     this.#numSamples.observe(numSamples);
+  }
+
+  promptEnded(mostTokens: number): void {
+    this.#mostTokens.observe(mostTokens);
   }
 
   firstToken(seconds: number): void {

@@ -5,6 +5,7 @@ import type { InferenceEngine, ServedAdapter } from '../engine/inference-engine.
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { HttpAppOptions } from '../http/app.ts';
 import { ApiKeys, authorizationOf } from '../http/auth.ts';
+import { HttpMetrics } from '../http/http-metrics.ts';
 import { InFlightRequests } from '../http/in-flight.ts';
 import type { Tracing } from '../observability/tracing.ts';
 import { shortened } from '../util/preview.ts';
@@ -77,6 +78,7 @@ export class ServerContext {
   readonly options: ServerOptions;
   readonly #apiKeys: ApiKeys;
   readonly inFlight = new InFlightRequests();
+  readonly httpMetrics = new HttpMetrics();
   readonly responses: ResponseStore;
   /** Unix seconds. */
   readonly startedAt = Math.floor(Date.now() / 1000);
@@ -113,7 +115,8 @@ export class ServerContext {
    * @throws NotReadyError while the model loads, EngineDeadError afterwards.
    */
   async readMetrics(): Promise<string> {
-    return this.#living.readMetrics();
+    const texts = [this.#living.readMetrics(), this.httpMetrics.registry.metrics()];
+    return (await Promise.all(texts)).join('\n');
   }
 
   get #living(): Served {

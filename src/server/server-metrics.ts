@@ -28,9 +28,33 @@ const GAUGES: Table<EngineStats> = {
 const COUNTERS: Table<EngineStats> = {
   prefix_cache_queries: ['Prompt tokens looked up in the prefix cache', (stats) => stats.prefixCacheQueries],
   prefix_cache_hits: ['Prompt tokens found in the prefix cache', (stats) => stats.prefixCacheHits],
+  external_prefix_cache_queries: [
+    'Prompt tokens that another instance was asked for',
+    ({ externalCacheQueries }) => externalCacheQueries,
+  ],
+  external_prefix_cache_hits: [
+    'Prompt tokens that came from another instance',
+    ({ externalCacheHits }) => externalCacheHits,
+  ],
   num_preemptions: ['Times that a request gave its blocks back', ({ preemptions }) => preemptions],
   prompt_tokens: ['Tokens of prompts', ({ promptTokens }) => promptTokens],
+  prompt_tokens_cached: [
+    'Tokens of prompts that were not computed here',
+    ({ cachedPromptTokens, loadedPromptTokens }) => cachedPromptTokens + loadedPromptTokens,
+  ],
   generation_tokens: ['Tokens of answers', ({ generationTokens }) => generationTokens],
+};
+
+/** By the value of the label. */
+const PROMPT_SOURCES: Readonly<Record<string, (stats: EngineStats) => number>> = {
+  local_compute: ({ promptTokens, cachedPromptTokens, loadedPromptTokens }) =>
+    promptTokens - cachedPromptTokens - loadedPromptTokens,
+  local_cache_hit: ({ cachedPromptTokens }) => cachedPromptTokens,
+  external_kv_transfer: ({ loadedPromptTokens }) => loadedPromptTokens,
+};
+const WAIT_REASONS: Readonly<Record<string, (stats: EngineStats) => number>> = {
+  capacity: ({ waiting }) => waiting,
+  deferred: ({ loading, heldBack }) => loading + heldBack,
 };
 
 const TRANSFER_GAUGES: Table<KvTransfer> = {
@@ -71,6 +95,7 @@ export function serverMetrics(engine: InferenceEngine, modelName: string): () =>
   registry.setDefaultLabels({ model_name: modelName, engine: '0' });
   const latest: { stats: EngineStats | null } = { stats: null };
   addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
+  addByLabel(registry, () => latest.stats);
   if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
   if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
   if (engine.adapters.maxLoras > 0) addAdapters(registry, engine, () => latest.stats);
@@ -114,6 +139,30 @@ function addAdapters(registry: Registry, engine: InferenceEngine, latest: () => 
         running_lora_adapters: adapters.namesOf(runningAdapters).join(','),
       };
       this.set(labels, Date.now() / 1000);
+    },
+  });
+}
+
+function addByLabel(registry: Registry, latest: () => EngineStats | null): void {
+  const read = (stats: EngineStats | null, of: (stats: EngineStats) => number): number =>
+    stats === null ? 0 : of(stats);
+  new Gauge({
+    name: 'svc:num_requests_waiting_by_reason',
+    help: 'Requests that do not run: for want of room, or until something else has happened',
+    labelNames: ['reason'],
+    registers: [registry],
+    collect() {
+      for (const [reason, of] of Object.entries(WAIT_REASONS)) this.set({ reason }, read(latest(), of));
+    },
+  });
+  new Counter({
+    name: 'svc:prompt_tokens_by_source_total',
+    help: 'Tokens of prompts by where their KV came from',
+    labelNames: ['source'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [source, of] of Object.entries(PROMPT_SOURCES)) this.inc({ source }, read(latest(), of));
     },
   });
 }

@@ -46,8 +46,8 @@ export class Server {
    * @throws ConfigError when the address cannot be had.
    */
   static async listen(options: ServerOptions): Promise<Server> {
-    const app = createHttpApp(options);
     const context = new ServerContext(options);
+    const app = createHttpApp({ ...options, metrics: context.httpMetrics });
     const document = describeRoutes(app, options.version);
     modelsRoute(app, context);
     for (const endpoint of [completions, chatCompletions, responses, messages])

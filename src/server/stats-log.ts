@@ -33,6 +33,8 @@ export function statsLine(before: EngineStats | null, stats: EngineStats, second
   const preemptions = since((at) => at.preemptions);
   const queries = since((at) => at.prefixCacheQueries);
   const hits = since((at) => at.prefixCacheHits);
+  const asked = since((at) => at.externalCacheQueries);
+  const came = since((at) => at.externalCacheHits);
   const drafts = since((at) => at.speculation?.drafts ?? 0);
   const draftTokens = since((at) => at.speculation?.draftTokens ?? 0);
   const accepted = since((at) => at.speculation?.acceptedTokens ?? 0);
@@ -44,6 +46,7 @@ export function statsLine(before: EngineStats | null, stats: EngineStats, second
     ...(preemptions > 0 ? [`preemptions: ${preemptions}`] : []),
     `KV cache usage: ${percent(stats.numBlocks - stats.freeBlocks, stats.numBlocks)}`,
     ...(queries > 0 ? [`prefix cache hit rate: ${percent(hits, queries)}`] : []),
+    ...(asked > 0 ? [`external prefix cache hit rate: ${percent(came, asked)}`] : []),
     ...(draftTokens > 0
       ? [
           `draft acceptance rate: ${percent(accepted, draftTokens)}`,

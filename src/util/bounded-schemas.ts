@@ -72,14 +72,15 @@ function elementFault(
 }
 
 /**
- * Any JSON value of about `maxSize` characters and at most `maxDepth` values inside of each other: what follows may walk it
- * whole, and recursively.
+ * `schema` behind a check of the size, about `maxSize` characters and at most `maxDepth` values inside of each other: so it may
+ * walk the value whole, and recursively.
  */
-export function boundedJson<T = unknown>(maxSize: number, maxDepth: number): z.ZodCustom<T, T> {
-  return z.custom<T>().check(({ value, issues }) => {
+export function bounded<Out, In>(schema: z.ZodType<Out, In>, maxSize: number, maxDepth: number) {
+  const isSmall = z.custom<In>().check(({ value, issues }) => {
     const fault = sizeFault(value, maxSize, maxDepth);
     if (fault !== null) issues.push({ code: 'custom', message: fault, input: undefined, continue: false });
   });
+  return isSmall.pipe(schema).register(jsonForms, { form: () => jsonSchemaOf(schema) });
 }
 
 function sizeFault(whole: unknown, maxSize: number, maxDepth: number): string | null {

@@ -5,8 +5,10 @@ import { z } from 'zod';
 /** What checks that are written by hand take, in JSON Schema. */
 export const jsonForms = z.registry<{ readonly form: () => object }>();
 
+export type JsonSchema = Omit<z.core.JSONSchema.BaseSchema, '$schema'>;
+
 /** Of what a client sends, before it is changed. */
-export function jsonSchemaOf(schema: z.core.$ZodType): object {
+export function jsonSchemaOf(schema: z.core.$ZodType): JsonSchema {
   const { $schema: _, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',

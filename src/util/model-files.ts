@@ -52,14 +52,26 @@ const SENTENCE_FILES = [
   '1_LogitScore/config.json',
 ] as const;
 
-export type SentenceFileName = (typeof SENTENCE_FILES)[number];
+/** The folder of a dense layer of an embedding model, which has its shape and its weights. */
+export type DenseFolder = `${number}_Dense`;
+
+export function isDenseFolder(name: string): name is DenseFolder {
+  return /^\d{1,3}_Dense$/.test(name);
+}
+
+export const DENSE_CONFIG = 'config.json';
+export const DENSE_WEIGHTS = 'model.safetensors';
+
+export type SentenceFileName = (typeof SENTENCE_FILES)[number] | `${DenseFolder}/${typeof DENSE_CONFIG}`;
 
 export const CONFIG_FILES = ['config.json', 'generation_config.json', ...SENTENCE_FILES] as const;
 
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
-export type ModelFileName = (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number];
+export type ModelFileName =
+  | (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number]
+  | SentenceFileName;
 
 export class FolderFiles implements ModelFiles {
   readonly path: string;

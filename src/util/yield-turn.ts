@@ -3,6 +3,7 @@
 
 /** Milliseconds of long work in one turn of the event loop, of all who have some together. */
 const MAX_TURN_MS = 3;
+const AT_ONCE = Promise.resolve();
 
 /** A part of each turn of the event loop, shared by some work. */
 export class TurnShare {
@@ -17,10 +18,10 @@ export class TurnShare {
   }
 
   /** To be awaited between two parts of the work: resolves in a later turn where this one's share is used up. */
-  async yieldTurn(): Promise<void> {
+  yieldTurn(): Promise<void> {
     this.#began ??= this.#begin();
-    if (performance.now() - this.#began < this.#maxMs) return;
-    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    if (performance.now() - this.#began < this.#maxMs) return AT_ONCE;
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #begin(): number {

@@ -31,7 +31,7 @@ const FORMATS: readonly Format[] = [
   {
     name: 'published weights',
     args: [],
-    numRequests: 100,
+    numRequests: 64,
     sendTypes: ['PUT_ASYNC', 'PUT', 'GET'],
     producers: 2,
     // A producer that is free to choose sends to each consumer by the only link that it has.

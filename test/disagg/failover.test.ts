@@ -15,6 +15,52 @@ const FREE_WITHIN_MS = 5000;
 
 const GUESSING = '{"method": "ngram", "prompt_lookup_max": 3, "prompt_lookup_min": 1}';
 
+/** A long list, since a stream has to last until an instance is killed. */
+const NOTES = {
+  type: 'object',
+  properties: { notes: { type: 'array', items: { type: 'string', maxLength: 12 }, minItems: 100 } },
+  required: ['notes'],
+  additionalProperties: false,
+};
+const TOOL = { name: 'take_notes', description: 'Writes notes down', parameters: NOTES };
+const USER = (index: number) => [{ role: 'user', content: `Tell me a story about ${index} dogs.` }];
+
+/** Of every protocol, with calls and with answers in JSON; `index` makes them differ from others. */
+function streamsOfEachKind(index: number): MixedRequest[] {
+  const sampling = { temperature: 0.9, seed: index, ignore_eos: true, stream: true };
+  const chat = { ...sampling, messages: USER(index), max_tokens: 160 };
+  const response = { ...sampling, input: USER(index), max_output_tokens: 160 };
+  const json_schema = { name: 'notes', schema: NOTES, strict: true };
+  return [
+    {
+      path: '/v1/completions',
+      body: { ...sampling, prompt: `There was a dog number ${index}`, max_tokens: 160, n: 2, logprobs: 2 },
+    },
+    { path: '/v1/chat/completions', body: { ...chat, logprobs: true, top_logprobs: 2 } },
+    {
+      path: '/v1/chat/completions',
+      body: { ...chat, tools: [{ type: 'function', function: TOOL }], tool_choice: 'required' },
+    },
+    {
+      path: '/v1/chat/completions',
+      body: { ...chat, response_format: { type: 'json_schema', json_schema } },
+    },
+    {
+      path: '/v1/responses',
+      body: { ...response, tools: [{ type: 'function', ...TOOL }], tool_choice: 'required' },
+    },
+    {
+      path: '/v1/responses',
+      body: { ...response, text: { format: { type: 'json_schema', ...json_schema } } },
+    },
+    {
+      path: '/v1/messages',
+      body: { ...chat, tools: [{ name: TOOL.name, input_schema: NOTES }], tool_choice: { type: 'any' } },
+    },
+    { path: '/v1/messages', body: chat },
+  ];
+}
+
 function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
   return Cluster.start({
     model,
@@ -33,21 +79,7 @@ describe('disaggregated serving', needsNative, () => {
   afterAll(() => plain?.stop());
 
   describe('when decode instances are killed in the middle of streams', () => {
-    const requests: MixedRequest[] = Array.from({ length: 8 }, (_, index) => ({
-      path: index % 2 === 0 ? '/v1/completions' : '/v1/chat/completions',
-      body: {
-        ...(index % 2 === 0
-          ? { prompt: `Once upon a time, there was a dog number ${index}` }
-          : { messages: [{ role: 'user', content: `Tell me a story about ${index} dogs.` }] }),
-        max_tokens: 400,
-        ignore_eos: true,
-        temperature: 0.9,
-        seed: index,
-        stream: true,
-        ...(index > 3 && { n: 2 }),
-        ...(index > 5 && (index % 2 === 0 ? { logprobs: 2 } : { logprobs: true, top_logprobs: 2 })),
-      },
-    }));
+    const requests = [0, 1].flatMap(streamsOfEachKind);
 
     it('the clients get the bytes of an uninterrupted stream', async () => {
       const expected = await answersOf(plain.url, requests, 8);
@@ -67,7 +99,7 @@ describe('disaggregated serving', needsNative, () => {
       } finally {
         await group.stop();
       }
-    });
+    }, 120_000);
   });
 
   describe('when clients hang up', () => {

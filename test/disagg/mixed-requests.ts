@@ -68,15 +68,24 @@ function conversation(text: string, hasSystem: boolean): object[] {
   return [...system, { role: 'user', content: text }];
 }
 
-/** Sends a request and gives what may not differ: status, and of the answer all but its id and time. */
+/** Sends a request and gives what may not differ: status, and of the answer all but its ids and time. */
 export async function answerOf(url: string, { path, body }: MixedRequest): Promise<unknown> {
   const response = await fetch(url + path, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
-  const text = await response.text();
+  const text = nameIds(await response.text());
   return { status: response.status, parts: body.stream === true ? eventsByChoice(text) : [essence(text)] };
+}
+
+/** Ids are an answer's own; what is called by the same id must be so in every other. */
+function nameIds(text: string): string {
+  const names = new Map<string, string>();
+  return text.replaceAll(/"(id|item_id|call_id)": ?"([^"]+)"/g, (_, field: string, id: string) => {
+    if (!names.has(id)) names.set(id, `${names.size}`);
+    return `"${field}":"${names.get(id)}"`;
+  });
 }
 
 const Chunk = z.looseObject({ choices: z.array(z.looseObject({ index: z.number() })) });
@@ -96,10 +105,8 @@ function eventsByChoice(text: string): string[][] {
   return [...perChoice, others];
 }
 
-/** They are an answer's own, or tell what was cached and kept, which depends on who came before and where it is. */
+/** They are times, or tell what was cached and kept, which depends on who came before and where it is. */
 const OWN_FIELDS: ReadonlySet<string> = new Set([
-  'id',
-  'item_id',
   'created',
   'created_at',
   'cached_tokens',

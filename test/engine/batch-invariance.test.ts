@@ -20,6 +20,12 @@ import { newRequest } from '../helpers/new-request.ts';
 /** Every way in which this machine can compute: the reference, and the native kernels of each instruction set. */
 type Path = 'reference' | CpuIsa;
 const PATHS: readonly Path[] = ['reference', ...(probeNative()?.instructionSets() ?? [])];
+/** What is scheduled does not depend on the kernels: one path meets every kind of step, the others what is theirs. */
+const BEST = PATHS.at(-1)!;
+const RUNS = new Map<Path, number>([
+  [BEST, 40],
+  ['reference', 4],
+]);
 const FORMATS = [
   { name: 'float32', dtype: 'float32', quantization: null, kvCacheDtype: 'auto' },
   { name: 'bfloat16', dtype: 'bfloat16', quantization: null, kvCacheDtype: 'auto' },
@@ -211,10 +217,10 @@ describe.each(PATHS)('on %s', (path) => {
           }
         },
       ),
-      { numRuns: path === 'reference' ? 4 : 40, seed: 11 },
+      { numRuns: RUNS.get(path) ?? 10, seed: 11 },
     );
     alone.close();
     expect(numCachedTokens).toBeGreaterThan(0);
-    if (path !== 'reference') expect(numPreemptions).toBeGreaterThan(0);
+    if (path === BEST) expect(numPreemptions).toBeGreaterThan(0);
   });
 });

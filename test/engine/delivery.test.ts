@@ -25,6 +25,7 @@ beforeEach(async () => {
     prompt() {},
     firstToken() {},
     nextToken: () => onNextToken(),
+    promptEnded() {},
     sampleEnded({ reason }) {
       reasons.push(reason);
       busyFor(MS_A_SAMPLE);

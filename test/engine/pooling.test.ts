@@ -113,6 +113,15 @@ const FORMATS = [
   { quantization: 'int4' },
 ] as const;
 
+/** A model of each kind of attention, norms and head. */
+const INVARIANT = [
+  'bert-mean',
+  'xlm-roberta-mean',
+  'qwen3-embedding',
+  'embedding-gemma',
+  'modernbert-reranker',
+];
+
 async function withEngine(
   name: string,
   options: Partial<EngineConfig>,
@@ -129,7 +138,7 @@ async function withEngine(
 describe('a text', needsNative, () => {
   const ids = fc.array(fc.integer({ min: 5, max: 90 }), { minLength: 1, maxLength: 70 });
 
-  describe.each(['bert-mean', 'bert-reranker', 'xlm-roberta-mean', 'qwen3-embedding'])('of %s', (name) => {
+  describe.each(INVARIANT)('of %s', (name) => {
     it.each(FORMATS)(
       'gives the same bytes alone, in any batch and on any number of threads: %o',
       async (format) => {
@@ -194,6 +203,7 @@ describe('a text', needsNative, () => {
         firstToken: () => {},
         nextToken: () => {},
         sampleEnded: () => {},
+        promptEnded: () => {},
       });
       const tokenIds = Array.from({ length: 100 }, () => 7);
       await engine.pool(await engine.preparePooling({ tokenIds }, { param: 'input' }));

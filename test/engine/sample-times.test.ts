@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type EndedSample, SampleTimes } from '../../src/engine/sample-times.ts';
+import { type EndedSample, promptEnds, SampleTimes } from '../../src/engine/sample-times.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { busyFor } from '../helpers/turns.ts';
 
@@ -24,6 +24,7 @@ function sample(): Seen {
     firstToken: (seconds: number) => void first.push(seconds),
     nextToken: (seconds: number) => void next.push(seconds),
     sampleEnded: (one: EndedSample) => void ended.push(one),
+    promptEnded() {},
   };
   const { promptTokenIds, stop } = newRequest({ promptTokenIds: [1, 2], stop: { maxTokens: 4 } });
   const facts = { arrivedAt: performance.now() - 1000, promptTokenIds, stop };
@@ -34,7 +35,12 @@ it('a sample counts from the arrival of its request, the wait for a place with t
   const { times, first, next, ended } = sample();
   busyFor(20);
   times.sent();
-  times.output(QUEUED_AT + 300, 1, { queuedAt: QUEUED_AT, loadingAt: null, scheduledAt: QUEUED_AT + 100 });
+  times.output(QUEUED_AT + 300, 1, {
+    queuedAt: QUEUED_AT,
+    loadingAt: null,
+    scheduledAt: QUEUED_AT + 100,
+    numPrefillTokens: 1,
+  });
   times.output(QUEUED_AT + 700, 2, null);
   times.end('length');
   expect(first[0]).toBeGreaterThanOrEqual(1.02);
@@ -43,6 +49,7 @@ it('a sample counts from the arrival of its request, the wait for a place with t
   expect(end).toMatchObject({
     reason: 'length',
     promptTokens: 2,
+    prefillTokens: 1,
     maxTokens: 4,
     generationTokens: 3,
     prefillSeconds: 0.2,
@@ -57,7 +64,12 @@ it('a sample counts from the arrival of its request, the wait for a place with t
 it('tokens of an answer that is resumed, which come together, have no time between them', () => {
   const { times, next } = sample();
   times.sent();
-  times.output(QUEUED_AT, 1, { queuedAt: QUEUED_AT, loadingAt: null, scheduledAt: QUEUED_AT });
+  times.output(QUEUED_AT, 1, {
+    queuedAt: QUEUED_AT,
+    loadingAt: null,
+    scheduledAt: QUEUED_AT,
+    numPrefillTokens: 2,
+  });
   times.output(QUEUED_AT, 5, null);
   times.output(QUEUED_AT + 50, 1, null);
   expect(next).toEqual([0.05]);
@@ -70,10 +82,20 @@ it('only the first end of a sample counts; one that never had a seat has no time
   expect(ended).toHaveLength(1);
   expect(ended[0]).toMatchObject({
     reason: 'abort',
+    prefillTokens: null,
     generationTokens: 0,
     queueSeconds: null,
     prefillSeconds: null,
     decodeSeconds: null,
     inferenceSeconds: null,
   });
+});
+
+it('a prompt has ended when all its samples have, with the tokens of the longest', () => {
+  const ends: number[] = [];
+  const onEnd = promptEnds(3, (mostTokens) => void ends.push(mostTokens));
+  for (const generationTokens of [4, 9]) onEnd({ generationTokens } as EndedSample);
+  expect(ends).toEqual([]);
+  onEnd({ generationTokens: 2 } as EndedSample);
+  expect(ends).toEqual([9]);
 });

@@ -32,6 +32,7 @@ async function runExample(name: string, ...args: string[]): Promise<string> {
 describe('examples', () => {
   it('are all run here', () => {
     expect(readdirSync('examples').toSorted()).toEqual([
+      'ai-sdk.ts',
       'disaggregated',
       'embeddings.ts',
       'offline-adapter.ts',
@@ -83,6 +84,13 @@ describe('examples', () => {
 
   it('tools.ts runs the function that the model is made to call', async () => {
     expect(await runExample('tools.ts', folder)).toMatch(/^temperature_of\((kitchen|cellar)\) = (21|12)$/m);
+  });
+
+  it('ai-sdk.ts streams, fills a form and runs a function through the SDK', async () => {
+    const lines = await runExample('ai-sdk.ts');
+    expect(lines).toMatch(/^\{ name: '(Ann|Ben)', age: (30|40) \}$/m);
+    expect(lines).toMatch(/^temperatureOf\(\{"room":"(kitchen|cellar)"\}\) = (21|12)$/m);
+    expect(lines).toMatch(/^\d+ tokens in, \d+ out$/m);
   });
 
   it('offline-chat.ts answers its questions', async () => {

@@ -133,6 +133,12 @@ export const FUZZ_ROUTES: readonly FuzzRoute[] = [
       include_reasoning: false,
     },
   ),
+  post('/v1/chat/completions', {
+    messages: CALLS,
+    max_tokens: 1,
+    functions: [{ name: 'f', parameters: SCHEMA }],
+    function_call: { name: 'f' },
+  }),
   post(
     '/v1/responses',
     response,

@@ -9,7 +9,7 @@ export const SVC_COMMAND: readonly string[] = isBuilt()
   ? ['dist/cli/main.js']
   : ['--import', 'tsx', 'src/cli/main.ts'];
 
-function isBuilt(): boolean {
+export function isBuilt(): boolean {
   const builtAt = changedAt('dist/.build');
   // A file that is gone or new has changed its folder.
   const sources = [

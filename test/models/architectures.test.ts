@@ -284,12 +284,6 @@ describe('readConfig', () => {
   });
 
   it.each([
-    [
-      'Gemma that embeds texts',
-      gemma,
-      { use_bidirectional_attention: true },
-      /use_bidirectional_attention must be false/,
-    ],
     ['Granite with a factor of 0', granite, { residual_multiplier: 0 }, /residual_multiplier must be/],
     [
       'Gemma 2 with a bound below 0',

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -76,6 +76,18 @@ function publishedShapes(): [architecture: string, config: string][] {
   return [...shapes];
 }
 
+/** Files of made-up weights that this process has open. */
+function openNumbers(): string[] {
+  const links = readdirSync('/proc/self/fd').map((name) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${name}`);
+    } catch {
+      return '';
+    }
+  });
+  return links.filter((link) => link.includes('svc-dummy-'));
+}
+
 describe('--load-format dummy', () => {
   it.each(publishedShapes())(
     'computes with random weights and needs config.json alone: %s',
@@ -94,7 +106,7 @@ describe('--load-format dummy', () => {
     },
   );
 
-  it('leaves no file behind, not even where the load fails', async () => {
+  it('has no file of a name that a killed process could leave behind, and closes its own', async () => {
     const scratch = newFolder();
     mkdirSync(scratch);
     vi.stubEnv('TMPDIR', scratch);
@@ -104,13 +116,25 @@ describe('--load-format dummy', () => {
       loadModel(source, new ReferenceOps(), { dtype: 'auto', maxModelLen: null, onProgress });
     const during = new Set<number>();
     await load(() => during.add(readdirSync(scratch).length));
-    expect([...during]).toEqual([1]);
-    expect(readdirSync(scratch)).toEqual([]);
+    expect([...during]).toEqual([0]);
+    expect(openNumbers()).toEqual([]);
     const failing = load(() => {
       throw new Error('enough');
     });
     await expect(failing).rejects.toThrow('enough');
-    expect(readdirSync(scratch)).toEqual([]);
+    expect(openNumbers()).toEqual([]);
+  });
+
+  it('names the folder that cannot take the numbers, and says what to do', async () => {
+    const missing = join(newFolder(), 'missing');
+    vi.stubEnv('TMPDIR', missing);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const source = sourceOf(tinyModel(), { loadFormat: 'dummy' });
+    const loading = loadModel(source, new ReferenceOps(), { dtype: 'auto', maxModelLen: null });
+    await expect(loading).rejects.toThrow(ModelLoadError);
+    await expect(loading).rejects.toThrow(
+      /missing cannot take a file of made-up weights \(ENOENT.*\): free some space, or name .* by TMPDIR/,
+    );
   });
 
   it('is no way to make up weights that are published quantised', async () => {

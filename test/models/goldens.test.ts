@@ -108,6 +108,7 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
     const golden = sharedGolden(name);
     describe(name, needsShared(golden), () => {
       if (golden === null) it('gives the golden logits', () => {});
+      else if (backend === 'reference') testDefinition(golden);
       else testGolden(golden, backend);
     });
   }

@@ -22,7 +22,8 @@ import { beginStep } from './steps.ts';
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-const [N, K] = [75, 331];
+/** Enough of k for products of many rows to be computed in two parts of it. */
+const [N, K] = [75, 651];
 /** Adapters by their ids: ranks, first column and columns of each part of a product. */
 const ADAPTERS: ReadonlyMap<number, readonly (readonly [ranks: number, first: number, columns: number])[]> =
   new Map([
@@ -188,6 +189,31 @@ describeEachIsa('adapters', (isa) => {
         else expect(got).not.toEqual(without);
       }
     });
+  });
+
+  it('leave a sum of -0 and a bias of -0 their sign beside rows with adapters', () => {
+    const [n, k] = [16, 64];
+    const least = 2 ** -125;
+    // A first part of the sum, and a second one that leaves less than a normal number of it: -0.
+    const weight = new Float32Array(n * k);
+    for (let row = 0; row < n; row += 1) {
+      weight[row * k] = -least;
+      weight[row * k + k / 2] = least * (1 - 2 ** -3);
+    }
+    const bias = folder.write([n], new Float32Array(n).fill(-0));
+    const linear = one.loadLinear([plainPart(folder.write([n, k], weight), bias)], 'bf16');
+    const random = new Random(2);
+    const [a, b, scales] = [random.floats(k), random.floats(n), Float32Array.of(1)];
+    const parts = [{ firstColumn: 0, columns: n, firstRank: 0, ranks: 1 }];
+    const lora = one.makeLora({ dtype: 'bf16', k, n, isGateUp: false, rank: 1, a, scales, parts, b });
+    const run = (adapters: readonly number[]): Float32Array =>
+      one.scope(() => {
+        const x = one.tensor(new Float32Array(adapters.length * k).fill(1), adapters.length, k, 'bf16');
+        return one.read(
+          one.linear(x, linear, { step: stepOf(one, adapters), loras: [{ adapter: 3, lora }] }),
+        );
+      });
+    expect(run([NO_ADAPTER, 3]).slice(0, n)).toEqual(run([NO_ADAPTER]));
   });
 
   it('are refused where they were freed, were made for another product, or have parts that it has not', () => {

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { answerReader } from '../../src/parsers/answer-formats.ts';
 import { answerOf } from '../../src/parsers/answer-parts.ts';
 import { reasoningParserOf } from '../../src/parsers/reasoning-formats.ts';
 import { toolCallParserOf } from '../../src/parsers/tool-formats.ts';
@@ -32,6 +33,11 @@ const CASES: Readonly<Record<string, Case>> = {
     reasoning: 'qwen3',
     text: '<think>\n2+2\n\nis 4\n</think>\n\n4. \n',
     expected: said('2+2\n\nis 4', '4. \n'),
+  },
+  'an answer of several words': {
+    reasoning: 'qwen3',
+    text: '<think>Hm.</think>\n\nIt is\n 4.',
+    expected: said('Hm.', 'It is\n 4.'),
   },
   'an answer without a thought': {
     reasoning: 'qwen3',
@@ -116,6 +122,17 @@ describe('thoughts', () => {
       expect(answerOf(parse(formats, pieces, options)), `cut at ${cut}`).toEqual(expected);
     }
   });
+});
+
+it.each([
+  ['qwen3', '<think>Hm. '],
+  ['openai_gptoss', '<|channel|>analysis<|message|>Hm. '],
+])('a model that %s reads still thinks where its answer ends in a thought', (reasoning, text) => {
+  const options = { prompt: '', tools: [], maxCalls: 1 };
+  const parser = answerReader(formatsOf('none', reasoning), options)!.open();
+  const parts = [...parser.push(text), ...parser.finish()];
+  expect(parser.isReasoning).toBe(true);
+  expect(answerOf(parts)).toEqual(said('Hm.', null));
 });
 
 const FOLDER = '../shared/fixtures/chat-templates/templates';

@@ -101,6 +101,7 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
       '<｜tool▁calls▁begin｜>none',
       '<function_call> {"a": 1}',
       'a < b and <tool',
+      'half a character: \ud83c',
       begun,
       `so: ${begun}`,
     ];
@@ -128,6 +129,83 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
   it('leaves out further calls where one is allowed', () => {
     const { calls } = answerOf(parse(formats, [write(CALLS)], { tools: TOOLS, maxCalls: 1 }));
     expect(calls).toHaveLength(1);
+  });
+});
+
+/** Answers that begin like calls of a format, and are none. */
+const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
+  ['hermes', '<tool_call>{"name": "f", "arguments": [1]}'],
+  ['hermes', '<tool_call>{"id": 1 2, "name": "f", "arguments": {}}'],
+  ['hermes', `<tool_call>{"name": "${'f'.repeat(300)}", "arguments": {}}`],
+  ['qwen3_coder', '<function=>\n</function>'],
+  ['qwen3_coder', '<function=get\nweather>'],
+  ['llama3_json', '{"name": "get_weather"}'],
+  ['llama3_json', '{"name": "other", "parameters": {}}'],
+  ['pythonic', '<|python_start|>print(1)<|python_end|>'],
+  ['pythonic', '[other(city=1)]'],
+  ['pythonic', '[get_weather(=1)]'],
+  ['mistral', '[TOOL_CALLS]f[ARGS]none'],
+  ['deepseek_v3', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\nnone'],
+  ['deepseek_v31', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>none'],
+  ['glm45', '<tool_call>maybe <b>'],
+  ['openai', `<|channel|>${'x'.repeat(600)}<|message|>4`],
+  ['openai', 'The word <|message|> begins a message'],
+];
+
+describe('answers that begin like calls', () => {
+  it.each(NO_CALLS)('of %s are left as they are: %s', (format, text) => {
+    const answer = answerOf(parse(formatsOf(format), [...text], { tools: TOOLS }));
+    expect(answer).toEqual({ content: text, reasoning: null, calls: [] });
+  });
+});
+
+/** What models write of a call in other ways than the usual one. */
+const OTHER_WAYS: readonly (readonly [format: string, text: string, name: string, args: string])[] = [
+  ['hermes', '<tool_call>{"id": "a", "name": "f", "arguments": {}, "type": "x"}</tool_call>', 'f', '{}'],
+  ['granite', '<tool_call>[{"name": "f", "arguments": {"a": 1}}]', 'f', '{"a": 1}'],
+  [
+    'qwen3_coder',
+    '<function=get_weather><parameter=city>Rome</parameter></function>',
+    'get_weather',
+    '{"city": "Rome"}',
+  ],
+  ['openai', '<|channel|>commentary to=clock.now<|message|>{}', 'clock.now', '{}'],
+  ['openai', ' to=functions.f<|channel|>commentary json<|message|>{}<|call|>', 'f', '{}'],
+  ['pythonic', '[get_weather(city=)]', 'get_weather', '{"city": ""}'],
+  ['pythonic', '[get_weather(tags=[1, ', 'get_weather', '{"tags": [1]}'],
+  [
+    'pythonic',
+    "[get_weather(city='\\d\\x4\\U00110000')]",
+    'get_weather',
+    '{"city": "\\\\d\\\\x4\\\\U00110000"}',
+  ],
+];
+
+describe('calls that are written in other ways', () => {
+  it.each(OTHER_WAYS)('of %s are read: %s', (format, text, name, args) => {
+    const answer = answerOf(parse(formatsOf(format), [...text], { tools: TOOLS }));
+    expect(answer).toEqual({ content: null, reasoning: null, calls: [{ name, arguments: args }] });
+  });
+});
+
+describe('a value between tags', () => {
+  const readAs = (schema: object, text: string): unknown => {
+    const tool = { name: 'f', parameters: { type: 'object', properties: { value: schema } } };
+    const call = `<function=f>\n<parameter=value>\n${text}\n</parameter>\n</function>`;
+    const { calls } = answerOf(parse(formatsOf('qwen3_coder'), [call], { tools: [tool] }));
+    return JSON.parse(calls[0]!.arguments).value;
+  };
+
+  it.each([
+    ['a text in quotes keeps them', {}, '"a"', '"a"'],
+    ['a number is a text where the type allows no number', { type: ['string', 'null'] }, '12', '12'],
+    ['an integer is a number', { type: ['number', 'string'] }, '3', 3],
+    ['a constant gives its type', { const: '7' }, '7', '7'],
+    ['a list of values gives their types', { enum: ['1', '2'] }, '1', '1'],
+    ['one of several schemas gives its type', { oneOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
+    ['a schema that says nothing allows any type', { anyOf: [{ type: 'string' }, {}] }, '12', 12],
+  ])('%s', (_, schema, text, expected) => {
+    expect(readAs(schema, text)).toBe(expected);
   });
 });
 
@@ -210,6 +288,36 @@ describe('what models write besides', () => {
       reasoning: null,
       calls: [{ name: 'f', arguments: '{"a": 1}' }],
     });
+  });
+
+  it('goes on with what is said after calls of Llama 3', () => {
+    const text = '{"name": "get_weather", "parameters": {}}; done';
+    const calls = [{ name: 'get_weather', arguments: '{}' }];
+    expect(answer('llama3_json', text)).toEqual({ content: '; done', reasoning: null, calls });
+  });
+
+  it('goes on behind a field that is no JSON', () => {
+    const { content, calls } = answer('hermes', '<tool_call>{"name": "f", "arguments": {}, "id": ]} tail');
+    expect({ content, calls }).toEqual({ content: ']} tail', calls: [{ name: 'f', arguments: '{}' }] });
+  });
+
+  it('gives a key of GLM without a value no argument', () => {
+    const text = '<tool_call>get_weather\n<arg_key>city</arg_key>Rome</tool_call>';
+    expect(answer('glm45', text).calls).toEqual([{ name: 'get_weather', arguments: '{}' }]);
+  });
+
+  it('reads the last message of harmony, without tools too', () => {
+    const text =
+      '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>';
+    const expected = { content: '4', reasoning: 'Hm.', calls: [] };
+    expect(answerOf(parse(formatsOf('openai'), [text], { tools: [] }))).toEqual(expected);
+    const other = '<|channel|>commentary to=other<|message|>{}';
+    expect(answer('openai', other)).toEqual({ content: '{}', reasoning: null, calls: [] });
+  });
+
+  it('reads values of Python however deep they are', () => {
+    const { calls } = answer('pythonic', `[get_weather(where=${'['.repeat(100_000)}`);
+    expect(calls[0]!.arguments).toMatch(/^\{"where": \[\[\[/);
   });
 
   it('gives up what goes on too long to be a call', () => {

@@ -1031,9 +1031,28 @@ describe('Scheduler, where slots are short', () => {
     expect(scheduler.schedule().sequences).toEqual([]);
     expect(scheduler.stats).toMatchObject({ loading: 4, waiting: 1, preemptions: 0 });
     scheduler.applyTransfer({ kind: 'loaded', transferId: 2, numTokens: 39 });
+    expect(scheduler.stats).toMatchObject({ externalCacheQueries: 160, externalCacheHits: 39 });
     // The one that has its blocks gives way: it is computed here later.
     expect(scheduler.schedule().sequences).toMatchObject([{ requestId: 9 }]);
     expect(scheduler.stats).toMatchObject({ loading: 3, running: 1, waiting: 1, preemptions: 1 });
+  });
+
+  it('tells of the tokens of a prompt which were cached, which came from another instance, and which were computed', () => {
+    const scheduler = new Scheduler({ ...ROOMY, maxNumBatchedTokens: 100 });
+    scheduler.add(request(0, 20, 1));
+    stepWithFive(scheduler);
+    scheduler.add({ ...request(0, 60, 1), id: 1, transfer: { kind: 'load', transferId: 1 } });
+    scheduler.schedule();
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 1, numTokens: 48 });
+    const [given] = stepWithFive(scheduler);
+    expect(given?.admission?.numPrefillTokens).toBe(60 - 48);
+    expect(scheduler.stats).toMatchObject({
+      promptTokens: 80,
+      cachedPromptTokens: 16,
+      loadedPromptTokens: 32,
+      externalCacheQueries: 44,
+      externalCacheHits: 32,
+    });
   });
 
   it('makes room for a request whose KV is to come from another instance', () => {

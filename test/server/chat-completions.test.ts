@@ -235,7 +235,7 @@ describe('POST /v1/chat/completions', () => {
   it.each([
     { tools: [] },
     { tool_choice: 'auto' },
-    { functions: [{ name: 'add' }] },
+    { function_call: 'auto' },
     { top_logprobs: 2 },
     { logprob_token_ids: [5] },
     { response_format: { type: 'xml' } },

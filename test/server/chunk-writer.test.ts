@@ -37,6 +37,7 @@ const SPEAKER = {
   idLength: null,
   includesReasoning: true,
   endsForCalls: true,
+  callField: 'tool_calls' as const,
 };
 
 function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {

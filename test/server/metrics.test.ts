@@ -12,8 +12,11 @@ const GAUGES = ['num_requests_running', 'num_requests_waiting', 'kv_cache_usage_
 const COUNTERS = [
   'prefix_cache_queries',
   'prefix_cache_hits',
+  'external_prefix_cache_queries',
+  'external_prefix_cache_hits',
   'num_preemptions',
   'prompt_tokens',
+  'prompt_tokens_cached',
   'generation_tokens',
 ];
 const FIRST_TOKEN =
@@ -31,6 +34,8 @@ const HISTOGRAMS = {
   request_decode_time_seconds: REQUEST,
   request_inference_time_seconds: REQUEST,
   request_prompt_tokens: LENGTH,
+  request_prefill_kv_computed_tokens: LENGTH,
+  request_max_num_generation_tokens: LENGTH,
   request_generation_tokens: LENGTH,
   request_params_max_tokens: LENGTH,
   request_params_n: '1 2 5 10 20 +Inf',
@@ -71,6 +76,14 @@ function ended(reason: string): string {
   return `request_success_total{finished_reason="${reason}",${LABELS}}`;
 }
 
+function fromSource(source: string): string {
+  return `prompt_tokens_by_source_total{source="${source}",${LABELS}}`;
+}
+
+function waitingFor(reason: string): string {
+  return `num_requests_waiting_by_reason{reason="${reason}",${LABELS}}`;
+}
+
 describe('GET /metrics', () => {
   it('has every name with its labels and bounds before anything was asked', async () => {
     const metrics = await scrape();
@@ -82,6 +95,12 @@ describe('GET /metrics', () => {
     for (const name of names) expect([name, metrics.get(`svc:${name}{${LABELS}}`)]).toEqual([name, 0]);
     for (const reason of ['stop', 'length', 'abort', 'error']) {
       expect([reason, metrics.get(`svc:${ended(reason)}`)]).toEqual([reason, 0]);
+    }
+    for (const source of ['local_compute', 'local_cache_hit', 'external_kv_transfer']) {
+      expect([source, metrics.get(`svc:${fromSource(source)}`)]).toEqual([source, 0]);
+    }
+    for (const reason of ['capacity', 'deferred']) {
+      expect([reason, metrics.get(`svc:${waitingFor(reason)}`)]).toEqual([reason, 0]);
     }
     for (const [name, bounds] of Object.entries(HISTOGRAMS)) {
       const buckets = [...metrics.keys()].filter((series) => series.startsWith(`svc:${name}_bucket{`));
@@ -127,6 +146,8 @@ describe('GET /metrics', () => {
       [`request_params_max_tokens_sum{${LABELS}}`]: 3 * 7,
       [`request_params_n_sum{${LABELS}}`]: 3,
       [`request_params_n_count{${LABELS}}`]: 1,
+      [`request_max_num_generation_tokens_sum{${LABELS}}`]: 7,
+      [`request_max_num_generation_tokens_count{${LABELS}}`]: 1,
       [`e2e_request_latency_seconds_count{${LABELS}}`]: 3,
       [`request_decode_time_seconds_count{${LABELS}}`]: 3,
       [ended('length')]: 3,
@@ -147,6 +168,10 @@ describe('GET /metrics', () => {
     expect(gain(`prefix_cache_queries_total{${LABELS}}`)).toBe(80);
     expect(gain(`prefix_cache_hits_total{${LABELS}}`)).toBe(32);
     expect(gain(`prompt_tokens_total{${LABELS}}`)).toBe(80);
+    expect(gain(`prompt_tokens_cached_total{${LABELS}}`)).toBe(32);
+    expect([gain(fromSource('local_compute')), gain(fromSource('local_cache_hit'))]).toEqual([48, 32]);
+    expect(gain(`request_prefill_kv_computed_tokens_sum{${LABELS}}`)).toBe(48);
+    expect(gain(`request_prefill_kv_computed_tokens_count{${LABELS}}`)).toBe(2);
     // The second request computes what is not in two full blocks, and each one token of its answer.
     expect(gain(`iteration_tokens_total_sum{${LABELS}}`)).toBe(40 + 8 + 2);
   });
@@ -218,10 +243,85 @@ describe('GET /metrics', () => {
     await until(async () => {
       const metrics = await scrape();
       const of = (name: string) => metrics.get(`svc:num_requests_${name}{${LABELS}}`);
-      return of('running') === 2 && of('waiting') === 1;
+      const isForRoom = metrics.get(`svc:${waitingFor('capacity')}`) === 1;
+      return of('running') === 2 && of('waiting') === 1 && isForRoom;
     });
     controller.abort();
     await until(() => isIdle(svc.engine));
+  });
+});
+
+describe('metrics of HTTP', () => {
+  const PATH = '/v1/completions';
+  const COUNTED = { handler: PATH, method: 'POST' };
+  const series = (name: string, labels: Record<string, string>): string =>
+    `${name}{${Object.entries(labels)
+      .map(([key, value]) => `${key}="${value}"`)
+      .join(',')}}`;
+  const requests = (labels: Record<string, string>): string => series('http_requests_total', labels);
+
+  /** What series have gained while `act` ran: an answer is counted just after its last byte. */
+  async function expectGain(act: () => Promise<unknown>, expected: Record<string, number>): Promise<void> {
+    const before = await scrape();
+    await act();
+    await until(async () => {
+      const after = await scrape();
+      return Object.entries(expected).every(
+        ([name, gain]) => (after.get(name) ?? 0) - (before.get(name) ?? 0) === gain,
+      );
+    });
+  }
+
+  it('count requests by route and class of status, with their durations and sizes', async () => {
+    const body = JSON.stringify({ prompt: 'Hello', max_tokens: 2 });
+    const headers = { 'content-type': 'application/json' };
+    const sent = 'http_response_size_bytes_sum{handler="/v1/completions"}';
+    const before = (await scrape()).get(sent) ?? 0;
+    const act = async () => {
+      await (await fetch(svc.url + PATH, { method: 'POST', headers, body })).text();
+      await (await fetch(svc.url + PATH, { method: 'POST', headers, body: '{' })).text();
+    };
+    await expectGain(act, {
+      [requests({ ...COUNTED, status: '2xx' })]: 1,
+      [requests({ ...COUNTED, status: '4xx' })]: 1,
+      [series('http_request_duration_seconds_count', COUNTED)]: 2,
+      http_request_duration_highr_seconds_count: 2,
+      'http_request_size_bytes_sum{handler="/v1/completions"}': body.length + 1,
+      'http_response_size_bytes_count{handler="/v1/completions"}': 2,
+    });
+    expect((await scrape()).get(sent)! - before).toBeGreaterThan(500);
+  });
+
+  it('count a stream with its bytes once it is over, and a client that leaves as no success', async () => {
+    const sent = 'http_response_size_bytes_sum{handler="/v1/completions"}';
+    const before = (await scrape()).get(sent) ?? 0;
+    let numBytes = 0;
+    await expectGain(
+      async () => {
+        numBytes = (await (await svc.post(PATH, { prompt: 'a', max_tokens: 50, stream: true })).text())
+          .length;
+      },
+      { [requests({ ...COUNTED, status: '2xx' })]: 1 },
+    );
+    expect((await scrape()).get(sent)! - before).toBeGreaterThan(numBytes);
+    const leave = async (): Promise<void> => {
+      const controller = new AbortController();
+      const stream = await svc.client.completions.create({ ...ENDLESS, stream: true }, controller);
+      for await (const _ of stream) break;
+      controller.abort();
+    };
+    await expectGain(leave, { [requests({ ...COUNTED, status: '4xx' })]: 1 });
+    await until(() => isIdle(svc.engine));
+  });
+
+  it('name no path that is not a route, and leave out what machines ask', async () => {
+    await expectGain(async () => void (await fetch(`${svc.url}/secret/path`)), {
+      [requests({ handler: 'none', method: 'GET', status: '4xx' })]: 1,
+    });
+    await fetch(`${svc.url}/health`);
+    const names = [...(await scrape()).keys()].filter((name) => name.startsWith('http_'));
+    expect(names.filter((name) => /secret|metrics|health/.test(name))).toEqual([]);
+    expect(names).toContain('http_request_duration_seconds_bucket{le="0.1",handler="none",method="GET"}');
   });
 });
 

@@ -229,6 +229,35 @@ describe('a response that was kept', () => {
     );
   });
 
+  it('counts with its whole body, which may come without a length', async () => {
+    const own = await startTestServer({ server: { responseStore: { maxBytes: 8192 } } });
+    try {
+      const send = async (padding: number): Promise<number> => {
+        const text = new Blob([JSON.stringify(REQUEST), ' '.repeat(padding)]);
+        const response = await fetch(`${own.url}/v1/responses`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: text.stream(),
+          duplex: 'half',
+        });
+        const { id } = await bodyOf(response);
+        return (await fetch(`${own.url}/v1/responses/${id}`)).status;
+      };
+      expect([await send(0), await send(10_000)]).toEqual([200, 404]);
+    } finally {
+      await own.close();
+    }
+  });
+
+  it('is read by a query that has each name once', async () => {
+    const { id } = await svc.client.responses.create(REQUEST);
+    const headers = { authorization: `Bearer ${KEYS[0]}` };
+    for (const query of ['stream=true&stream=true', 'stream=true']) {
+      const answered = await fetch(`${svc.url}/v1/responses/${id}?${query}`, { headers });
+      expect(await errorOf(answered)).toMatchObject({ status: 400, param: 'stream' });
+    }
+  });
+
   it('is not kept where the request says so', async () => {
     const { id } = await svc.client.responses.create({ ...REQUEST, store: false });
     await expect(svc.client.responses.retrieve(id)).rejects.toThrow(OpenAI.NotFoundError);

@@ -1,8 +1,11 @@
 // Endpoints beside the answers: token ids, the document of the API, renderings, one path for all.
 
+import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { sharedFixture } from '../helpers/fixtures.ts';
+import { needs } from '../helpers/needs.ts';
 import { bodyOf, errorOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
@@ -114,6 +117,29 @@ describe('/invocations', () => {
   });
 });
 
+const SCHEMA_FORMAT = { type: 'json_schema', json_schema: { name: 'a', schema: { type: 'string' } } };
+const TAG = { type: 'tag', begin: '<a>', content: { type: 'any_text' }, end: '</a>' };
+const TAG_FORMAT = { type: 'structural_tag', format: { type: 'sequence', elements: [TAG, TAG] } };
+
+const officialPath = sharedFixture('openai/openapi.json');
+const needsOfficial = needs(officialPath !== null, 'there is no official document');
+
+interface OfficialSchema {
+  readonly $ref?: string;
+  readonly properties?: Readonly<Record<string, object>>;
+  readonly allOf?: readonly OfficialSchema[];
+}
+
+/** Names of the fields of a request in the official document. */
+function officialFields(name: string): string[] {
+  const { schemas } = JSON.parse(readFileSync(officialPath!, 'utf8')).components;
+  const fieldsOf = ({ $ref, properties = {}, allOf = [] }: OfficialSchema): string[] =>
+    $ref === undefined
+      ? [...Object.keys(properties), ...allOf.flatMap(fieldsOf)]
+      : fieldsOf(schemas[$ref.split('/').at(-1)!]);
+  return fieldsOf(schemas[name]);
+}
+
 const Document = z.object({
   openapi: z.string(),
   paths: z.record(
@@ -168,7 +194,36 @@ describe('GET /openapi.json', () => {
     ['/v1/chat/completions', { messages: MESSAGES, stream_options: null }, { messages: [{ content: 'a' }] }],
     ['/v1/chat/completions', { messages: MESSAGES, stop_token_ids: [1] }, { messages: MESSAGES, n: 0 }],
     ['/v1/chat/completions', { messages: MESSAGES, tools: [TOOL] }, { messages: MESSAGES, tools: [{}] }],
-    ['/v1/responses', { input: 'a', text: { format: { type: 'json_object' } } }, { input: 'a', store: 1 }],
+    [
+      '/v1/chat/completions',
+      { messages: MESSAGES, functions: [TOOL.function], function_call: { name: 'f' } },
+      { messages: MESSAGES, functions: [{}] },
+    ],
+    [
+      '/v1/chat/completions',
+      { messages: MESSAGES, response_format: SCHEMA_FORMAT, user: 'me' },
+      { messages: MESSAGES, response_format: { type: 'json_schema' } },
+    ],
+    [
+      '/v1/completions',
+      { prompt: 'a', response_format: TAG_FORMAT },
+      { prompt: 'a', response_format: { type: 'structural_tag', format: { type: 'tag' } } },
+    ],
+    [
+      '/v1/completions',
+      { prompt: 'a', structured_outputs: { choice: ['a', 'b'] } },
+      { prompt: 'a', structured_outputs: { regexp: 'a' } },
+    ],
+    [
+      '/v1/responses',
+      { input: 'a', text: { format: { type: 'json_object' } } },
+      { input: 'a', text: { format: { type: 'json_schema' } } },
+    ],
+    [
+      '/v1/messages',
+      { messages: MESSAGES, max_tokens: 1, output_config: { format: { type: 'json_schema', schema: {} } } },
+      { messages: MESSAGES, max_tokens: 1, output_config: { format: { type: 'text' } } },
+    ],
     ['/v1/messages', { messages: MESSAGES, max_tokens: 1 }, { messages: MESSAGES }],
     ['/v1/messages/count_tokens', { messages: MESSAGES }, { messages: [{ role: 'nobody', content: 'a' }] }],
     ['/v1/embeddings', { input: ['a', 'b'] }, { input: [] }],
@@ -181,6 +236,26 @@ describe('GET /openapi.json', () => {
     expect([validate(right), validate.errors]).toEqual([true, null]);
     expect(validate(wrong)).toBe(false);
   });
+
+  it.each([
+    ['/v1/completions', 'CreateCompletionRequest', { prompt: 'a' }],
+    ['/v1/chat/completions', 'CreateChatCompletionRequest', { messages: MESSAGES }],
+    ['/v1/responses', 'CreateResponse', { input: 'a' }],
+    ['/v1/embeddings', 'CreateEmbeddingRequest', { input: 'a' }],
+  ])(
+    'lists every field of the official %s, unless it is refused by name',
+    needsOfficial,
+    async (path, name, body) => {
+      const { paths } = await read();
+      const { properties } = paths[path]?.post?.requestBody?.content['application/json'].schema ?? {};
+      const listed = Object.keys(properties ?? {});
+      const missing = officialFields(name).filter((field) => !listed.includes(field));
+      for (const field of missing) {
+        const error = await errorOf(await svc.post(path, { ...body, [field]: 'x' }));
+        expect([field, error.status, error.param]).toEqual([field, 400, field]);
+      }
+    },
+  );
 
   it('is there without a key, as is the page that shows it, and neither with --disable-fastapi-docs', async () => {
     const guarded = await startTestServer({ server: { apiKeys: ['key'] } });

@@ -13,6 +13,10 @@ const IDLE: EngineStats = {
   preemptions: 4,
   prefixCacheQueries: 1000,
   prefixCacheHits: 500,
+  externalCacheQueries: 0,
+  externalCacheHits: 0,
+  cachedPromptTokens: 0,
+  loadedPromptTokens: 0,
   promptTokens: 1000,
   generationTokens: 2000,
   speculation: null,
@@ -50,6 +54,11 @@ describe('the line of statistics', () => {
     expect(line).toMatch(/, draft acceptance rate: 25\.0%, mean acceptance length: 2\.25$/);
     const idle = { ...IDLE, speculation: now };
     expect(statsLine(idle, { ...idle, running: 1 }, 10)).not.toContain('acceptance');
+  });
+
+  it('tells how much another instance had of what it was asked for, where one was asked', () => {
+    const now = { ...IDLE, running: 1, externalCacheQueries: 200, externalCacheHits: 150 };
+    expect(statsLine(IDLE, now, 10)).toMatch(/, external prefix cache hit rate: 75\.0%$/);
   });
 
   it('tells of work that has ended since, and of work that has only begun', () => {

@@ -4,6 +4,7 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { faultsBy } from '../helpers/openai-schemas.ts';
 import { bodyOf, errorOf, eventsOf, startTestServer, type TestServer } from './test-server.ts';
 
 const TEMPLATE =
@@ -257,6 +258,72 @@ describe('calls that a model chooses to make', () => {
     expect((await streamOf(TEXT, body)).whole).toBe(whole);
     const shown = [...whole.matchAll(/^: \d+ ([\d,]+)$/gm)].flatMap(([, ids = '']) => ids.split(','));
     expect(shown.length).toBeGreaterThan(20);
+  });
+});
+
+describe('functions, the older form of tools', () => {
+  const FUNCTIONS = [WEATHER.function, CLOCK.function];
+  const answerFaults = faultsBy('CreateChatCompletionResponse');
+  const chunkFaults = faultsBy('CreateChatCompletionStreamResponse');
+  const NAMED = { functions: FUNCTIONS, function_call: { name: 'get_weather' } };
+
+  it('are called by name, and the call is the function_call of the message, without an id', async () => {
+    const json = await bodyOf(await svc.post(PATH, { ...CHAT, ...NAMED }));
+    const [{ message, finish_reason }] = json.choices;
+    expect(finish_reason).toBe('stop');
+    expect(message).toMatchObject({ content: null, function_call: { name: 'get_weather' } });
+    expect(Object.keys(message.function_call)).toEqual(['name', 'arguments']);
+    expect(Object.keys(message)).not.toContain('tool_calls');
+    weatherArguments.parse(JSON.parse(message.function_call.arguments));
+    expect(answerFaults(json)).toEqual([]);
+  });
+
+  it('come as deltas that the official client puts together to the same message', async () => {
+    const body = { ...CHAT, model: 'tiny', messages: [...MESSAGES], ...NAMED };
+    const whole = await svc.client.chat.completions.create(body);
+    const streamed = await svc.client.chat.completions.stream(body).finalChatCompletion();
+    const { function_call } = streamed.choices[0]!.message;
+    expect(function_call).toEqual(whole.choices[0]!.message.function_call);
+    expect(function_call?.name).toBe('get_weather');
+  });
+
+  it('are called once at most where the model chooses, which is then why it ended', async () => {
+    const { events } = await streamOf(TEXT, { functions: FUNCTIONS });
+    const chunks = events.slice(0, -1).map((event) => JSON.parse(event));
+    const parts = chunks.flatMap(({ choices: [{ delta }] }) => delta.function_call ?? []);
+    expect(parts.map(({ name }) => name)).toEqual(['get_weather', ...parts.slice(1).map(() => undefined)]);
+    expect(parts.map((part) => part.arguments).join('')).toBe('{"city": "Rome", "days": 2}');
+    expect(parts.length).toBeGreaterThan(3);
+    expect(chunks.at(-1).choices[0].finish_reason).toBe('function_call');
+    expect(chunks.flatMap(({ choices: [{ delta }] }) => delta.tool_calls ?? [])).toEqual([]);
+    for (const one of chunks) expect(chunkFaults(one)).toEqual([]);
+  });
+
+  it('are in the prompt like tools, unless none may be called', async () => {
+    const tokensOf = async (fields: object) =>
+      (await bodyOf(await svc.post('/tokenize', { messages: MESSAGES, ...fields }))).tokens;
+    expect(await tokensOf({ functions: FUNCTIONS })).toEqual(await tokensOf({ tools: TOOLS }));
+    expect(await tokensOf({ functions: FUNCTIONS, function_call: 'none' })).toEqual(await tokensOf({}));
+    expect(await tokensOf({ function_call: 'none' })).toEqual(await tokensOf({}));
+  });
+
+  it.each([
+    [{ functions: [] }, 'functions', /^functions must have at least 1 element/],
+    [{ functions: [{}] }, 'functions', /^functions\[0\]\.name/],
+    [{ functions: FUNCTIONS, tools: TOOLS }, 'functions', /older form of tools/],
+    [{ functions: [FUNCTIONS[0], FUNCTIONS[0]] }, 'functions', /^functions has two functions "get_weather"/],
+    [{ functions: FUNCTIONS, function_call: 'required' }, 'function_call', /must be "none", "auto" or/],
+    [{ functions: FUNCTIONS, function_call: { name: 'x' } }, 'function_call', /^function_call names "x"/],
+    [{ function_call: 'auto' }, 'function_call', /only for requests with functions/],
+    [
+      { ...NAMED, response_format: { type: 'json_object' } },
+      'function_call',
+      /^function_call asks for a call/,
+    ],
+    [{ ...NAMED, use_beam_search: true, n: 2 }, 'function_call', /beam search/],
+  ])('are refused by their own names: %j', async (body, param, message) => {
+    const error = await errorOf(await svc.post(PATH, { ...CHAT, ...body }));
+    expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });
   });
 });
 

@@ -120,7 +120,7 @@ def byte_level(ends: bool) -> Tokenizer:
 def modules(*kinds: str) -> list[dict]:
     folders = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize", "LogitScore": "1_LogitScore"}
     return [
-        {"idx": i, "name": str(i), "path": folders[kind], "type": f"sentence_transformers.models.{kind}"}
+        {"idx": i, "name": str(i), "path": folders.get(kind, f"{i}_{kind}"), "type": f"sentence_transformers.models.{kind}"}
         for i, kind in enumerate(["Transformer", *kinds])
     ]
 
@@ -161,6 +161,21 @@ class Recipe:
     isQwen3: bool = False
     overrides: dict[str, object] = field(default_factory=dict)
     spread: float = 0.15
+    dense: tuple[tuple[int, int, bool, str], ...] = ()
+    """Products behind the pooling, from 2_Dense on: inputs, outputs, whether it has a bias, and the activation."""
+
+
+def modernbert(vocab: int, **more: object) -> t.PreTrainedConfig:
+    """One layer that sees all and two whose window is far shorter than most texts."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+    ids = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    return t.ModernBertConfig(**sizes, **ids, vocab_size=vocab, max_position_embeddings=256, local_attention=8, **more)
+
+
+def embedding_gemma(vocab: int) -> t.PreTrainedConfig:
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    sizes = DECODER | {"num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 16, "layer_types": kinds}
+    return t.Gemma3TextConfig(**sizes, vocab_size=vocab, sliding_window=8, query_pre_attn_scalar=16, use_bidirectional_attention=True)
 
 
 def bert(vocab: int, **more: object) -> t.PreTrainedConfig:
@@ -224,6 +239,30 @@ MODELS = {
         isQwen3=True,
     ),
     "distilbert-mean": Recipe(distilbert, word_piece, pooling="mean_tokens", files={"modules.json": modules("Pooling", "Normalize")}),
+    "bert-dense": Recipe(
+        bert,
+        word_piece,
+        pooling="mean_tokens",
+        isNormalized=False,
+        files={"modules.json": modules("Pooling", "Dense")},
+        dense=((32, 24, True, "Tanh"),),
+    ),
+    "embedding-gemma": Recipe(
+        embedding_gemma,
+        lambda: byte_level(True),
+        pooling="mean_tokens",
+        files={"modules.json": modules("Pooling", "Dense", "Dense", "Normalize")},
+        dense=((32, 64, False, "Identity"), (64, 32, False, "Identity")),
+        overrides={"matryoshka_dimensions": [8, 16, 32]},
+    ),
+    "modernbert-cls": Recipe(modernbert, word_piece, pooling="cls_token", files={"modules.json": modules("Pooling", "Normalize")}),
+    "modernbert-reranker": Recipe(
+        lambda vocab: modernbert(vocab, num_labels=1, classifier_pooling="mean"),
+        word_piece,
+        t.AutoModelForSequenceClassification,
+        scores=True,
+        overrides={"rope_parameters": None, "layer_types": None, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0},
+    ),
 }
 
 
@@ -237,7 +276,8 @@ def random_weights(model: torch.nn.Module, spread: float) -> None:
         else:
             values *= 0.1
         parameter.data = values.to(torch.bfloat16).to(torch.float32)
-    model.tie_weights()
+    if isinstance(model, t.PreTrainedModel):
+        model.tie_weights()
 
 
 def pooled(hidden: torch.Tensor, mode: str) -> torch.Tensor:
@@ -246,12 +286,28 @@ def pooled(hidden: torch.Tensor, mode: str) -> torch.Tensor:
     return hidden[-1] if mode == "lasttoken" else hidden.mean(0)
 
 
-def embeddings(recipe: Recipe, model: torch.nn.Module, tokenizer: t.PreTrainedTokenizerFast) -> list[dict]:
+def dense_layers(recipe: Recipe, folder: Path) -> list[torch.nn.Module]:
+    """Makes the layers, and their folders as they are published."""
+    layers = []
+    for i, (inputs, outputs, bias, activation) in enumerate(recipe.dense):
+        linear = torch.nn.Linear(inputs, outputs, bias)
+        random_weights(linear, recipe.spread)
+        layers += [linear, getattr(torch.nn, activation)()]
+        path = folder / f"{i + 2}_Dense"
+        path.mkdir()
+        kind = "linear" if activation == "Identity" else "activation"
+        fields = {"in_features": inputs, "out_features": outputs, "bias": bias, "activation_function": f"torch.nn.modules.{kind}.{activation}"}
+        (path / "config.json").write_text(json.dumps(fields) + "\n")
+        save_file({f"linear.{key}": value.to(torch.bfloat16) for key, value in linear.state_dict().items()}, path / "model.safetensors")
+    return layers
+
+
+def embeddings(recipe: Recipe, model: torch.nn.Module, dense: list, tokenizer: t.PreTrainedTokenizerFast) -> list[dict]:
     cases = []
     for text in TEXTS:
         encoded = tokenizer(text, return_tensors="pt")
         hidden = model(input_ids=encoded["input_ids"]).last_hidden_state[0]
-        values = pooled(hidden, recipe.pooling)
+        values = torch.nn.Sequential(*dense)(pooled(hidden, recipe.pooling))
         values = torch.nn.functional.normalize(values, dim=0) if recipe.isNormalized else values
         cases.append({"text": text, "ids": encoded["input_ids"][0].tolist(), "values": values.tolist()})
     return cases
@@ -261,9 +317,9 @@ def scores(recipe: Recipe, model: torch.nn.Module, tokenizer: t.PreTrainedTokeni
     cases = []
     for first, second in PAIRS:
         encoded = tokenizer(first, second, return_token_type_ids=True)
-        types = encoded.get("token_type_ids") if isinstance(model.config, t.BertConfig) else None
+        types = encoded["token_type_ids"] if 1 in encoded["token_type_ids"] and not recipe.isQwen3 else None
         ids = qwen3_pair(tokenizer, first, second) if recipe.isQwen3 else encoded["input_ids"]
-        inputs = {"input_ids": torch.tensor([ids])} | ({"token_type_ids": torch.tensor([types])} if types else {})
+        inputs = {"input_ids": torch.tensor([ids])} | ({"token_type_ids": torch.tensor([types])} if isinstance(model.config, t.BertConfig) else {})
         logits = model(**inputs).logits
         if recipe.ofTokens:
             yes, no = (tokenizer.convert_tokens_to_ids(token) for token in recipe.ofTokens)
@@ -298,7 +354,8 @@ def make_model(folder: Path, name: str) -> None:
     if recipe.pooling and recipe.files:
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling/config.json").write_text(json.dumps(pooling_file(recipe.pooling)) + "\n")
-    cases = scores(recipe, model, tokenizer) if recipe.scores else embeddings(recipe, model, tokenizer)
+    dense = dense_layers(recipe, folder)
+    cases = scores(recipe, model, tokenizer) if recipe.scores else embeddings(recipe, model, dense, tokenizer)
     made_with = f"transformers {t.__version__}, torch {torch.__version__}, eager attention, float32"
     (folder / "golden.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, ensure_ascii=False, separators=(",", ":")) + "\n")
     state = {key: value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}

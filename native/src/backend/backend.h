@@ -107,9 +107,9 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// Whether a row sees the tokens after it too, those of its whole sequence.
+  /// Whether a row sees the tokens after it too.
   bool isBidirectional;
-  /// 0 is none.
+  /// So many tokens a row sees, itself included, back and, if it is bidirectional, as many onward; 0 is all of them.
   int64_t window;
   /// 0 is none.
   float softcap;

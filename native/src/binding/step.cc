@@ -154,7 +154,6 @@ Napi::Value BackendObject::attention(const Info& info) {
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
   options.heads = static_cast<int>(cols / shape.headDim);
-  if (options.isBidirectional && options.window != 0) a.fail("no window where rows see the tokens after them", "one");
   if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
   if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));

@@ -41,7 +41,7 @@ const Vector& CpuBackend::makeVector(std::vector<float> values) {
 
 std::shared_ptr<const Lora> CpuBackend::makeLora(const LoraNumbers& numbers) {
   std::shared_ptr<const Lora> lora;
-  stream_.run([&] { lora = packLora(pool_, kernels_, numbers); });
+  stream_.run([&] { lora = packLora(pool_, kernels_, matrixMemory_, numbers); });
   return lora;
 }
 

@@ -109,6 +109,7 @@ class CpuBackend final : public Backend {
   ProductMemory productMemory_;
   ExpertsMemory expertsMemory_;
   LoraMemory loraMemory_;
+  MatrixMemory matrixMemory_;
   HeadMemory headMemory_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;

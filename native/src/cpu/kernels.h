@@ -89,6 +89,39 @@ struct Addends {
   size_t stride;         // floats
 };
 
+/// Ranks of an adapter that are multiplied together: a block of B has them for the 16 columns of a panel, in steps.
+constexpr int kRankDepth = 16;
+/// Bytes of a row of t that a block of ranks takes. Numbers of bf16 fill half of them, and zeros the rest: a matrix tile may take twice
+/// as many ranks, those of B being any others.
+constexpr int kRankBytes = 64;
+
+/// B of one panel of a product: `count` blocks one after the other, the first of them of ranks `first` * kRankDepth on. The next
+/// kRankDepth ranks behind the last one can be read, and are finite.
+struct LowRankPanel {
+  const char* blocks;
+  int first;
+  int count;
+};
+
+/// Rows of a product that one adapter adds t · Bᵀ to. Beside the rows of t, before and after, are kRowsBeside rows of zeros: a
+/// kernel may take rows of several adapters together.
+struct LowRankRows {
+  Range rows;
+  const char* t;  // of row rows.begin
+  size_t stride;  // bytes
+  const LowRankPanel* panels;  // from the product's first one on
+};
+constexpr int kRowsBeside = 16;
+
+/// What adapters add to the sums of a part of a product, as if k went on.
+struct LowRankSum {
+  const LowRankRows* adapters;
+  int count;
+  // Of the product, where the part begins.
+  int firstRow;
+  int firstPanel;
+};
+
 /// out [rows, n] = (or +=) x · weightᵀ + bias + addends. Panel p holds columns 16p to 16p+15 of the output.
 struct LinearJob {
   const char* x;
@@ -103,6 +136,7 @@ struct LinearJob {
   Dequantization scales;  // of Int8
   CodeFormat codes;       // of Codes
   Addends addends = {};
+  LowRankSum lowRank = {};
 };
 
 /// out = activation(x · gateᵀ + bias + addends) * (x · upᵀ + bias + addends). Panel 2p holds gate columns 16p to 16p+15, panel 2p+1 those of
@@ -119,6 +153,7 @@ struct GateUpJob {
   CodeFormat codes;       // of Codes
   GatedActivation activation;
   Addends addends = {};  // in the order of the panels
+  LowRankSum lowRank = {};
 };
 
 /// Where keys and values of one head are inside a block, in bytes.
@@ -155,7 +190,7 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;  // above 0
-  int window;  // at most kNoWindow
+  int window;  // so many tokens a row sees, back from the newest one; at most kNoWindow
   float softcap;  // 0 is none
   const float* sinks;  // [heads]; null is none
   char* out;
@@ -172,7 +207,7 @@ struct AttentionTask {
   int firstRow;
   int tokens;
   /// The newest token that the first row sees, and by how much that of each next row is newer: by 1, or by 0 where all see
-  /// the whole sequence.
+  /// the whole sequence. It may be past the context's end.
   int firstPosition;
   int positionStep;
   /// The same thread will read on up to this token: memory is fetched ahead so far.
@@ -198,26 +233,6 @@ constexpr int kKvTile = 64;
 constexpr int kKvPartition = 512;
 /// Scratch and states have room for whole multiples of so many query rows, and queries for whole multiples of so many words.
 constexpr int kQueryRows = 32, kQueryWords = 16;
-
-/// Ranks of an adapter that are multiplied together: a block of B has them for the 16 columns of a panel, in steps.
-constexpr int kRankDepth = 16;
-
-/// B of one panel of a product: `count` blocks one after the other, the first of them of ranks `first` * kRankDepth on.
-struct LowRankPanel {
-  const char* blocks;
-  int first;
-  int count;
-};
-
-/// Rows of a product that one adapter adds t · Bᵀ to. Beside the rows of t, before and after, are kRowsBeside rows of zeros: a
-/// kernel may take rows of several adapters together.
-struct LowRankRows {
-  Range rows;
-  const char* t;  // of row rows.begin
-  size_t stride;  // bytes
-  const LowRankPanel* panels;  // from the product's first one on
-};
-constexpr int kRowsBeside = 16;
 
 struct AttentionKernels {
   /// Query rows (tokens times heads of the group) that a task should have.
@@ -254,6 +269,8 @@ struct KernelSet {
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
   /// Panels of codes, one after the other, to panels of bf16.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
+  /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place.
+  bool addsLowRank[4];
   /// By DType of t, F32 and Bf16: out [rows, 16 * panels] = what each of `count` adapters adds to its rows, and -0, which changes
   /// no number, where none does.
   void (*lowRank[2])(const LowRankRows* adapters, int count, Range rows, Range panels, float* out);

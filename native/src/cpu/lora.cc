@@ -13,6 +13,8 @@ namespace {
 
 /// Rows of x that a task multiplies by A.
 constexpr int kRowsOfTask = 32;
+/// What matrices take at once from the kernel: a huge page.
+constexpr size_t kSharedBytes = size_t{2} << 20;
 
 Range common(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 bool isEmpty(Range range) { return range.begin >= range.end; }
@@ -24,6 +26,12 @@ PackedWeight packA(ThreadPool& pool, const KernelSet& set, const LoraNumbers& nu
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
   return packLinear(pool, set, {LinearPart{source, rank, {}, {}, {}}}, numbers.k, form);
+}
+
+std::shared_ptr<const char> storedA(const PackedWeight& packed, MatrixMemory& memory) {
+  const std::shared_ptr<char> a = memory.take(packed.data.size());
+  std::memcpy(a.get(), packed.data.data(), packed.data.size());
+  return a;
 }
 
 /// The bits of B in the format in which it is kept.
@@ -86,21 +94,23 @@ size_t placeOf(DType dtype, int rank, int lane) {
   return (static_cast<size_t>(rank / 2) * kLanes + lane) * 2 * sizeof(uint16_t) + rank % 2 * sizeof(uint16_t);
 }
 
-void packB(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers, HostLora& lora) {
+void packB(ThreadPool& pool, const KernelSet& set, MatrixMemory& memory, const LoraNumbers& numbers, HostLora& lora) {
   const std::vector<char> stored = storedB(set, numbers);
   const size_t width = elementBytes(numbers.dtype);
   lora.panels = panelsOf(numbers);
   size_t bytes = 0;
   for (const LowRankPanel& panel : lora.panels) bytes += panel.count * blockBytes(numbers.dtype);
-  lora.blocks = Pages(bytes);
-  const char* blocks = lora.blocks.data();
+  // A matrix tile reads as many ranks again behind the last ones.
+  const std::shared_ptr<char> b = memory.take(bytes + blockBytes(numbers.dtype));
+  lora.b = b;
+  const char* blocks = b.get();
   for (LowRankPanel& panel : lora.panels) {
     panel.blocks = blocks;
     blocks += panel.count * blockBytes(numbers.dtype);
   }
   pool.run(static_cast<int>(lora.panels.size()), [&](int index, int) {
     const LowRankPanel& panel = lora.panels[index];
-    char* const to = lora.blocks.data() + (panel.blocks - lora.blocks.data());
+    char* const to = b.get() + (panel.blocks - b.get());
     eachPartOfPanel(numbers, index, [&](const LoraPart& part, Range columns, size_t rows) {
       const char* number = stored.data() + rows;
       for (int column = columns.begin; column < columns.end; ++column) {
@@ -124,7 +134,7 @@ struct AdapterTask {
   size_t bytes() const { return stride * lengthOf(rows) + 2 * borderBytes(); }
 };
 
-size_t strideOf(const HostLora& lora) { return roundUp(lora.a.n, kRankDepth) * elementBytes(lora.dtype); }
+size_t strideOf(const HostLora& lora) { return roundUp(lora.rank(), kRankDepth) / kRankDepth * kRankBytes; }
 
 /// Rows that follow each other, of each adapter that adds to the product.
 std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, const std::vector<AdapterLora>& loras) {
@@ -138,109 +148,108 @@ std::vector<AdapterTask> tasksOf(const std::vector<AdapterRows>& adapterRows, co
   return all;
 }
 
-/// Multiplies `rows` of x by A, and leaves the products, scaled, in the format in which B takes them.
-void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x, float* sums) {
-  const HostLora& lora = *task.lora;
-  const PackedWeight& a = lora.a;
-  const size_t xStride = static_cast<size_t>(x.stride) * elementBytes(lora.dtype);
-  const int width = a.panels * kLanes;
-  const LinearJob job{x.data + rows.begin * xStride, xStride, a.data.data(), stepsOf(a.format, a.k), width, nullptr, sums,
-                      static_cast<size_t>(width), false, {}, {}};
-  set.linear[static_cast<int>(a.format)](job, {0, lengthOf(rows)}, {0, a.panels});
-  for (int row = rows.begin; row < rows.end; ++row, sums += width) {
-    for (int i = 0; i < a.n; ++i) sums[i] *= lora.scales[i];
-    char* to = task.t + (row - task.rows.begin) * task.stride;
-    if (lora.dtype == DType::F32) std::memcpy(to, sums, task.stride);
-    else set.narrow(sums, reinterpret_cast<uint16_t*>(to), width);
+/// A row of t in blocks of kRankBytes.
+void storeT(const KernelSet& set, DType dtype, const float* t, int ranks, char* to) {
+  for (int rank = 0; rank < ranks; rank += kRankDepth, t += kRankDepth, to += kRankBytes) {
+    const size_t bytes = kRankDepth * elementBytes(dtype);
+    if (dtype == DType::F32) std::memcpy(to, t, bytes);
+    else set.narrow(t, reinterpret_cast<uint16_t*>(to), kRankDepth);
+    std::memset(to + bytes, 0, kRankBytes - bytes);
   }
 }
 
-/// What the adapters of a step add to one product.
-class LoraAddend final : public Addend {
- public:
-  LoraAddend(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, const std::vector<AdapterTask>& given, Rows x)
-      : set_(set) {
-    std::vector<AdapterTask> adapters = given;
-    takeMemory(pool, memory, adapters);
-    struct Task {
-      const AdapterTask* adapter;
-      Range rows;
-    };
-    std::vector<Task> tasks;
-    for (const AdapterTask& adapter : adapters) {
-      dtype_ = adapter.lora->dtype;
-      rows_.push_back({adapter.rows, adapter.t, adapter.stride, adapter.lora->panels.data()});
-      for (int row = adapter.rows.begin; row < adapter.rows.end; row += kRowsOfTask) {
-        tasks.push_back({&adapter, {row, std::min(row + kRowsOfTask, adapter.rows.end)}});
-      }
-    }
-    pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
-      const auto sums = reinterpret_cast<float*>(memory.sums[thread].data());
-      computeT(set, *tasks[task].adapter, tasks[task].rows, x, sums);
-    });
+/// Multiplies `rows` of x by A, and leaves the products, scaled, in the format in which B takes them.
+void computeT(const KernelSet& set, const AdapterTask& task, Range rows, Rows x, float* sums) {
+  const HostLora& lora = *task.lora;
+  const int panels = lora.panelsOfA(), width = panels * kLanes;
+  const size_t xStride = static_cast<size_t>(x.stride) * elementBytes(lora.dtype);
+  const LinearJob job{x.data + rows.begin * xStride, xStride, lora.a.get(), stepsOf(lora.formatOfA(), lora.k), width, nullptr,
+                      sums, static_cast<size_t>(width), false, {}, {}};
+  set.linear[static_cast<int>(lora.formatOfA())](job, {0, lengthOf(rows)}, {0, panels});
+  for (int row = rows.begin; row < rows.end; ++row, sums += width) {
+    for (int i = 0; i < lora.rank(); ++i) sums[i] *= lora.scales[i];
+    storeT(set, lora.dtype, sums, width, task.t + (row - task.rows.begin) * task.stride);
   }
+}
 
-  void make(Range rows, Range panels, float* out) const override {
-    set_.lowRank[static_cast<int>(dtype_)](rows_.data(), static_cast<int>(rows_.size()), rows, panels, out);
+/// Memory for t of the adapters, and zeros beside it.
+void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
+  size_t bytes = 0, sumBytes = 0;
+  for (const AdapterTask& adapter : adapters) {
+    bytes += adapter.bytes();
+    sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->panelsOfA()) * kLanes * sizeof(float) * kRowsOfTask);
   }
-
-  void fetch(Range rows, Range panels) const override {
-    if (isEmpty(panels)) return;
-    for (const LowRankRows& adapter : rows_) {
-      if (isEmpty(common(rows, adapter.rows))) continue;
-      const LowRankPanel& last = adapter.panels[panels.end - 1];
-      const char* const end = last.blocks + last.count * blockBytes(dtype_);
-      for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line, 0, 2);
-    }
+  if (memory.t.size() < bytes) memory.t = Pages(bytes);
+  memory.sums.resize(pool.threads());
+  for (Pages& pages : memory.sums) {
+    if (pages.size() < sumBytes) pages = Pages(sumBytes);
   }
+  char* free = memory.t.data();
+  for (AdapterTask& adapter : adapters) {
+    adapter.t = free + adapter.borderBytes();
+    std::memset(free, 0, adapter.borderBytes());
+    free += adapter.bytes();
+    std::memset(free - adapter.borderBytes(), 0, adapter.borderBytes());
+  }
+}
 
- private:
-  const KernelSet& set_;
-  DType dtype_ = DType::F32;
-  std::vector<LowRankRows> rows_;
-
-  static void takeMemory(ThreadPool& pool, LoraMemory& memory, std::vector<AdapterTask>& adapters) {
-    size_t bytes = 0, sumBytes = 0;
-    for (const AdapterTask& adapter : adapters) {
-      bytes += adapter.bytes();
-      sumBytes = std::max(sumBytes, static_cast<size_t>(adapter.lora->a.panels) * kLanes * sizeof(float) * kRowsOfTask);
-    }
-    if (memory.t.size() < bytes) memory.t = Pages(bytes);
-    memory.sums.resize(pool.threads());
-    for (Pages& pages : memory.sums) {
-      if (pages.size() < sumBytes) pages = Pages(sumBytes);
-    }
-    char* free = memory.t.data();
-    for (AdapterTask& adapter : adapters) {
-      adapter.t = free + adapter.borderBytes();
-      std::memset(free, 0, adapter.borderBytes());
-      free += adapter.bytes();
-      std::memset(free - adapter.borderBytes(), 0, adapter.borderBytes());
+/// What the adapters add to a product of x: computes t.
+LowRank lowRankOf(ThreadPool& pool, const KernelSet& set, LoraMemory& memory, std::vector<AdapterTask> adapters, Rows x) {
+  takeMemory(pool, memory, adapters);
+  struct Task {
+    const AdapterTask* adapter;
+    Range rows;
+  };
+  std::vector<Task> tasks;
+  LowRank lowRank;
+  for (const AdapterTask& adapter : adapters) {
+    lowRank.dtype = adapter.lora->dtype;
+    lowRank.adapters.push_back({adapter.rows, adapter.t, adapter.stride, adapter.lora->panels.data()});
+    for (int row = adapter.rows.begin; row < adapter.rows.end; row += kRowsOfTask) {
+      tasks.push_back({&adapter, {row, std::min(row + kRowsOfTask, adapter.rows.end)}});
     }
   }
-};
+  pool.run(static_cast<int>(tasks.size()), [&](int task, int thread) {
+    const auto sums = reinterpret_cast<float*>(memory.sums[thread].data());
+    computeT(set, *tasks[task].adapter, tasks[task].rows, x, sums);
+  });
+  return lowRank;
+}
 
 }  // namespace
 
-std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers) {
+std::shared_ptr<char> MatrixMemory::take(size_t bytes) {
+  const size_t whole = roundUp(bytes, kStepBytes);
+  if (used_ + whole > pages_->size()) {
+    pages_ = std::make_shared<Pages>(std::max(whole, kSharedBytes));
+    used_ = 0;
+  }
+  const std::shared_ptr<char> taken(pages_, pages_->data() + used_);
+  used_ += whole;
+  return taken;
+}
+
+std::shared_ptr<const HostLora> packLora(ThreadPool& pool, const KernelSet& set, MatrixMemory& memory,
+                                         const LoraNumbers& numbers) {
   const auto lora = std::make_shared<HostLora>(
-      HostLora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, packA(pool, set, numbers), numbers.scales, {}, {}});
-  packB(pool, set, numbers, *lora);
+      HostLora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, numbers.scales, {}, {}, {}});
+  lora->a = storedA(packA(pool, set, numbers), memory);
+  packB(pool, set, memory, numbers, *lora);
   return lora;
 }
 
 void runLinearLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, Rows x, Rows out, bool add) {
-  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
-  runLinear(pool, set, products, weight, x, out, add, &addend);
+  const LowRank lowRank = lowRankOf(pool, set, memory, tasksOf(adapterRows, loras), x);
+  runLinear(pool, set, products, weight, x, out, add, lowRank);
 }
 
 void runGateUpLora(ThreadPool& pool, const KernelSet& set, ProductMemory& products, LoraMemory& memory,
                    const PackedWeight& weight, const std::vector<AdapterRows>& adapterRows,
                    const std::vector<AdapterLora>& loras, GatedActivation activation, Rows x, Rows out) {
-  const LoraAddend addend(pool, set, memory, tasksOf(adapterRows, loras), x);
-  runGateUp(pool, set, products, weight, activation, x, out, &addend);
+  const LowRank lowRank = lowRankOf(pool, set, memory, tasksOf(adapterRows, loras), x);
+  runGateUp(pool, set, products, weight, activation, x, out, lowRank);
 }
 
 }  // namespace svc::cpu

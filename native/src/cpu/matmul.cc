@@ -142,18 +142,41 @@ bool isExpanded(const PackedWeight& weight, int rows) {
   return weight.format == WeightFormat::Codes && rows > kFewRows;
 }
 
+/// Begins to bring B of some rows and panels from memory.
+void fetch(const LowRank& lowRank, Range rows, Range panels) {
+  if (panels.begin >= panels.end) return;
+  const size_t blockBytes = kRankDepth * kLanes * elementBytes(lowRank.dtype);
+  for (const LowRankRows& adapter : lowRank.adapters) {
+    if (std::max(rows.begin, adapter.rows.begin) >= std::min(rows.end, adapter.rows.end)) continue;
+    const LowRankPanel& last = adapter.panels[panels.end - 1];
+    const char* const end = last.blocks + last.count * blockBytes;
+    for (const char* line = adapter.panels[panels.begin].blocks; line < end; line += kStepBytes) __builtin_prefetch(line, 0, 2);
+  }
+}
+
 /// What is added to the rows and panels of a task. What the thread's next task will add is fetched while it multiplies: threads
 /// take tasks about in turn.
-Addends addendsOf(const ThreadPool& pool, ProductMemory& memory, const PackedWeight& weight, const Addend& addend, Range rows,
-                  Range panels, int thread) {
+Addends addendsOf(const ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
+                  const LowRank& lowRank, Range rows, Range panels, int thread) {
   const int count = panels.end - panels.begin, ahead = count * pool.threads();
   const size_t stride = static_cast<size_t>(count) * kLanes, bytes = sizeof(float) * stride * (rows.end - rows.begin);
   Pages& pages = memory.addends[thread];
   if (pages.size() < bytes) pages = Pages(bytes);
   const auto numbers = reinterpret_cast<float*>(pages.data());
-  addend.make(rows, panels, numbers);
-  addend.fetch(rows, {std::min(panels.begin + ahead, weight.panels), std::min(panels.end + ahead, weight.panels)});
+  set.lowRank[static_cast<int>(lowRank.dtype)](lowRank.adapters.data(), static_cast<int>(lowRank.adapters.size()), rows, panels,
+                                               numbers);
+  fetch(lowRank, rows, {std::min(panels.begin + ahead, weight.panels), std::min(panels.end + ahead, weight.panels)});
   return {numbers, stride};
+}
+
+/// Gives the job of a task what adapters add to its rows and panels.
+template <class Job>
+void addLowRank(Job& part, const ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
+                const LowRank& lowRank, Range rows, Range panels, int thread) {
+  const int count = static_cast<int>(lowRank.adapters.size());
+  if (count == 0) return;
+  if (set.addsLowRank[static_cast<int>(weight.format)]) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
+  else part.addends = addendsOf(pool, set, memory, weight, lowRank, rows, panels, thread);
 }
 
 /// The job of a task: its rows and panels are counted from the task's first ones. `job.out` is still that of the whole product.
@@ -175,7 +198,7 @@ Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weig
 }  // namespace
 
 void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x,
-               Rows out, bool add, const Addend* addend) {
+               Rows out, bool add, const LowRank& lowRank) {
   const Input input = inputOf(pool, set, memory, weight, x);
   const LinearJob job{input.x,
                       input.stride,
@@ -190,11 +213,11 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       weight.codes};
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
-  if (addend != nullptr) memory.addends.resize(pool.threads());
+  memory.addends.resize(pool.threads());
   const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
   cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
     LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
-    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
+    addLowRank(part, pool, set, memory, weight, lowRank, rows, panels, thread);
     part.n -= panels.begin * kLanes;
     part.out += rows.begin * job.outStride + panels.begin * kLanes;
     kernel(part, {0, rows.end - rows.begin}, {0, panels.end - panels.begin});
@@ -202,7 +225,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
 }
 
 void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
-               GatedActivation activation, Rows x, Rows out, const Addend* addend) {
+               GatedActivation activation, Rows x, Rows out, const LowRank& lowRank) {
   const Input input = inputOf(pool, set, memory, weight, x);
   const GateUpJob job{input.x,
                       input.stride,
@@ -217,12 +240,12 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   clearPadding(weight, out);
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
-  if (addend != nullptr) memory.addends.resize(pool.threads());
+  memory.addends.resize(pool.threads());
   const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
   cut(pool, set, weight, x.rows, 2, [&](Range rows, Range outPanels, int thread) {
     const Range panels{2 * outPanels.begin, 2 * outPanels.end};
     GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
-    if (addend != nullptr) part.addends = addendsOf(pool, memory, weight, *addend, rows, panels, thread);
+    addLowRank(part, pool, set, memory, weight, lowRank, rows, panels, thread);
     part.out += rows.begin * job.outStride + outPanels.begin * kLanes * elementBytes(inputDType(weight.format));
     kernel(part, {0, rows.end - rows.begin}, {0, outPanels.end - outPanels.begin});
   });

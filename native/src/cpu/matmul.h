@@ -18,22 +18,18 @@ struct ProductMemory {
   std::vector<Pages> addends;
 };
 
-/// Something that is added to a product, a part at a time, by the task that makes that part.
-class Addend {
- public:
-  virtual ~Addend() = default;
-  /// out [rows, 16 * panels] = what is added there. Panels of gate and up take turns.
-  virtual void make(Range rows, Range panels, float* out) const = 0;
-  /// Begins to bring what `make` will read for these from memory.
-  virtual void fetch(Range rows, Range panels) const = 0;
+/// What adapters add to a product, of those that have rows of it; none to be the product alone. Panels of gate and up take turns.
+struct LowRank {
+  DType dtype = DType::F32;  // of t and B
+  std::vector<LowRankRows> adapters;
 };
 
 /// out [rows, n] f32 = x · weightᵀ + bias, or += with `add`. x has the weight's input format, padded with zeros.
 void runLinear(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, Rows x, Rows out, bool add,
-               const Addend* addend = nullptr);
+               const LowRank& lowRank = {});
 
 /// out [rows, n padded] in the weight's input format = activation(x · gateᵀ) * (x · upᵀ).
 void runGateUp(ThreadPool&, const KernelSet&, ProductMemory&, const PackedWeight&, GatedActivation, Rows x, Rows out,
-               const Addend* addend = nullptr);
+               const LowRank& lowRank = {});
 
 }  // namespace svc::cpu

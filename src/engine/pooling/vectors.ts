@@ -16,16 +16,15 @@ export function toEmbedding(
 /** @throws InvalidRequestError for a length that the model's embeddings cannot be cut to. */
 export function checkDimensions(
   dimensions: number | null,
-  { dimensions: allowed }: EmbeddingConfig,
-  hiddenSize: number,
+  { dimensions: allowed, size }: EmbeddingConfig,
 ): void {
-  if (dimensions === null || dimensions === hiddenSize) return;
-  const isAllowed = allowed === 'any' ? dimensions <= hiddenSize : allowed.includes(dimensions);
+  if (dimensions === null || dimensions === size) return;
+  const isAllowed = allowed === 'any' ? dimensions <= size : allowed.includes(dimensions);
   if (isAllowed && dimensions > 0) return;
   throw new InvalidRequestError(
     allowed.length === 0
-      ? `dimensions must be ${hiddenSize} or left out: this model was not trained to have its embeddings cut, got ${dimensions}`
-      : `dimensions must be ${allowed === 'any' ? `from 1 to ${hiddenSize}` : [...allowed, hiddenSize].join(', ')}, got ${dimensions}`,
+      ? `dimensions must be ${size} or left out: this model was not trained to have its embeddings cut, got ${dimensions}`
+      : `dimensions must be ${allowed === 'any' ? `from 1 to ${size}` : [...allowed, size].join(', ')}, got ${dimensions}`,
     { param: 'dimensions' },
   );
 }

@@ -4,14 +4,15 @@
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
-import type { Architecture } from '../architecture.ts';
+import type { Architecture, LoadContext } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
-import { Attention } from '../layers/attention.ts';
+import { attentionOf } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
 import { layerNormInPlace } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type EncoderConfig, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { activated, headOf, type PoolingHead, product } from '../pooling/pooling-head.ts';
 
 export const bert: Architecture = {
   architectures: ['BertModel', 'BertForMaskedLM', 'BertForSequenceClassification'],
@@ -44,7 +45,7 @@ const bertLayer: LoadLayer = (context, layer, prefix) =>
 const bertAttention: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize: n } = context.config;
   const part = (name: string) => ({ name: `${prefix}.self.${name}`, n, bias: true });
-  return new Attention(context, layer, {
+  return attentionOf(context, layer, {
     qkv: context.weights.columns([part('query'), part('key'), part('value')], n),
     output: context.weights.row({ name: `${prefix}.output.dense`, n, bias: true }, n),
   });
@@ -52,16 +53,21 @@ const bertAttention: LoadBlock = (context, layer, prefix) => {
 
 const bertMlp = plainMlp({ up: 'intermediate.dense', down: 'output.dense' });
 
-/** classifier(tanh(pooler(row))) */
-const bertHead: LoadEncoderHead = ({ weights, config: { hiddenSize: n } }, root) => ({
-  dense: weights.classifier(`${root}pooler.dense`, n, n, true),
-  output: weights.classifier('classifier', 1, n, true),
-});
+/** output(tanh(dense(row))) */
+function tangentHead({ weights, config }: LoadContext, dense: string, output: string): PoolingHead {
+  const { hiddenSize: n } = config;
+  return headOf(
+    product(weights.classifier(dense, n, n, true)),
+    activated('tanh'),
+    product(weights.classifier(output, 1, n, true)),
+  );
+}
 
-const robertaHead: LoadEncoderHead = ({ weights, config: { hiddenSize: n } }) => ({
-  dense: weights.classifier('classifier.dense', n, n, true),
-  output: weights.classifier('classifier.out_proj', 1, n, true),
-});
+const bertHead: LoadEncoderHead = (context, root) =>
+  tangentHead(context, `${root}pooler.dense`, 'classifier');
+
+const robertaHead: LoadEncoderHead = (context) =>
+  tangentHead(context, 'classifier.dense', 'classifier.out_proj');
 
 const ownFields = z.looseObject({
   hidden_act: z.string().nullish(),
@@ -84,15 +90,16 @@ function readEncoderConfig(
       `${file.path}: position_embedding_type must be absolute and is_decoder false: other forms of ${file.architecture} are not supported`,
     );
   }
-  const positionOffset = offsetOf(own);
-  const numPositions = own.max_position_embeddings - positionOffset;
-  if (numPositions < 1) {
+  const offset = offsetOf(own);
+  const count = own.max_position_embeddings - offset;
+  if (count < 1) {
     throw new ModelLoadError(
-      `${file.path}: max_position_embeddings must be more than ${positionOffset}, got ${own.max_position_embeddings}`,
+      `${file.path}: max_position_embeddings must be more than ${offset}, got ${own.max_position_embeddings}`,
     );
   }
-  const encoder: EncoderConfig = { positionOffset, numPositions, numTokenTypes: own.type_vocab_size ?? 2 };
-  const json = { ...own, hidden_act: own.hidden_act ?? 'gelu', max_position_embeddings: numPositions };
+  const positions = { count, offset };
+  const encoder: EncoderConfig = { positions, numTokenTypes: own.type_vocab_size ?? 2, pooledRows: 'cls' };
+  const json = { ...own, hidden_act: own.hidden_act ?? 'gelu', max_position_embeddings: count };
   const config = readDecoderConfig({ ...file, json }, () => ({
     normEps: own.layer_norm_eps ?? 1e-12,
     qkvBias: true,
@@ -104,7 +111,7 @@ function readEncoderConfig(
       embedding: 'embeddings.word_embeddings',
       positions: 'embeddings.position_embeddings',
       layers: 'encoder.layer',
-      finalNorm: 'embeddings.LayerNorm',
+      embeddingNorm: 'embeddings.LayerNorm',
       heads: ['classifier'],
     },
   }));

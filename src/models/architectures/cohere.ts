@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import { attentionOf, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
 import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { gatedMlp } from '../layers/mlp.ts';
 import { layerNormWithoutBias } from '../layers/norm.ts';
@@ -71,7 +71,7 @@ const parallelLayer: LoadLayer = (context, layer, prefix) => {
 };
 
 const cohereAttention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     ...(context.config.hasHeadNorms ? ownHeadNorms(context, prefix) : {}),
     output: outputProjection(context, `${prefix}.o_proj`),

@@ -5,7 +5,7 @@ import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
-import { Attention } from '../layers/attention.ts';
+import { attentionOf } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
 import { layerNormInPlace } from '../layers/norm.ts';
@@ -29,7 +29,7 @@ const layer: LoadLayer = (context, index, prefix) =>
 const attention: LoadBlock = (context, index, prefix) => {
   const { hiddenSize: n } = context.config;
   const part = (name: string) => ({ name: `${prefix}.${name}`, n, bias: true });
-  return new Attention(context, index, {
+  return attentionOf(context, index, {
     qkv: context.weights.columns([part('q_lin'), part('k_lin'), part('v_lin')], n),
     output: context.weights.row(part('out_lin'), n),
   });
@@ -74,10 +74,10 @@ function readConfig(file: ConfigFile): ModelConfig {
       embedding: 'embeddings.word_embeddings',
       positions: 'embeddings.position_embeddings',
       layers: 'transformer.layer',
-      finalNorm: 'embeddings.LayerNorm',
+      embeddingNorm: 'embeddings.LayerNorm',
       heads: ['vocab_projector'],
     },
   }));
-  const numPositions = config.maxPositionEmbeddings;
-  return { ...config, encoder: { positionOffset: 0, numPositions, numTokenTypes: 0 } };
+  const positions = { count: config.maxPositionEmbeddings, offset: 0 };
+  return { ...config, encoder: { positions, numTokenTypes: 0, pooledRows: 'cls' } };
 }

@@ -1,7 +1,6 @@
 // Gemma 1: as Llama, with scaled embeddings, norms around 1 and a tanh GELU in the feed-forward (Gemma Team, 2024).
 
 import { z } from 'zod';
-import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
@@ -23,17 +22,11 @@ export const gemma: Architecture = {
 
 const gemmaFields = z.object({
   hidden_activation: z.string().nullish(),
-  use_bidirectional_attention: z.boolean().nullish(),
 });
 
 /** What all Gemmas have in common. */
 export function gemmaTraits({ path, json }: ConfigFile, fields: ConfigFields): DecoderTraits {
   const own = checkModelJson(path, json, gemmaFields);
-  if (own.use_bidirectional_attention) {
-    throw new ModelLoadError(
-      `${path}: use_bidirectional_attention must be false: this model embeds texts and does not continue them`,
-    );
-  }
   const { hidden_act } = fields;
   return {
     // The first releases say gelu in hidden_act, and mean this one.

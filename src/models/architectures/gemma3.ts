@@ -1,14 +1,15 @@
 // Gemma 3: as Gemma 2, with norms of heads in the place of bounds, five layers with windows to one without, and a rotation
-// of its own for each of the two (Gemma Team, 2025). Of a model that also sees images, the part that reads text.
+// of its own for each of the two (Gemma Team, 2025). Of a model that also sees images, the part that reads text; and
+// EmbeddingGemma, whose tokens see those after them, too (Schechter Vera et al., 2025).
 
 import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, headNorms, outputProjection, separateQkv } from '../layers/attention.ts';
+import { attentionOf, headNorms, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { type ConfigFields, type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { resolveRope, ropeFields } from '../rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from '../tensor-names.ts';
 import { gemmaTraits } from './gemma.ts';
@@ -22,7 +23,7 @@ export const gemma3: Architecture = {
 };
 
 const gemma3Attention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     ...headNorms(context, prefix, 1),
     output: outputProjection(context, `${prefix}.o_proj`),
@@ -33,6 +34,7 @@ const ownFields = z.looseObject({
   max_position_embeddings: z.number().positive().nullish(),
   rope_local_base_freq: z.number().positive().nullish(),
   sliding_window_pattern: z.int().positive().nullish(),
+  use_bidirectional_attention: z.boolean().nullish(),
   /** By the kind of layer. */
   rope_parameters: z
     .object({ full_attention: ropeFields.nullish(), sliding_attention: ropeFields.nullish() })
@@ -50,18 +52,27 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
     rotaryDim: own.head_dim ?? 256,
   });
   const json = far ? { ...own, rope_parameters: far } : file.json;
-  return readDecoderConfig({ ...file, json }, (fields) => ({
+  const isEncoder = own.use_bidirectional_attention ?? false;
+  const config = readDecoderConfig({ ...file, json }, (fields) => ({
     ...gemmaTraits(file, fields),
     ...scoreTraits(file, { attention: null, final: null }),
     // Its attention has none, whatever config.json says.
     attentionSoftcap: null,
     headDim: fields.head_dim ?? 256,
-    slidingWindow: fields.sliding_window === undefined ? 4096 : fields.sliding_window,
+    slidingWindow: windowOf(fields, isEncoder),
     slides: (layer) => (layer + 1) % (own.sliding_window_pattern ?? 6) !== 0,
     ropeTheta: 1_000_000,
     ropeOf: ({ isSliding }, rope) => (isSliding ? localRope : rope),
     tensorNames,
   }));
+  return isEncoder
+    ? { ...config, encoder: { positions: null, numTokenTypes: 0, pooledRows: 'mean' } }
+    : config;
+}
+
+/** Where a token sees both sides, the published window is that of both. */
+function windowOf({ sliding_window: window = 4096 }: ConfigFields, isEncoder: boolean): number | null {
+  return isEncoder && window !== null ? Math.floor(window / 2) + 1 : window;
 }
 
 const wholeFields = z.object({

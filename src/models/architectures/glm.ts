@@ -14,7 +14,7 @@ import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-c
 export const glm: Architecture = {
   architectures: ['GlmForCausalLM'],
   readConfig,
-  load: (context) => loadDecoder(context, { layer: preNormLayer({ feedForward: fusedGatedMlp }) }),
+  load: (context) => loadDecoder(context, { layer: preNormLayer({ feedForward: mlp }) }),
 };
 
 export const glm4: Architecture = {
@@ -33,6 +33,8 @@ function readConfig(file: ConfigFile): ModelConfig {
   }));
 }
 
+const mlp = fusedGatedMlp();
+
 const glm4Layer: LoadLayer = (context, layer, prefix) =>
   inOrder(
     residual({
@@ -42,7 +44,7 @@ const glm4Layer: LoadLayer = (context, layer, prefix) =>
     }),
     residual({
       before: rmsNorm(context, `${prefix}.post_attention_layernorm`),
-      block: fusedGatedMlp(context, layer, `${prefix}.mlp`),
+      block: mlp(context, layer, `${prefix}.mlp`),
       after: rmsNorm(context, `${prefix}.post_mlp_layernorm`),
     }),
   );

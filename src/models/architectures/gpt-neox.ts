@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
 import type { Block, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import type { ColumnParallelLinears } from '../layers/linear.ts';
 import { plainMlp } from '../layers/mlp.ts';
@@ -71,7 +71,7 @@ function sideBySide(...blocks: readonly (readonly [Norm, Block])[]): ReturnType<
 }
 
 const neoxAttention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     // Converters bring its rows into the usual order.
     qkv: context.weights.has(`${prefix}.qkv`)
       ? fusedQkv(context, `${prefix}.qkv`)

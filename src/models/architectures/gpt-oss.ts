@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, outputProjection, separateQkv } from '../layers/attention.ts';
+import { attentionOf, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { expertAt, Mixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
@@ -44,7 +44,7 @@ export const gptOss: Architecture = {
 };
 
 const attention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     output: outputProjection(context, `${prefix}.o_proj`),
     sinks: context.weights.vector(`${prefix}.sinks`, context.config.numHeads),

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
 import { layerNorm } from '../layers/norm.ts';
@@ -31,7 +31,7 @@ const gpt2Layer: LoadLayer = (context, layer, prefix) =>
   );
 
 const gpt2Attention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: fusedQkv(context, `${prefix}.c_attn`, true),
     output: outputProjection(context, `${prefix}.c_proj`, true),
   });

@@ -3,7 +3,7 @@
 
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import { attentionOf, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
 import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { gatedMlp } from '../layers/mlp.ts';
 import { rmsNorm } from '../layers/norm.ts';
@@ -35,7 +35,7 @@ const postNormLayer: LoadLayer = (context, layer, prefix) =>
 
 const olmo2Attention: LoadBlock = (context, layer, prefix) => {
   const { numHeads, numKvHeads } = context.config;
-  return new Attention(context, layer, {
+  return attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     queryNorm: normOfAll(context, `${prefix}.q_norm`, numHeads),
     keyNorm: normOfAll(context, `${prefix}.k_norm`, numKvHeads),

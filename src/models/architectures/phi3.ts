@@ -3,7 +3,7 @@
 
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { Attention, fusedQkv, outputProjection } from '../layers/attention.ts';
+import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { fusedGatedMlp } from '../layers/mlp.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
@@ -18,12 +18,12 @@ export const phi3: Architecture = {
     })),
   load: (context) =>
     loadDecoder(context, {
-      layer: preNormLayer({ attention: phi3Attention, feedForward: fusedGatedMlp }),
+      layer: preNormLayer({ attention: phi3Attention, feedForward: fusedGatedMlp() }),
     }),
 };
 
 const phi3Attention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: fusedQkv(context, `${prefix}.qkv_proj`),
     output: outputProjection(context, `${prefix}.o_proj`),
   });

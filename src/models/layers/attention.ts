@@ -1,10 +1,10 @@
 // Self-attention over the paged cache: queries, keys and values from one product, rotated by position.
 
-import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinears, RowParallelLinear } from './linear.ts';
+import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
 /** q or k [tokens, heads * headDim] f32 -> the same, normalised; it may be done in place. */
@@ -22,7 +22,7 @@ interface AttentionParts {
 
 /** Under the names that most checkpoints use: q_proj, k_proj, v_proj, o_proj, q_norm, k_norm. */
 export const loadAttention: LoadBlock = (context, layer, prefix) =>
-  new Attention(context, layer, {
+  attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     ...(context.config.hasHeadNorms ? headNorms(context, prefix) : {}),
     output: outputProjection(context, `${prefix}.o_proj`),
@@ -69,7 +69,13 @@ export function headNorms({ config, weights }: LayerContext, prefix: string, wei
   return { queryNorm: load('q_norm'), keyNorm: load('k_norm') };
 }
 
-export class Attention implements Block {
+export function attentionOf(context: LayerContext, layer: number, parts: AttentionParts): Block {
+  const { qkv, output } = parts;
+  const heads = new AttentionHeads(context, layer, parts);
+  return productBlock({ inputDType: qkv.inputDType, inner: (step, h) => heads.apply(step, h), output });
+}
+
+class AttentionHeads {
   readonly #context: LayerContext;
   readonly #layer: number;
   /** Where its keys and values are. */
@@ -87,20 +93,8 @@ export class Attention implements Block {
     this.#ropeTable = rope && context.ropeTables.get(rope)!;
   }
 
-  get inputDType(): ComputeDType {
-    return this.#parts.qkv.inputDType;
-  }
-
-  apply(step: Step, h: Tensor): Tensor {
-    return this.#parts.output.apply(step, this.#heads(step, h));
-  }
-
-  addTo(x: Tensor, step: Step, h: Tensor): void {
-    this.#parts.output.addTo(x, step, this.#heads(step, h));
-  }
-
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
-  #heads(step: Step, h: Tensor): Tensor {
+  apply(step: Step, h: Tensor): Tensor {
     const { qkv, queryNorm, keyNorm } = this.#parts;
     const { numHeads, numKvHeads, headDim } = this.#context.config;
     const widths = [numHeads, numKvHeads, numKvHeads].map((heads) => heads * headDim);

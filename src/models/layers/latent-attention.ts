@@ -9,8 +9,9 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { RopeHeads, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight, Vector } from '../../ops/weights.ts';
 import type { LatentConfig, ModelConfig } from '../model-config.ts';
-import type { Block, LayerContext, LoadBlock } from './layer.ts';
-import type { ColumnParallelLinear, RowParallelLinear } from './linear.ts';
+import type { LayerContext, LoadBlock } from './layer.ts';
+import type { ColumnParallelLinear } from './linear.ts';
+import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
 /** Of the norms of compressed vectors, whatever config.json says of the others. */
@@ -22,12 +23,17 @@ export const loadLatentAttention: LoadBlock = (context, layer, prefix) => {
   const latent = config.latent!;
   const { rank, nopeDim, ropeDim, valueDim } = latent;
   const compressed = { name: `${prefix}.kv_a_proj_with_mqa`, n: rank + ropeDim, bias };
-  return new LatentAttention(context, layer, latent, {
+  const heads = new LatentHeads(context, layer, latent, {
     queries: loadQueries(context, latent, prefix),
     compress: weights.column(compressed, hiddenSize),
     latentNorm: weights.vector(`${prefix}.kv_a_layernorm.weight`, rank),
     ...weights.latentHeads(`${prefix}.kv_b_proj`, { numHeads, rank, keyDim: nopeDim, valueDim }),
-    output: weights.row({ name: `${prefix}.o_proj`, n: hiddenSize, bias }, numHeads * valueDim),
+  });
+  const output = weights.row({ name: `${prefix}.o_proj`, n: hiddenSize, bias }, numHeads * valueDim);
+  return productBlock({
+    inputDType: heads.inputDType,
+    inner: (step, h) => step.ops.cast(heads.apply(step, h), output.inputDType),
+    output,
   });
 };
 
@@ -61,10 +67,9 @@ interface LatentParts {
   /** Of each head, W_UKᵀ [rank, nopeDim] and W_UV [valueDim, rank]. */
   readonly keyWeights: readonly LinearWeight[];
   readonly valueWeights: readonly LinearWeight[];
-  readonly output: RowParallelLinear;
 }
 
-class LatentAttention implements Block {
+class LatentHeads {
   readonly #config: ModelConfig;
   readonly #layer: number;
   readonly #latent: LatentConfig;
@@ -83,24 +88,16 @@ class LatentAttention implements Block {
     return this.#parts.queries.inputDType;
   }
 
+  /** What the heads saw: -> f32 [tokens, heads * valueDim] */
   apply(step: Step, h: Tensor): Tensor {
-    return this.#parts.output.apply(step, this.#heads(step, h));
-  }
-
-  addTo(x: Tensor, step: Step, h: Tensor): void {
-    this.#parts.output.addTo(x, step, this.#heads(step, h));
-  }
-
-  /** -> [tokens, heads * valueDim] in the format of the output projection. */
-  #heads(step: Step, h: Tensor): Tensor {
     const { ops, inputs } = step;
-    const { keyWeights, valueWeights, output } = this.#parts;
+    const { keyWeights, valueWeights } = this.#parts;
     const layer = this.#layer;
     const scale = this.#config.attentionScales[layer]!;
     const key = this.#key(step, h);
     ops.storeKv(key, null, inputs, layer);
     const seen = ops.attention(this.#query(step, h, keyWeights), inputs, { layer, scale, window: null });
-    return ops.cast(ops.headLinear(seen, valueWeights, false), output.inputDType);
+    return ops.headLinear(seen, valueWeights, false);
   }
 
   /** The latent and the rotated key, [tokens, rank + ropeDim]. */

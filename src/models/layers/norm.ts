@@ -33,9 +33,10 @@ export const layerNorm: LoadNorm = (context, name) =>
 export const layerNormWithoutBias: LoadNorm = (context, name) => makeLayerNorm(context, name, null);
 
 /** Of the stream itself, as where norms come after the blocks. */
-export function layerNormInPlace({ config, weights }: NormContext, name: string): Layer {
+export function layerNormInPlace(context: NormContext, name: string, hasBias = true): Layer {
+  const { config, weights } = context;
   const weight = weights.vector(`${name}.weight`, config.hiddenSize);
-  const bias = weights.vector(`${name}.bias`, config.hiddenSize);
+  const bias = hasBias ? weights.vector(`${name}.bias`, config.hiddenSize) : null;
   return (x, { ops }) => ops.layerNormInPlace(x, weight, bias, config.normEps);
 }
 

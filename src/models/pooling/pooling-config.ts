@@ -1,14 +1,31 @@
 // What a pooling model makes of a text, in the place of further tokens: a vector, or a score of two texts.
 
 import type { EngineConfig } from '../../config/engine-config.ts';
+import type { Activation } from '../../ops/ops.ts';
 
 /** Whose hidden states stand for the sequence: the first token's, the last one's, or the mean of all. */
 export type PooledRows = 'cls' | 'last' | 'mean';
+
+export type HeadActivation = Activation | 'tanh' | 'none';
+
+/** A product of an embedding model that follows its pooling. */
+export interface DenseLayer {
+  /** Of its folder: its tensors are `name.linear.weight` [outputs, inputs] and, where it has one, `name.linear.bias`. */
+  readonly name: string;
+  readonly inputs: number;
+  readonly outputs: number;
+  readonly hasBias: boolean;
+  readonly activation: HeadActivation;
+}
 
 /** A vector of a text. */
 export interface EmbeddingConfig {
   readonly task: 'embed';
   readonly rows: PooledRows;
+  /** In their order. */
+  readonly dense: readonly DenseLayer[];
+  /** Numbers of a vector. */
+  readonly size: number;
   /** Whether vectors are brought to length 1. */
   readonly isNormalized: boolean;
   /** Lengths that a vector may be cut to, beside its own (Kusupati et al., "Matryoshka Representation Learning", 2022). */
@@ -35,8 +52,8 @@ export interface TokenHead {
 export type PoolingConfig = EmbeddingConfig | ScoringConfig;
 
 /** Numbers that a model gives for each sequence. */
-export function pooledSize(pooling: PoolingConfig, hiddenSize: number): number {
-  if (pooling.task === 'embed') return hiddenSize;
+export function pooledSize(pooling: PoolingConfig): number {
+  if (pooling.task === 'embed') return pooling.size;
   return pooling.head.kind === 'tokens' ? pooling.head.tokenIds.length : 1;
 }
 

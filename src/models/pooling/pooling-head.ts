@@ -1,16 +1,39 @@
-// What a decoder multiplies the pooled row by, in the place of its output head.
+// What a pooling model makes of the states that stand for its sequences: a few small products after the layers.
 
+import type { Ops, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
-import type { LoadContext } from '../architecture.ts';
-import type { PoolingConfig } from './pooling-config.ts';
+import type { WeightReader } from '../weights/weight-reader.ts';
+import type { EmbeddingConfig, HeadActivation } from './pooling-config.ts';
 
-/** [numbers, hidden]; null where the row itself is the result. */
-export function loadPoolingHead(
-  { config, weights, names }: LoadContext,
-  pooling: PoolingConfig,
-): LinearWeight | null {
-  if (pooling.task === 'embed') return null;
-  const { hiddenSize, vocabSize, tieWordEmbeddings: isTied } = config;
-  if (pooling.head.kind === 'classifier') return weights.classifier('score', 1, hiddenSize, false);
-  return weights.rows(isTied ? names.embedding : names.head, vocabSize, pooling.head.tokenIds, hiddenSize);
+/** states [rows, hidden] f32 -> the model's numbers for them, [rows, `pooledSize`] f32. */
+export type PoolingHead = (ops: Ops, states: Tensor) => Tensor;
+
+/** One after the other. */
+export function headOf(...parts: readonly PoolingHead[]): PoolingHead {
+  return (ops, states) => parts.reduce((x, part) => part(ops, x), states);
+}
+
+export function product(weight: LinearWeight): PoolingHead {
+  const { inputDType } = weight;
+  return (ops, x) => ops.linear(inputDType === 'f32' ? x : ops.cast(x, inputDType), weight);
+}
+
+export function activated(activation: HeadActivation): PoolingHead {
+  if (activation === 'none') return (_, x) => x;
+  if (activation !== 'tanh') return (ops, x) => ops.activate(x, activation, 'f32');
+  return (ops, x) => {
+    // A cap of 1 is the tangent alone.
+    ops.softcap(x, 1);
+    return x;
+  };
+}
+
+/** The dense layers of an embedding model; null where it has none. */
+export function loadDense(weights: WeightReader, { dense }: EmbeddingConfig): PoolingHead | null {
+  if (dense.length === 0) return null;
+  const parts = dense.flatMap(({ name, inputs, outputs, hasBias, activation }) => [
+    product(weights.classifier(`${name}.linear`, outputs, inputs, hasBias)),
+    activated(activation),
+  ]);
+  return headOf(...parts);
 }

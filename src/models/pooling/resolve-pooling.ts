@@ -6,6 +6,7 @@ import { checkModelJson, parseModelJson } from '../../util/model-file.ts';
 import type { ModelFiles } from '../../util/model-files.ts';
 import type { ModelConfig } from '../model-config.ts';
 import type {
+  DenseLayer,
   EmbeddingConfig,
   PooledRows,
   PoolingChoice,
@@ -31,13 +32,16 @@ export interface PublishedModel {
 const own = z.looseObject({
   num_labels: z.int().nullish(),
   id2label: z.record(z.string(), z.unknown()).nullish(),
-  is_causal: z.boolean().nullish(),
-  use_bidirectional_attention: z.boolean().nullish(),
   is_matryoshka: z.boolean().nullish(),
   matryoshka_dimensions: z.array(z.int().positive()).nullish(),
   classifier_from_token: z.array(z.string()).min(1).max(2).nullish(),
   sentence_transformers: z.looseObject({ activation_fn: z.string().nullish() }).nullish(),
   sbert_ce_default_activation_function: z.string().nullish(),
+});
+
+const direction = z.looseObject({
+  is_causal: z.boolean().nullish(),
+  use_bidirectional_attention: z.boolean().nullish(),
 });
 
 type OwnFields = z.output<typeof own>;
@@ -48,14 +52,14 @@ type OwnFields = z.output<typeof own>;
  */
 export function withPooling(config: ModelConfig, model: PublishedModel): ModelConfig {
   const { files, path, json } = model;
+  expectKnownDirection(config, model);
   const sentences = readSentenceFiles(files);
   const task = chooseTask(config, model, sentences);
   if (task === 'generate') return config;
   const fields = checkModelJson(path, json, own);
-  expectCausal(config, path, fields);
   const pooling: PoolingConfig =
     task === 'embed'
-      ? embeddingConfig(config, fields, sentences)
+      ? embeddingConfig(config, model, fields, sentences)
       : scoringConfig(config, fields, model, sentences);
   expectLastRow(config, pooling, path);
   const { tensorNames } = config;
@@ -94,42 +98,56 @@ function chooseTask(
 }
 
 /** @throws ModelLoadError for a decoder that was trained to see the tokens after each. */
-function expectCausal(
-  { encoder, architecture }: ModelConfig,
-  path: string,
-  { is_causal, use_bidirectional_attention }: OwnFields,
-): void {
-  if (encoder !== null || (is_causal !== false && !use_bidirectional_attention)) return;
+function expectKnownDirection({ encoder, architecture }: ModelConfig, { path, json }: PublishedModel): void {
+  if (encoder !== null) return;
+  const { is_causal, use_bidirectional_attention } = checkModelJson(path, json, direction);
+  if (is_causal !== false && !use_bidirectional_attention) return;
   throw new ModelLoadError(
     `${path}: ${architecture} whose tokens see those after them (is_causal false, or use_bidirectional_attention) is not supported`,
   );
 }
 
 function embeddingConfig(
-  { encoder, architecture, hiddenSize }: ModelConfig,
+  config: ModelConfig,
+  { files }: PublishedModel,
   { is_matryoshka, matryoshka_dimensions: listed }: OwnFields,
   sentences: SentenceFiles | null,
 ): EmbeddingConfig {
   // Qwen3's embedding models can be cut anywhere, which their files do not say.
-  const isAny = is_matryoshka ?? (architecture === 'Qwen3ForCausalLM' && sentences !== null);
+  const isAny = is_matryoshka ?? (config.architecture === 'Qwen3ForCausalLM' && sentences !== null);
+  const dense = sentences?.dense ?? [];
+  const size = sizeBehind(dense, config.hiddenSize, files.path);
   return {
     task: 'embed',
-    rows: sentences?.rows ?? defaultRows(encoder !== null),
+    rows: sentences?.rows ?? defaultRows(config),
+    dense,
+    size,
     isNormalized: sentences?.rows == null || sentences.isNormalized,
-    dimensions: listed?.filter((length) => length < hiddenSize) ?? (isAny ? 'any' : []),
+    dimensions: listed?.filter((length) => length < size) ?? (isAny ? 'any' : []),
   };
 }
 
-function defaultRows(isEncoder: boolean): PooledRows {
-  return isEncoder ? 'cls' : 'last';
+/** @throws ModelLoadError where a layer takes other numbers than there are before it. */
+function sizeBehind(layers: readonly DenseLayer[], hiddenSize: number, path: string): number {
+  return layers.reduce((size, { name, inputs, outputs }) => {
+    if (inputs === size) return outputs;
+    throw new ModelLoadError(
+      `${path}/${name}: in_features must be ${size}, the numbers of what comes before, got ${inputs}`,
+    );
+  }, hiddenSize);
+}
+
+function defaultRows({ encoder }: ModelConfig): PooledRows {
+  return encoder?.pooledRows ?? 'last';
 }
 
 function scoringConfig(
-  { encoder, architecture, vocabSize }: ModelConfig,
+  config: ModelConfig,
   fields: OwnFields,
   model: PublishedModel,
   sentences: SentenceFiles | null,
 ): ScoringConfig {
+  const { encoder, architecture, vocabSize } = config;
   const head = encoder === null ? tokenHead(fields, model, sentences) : null;
   const outside = head?.tokenIds.find((id) => id >= vocabSize);
   if (outside !== undefined) {
@@ -142,7 +160,7 @@ function scoringConfig(
     fields.sentence_transformers?.activation_fn ?? fields.sbert_ce_default_activation_function ?? '';
   return {
     task: 'score',
-    rows: defaultRows(encoder !== null),
+    rows: defaultRows(config),
     head: head ?? { kind: 'classifier' },
     activation: activation.endsWith('Identity') ? 'none' : 'sigmoid',
     prompt: architecture === 'Qwen3ForCausalLM' ? 'qwen3' : 'pair',

@@ -5,13 +5,21 @@
 import { z } from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { type ModelText, parseModelJson } from '../../util/model-file.ts';
-import type { ModelFiles, SentenceFileName } from '../../util/model-files.ts';
+import {
+  DENSE_CONFIG,
+  type DenseFolder,
+  isDenseFolder,
+  type ModelFiles,
+  type SentenceFileName,
+} from '../../util/model-files.ts';
 import { preview } from '../../util/preview.ts';
-import type { PooledRows } from './pooling-config.ts';
+import type { DenseLayer, HeadActivation, PooledRows } from './pooling-config.ts';
 
 export interface SentenceFiles {
   /** Null where there is no such step. */
   readonly rows: PooledRows | null;
+  /** The products behind the pooling, in their order. */
+  readonly dense: readonly DenseLayer[];
   readonly isNormalized: boolean;
   /** Ids of the tokens for "fits" and "does not fit" whose logits are the score; null where there is no such step. */
   readonly scoreTokens: { readonly yes: number; readonly no: number | null } | null;
@@ -33,13 +41,23 @@ const pooling = z.looseObject({
 const tokenId = z.int().nonnegative();
 const logitScore = z.looseObject({ true_token_id: tokenId, false_token_id: tokenId.nullish() });
 
-/** Steps that are known: where the config.json of each is. */
-const FOLDERS: Readonly<Record<string, SentenceFileName | null>> = {
+const count = z.int().positive();
+const dense = z.looseObject({
+  in_features: count,
+  out_features: count,
+  bias: z.boolean().nullish(),
+  activation_function: z.string().nullish(),
+});
+
+/** Steps that are known, in their order: where the config.json of each is; null where it needs none. */
+const STEPS: Readonly<Record<string, string | null>> = {
   Transformer: null,
+  Pooling: '1_Pooling',
+  Dense: 'N_Dense',
+  LogitScore: '1_LogitScore',
   Normalize: null,
-  Pooling: '1_Pooling/config.json',
-  LogitScore: '1_LogitScore/config.json',
 };
+const ORDER = Object.keys(STEPS);
 
 /**
  * @returns null where the model has no such files.
@@ -52,24 +70,49 @@ export function readSentenceFiles(files: ModelFiles): SentenceFiles | null {
     ...step,
     kind: step.type.split('.').at(-1)!,
   }));
-  for (const { kind, path } of steps) expectKnown(listed, kind, path);
+  for (const step of steps) expectKnown(listed, step);
+  expectOrder(listed, steps);
   const has = (kind: string): boolean => steps.some((step) => step.kind === kind);
   return {
     rows: has('Pooling') ? readRows(files) : null,
+    dense: steps.flatMap(({ path }) => (isDenseFolder(path) ? [readDense(files, path)] : [])),
     isNormalized: has('Normalize'),
     scoreTokens: has('LogitScore') ? readScoreTokens(files) : null,
   };
 }
 
-function expectKnown({ path: file }: ModelText, kind: string, path: string): void {
-  if (!Object.hasOwn(FOLDERS, kind)) {
+/** An entry of modules.json: `kind` is the end of its type. */
+interface SentenceStep {
+  readonly kind: string;
+  readonly path: string;
+}
+
+function expectKnown({ path: file }: ModelText, { kind, path }: SentenceStep): void {
+  if (!Object.hasOwn(STEPS, kind)) {
     throw new ModelLoadError(
-      `${file}: the step ${preview(kind)} is not supported; supported are ${Object.keys(FOLDERS).join(', ')}`,
+      `${file}: the step ${preview(kind)} is not supported; supported are ${ORDER.join(', ')}`,
     );
   }
-  const folder = FOLDERS[kind]?.split('/')[0];
-  if (folder === undefined || path === folder) return;
-  throw new ModelLoadError(`${file}: the files of ${kind} must be in ${folder}, got ${preview(path)}`);
+  const folder = STEPS[kind]!;
+  if (folder === null || path === folder || (kind === 'Dense' && isDenseFolder(path))) return;
+  const expected = kind === 'Dense' ? 'a folder like 2_Dense' : folder;
+  throw new ModelLoadError(`${file}: the files of ${kind} must be in ${expected}, got ${preview(path)}`);
+}
+
+/** What is made of one row for each text comes behind the pooling, and only dense layers come several times. */
+function expectOrder({ path: file }: ModelText, steps: readonly SentenceStep[]): void {
+  const isMisplaced = ({ kind }: SentenceStep, index: number): boolean => {
+    const before = steps[index - 1]?.kind ?? '';
+    const place = ORDER.indexOf(kind) - ORDER.indexOf(before);
+    const needsPooling = kind === 'Dense' && !steps.slice(0, index).some((step) => step.kind === 'Pooling');
+    return needsPooling || place < 0 || (place === 0 && kind !== 'Dense');
+  };
+  const misplaced = steps.findIndex(isMisplaced);
+  if (misplaced < 0) return;
+  throw new ModelLoadError(
+    `${file}: the steps must be in the order ${ORDER.join(', ')}, each once but for Dense, which needs Pooling before it; ` +
+      `got ${steps.map(({ kind }) => kind).join(', ')}`,
+  );
 }
 
 const MODES: Readonly<Record<string, PooledRows>> = {
@@ -98,6 +141,28 @@ function readScoreTokens(files: ModelFiles): SentenceFiles['scoreTokens'] {
   const found = expectFile(files, '1_LogitScore/config.json');
   const { true_token_id: yes, false_token_id: no } = parseModelJson(found, logitScore);
   return { yes, no: no ?? null };
+}
+
+/** By the ends of their names in config.json. */
+const ACTIVATIONS: Readonly<Record<string, HeadActivation>> = {
+  Identity: 'none',
+  Tanh: 'tanh',
+  ReLU: 'relu',
+  GELU: 'gelu',
+  SiLU: 'silu',
+};
+
+function readDense(files: ModelFiles, name: DenseFolder): DenseLayer {
+  const found = expectFile(files, `${name}/${DENSE_CONFIG}`);
+  const { in_features, out_features, bias, activation_function } = parseModelJson(found, dense);
+  const activation = activation_function?.split('.').at(-1) ?? 'Tanh';
+  if (Object.hasOwn(ACTIVATIONS, activation)) {
+    const shape = { inputs: in_features, outputs: out_features, hasBias: bias ?? true };
+    return { name, ...shape, activation: ACTIVATIONS[activation]! };
+  }
+  throw new ModelLoadError(
+    `${found.path}: activation_function must be one of ${Object.keys(ACTIVATIONS).join(', ')}, got ${preview(activation)}`,
+  );
 }
 
 function expectFile(files: ModelFiles, name: SentenceFileName): ModelText {

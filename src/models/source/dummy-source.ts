@@ -1,11 +1,11 @@
 // A model source with random weights in the shapes that the architecture asks for, for measuring: config.json is all that it needs.
 
-import { createHash } from 'node:crypto';
-import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
+import { createHash, randomUUID } from 'node:crypto';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, ModelLoadError } from '../../errors.ts';
 import { BYTES_PER_ELEMENT, type StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import { type ModelBytes, type ModelText, parseModelJson } from '../../util/model-file.ts';
@@ -82,7 +82,7 @@ class DummyCheckpoint extends Checkpoint {
   }
 
   override close(): void {
-    this.#file?.remove();
+    this.#file?.close();
     this.#file = null;
   }
 }
@@ -94,28 +94,50 @@ function isQuantized(path: string): ConfigError {
   );
 }
 
-/** A temporary file of random bf16 numbers of any sign and a size of 1/64 to 1/32. */
+/**
+ * A temporary file of random bf16 numbers of any sign and a size of 1/64 to 1/32. It has no name of its own in the folder, so that
+ * nothing is left of it however the process ends.
+ */
 class NumbersFile {
-  readonly #folder = mkdtempSync(join(tmpdir(), 'svc-dummy-'));
-  readonly #path = join(this.#folder, 'numbers');
+  readonly #file = openNameless(tmpdir());
   readonly #piece = smallNumbers();
   #bytes = 0;
 
-  /** @returns its path, once it has so many bytes. */
+  /**
+   * @returns a path that this process can open, once the file has so many bytes.
+   * @throws ModelLoadError where the disk has no room for them.
+   */
   grownTo(bytes: number): string {
-    if (this.#bytes >= bytes) return this.#path;
-    const file = openSync(this.#path, 'a');
     try {
-      while (this.#bytes < bytes) this.#bytes += writeSync(file, this.#piece);
-    } finally {
-      closeSync(file);
+      while (this.#bytes < bytes) this.#bytes += writeSync(this.#file, this.#piece);
+    } catch (error) {
+      throw cannotWrite(error, `${bytes} bytes`);
     }
-    return this.#path;
+    return `/proc/self/fd/${this.#file}`;
   }
 
-  remove(): void {
-    rmSync(this.#folder, { recursive: true, force: true });
+  close(): void {
+    closeSync(this.#file);
   }
+}
+
+function openNameless(folder: string): number {
+  const path = join(folder, `svc-dummy-${randomUUID()}`);
+  try {
+    const file = openSync(path, 'wx', 0o600);
+    rmSync(path);
+    return file;
+  } catch (error) {
+    throw cannotWrite(error, 'a file');
+  }
+}
+
+function cannotWrite(error: unknown, what: string): ModelLoadError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new ModelLoadError(
+    `${tmpdir()} cannot take ${what} of made-up weights (${reason}): free some space, or name a folder on another disk by TMPDIR`,
+    { cause: error },
+  );
 }
 
 /** Two numbers a word, by xorshift: sign and fraction are random, the exponent is that of 1/64. */

@@ -1,10 +1,16 @@
 // The model source over a folder: JSON files, and one *.safetensors or several with an index.
 
-import { readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import { isGgufPath } from '../../util/model-file.ts';
-import { FolderFiles, readWeightIndex, WEIGHT_INDEX } from '../../util/model-files.ts';
+import {
+  DENSE_WEIGHTS,
+  FolderFiles,
+  isDenseFolder,
+  readWeightIndex,
+  WEIGHT_INDEX,
+} from '../../util/model-files.ts';
 import { Checkpoint } from './checkpoint.ts';
 import { headerBytesOf, readSafetensors } from './safetensors.ts';
 import { weightFingerprint } from './weight-fingerprint.ts';
@@ -12,8 +18,13 @@ import { weightFingerprint } from './weight-fingerprint.ts';
 export class FolderSource extends FolderFiles {
   #foundFiles: readonly string[] | null = null;
 
+  /** Tensors of a dense layer have the name of its folder before their own. */
   openCheckpoint(): Checkpoint {
-    return new Checkpoint(this.path, this.#weightFiles, readSafetensors);
+    return new Checkpoint(this.path, this.#weightFiles, (file) => {
+      const [folder, tensors] = [basename(dirname(file)), readSafetensors(file)];
+      if (dirname(file) === this.path) return tensors;
+      return new Map([...tensors].map(([name, tensor]) => [`${folder}.${name}`, tensor]));
+    });
   }
 
   fingerprint(): string {
@@ -27,10 +38,24 @@ export class FolderSource extends FolderFiles {
   }
 }
 
-/** Those of the index; without an index, the folder's only *.safetensors or model.safetensors. */
+/**
+ * Those of the index; without an index, the folder's only *.safetensors or model.safetensors. Behind them those of dense layers that
+ * embeddings go through.
+ */
 function weightFiles(folder: string): string[] {
   const names = readWeightIndex(folder) ?? [onlyWeightFile(folder)];
-  return names.map((name) => join(folder, name));
+  return [...names.map((name) => join(folder, name)), ...denseFiles(folder)];
+}
+
+function denseFiles(folder: string): string[] {
+  const folders = readdirSync(folder).filter(isDenseFolder).sort();
+  return folders.map((name) => {
+    const path = join(folder, name, DENSE_WEIGHTS);
+    if (existsSync(path)) return path;
+    throw new ModelLoadError(
+      `${path} is missing: the weights of a dense layer are read from it, and from no other format`,
+    );
+  });
 }
 
 function onlyWeightFile(folder: string): string {

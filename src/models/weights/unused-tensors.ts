@@ -11,7 +11,7 @@ const COMPUTED = /\.(rotary_emb\.(inv_freq|cos_cached|sin_cached)|(attn|attentio
 
 /** Of encoders: counted positions, and what was on top of them in training. */
 const OF_TRAINING =
-  /(^|\.)(embeddings\.(position_ids|token_type_ids)|pooler\.dense\.\w+|cls\.predictions\..+|lm_head\..+|vocab_\w+\.\w+)$/;
+  /(^|\.)(embeddings\.(position_ids|token_type_ids)|pooler\.dense\.\w+|cls\.predictions\..+|lm_head\..+|vocab_\w+\.\w+)$|^(head|decoder)\./;
 
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;

@@ -4,6 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import { expectHeads } from '../expected-weights.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
@@ -29,14 +30,7 @@ import type {
   TokenIds,
   TokenMasks,
 } from '../ops.ts';
-import {
-  expectHeads,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  type TensorSource,
-  type Vector,
-} from '../weights.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asShapeError } from './native-errors.ts';
 import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';

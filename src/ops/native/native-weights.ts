@@ -1,26 +1,17 @@
-// What outlives a step: weights, vectors and caches as indices that the addon gave out.
+// Weights, vectors, experts and caches, which outlive a step: indices that the addon gave out.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
+import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
 import { type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
-import {
-  expectGateUp,
-  expectParts,
-  expectVector,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  rectangleOf,
-  type TensorSource,
-  type Vector,
-} from '../weights.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
-/** What weights are loaded with. */
+/** The backend that packs weights, and the cache of packed ones. */
 interface Loader {
   readonly native: NativeBackend;
   readonly packed: NativePackedWeights;
@@ -158,7 +149,7 @@ export class NativeKvCache extends Handle implements KvCache {
   }
 }
 
-/** What the packed cache knows a weight by: kind, tensors and format. */
+/** The name of a weight in the packed cache: kind, tensors and format. */
 function nameOf(kind: string, parts: readonly LinearPart[], format: WeightFormat): string {
   const tensors = parts.map(
     ({ weight: { tensor } }) => `${tensor.name} [${tensor.start}] + [${tensor.shape}]`,
@@ -208,7 +199,7 @@ function vectorOf(op: string, source: TensorSource): NativeSource {
   return readSource(source, numbers, numbers.length);
 }
 
-/** Numbers that were read here, in rows of `rowLength`. */
+/** Numbers that the addon does not read from a file itself, in rows of `rowLength`. */
 function readSource({ name, path }: TensorSource, numbers: Float32Array, rowLength: number): NativeSource {
   const whole = { byteOffset: 0, firstRow: 0, firstCol: 0, pairedRows: 0 } as const;
   return { name, path, dtype: 'f32', rowLength, ...whole, numbers };

@@ -33,12 +33,13 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
       const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
-        const position = options.isBidirectional ? context - 1 : firstPosition + (row - start);
+        const position = firstPosition + (row - start);
+        const seen = { from: oldest(position, options.window), to: newest(position, context, options) };
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
           const at = head * headDim;
           const query = input.row(row).subarray(at, at + headDim);
           const sink = sinks?.[head] ?? Number.NEGATIVE_INFINITY;
-          attend(query, past, position, { ...options, sink }, out.row(row).subarray(at, at + headDim));
+          attend(query, past, seen, { ...options, sink }, out.row(row).subarray(at, at + headDim));
         }
       }
     }
@@ -49,6 +50,16 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
 /** Position that the oldest visible token has, seen from `position`. */
 function oldest(position: number, window: number | null): number {
   return window === null ? 0 : Math.max(0, position - window + 1);
+}
+
+/** Position that the newest visible token has, seen from `position`. */
+function newest(
+  position: number,
+  context: number,
+  { isBidirectional = false, window }: AttentionOptions,
+): number {
+  if (!isBidirectional) return position;
+  return window === null ? context - 1 : Math.min(context - 1, position + window - 1);
 }
 
 /** Copies the keys and values that are visible to the rows from `firstPosition` on out of the sequence's blocks. */
@@ -81,13 +92,13 @@ function gather(
 function attend(
   query: Float32Array,
   past: Past,
-  position: number,
-  { scale, window, softcap, sink }: AttentionOptions & { readonly sink: number },
+  seen: { readonly from: number; readonly to: number },
+  { scale, softcap, sink }: AttentionOptions & { readonly sink: number },
   out: Float32Array,
 ): void {
   const headDim = query.length;
-  const from = oldest(position, window) - past.first;
-  const count = position - past.first - from + 1;
+  const from = seen.from - past.first;
+  const count = seen.to - seen.from + 1;
   const weights = new Float64Array(count);
   let largest = sink;
   for (let i = 0; i < count; i++) {

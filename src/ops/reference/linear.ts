@@ -3,19 +3,11 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
+import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
 import type { GatedActivation, StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
-import {
-  expectGateUp,
-  expectHeads,
-  expectParts,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  type LinearWeightSource,
-  type TensorSource,
-} from '../weights.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, LinearWeightSource, TensorSource } from '../weights.ts';
 import { quantizeToCodes } from './codes.ts';
 import { GATED_ACTIVATIONS } from './elementwise.ts';
 import { forAddends } from './lora.ts';

@@ -1,4 +1,4 @@
-// What adapters add to products, in the reference backend.
+// The numbers that adapters add to products, in the reference backend.
 
 import { ShapeError } from '../../errors.ts';
 import { roundToBf16 } from '../float-formats.ts';
@@ -32,7 +32,7 @@ export class RefLora implements Lora {
 }
 
 /**
- * Calls add(row, column, value) with what the adapters of the step's rows add; columns of up come after all those of gate.
+ * Calls add(row, column, value) with each number that the adapter of a row adds; columns of up follow all those of gate.
  * @throws ShapeError where a lora is freed, or made for another product.
  */
 export function forAddends(

@@ -4,6 +4,7 @@
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import { expectVector } from '../expected-weights.ts';
 import type { Expert, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
@@ -30,14 +31,7 @@ import type {
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
 import { readTensor } from '../read-tensor.ts';
-import {
-  expectVector,
-  type GateUpWeight,
-  type LinearPart,
-  type LinearWeight,
-  type TensorSource,
-  type Vector,
-} from '../weights.ts';
+import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
 import { embedding } from './embedding.ts';

@@ -18,9 +18,9 @@ export const deepseekV3: ToolFormat = {
   tokens: TOKENS,
   *read(reader, writer) {
     yield* readAnswer(reader, writer, function* () {
-      const type = yield* readUpTo(reader, SEPARATOR);
+      yield* readUpTo(reader, SEPARATOR);
       const name = yield* readUpTo(reader, '\n');
-      if (type === null || name === null) return null;
+      if (name === null) return null;
       yield* reader.takeIf(FENCE);
       return name;
     });

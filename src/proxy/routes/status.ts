@@ -18,7 +18,8 @@ export function statusRoutes(app: FastifyInstance, context: ProxyContext): void 
   app.get('/metrics', async (_request, reply) => {
     const { registry } = context.metrics;
     reply.type(registry.contentType);
-    return registry.metrics();
+    const texts = [registry, context.httpMetrics.registry].map((each) => each.metrics());
+    return (await Promise.all(texts)).join('\n');
   });
   app.get('/instances', async () => ({
     instances: context.instances.all.map(described),

@@ -9,6 +9,7 @@ import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
+import { toolFieldsOf } from './functions.ts';
 
 /** Marks the end of the last message while it is rendered; no real text has these private-use characters. */
 const MARK = '\u{F8FF}svc:continue\u{F8FF}';
@@ -47,7 +48,7 @@ export async function promptOfChat(
   body: ChatCompletionRequest,
 ): Promise<ChatPrompt> {
   const { template, tokenizer } = chatParts(engine);
-  const toolUse = new ToolUse(body, engine.answerFormats);
+  const toolUse = new ToolUse(toolFieldsOf(body), engine.answerFormats);
   const messages = toChatMessages(body.messages);
   const text = await renderPrompt(template, messages, body, { ...options, tools: toolUse.templateTools });
   return { text, messages, toolUse, tokenizer };

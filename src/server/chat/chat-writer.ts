@@ -11,6 +11,7 @@ import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
 import { chatLogprobs } from './chat-logprobs.ts';
+import { type CallFields, withFunctionCall } from './functions.ts';
 
 interface ChatAnswer {
   /** Speaks it. */
@@ -22,6 +23,8 @@ interface ChatAnswer {
   readonly includesReasoning: boolean;
   /** An answer that calls a function ended for that. */
   readonly endsForCalls: boolean;
+  /** Where the message has its calls, which is why it ended, too; `function_call` has one at most. */
+  readonly callField: 'tool_calls' | 'function_call';
 }
 
 export class ChatWriter extends ChunkWriter {
@@ -75,11 +78,18 @@ export class ChatWriter extends ChunkWriter {
   #deltaFields(choice: number, { text, parts }: OutputDelta): string {
     if (parts === null) return `{"content":${JSON.stringify(text)}}`;
     this.#deltas[choice] ??= new AnswerDeltas(this.#fields, choice);
-    return JSON.stringify(this.#deltas[choice].next(parts));
+    return JSON.stringify(this.#inAskedForm(this.#deltas[choice].next(parts)));
   }
 
-  #finishReason(reason: FinishReason | null, hasCalls: boolean): FinishReason | 'tool_calls' | null {
-    return reason === 'stop' && hasCalls && this.#answer.endsForCalls ? 'tool_calls' : reason;
+  #finishReason(
+    reason: FinishReason | null,
+    hasCalls: boolean,
+  ): FinishReason | ChatAnswer['callField'] | null {
+    return reason === 'stop' && hasCalls && this.#answer.endsForCalls ? this.#answer.callField : reason;
+  }
+
+  #inAskedForm<F extends CallFields>(fields: F) {
+    return this.#answer.callField === 'function_call' ? withFunctionCall(fields) : fields;
   }
 
   /** The role, then the echo: both before the first token. */
@@ -105,7 +115,7 @@ export class ChatWriter extends ChunkWriter {
 
   #choice(sample: CompletedSample, choice: number): object {
     const { parts, finish_reason } = sample;
-    const { content, tool_calls, ...reasoning } =
+    const { content, ...others } =
       parts === null
         ? { content: sample.text, tool_calls: [], reasoning: null }
         : answerFields(parts, this.#fields, choice);
@@ -118,11 +128,10 @@ export class ChatWriter extends ChunkWriter {
         refusal: null,
         annotations: [],
         audio: null,
-        tool_calls,
-        ...reasoning,
+        ...this.#inAskedForm(others),
       },
       logprobs: this.#logprobs(sample),
-      finish_reason: this.#finishReason(finish_reason, tool_calls.length > 0),
+      finish_reason: this.#finishReason(finish_reason, others.tool_calls.length > 0),
       stop_reason: sample.stop_reason,
       token_ids: this.options.returnTokenIds ? sample.tokenIds : null,
     };

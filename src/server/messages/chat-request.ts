@@ -125,8 +125,7 @@ function textOf(content: string | readonly { readonly text: string }[]): string 
 }
 
 function toChatTool({ name, description, input_schema, strict }: RequestTool) {
-  const described = { name, ...(description != null && { description }), parameters: input_schema };
-  return { type: 'function', function: { ...described, ...(strict != null && { strict }) } } as const;
+  return { type: 'function', function: { name, description, parameters: input_schema, strict } } as const;
 }
 
 function toChatChoice(choice: Choice) {

@@ -5,6 +5,7 @@ import { toolFields } from '../../parsers/tool-fields.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
+import { legacyToolFields } from './functions.ts';
 
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
@@ -48,6 +49,7 @@ export const chatCompletionSchema = z.looseObject({
   /** This server has no voice. */
   modalities: listOf(z.literal('text'), MAX_MODALITIES).nullish(),
   ...toolFields,
+  ...legacyToolFields,
   include_reasoning: z.boolean().nullish(),
 });
 
@@ -56,12 +58,11 @@ export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableFields,
-  functions: [],
-  function_call: ['none'],
   mm_processor_kwargs: [],
   media_io_kwargs: [],
   audio: [],
   web_search_options: [],
+  moderation: [],
 };
 
 /**

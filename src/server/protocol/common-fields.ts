@@ -70,6 +70,7 @@ export const ignoredFields: ReadonlySet<string> = new Set([
   'safety_identifier',
   'prompt_cache_key',
   'prompt_cache_retention',
+  'prompt_cache_options',
   'session_id',
   'kv_transfer_params',
 ]);

@@ -2,8 +2,7 @@
 
 import { z } from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
-import { boundedJson, listOf } from '../../util/bounded-schemas.ts';
-import { describedAs } from '../../util/json-schema.ts';
+import { bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, and of the messages that a chat template gets of it, to which each result of a tool is one. */
@@ -88,7 +87,7 @@ const toolChoice = z.discriminatedUnion(
 );
 
 const format = z.looseObject({ type: z.literal('json_schema'), schema: z.looseObject({}) });
-const boundedFormat = boundedJson<object>(MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH).pipe(format);
+const boundedFormat = bounded(format, MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH);
 
 const { stop: _stop, ...shared } = answerFields;
 
@@ -101,7 +100,7 @@ export const countTokensSchema = z.object({
     z.string().min(1, 'must not contain empty strings').max(MAX_STOP_LENGTH),
     MAX_STOPS,
   ).nullish(),
-  tools: listOf(describedAs(tool, boundedTool.pipe(tool)), MAX_TOOLS).nullish(),
+  tools: listOf(boundedTool(tool), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
   output_config: z

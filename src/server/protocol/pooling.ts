@@ -49,11 +49,18 @@ export const rerankSchema = z.looseObject({
 });
 
 /** Harmless: they name the user. */
-const IGNORED: ReadonlySet<string> = new Set(['user', 'request_id', 'metadata', 'safety_identifier']);
+export const ignoredPoolingFields: ReadonlySet<string> = new Set([
+  'user',
+  'request_id',
+  'metadata',
+  'safety_identifier',
+]);
 
 /** Names in the body that no field of `schema` has. */
 export function unknownFields(schema: z.ZodObject, body: object): string[] {
-  return Object.keys(body).filter((name) => !Object.hasOwn(schema.shape, name) && !IGNORED.has(name));
+  return Object.keys(body).filter(
+    (name) => !Object.hasOwn(schema.shape, name) && !ignoredPoolingFields.has(name),
+  );
 }
 
 export type PoolingFields = z.output<z.ZodObject<typeof poolingFields>>;

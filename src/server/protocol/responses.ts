@@ -2,8 +2,7 @@
 
 import { z } from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
-import { atMost, boundedJson, listOf } from '../../util/bounded-schemas.ts';
-import { describedAs } from '../../util/json-schema.ts';
+import { atMost, bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
 /** Of one conversation, those of earlier responses included. */
@@ -117,7 +116,7 @@ const textFormat = z.discriminatedUnion(
   { error: 'must be "text", "json_object" or "json_schema"' },
 );
 
-const boundedFormat = boundedJson<object>(MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH).pipe(textFormat);
+const boundedFormat = bounded(textFormat, MAX_FORMAT_SIZE, MAX_FORMAT_DEPTH);
 
 export type TextFormat = z.output<typeof textFormat>;
 
@@ -144,7 +143,7 @@ export const createResponseSchema = z.object({
       summary: z.enum(['auto', 'concise', 'detailed']).nullish(),
     })
     .nullish(),
-  tools: listOf(describedAs(tool, boundedTool.pipe(tool)), MAX_TOOLS).nullish(),
+  tools: listOf(boundedTool(tool), MAX_TOOLS).nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   metadata: metadata.nullish(),

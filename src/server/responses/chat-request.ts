@@ -90,15 +90,7 @@ function textOf(parts: readonly { readonly text: string }[]): string {
 }
 
 function toChatTool({ name, description, parameters, strict }: FunctionTool) {
-  return {
-    type: 'function' as const,
-    function: {
-      name,
-      ...(description != null && { description }),
-      ...(parameters != null && { parameters }),
-      ...(strict != null && { strict }),
-    },
-  };
+  return { type: 'function', function: { name, description, parameters, strict } } as const;
 }
 
 function toChatChoice(choice: NonNullable<CreateResponseRequest['tool_choice']>) {

@@ -10,9 +10,15 @@ import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
+import { blameTools, hasFunctions } from '../chat/functions.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
-import { type ChatCompletionRequest, chatCompletionSchema } from '../protocol/chat-completion.ts';
+import {
+  type ChatCompletionRequest,
+  chatCompletionSchema,
+  ignoredChatFields,
+} from '../protocol/chat-completion.ts';
+import { ignoredFields } from '../protocol/common-fields.ts';
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
 import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
@@ -25,7 +31,12 @@ const SERVICE_TIER = 'default';
 
 export const chatCompletions: GenerationEndpoint = {
   path: '/v1/chat/completions',
-  about: { summary: 'Answers a conversation', body: chatCompletionSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation',
+    body: chatCompletionSchema,
+    ignored: [...ignoredFields, ...ignoredChatFields],
+    streams: true,
+  },
   parse,
 };
 
@@ -35,7 +46,7 @@ async function parse(
   request: FastifyRequest,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
-  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-');
+  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-').catch(blameTools(body));
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
     role,
@@ -43,6 +54,7 @@ async function parse(
     idLength: toolUse.idLength,
     includesReasoning: body.include_reasoning ?? true,
     endsForCalls: !toolUse.isNamed,
+    callField: hasFunctions(body) ? 'function_call' : 'tool_calls',
   });
   return { ...answer, writer };
 }

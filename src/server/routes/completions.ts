@@ -10,6 +10,7 @@ import { CompletionWriter } from '../completion/completion-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
+import { ignoredFields } from '../protocol/common-fields.ts';
 import {
   type CompletionRequest,
   completionSchema,
@@ -32,7 +33,7 @@ const TABLES: FieldTables = {
 
 export const completions: GenerationEndpoint = {
   path: '/v1/completions',
-  about: { summary: 'Continues prompts', body: completionSchema, streams: true },
+  about: { summary: 'Continues prompts', body: completionSchema, ignored: ignoredFields, streams: true },
   parse,
 };
 

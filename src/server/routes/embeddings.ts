@@ -15,7 +15,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
   async parse(engine, body, { model }, signal) {
     const config = engine.expectEmbedding();
     const dimensions = body.dimensions ?? null;
-    checkDimensions(dimensions, config, engine.info.hiddenSize);
+    checkDimensions(dimensions, config);
     const addSpecialTokens = body.add_special_tokens ?? true;
     const prompts: PreparedPooling[] = [];
     for (const input of body.input) {

@@ -17,7 +17,7 @@ import {
   ignoredMessageFields,
   unavailableMessageFields,
 } from '../protocol/messages.ts';
-import { renamed } from '../read-sampling.ts';
+import { rethrowRenamed } from '../read-sampling.ts';
 import type { ServerContext } from '../server-context.ts';
 import { prepareChat } from './chat-completions.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
@@ -30,9 +30,15 @@ const TABLES: FieldTables = {
 
 export const messages: GenerationEndpoint = {
   path: '/v1/messages',
-  about: { summary: 'Answers a conversation of blocks', body: createMessageSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation of blocks',
+    body: createMessageSchema,
+    ignored: ignoredMessageFields,
+    streams: true,
+  },
   parse,
 };
+const blame = rethrowRenamed(FIELD_NAMES);
 const COUNT_TOKENS = {
   summary: 'The number of tokens that a conversation of blocks becomes',
   body: countTokensSchema,
@@ -71,8 +77,4 @@ export function countTokensRoute(app: FastifyInstance, context: ServerContext): 
       return { input_tokens: tokens.length };
     }),
   );
-}
-
-function blame(error: unknown): never {
-  throw renamed(FIELD_NAMES, error);
 }

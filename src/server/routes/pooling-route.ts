@@ -9,7 +9,7 @@ import { summary } from '../../util/preview.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { checkPriority } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
-import { type PoolingFields, unknownFields } from '../protocol/pooling.ts';
+import { ignoredPoolingFields, type PoolingFields, unknownFields } from '../protocol/pooling.ts';
 import type { ServerContext } from '../server-context.ts';
 import { startEach } from '../start-each.ts';
 
@@ -50,7 +50,7 @@ export function poolingRoute<S extends z.ZodObject>(
   context: ServerContext,
   endpoint: PoolingEndpoint<S>,
 ): void {
-  const about = { summary: endpoint.summary, body: endpoint.schema };
+  const about = { summary: endpoint.summary, body: endpoint.schema, ignored: ignoredPoolingFields };
   for (const path of endpoint.paths) {
     app.post(path, { config: { about } }, (request, reply) => pool(context, endpoint, request, reply));
   }

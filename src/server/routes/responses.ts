@@ -11,6 +11,7 @@ import { zodMessage } from '../../util/zod-message.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
+import { ignoredFields } from '../protocol/common-fields.ts';
 import {
   type CreateResponseRequest,
   createResponseSchema,
@@ -20,7 +21,7 @@ import {
   unavailableResponseFields,
 } from '../protocol/responses.ts';
 import { proxiedAnswerId } from '../proxied-request.ts';
-import { renamed } from '../read-sampling.ts';
+import { rethrowRenamed } from '../read-sampling.ts';
 import { FIELD_NAMES, toChatRequest } from '../responses/chat-request.ts';
 import { type Item, readInput } from '../responses/items.ts';
 import { type ResponseObject, responseFields } from '../responses/response-object.ts';
@@ -40,7 +41,12 @@ const TABLES: FieldTables = {
 
 export const responses: GenerationEndpoint = {
   path: '/v1/responses',
-  about: { summary: 'Answers a conversation of items', body: createResponseSchema, streams: true },
+  about: {
+    summary: 'Answers a conversation of items',
+    body: createResponseSchema,
+    ignored: [...ignoredFields, ...ignoredResponseFields],
+    streams: true,
+  },
   parse,
 };
 
@@ -58,11 +64,9 @@ async function parse(
   const input = [...before, ...readInput(body.input, request.id)];
   const chat = toChatRequest(body, input);
   const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(
-    (error: unknown) => {
-      throw renamed(FIELD_NAMES, error);
-    },
+    rethrowRenamed(FIELD_NAMES),
   );
-  const numBytes = (earlier?.numBytes ?? 0) + Number(request.headers['content-length'] ?? 0);
+  const numBytes = (earlier?.numBytes ?? 0) + request.bodyLength;
   const keep = (response: ResponseObject, length: number): void =>
     context.responses.put(owner, { response, input, numBytes: numBytes + length });
   const writer = new ResponsesWriter({
@@ -128,7 +132,7 @@ export function storedResponseRoutes(app: FastifyInstance, context: ServerContex
     { config: { about: { summary: 'A response that is kept' } } },
     async (request, reply) => {
       const { response } = find(request);
-      const { stream } = streamQuery.parse(request.query);
+      const { stream } = readQuery(streamQuery, request.query);
       if (stream !== 'true') return replyJson(reply, response);
       throw new InvalidRequestError(
         'Only responses of background requests can be streamed again: leave stream out',
@@ -168,15 +172,18 @@ export function storedResponseRoutes(app: FastifyInstance, context: ServerContex
 
 /** A page of the items, the latest first unless `order` says otherwise. */
 function inputItems(input: readonly Item[], query: unknown): object {
-  const parsed = inputItemsQuery.safeParse(query);
-  if (!parsed.success) {
-    const param = String(parsed.error.issues[0]?.path[0] ?? '') || undefined;
-    throw new InvalidRequestError(zodMessage(parsed.error, query, 'The query'), { param });
-  }
-  const { limit, order, after } = parsed.data;
+  const { limit, order, after } = readQuery(inputItemsQuery, query);
   const ordered = order === 'asc' ? input : input.toReversed();
   const start = after === undefined ? 0 : ordered.findIndex(({ id }) => id === after) + 1;
   const data = ordered.slice(start, start + limit);
   const has_more = start + limit < ordered.length;
   return { object: 'list', data, first_id: data[0]?.id ?? '', last_id: data.at(-1)?.id ?? '', has_more };
+}
+
+/** @throws InvalidRequestError naming what is wrong with it: a name that is there twice is a list. */
+function readQuery<T>(schema: z.ZodType<T>, query: unknown): T {
+  const parsed = schema.safeParse(query);
+  if (parsed.success) return parsed.data;
+  const param = String(parsed.error.issues[0]?.path[0] ?? '') || undefined;
+  throw new InvalidRequestError(zodMessage(parsed.error, query, 'The query'), { param });
 }

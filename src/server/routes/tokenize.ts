@@ -11,6 +11,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
+import { blameTools } from '../chat/functions.ts';
 import { parseBody } from '../parse-body.ts';
 import {
   detokenizeAnswer,
@@ -67,7 +68,7 @@ async function textOf(context: ServerContext, engine: InferenceEngine, body: unk
   if (typeof body === 'object' && body !== null && 'messages' in body) {
     const chat = parseBody(tokenizeChatSchema, body);
     checkChatFields(context, engine, chat);
-    const { text } = await promptOfChat(context, engine, chat);
+    const { text } = await promptOfChat(context, engine, chat).catch(blameTools(chat));
     const { add_special_tokens, return_token_strs } = chat;
     return { text, addSpecialTokens: add_special_tokens ?? false, returnsTexts: return_token_strs ?? false };
   }

@@ -432,6 +432,9 @@ class Block {
 
   int positionOf(int row) const { return task_.firstPosition + (row_ + row) / group_ * task_.positionStep; }
 
+  /// Behind the last token that the row sees.
+  int endOf(int row) const { return smaller(positionOf(row) + 1, task_.contextLength); }
+
   /// Scores and weights of a step have the place of those of the second step before.
   float* scoresOf(int step) const { return work_.scores + (step & 1) * kStepChunks * kScoresOfChunk; }
   uint16_t* weightsOf(int step) const { return work_.weights + (step & 1) * kStepChunks * kWeightsOfChunk; }
@@ -456,7 +459,7 @@ class Block {
   /// Masks the scores of a step, and finds the levels of those who see something for the first time.
   void prepare(int step) {
     const int token = partition_.firstToken + step * kStep;
-    const bool isWhole = token + kStep - 1 <= positionOf(0) && token > positionOf(rows_ - 1) - job_.window;
+    const bool isWhole = token + kStep <= endOf(0) && token > positionOf(rows_ - 1) - job_.window;
     if (!isWhole) mask(step, token);
     for (int row = 0; hasUnlevelled_ && row < rows_; ++row) {
       if (levels_[row] == kNothing) setLevel(row, largestOf(step, row, kNothing));
@@ -471,8 +474,8 @@ class Block {
   /// Takes the scores of tokens out that a row cannot see.
   void mask(int step, int token) const {
     for (int row = 0; row < rows_; ++row) {
-      const int end = positionOf(row) + 1 - token;
-      const int begin = end - job_.window;
+      const int begin = positionOf(row) + 1 - job_.window - token;
+      const int end = endOf(row) - token;
       float* scores = const_cast<float*>(scoresOfRow(step, row));
       for (int first = 0; first < kStep; first += kChunk, scores += kScoresOfChunk) {
         store(scores, keepLanes(load(scores), begin - first, end - first, splat(kNothing)));

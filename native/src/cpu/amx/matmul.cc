@@ -47,16 +47,17 @@ inline void fetchAhead(const char* tile) {
   for (int line = 0; line < kTileBytes; line += 64) __builtin_prefetch(tile + kStreamAhead + line);
 }
 
-/// sums [4, rows, 16] = x · panels; the tiles are shaped for `rows`.
-template <class Dot>
+/// sums [4, rows, 16] = x · panels and `addRanks()`; the tiles are shaped for `rows`. `ranks` are fetched meanwhile.
+template <class Dot, class AddRanks>
 void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, int steps, int rows,
-            typename Dot::Lane* sums) {
+            typename Dot::Lane* sums, RankFetch ranks, const AddRanks& addRanks) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
     for (int p = 0; p < 4; ++p) fetchAhead(panel + p * panelBytes);
+    ranks.advance();
     _tile_loadd(4, x, xStride);
     _tile_loadd(6, panel, kStepBytes);
     SVC_MULTIPLY_TILES(0, 4, 6);
@@ -67,6 +68,7 @@ void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes,
     _tile_loadd(7, panel + 3 * panelBytes, kStepBytes);
     SVC_MULTIPLY_TILES(3, 4, 7);
   }
+  addRanks();
   const int tileLanes = rows * kLanes;
   _tile_stored(0, sums, kStepBytes);
   _tile_stored(1, sums + tileLanes, kStepBytes);
@@ -74,16 +76,19 @@ void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes,
   _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
 }
 
-/// sums [1, rows, 16] = x · panel
-template <class Dot>
-void sumOne(const char* x, size_t xStride, const char* panel, int steps, typename Dot::Lane* sums) {
+/// sums [1, rows, 16] = x · panel and `addRanks()`
+template <class Dot, class AddRanks>
+void sumOne(const char* x, size_t xStride, const char* panel, int steps, typename Dot::Lane* sums, RankFetch ranks,
+            const AddRanks& addRanks) {
   _tile_zero(0);
   for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
     fetchAhead(panel);
+    ranks.advance();
     _tile_loadd(4, x, xStride);
     _tile_loadd(6, panel, kStepBytes);
     SVC_MULTIPLY_TILES(0, 4, 6);
   }
+  addRanks();
   _tile_stored(0, sums, kStepBytes);
 }
 
@@ -196,11 +201,11 @@ class Output {
   const Lane* next_ = nullptr;
 };
 
-/// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels; the tiles are shaped for the rows.
-/// Rows of x are loaded past the first-level cache, where the panels stay for the rows after them.
-template <class Dot, class Lane, class Use>
+/// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels and `addRanks()`; the tiles are shaped for the
+/// rows. Rows of x are loaded past the first-level cache, where the panels stay for the rows after them.
+template <class Dot, class Lane, class Use, class AddRanks>
 void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool hasSecond, const Lane* before, Lane* after,
-             const Upcoming& upcoming, Output<Lane, Use>& output) {
+             const Upcoming& upcoming, Output<Lane, Use>& output, RankFetch ranks, const AddRanks& addRanks) {
   constexpr int kSecond = kTileRows * kLanes;
   typename Output<Lane, Use>::Beside beside(output);
   if (before == nullptr) {
@@ -219,6 +224,7 @@ void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool ha
   }
   for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
     upcoming.fetch(step);
+    ranks.advance();
     _tile_stream_loadd(4, x, xStride);
     _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
     SVC_MULTIPLY_TILES(0, 4, 6);
@@ -232,6 +238,7 @@ void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool ha
     beside.advance();
     SVC_MULTIPLY_TILES(3, 5, 7);
   }
+  addRanks();
   _tile_stored(0, after, kStepBytes);
   _tile_stored(1, after + kLanesOfPair, kStepBytes);
   if (hasSecond) {
@@ -246,6 +253,7 @@ struct Operands {
   size_t xStride;
   const char* panels;
   int steps;
+  LowRankSum lowRank;
 
   size_t panelBytes() const { return static_cast<size_t>(steps) * kStepBytes; }
 };
@@ -261,12 +269,16 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
   tiles.shape(count, count);
   int panel = panels.begin;
   for (; panel + 4 <= panels.end; panel += 4) {
-    sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums);
+    sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums,
+                RankFetch(o.lowRank, rows.begin, count, panel, 4),
+                [&] { addRanksToFew(o.lowRank, rows.begin, count, panel, 4); });
     use(rows.begin, count, panel, 4, sums, count * kLanes);
   }
   for (; panel < panels.end; panel += together) {
     for (int p = 0; p < together; ++p) {
-      sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes);
+      sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes,
+                  RankFetch(o.lowRank, rows.begin, count, panel + p, 1),
+                  [&] { addRanksToFew(o.lowRank, rows.begin, count, panel + p, 1); });
     }
     use(rows.begin, count, panel, together, sums, count * kLanes);
   }
@@ -283,6 +295,11 @@ void productOfColumns(const Operands& o, const CodeFormat& codes, Range rows, Ra
   for (int panel = panels.begin; panel < panels.end; panel += 4) {
     const int taken = smaller(4, panels.end - panel);
     sumColumns<Stream>(o.x + rows.begin * 4, codes, o.panels + panel * panelBytes, taken, o.steps, count, sums);
+    if (o.lowRank.count > 0) {
+      tiles.shape(count, count);
+      addRanksToSums(o.lowRank, rows.begin, count, panel, taken, sums);
+      tiles.shapeColumns(count);
+    }
     use(rows.begin, count, panel, taken, sums, count * kLanes);
   }
 }
@@ -320,6 +337,7 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
       _tile_loadd(7, parts[3], kStepBytes);
       SVC_MULTIPLY_TILES(3, 4, 7);
     }
+    addRanksToFew(o.lowRank, rows.begin, count, panel, taken);
     const int tileLanes = count * kLanes;
     _tile_stored(0, sums, kStepBytes);
     _tile_stored(1, sums + tileLanes, kStepBytes);
@@ -390,9 +408,13 @@ void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, c
       tiles.shape(first, taken - first);
       Lane* after = sums;
       if (isLast) after = output.expect({row, taken, part.panel, smaller(2, panels.end - part.panel)});
+      const int second = smaller(part.panel + 1, panels.end - 1);
+      const LowRankSum lowRank = isLast ? o.lowRank : LowRankSum{};
       sumPair<Dot>(o.x + row * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part), parts.stepsOf(part),
                    taken > first, isFirst ? nullptr : sums, after,
-                   upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin), output);
+                   upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin), output,
+                   RankFetch(lowRank, row, taken, part.panel, second - part.panel + 1),
+                   [&] { addRanksToPair(lowRank, row, taken, part.panel, second); });
       if (isLast) output.complete();
     }
   }
@@ -500,7 +522,7 @@ void withStoresOf(const GateUpJob& job, const Use& use) {
 
 template <class Job>
 Operands operandsOf(const Job& job) {
-  return {job.x, job.xStride, job.panels, job.steps};
+  return {job.x, job.xStride, job.panels, job.steps, job.lowRank};
 }
 
 template <class Dot>
@@ -568,6 +590,7 @@ void addMatmul(KernelSet& set) {
   set.gateUp[2] = &gateUpOnTiles<Int8Dot>;
   set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.turnRows = &turnRows;
+  set.addsLowRank[static_cast<int>(WeightFormat::Bf16)] = set.addsLowRank[static_cast<int>(WeightFormat::Codes)] = true;
   set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;

@@ -50,6 +50,7 @@ class Tiles {
 
   /// For products whose left operands are weights, in tiles 6 and 7: `columns` words of x in tile 4, sums in 0 to 3.
   void shapeColumns(int columns) {
+    first_ = second_ = -1;
     TileShapes shapes;
     for (int tile : {0, 1, 2, 3, 4}) shapes.set(tile, kTileRows, columns * 4);
     for (int tile : {6, 7}) shapes.set(tile, kTileRows);

@@ -144,13 +144,13 @@ inline void storeWeights(uint16_t* out, V16 weights) { storeBf16(out, weights); 
 constexpr float kLog2e = 1.44269504f;
 
 /// Scales one row's scores in place and masks the keys that the row cannot see. Returns the largest.
-inline float maskRow(const AttentionJob& job, const KvTile& tile, int position, float* scores, int scoreStride) {
+inline float maskRow(const AttentionJob& job, const KvTile& tile, Range seen, float* scores, int scoreStride) {
   const float cap = job.softcap;
   const V16 scale = splat(cap == 0.0f ? job.scale * kLog2e : job.scale / cap);
   V16 most = splat(kNothing);
   for (int t = 0; t < tile.count; ++t) {
-    const int end = position + 1 - (tile.firstToken + t * kLanes);
-    const int begin = end - job.window;
+    const int begin = seen.begin - (tile.firstToken + t * kLanes);
+    const int end = seen.end - (tile.firstToken + t * kLanes);
     V16 score = load(scores + t * scoreStride) * scale;
     if (cap != 0.0f) score = hyperbolicTangent(score) * splat(cap * kLog2e);
     if (begin > 0 || end < kLanes) score = keepLanes(score, begin, end, splat(kNothing));
@@ -236,7 +236,8 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {
     const int position = task.firstPosition + (row + r) / group * task.positionStep;
-    largest[r] = maskRow(job, tile, position, scores + r * kLanes, rows * kLanes);
+    const Range seen{position + 1 - job.window, smaller(position + 1, task.contextLength)};
+    largest[r] = maskRow(job, tile, seen, scores + r * kLanes, rows * kLanes);
   }
   for (int r = 0; r < rows; ++r) {
     corrections[r] = weighRow(tile, scores + r * kLanes, rows * kLanes, largest[r], weights + r * kKvTile,

@@ -1,9 +1,5 @@
 // What adapters add to a product. Included inside an instruction set's namespace, after matmul.h.
 
-/// Bytes of a row of t that one block of ranks takes.
-template <class Dot>
-constexpr int kRankBytes = kRankDepth / Dot::kPerWord * 4;
-
 constexpr Range commonRows(Range a, Range b) {
   return {a.begin > b.begin ? a.begin : b.begin, smaller(a.end, b.end)};
 }
@@ -30,8 +26,12 @@ void lowRank(const LowRankRows* adapters, int count, Range rows, Range panels, f
       if (b.count == 0) continue;
       for (int row = own.begin; row < own.end; row += kRowsOf1) {
         const int taken = smaller(kRowsOf1, own.end - row);
-        const char* t = adapter->t + (row - adapter->rows.begin) * adapter->stride + b.first * kRankBytes<Dot>;
-        sumPanels<Dot>(taken, t, adapter->stride, &b.blocks, 1, b.count * kRankDepth / Dot::kPerWord, false, 0, sums);
+        const char* t = adapter->t + (row - adapter->rows.begin) * adapter->stride + b.first * kRankBytes;
+        for (int block = 0; block < b.count; ++block, t += kRankBytes) {
+          constexpr int kSteps = kRankDepth / Dot::kPerWord;
+          const char* ranks = b.blocks + block * kSteps * kStepBytes;
+          sumPanels<Dot>(taken, t, adapter->stride, &ranks, 1, kSteps, block > 0, 0, sums);
+        }
         storeAddends(sums, taken, out + (row - rows.begin) * stride + p * kLanes, stride);
       }
     }

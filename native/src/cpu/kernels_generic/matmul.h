@@ -5,8 +5,9 @@
 /// since for all it knows the output may be the same memory.
 class AddedNumbers {
  public:
+  /// A bias of -0 counts as 0: a sum of -0 stays -0 alone, but not in a tile with other rows' adapters.
   AddedNumbers(const float* biases, const Addends& addends, int column)
-      : bias_(biases == nullptr ? splat(0.0f) : load(biases + column)),
+      : bias_(biases == nullptr ? splat(0.0f) : load(biases + column) + splat(0.0f)),
         addends_(addends.numbers == nullptr ? nullptr : addends.numbers + column),
         stride_(addends.stride) {}
 

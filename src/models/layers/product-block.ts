@@ -1,0 +1,24 @@
+// What attention and feed-forwards have in common: a block whose last product is row-parallel.
+
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { Block } from './layer.ts';
+import type { RowParallelLinear } from './linear.ts';
+import type { Step } from './step.ts';
+
+interface ProductBlockParts {
+  /** Of the first products. */
+  readonly inputDType: ComputeDType;
+  /** h [tokens, hidden] in `inputDType` -> [tokens, k] in the format of the last product. */
+  readonly inner: (step: Step, h: Tensor) => Tensor;
+  readonly output: RowParallelLinear;
+}
+
+/** output(inner(h)) */
+export function productBlock({ inputDType, inner, output }: ProductBlockParts): Block {
+  return {
+    inputDType,
+    apply: (step, h) => output.apply(step, inner(step, h)),
+    addTo: (x, step, h) => output.addTo(x, step, inner(step, h)),
+  };
+}
