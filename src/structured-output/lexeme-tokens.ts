@@ -231,9 +231,11 @@ export class LexemeWalker {
   }
 }
 
-/** The same labels, and all names. */
-function withAllNames(open: Uint32Array, { names }: KeyLabels): Uint32Array {
+/** The same labels, and all names; null where those are all that there are. */
+function withAllNames(open: Uint32Array, { names, numLabels }: KeyLabels): Uint32Array | null {
   const all = open.slice();
   for (let name = 0; name < names.length; name += 1) setBit(all, name);
-  return all;
+  for (let label = names.length; label < numLabels; label += 1)
+    if (((all[label >>> 5]! >>> (label & 31)) & 1) === 0) return all;
+  return null;
 }
