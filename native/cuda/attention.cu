@@ -43,9 +43,10 @@ struct Sight {
 __device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence, int token) {
   const int context = p.contextLengths[sequence];
   const int count = p.queryStarts[sequence + 1] - p.queryStarts[sequence];
-  const int last = p.isBidirectional ? context - 1 : context - count + token;
-  const int first = p.window > 0 && last >= p.window ? last - p.window + 1 : 0;
-  return {first, last};
+  const int position = context - count + token;
+  const int first = p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
+  if (!p.isBidirectional) return {first, position};
+  return {first, p.window > 0 && position + p.window < context ? position + p.window - 1 : context - 1};
 }
 
 /// Rows of kWidth numbers of bf16 in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.

@@ -80,8 +80,9 @@ class Sequences {
 
   double expected(int sequence, int position, int head, int d) const {
     const int kvHead = head / shape_.group, stride = shape_.kvHeads * shape_.headDim;
-    const int last = shape_.isBidirectional ? lengths_[sequence] - 1 : position;
-    const int first = shape_.window > 0 ? std::max(0, last - shape_.window + 1) : 0;
+    const int behind = shape_.window > 0 ? shape_.window - 1 : lengths_[sequence];
+    const int first = std::max(0, position - behind);
+    const int last = shape_.isBidirectional ? std::min(lengths_[sequence] - 1, position + behind) : position;
     std::vector<double> scores;
     double largest = shape_.hasSinks ? sinks_[head] : -1e30, sum = 0, total = 0;
     for (int at = first; at <= last; ++at) {
@@ -161,6 +162,7 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {256, 1, 3, 16, 70, 0, false, false}, 100);
   check(kernels, {32, 1, 20, 16, 0, 0, true, false}, 70);
   check(kernels, {64, 2, 1, 16, 0, 0, false, true}, 90);
+  check(kernels, {64, 2, 1, 16, 40, 0, false, true}, 150);
 }
 
 }  // namespace svc::cuda
