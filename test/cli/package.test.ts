@@ -37,11 +37,15 @@ describe('the packed package', () => {
       'dist/index.d.ts',
       'dist/cli/main.js',
       'native/Makefile',
+      'native/cuda/launch.h',
+      'scripts/build-cuda.mjs',
       'models/svc-chat/config.json',
     ];
     expect(wanted.filter((name) => !has(name))).toEqual([]);
     expect(
-      files.filter((name) => /^package\/(test|bench|node_modules|native\/build|dist\/\.build)/.test(name)),
+      files.filter((name) =>
+        /^package\/(test|bench|node_modules|native\/build(?!\/cuda-kernels\.fatbin$)|dist\/\.build)/.test(name),
+      ),
     ).toEqual([]);
   });
 
