@@ -8,6 +8,7 @@ import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { buildCuda, hasCompiler, hasGpu } from './build-cuda.mjs';
 
 const native = join(dirname(fileURLToPath(import.meta.url)), '..', 'native');
 const compiler = process.env.CXX ?? 'g++';
@@ -44,9 +45,15 @@ async function build() {
   for (const input of [make.stdout, make.stderr]) createInterface({ input }).on('line', keep);
   const [code] = await ended;
   progress.stop(code === 0);
-  if (code === 0) return;
+  if (code === 0) return buildKernels();
   console.error(`${messages.join('')}svc: building the native backend failed (make exited ${code})`);
   process.exitCode = 1;
+}
+
+/** Only a machine with a GPU needs them; without them, `--device cuda` says what is missing. */
+async function buildKernels() {
+  if (!hasGpu() || !hasCompiler()) return;
+  await buildCuda().catch((error) => console.error(error.message));
 }
 
 /** The header packages lie beside the package when it is a dependency of another one. */

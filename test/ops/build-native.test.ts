@@ -35,6 +35,7 @@ function build(script: string, path: string): { status: number | null; stdout: s
 function copyBuild(): string {
   const script = join(folder, 'scripts/build-native.mjs');
   cpSync(join(root, 'scripts/build-native.mjs'), script);
+  cpSync(join(root, 'scripts/build-cuda.mjs'), join(folder, 'scripts/build-cuda.mjs'));
   mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
   cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));
   symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));

@@ -1,0 +1,98 @@
+// The CUDA kernels themselves: compiled by g++ for an emulation in which each thread of a block is a fiber, they are compared
+// with plain definitions, and with themselves in other orders of threads; compiled by nvcc, their registers must suffice.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { needs } from '../helpers/needs.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const native = join(root, 'native');
+const has = (tool: string) => spawnSync(tool, ['--version']).error === undefined;
+const needsCompiler = needs(has('make') && has('g++'), 'there is no make or no g++');
+const needsNvcc = needs(has('nvcc'), 'there is no nvcc');
+const LIBRARY = join(native, 'build/cuda-kernels-emulated.so');
+const ORDERS = ['forward', 'backward', 'shuffled'];
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-kernels-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('the CUDA kernels', needsCompiler, () => {
+  beforeAll(() => {
+    const targets = ['build/cuda-kernels-emulated.so', 'build/cuda-kernels-check'];
+    const made = spawnSync('make', ['--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets], {
+      encoding: 'utf8',
+    });
+    expect(made.stderr).toBe('');
+  }, 300_000);
+
+  it('have the results of plain definitions, for rows alone as among others, in every order of threads', async () => {
+    const outputs = await Promise.all(ORDERS.map((order) => check(LIBRARY, order)));
+    expect(outputs.map(({ stderr, code }) => ({ stderr, code }))).toEqual(
+      ORDERS.map(() => ({ stderr: '', code: 0 })),
+    );
+    expect(outputs[0]?.stdout).toMatch(/svcSample [0-9a-f]{16}/);
+    expect(new Set(outputs.map(({ stdout }) => stdout)).size).toBe(1);
+  }, 120_000);
+
+  it.each([
+    ['a barrier before a tile is read', /^ +__syncthreads\(\);$/m],
+    ['a barrier after a tile was read', /^ +__syncthreads\(\); {2}\/\/ the last tile has been read$/m],
+    ['a wait for copies', /^ +waitForCopies<kStages - 2>\(\);$/m],
+  ])('have other results in some order without %s', async (_, line) => {
+    const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
+    const changed = compileWithout(line);
+    const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
+    expect(right.stdout).toMatch(/^few [0-9a-f]{16}\nmany [0-9a-f]{16}\n$/);
+    expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+  }, 120_000);
+});
+
+describe('the CUDA kernels for a GPU', needsNvcc, () => {
+  it('are compiled without a warning and without registers that spill', () => {
+    const output = join(folder, 'kernels.fatbin');
+    const { status, stderr } = spawnSync(process.execPath, ['scripts/build-cuda.mjs', 'sm_90a', output], {
+      cwd: root,
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(statSync(output).size).toBeGreaterThan(100_000);
+  }, 300_000);
+});
+
+/** Runs the checks, or a part of them, with the kernels of `library`. */
+async function check(library: string, order: string, ...part: string[]) {
+  const child = spawn('build/cuda-kernels-check', [library, ...part], {
+    cwd: native,
+    env: { ...process.env, SVC_SIMT_ORDER: order },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = new Promise<number | null>((resolve) => child.once('close', resolve));
+  const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), closed]);
+  return { stdout, stderr, code };
+}
+
+/** The library of kernels with linear.cu lacking a line. @returns its path */
+function compileWithout(line: RegExp): string {
+  const source = readFileSync(join(native, 'cuda/linear.cu'), 'utf8');
+  expect(source).toMatch(line);
+  const changed = join(folder, 'linear.cu');
+  writeFileSync(changed, source.replace(line, ''));
+  const library = join(folder, 'changed.so');
+  const others = readdirSync(join(native, 'build/simt')).filter(
+    (name) => name.endsWith('.o') && name !== 'linear.o',
+  );
+  const flags = ['-std=c++20', '-O1', '-fPIC', '-shared', '-ffp-contract=off', '-Wno-unknown-pragmas'];
+  const files = ['-x', 'c++', changed, '-x', 'none', ...others.map((name) => join(native, 'build/simt', name))];
+  const include = ['-I', join(native, 'cuda'), '-I', join(native, 'test/simt')];
+  const made = spawnSync('g++', [...flags, ...include, '-o', library, ...files], { encoding: 'utf8' });
+  expect(made.stderr).toBe('');
+  return library;
+}
