@@ -20,7 +20,16 @@ const GENERATIONS = ['sm_80', 'sm_86', 'sm_89', 'sm_90a', 'sm_100', 'sm_120'];
 /** What later generations are compiled from. */
 const PTX = 'compute_80';
 /** Sums must have the bits of the emulation: a multiply-add only where the code spells it out. */
-const FLAGS = ['-std=c++20', '-O3', '--fmad=false', '--expt-relaxed-constexpr', '-Werror', 'all-warnings', '-Xptxas', '-v'];
+const FLAGS = [
+  '-std=c++20',
+  '-O3',
+  '--fmad=false',
+  '--expt-relaxed-constexpr',
+  '-Werror',
+  'all-warnings',
+  '-Xptxas',
+  '-v',
+];
 
 export function hasCompiler() {
   const { error, status } = spawnSync(nvcc, ['--version'], { stdio: 'ignore' });
@@ -32,7 +41,10 @@ export function hasGpu() {
 }
 
 /** Builds the file unless it is newer than what it is made of. @throws Error with what the compiler says. */
-export async function buildCuda(generations = GENERATIONS, output = join(native, 'build', 'cuda-kernels.fatbin')) {
+export async function buildCuda(
+  generations = GENERATIONS,
+  output = join(native, 'build', 'cuda-kernels.fatbin'),
+) {
   if (isNewest(output)) return;
   mkdirSync(dirname(output), { recursive: true });
   // One module has all kernels only if they are compiled as one source.

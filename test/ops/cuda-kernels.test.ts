@@ -46,13 +46,17 @@ describe('the CUDA kernels', needsCompiler, () => {
     ['a barrier before a tile is read', /^ +__syncthreads\(\);$/m],
     ['a barrier after a tile was read', /^ +__syncthreads\(\); {2}\/\/ the last tile has been read$/m],
     ['a wait for copies', /^ +waitForCopies<kStages - 2>\(\);$/m],
-  ])('have other results in some order without %s', async (_, line) => {
-    const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
-    const changed = compileWithout(line);
-    const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
-    expect(right.stdout).toMatch(/^few [0-9a-f]{16}\nmany [0-9a-f]{16}\n$/);
-    expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
-  }, 120_000);
+  ])(
+    'have other results in some order without %s',
+    async (_, line) => {
+      const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
+      const changed = compileWithout(line);
+      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
+      expect(right.stdout).toMatch(/^few [0-9a-f]{16}\nmany [0-9a-f]{16}\n$/);
+      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+    },
+    120_000,
+  );
 });
 
 describe('the CUDA kernels for a GPU', needsNvcc, () => {
@@ -90,7 +94,14 @@ function compileWithout(line: RegExp): string {
     (name) => name.endsWith('.o') && name !== 'linear.o',
   );
   const flags = ['-std=c++20', '-O1', '-fPIC', '-shared', '-ffp-contract=off', '-Wno-unknown-pragmas'];
-  const files = ['-x', 'c++', changed, '-x', 'none', ...others.map((name) => join(native, 'build/simt', name))];
+  const files = [
+    '-x',
+    'c++',
+    changed,
+    '-x',
+    'none',
+    ...others.map((name) => join(native, 'build/simt', name)),
+  ];
   const include = ['-I', join(native, 'cuda'), '-I', join(native, 'test/simt')];
   const made = spawnSync('g++', [...flags, ...include, '-o', library, ...files], { encoding: 'utf8' });
   expect(made.stderr).toBe('');
