@@ -24,13 +24,13 @@ describe('--device cuda', needsNative, () => {
   it('says that there is no driver, and how to get one', () => {
     vi.stubEnv('SVC_CUDA_DRIVER', '/nowhere/libcuda.so.1');
     expectRefusal(
-      /driver is not there \(\/nowhere\/libcuda.so.1: cannot open.*install driver 525.*--gpus all/,
+      /driver is not there \(\/nowhere\/libcuda.so.1: cannot open.*install driver 580.*--gpus all/,
     );
   });
 
   it('says which function a driver lacks that is too old', () => {
     vi.stubEnv('SVC_CUDA_DRIVER', 'libm.so.6');
-    expectRefusal(/driver is too old \(it has no cuInit\): install driver 525 or newer/);
+    expectRefusal(/driver is too old \(it has no cuInit\): install driver 580 or newer/);
   });
 
   it('leaves auto on the processor where no driver is, without a word of it', () => {

@@ -7,8 +7,8 @@
 namespace svc::cuda {
 namespace {
 
-/// CUDA 12.0, of driver 525: the oldest whose kernels this version was compiled for.
-constexpr int kOldestVersion = 12000;
+/// CUDA 13.0, of driver 580: older drivers do not take the code of its compiler.
+constexpr int kOldestVersion = 13000;
 
 std::string dottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -18,13 +18,13 @@ void* openLibrary(const std::string& name) {
   if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
   const char* const reason = dlerror();
   throw Unavailable("the NVIDIA driver is not there (" + (reason == nullptr ? name : std::string(reason)) +
-                    "): install driver 525 or newer; in a container, start it with the GPU (docker run --gpus all)");
+                    "): install driver 580 or newer; in a container, start it with the GPU (docker run --gpus all)");
 }
 
 void* symbolOf(void* library, const char* symbol) {
   void* const address = dlsym(library, symbol);
   if (address != nullptr) return address;
-  throw Unavailable("the NVIDIA driver is too old (it has no " + std::string(symbol) + "): install driver 525 or newer");
+  throw Unavailable("the NVIDIA driver is too old (it has no " + std::string(symbol) + "): install driver 580 or newer");
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ Driver::Driver(const std::string& name) {
   check(cuDriverGetVersion(&version), "ask for the version of the driver");
   if (version < kOldestVersion) {
     throw Unavailable("the NVIDIA driver is too old (for CUDA " + dottedVersion(version) +
-                      "): install driver 525 or newer, for CUDA " + dottedVersion(kOldestVersion));
+                      "): install driver 580 or newer, for CUDA " + dottedVersion(kOldestVersion));
   }
 }
 
