@@ -282,7 +282,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Structured output', {
     structuredOutputsConfig: optional(json(), {
-      help: 'for the JSON of all requests: {"disable_any_whitespace": true} writes it without whitespace, {"disable_additional_properties": true} keeps objects to the properties that their schema names; or part by part: --structured-outputs-config.disable_any_whitespace true',
+      help: 'for the JSON of all requests: {"disable_any_whitespace": true} writes it without whitespace, {"disable_additional_properties": true} keeps objects to the properties that their schema names',
       defaultText: 'as each request asks',
     }),
   }),

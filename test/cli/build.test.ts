@@ -36,6 +36,7 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'svc-build-'));
   for (const name of [
     'scripts/build.mjs',
+    'scripts/build-cuda.mjs',
     'scripts/build-native.mjs',
     'scripts/bundle-command.mjs',
     'scripts/bundle-page.mjs',

@@ -58,13 +58,13 @@ describe('a language model', () => {
     schema.parse(output);
   });
 
-  it('calls tools, and reads their results with the next question', async () => {
+  it('calls the tool that it must, which the SDK runs', async () => {
     const asked: string[] = [];
     const { steps, toolResults } = await generateText({
       ...SETTINGS,
       maxOutputTokens: 60,
       model: languageModel(llm),
-      toolChoice: 'required',
+      toolChoice: { type: 'tool', toolName: 'clock' },
       tools: {
         clock: tool({
           inputSchema: z.object({ zone: z.enum(['UTC', 'CET']) }),
