@@ -124,8 +124,8 @@ function checkChoice(
   if (choice === 'auto' && format === null) {
     throw toolsError(
       'tool_choice',
-      'This model is not known to call functions: its chat template shows no format of calls. Use tool_choice "required" or ' +
-        'a function by its name, which are enforced, or start the server with --tool-call-parser',
+      'tool_choice "auto" is not served with this model, whose chat template shows no format of calls: use "required" or a ' +
+        'function by its name, which are enforced, or start the server with --tool-call-parser',
     );
   }
 }

@@ -1,7 +1,7 @@
 // A model folder as a source: what it gives, and what it refuses.
 
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -37,6 +37,18 @@ describe('a model source', () => {
       start: [0],
       storedShape: [64],
     });
+  });
+
+  it('gives the same tensors however the path of its folder is spelled', () => {
+    const folder = tinyModel();
+    const names = openModelSource(folder).openCheckpoint().names;
+    for (const path of [
+      `${folder}/`,
+      relative('.', folder),
+      `./${relative('.', folder)}`,
+      `${folder}/../${basename(folder)}`,
+    ])
+      expect(openModelSource(path).openCheckpoint().names).toEqual(names);
   });
 
   it('takes no blocks of GGUF from safetensors, where nobody has checked their sizes', () => {

@@ -1,7 +1,7 @@
 // The model source over a folder: JSON files, and one *.safetensors or several with an index.
 
 import { existsSync, readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { ModelLoadError } from '../../errors.ts';
 import { isGgufPath } from '../../util/model-file.ts';
 import {
@@ -21,8 +21,8 @@ export class FolderSource extends FolderFiles {
   /** Tensors of a dense layer have the name of its folder before their own. */
   openCheckpoint(): Checkpoint {
     return new Checkpoint(this.path, this.#weightFiles, (file) => {
-      const [folder, tensors] = [basename(dirname(file)), readSafetensors(file)];
-      if (dirname(file) === this.path) return tensors;
+      const [folder, tensors] = [dirname(relative(this.path, file)), readSafetensors(file)];
+      if (folder === '.') return tensors;
       return new Map([...tensors].map(([name, tensor]) => [`${folder}.${name}`, tensor]));
     });
   }
