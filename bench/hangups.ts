@@ -20,13 +20,16 @@ const LATEST_HANG_UP_MS = 3000;
 const FREE_DEADLINE_MS = 10_000;
 const MOST_GROWTH_MB = 64;
 const BLOCKS = 'svc:kv_cache_usage_perc';
+/** Blocks of ended requests are kept for their prefixes: a cache of this size is full of them in the first part. */
+const KV_CACHE = ['--kv-cache-memory-bytes', '192M'];
 
 /** What comes of one request. */
 type Outcome = 'complete' | 'hung up' | 'failed';
 
 export async function hangUpSection(): Promise<Section> {
-  const svc = await startServeProcess([await modelFolder('')]);
+  const svc = await startServeProcess([await modelFolder(''), ...KV_CACHE]);
   try {
+    await startThreads(svc);
     const filesBefore = openFiles(svc);
     const memory = [residentBytes(svc)];
     const counts: Record<Outcome, number> = { complete: 0, 'hung up': 0, failed: 0 };
@@ -99,6 +102,17 @@ function ask(url: string, agent: Agent, index: number): Promise<Outcome> {
       sent.destroy();
     }, random(2) * LATEST_HANG_UP_MS);
   });
+}
+
+/** A constraint starts the last thread that a server has, whose files are no leak. */
+async function startThreads({ url }: SvcProcess): Promise<void> {
+  const body = { prompt: 'once', max_tokens: 4, structured_outputs: { choice: ['upon', 'more'] } };
+  const answer = await fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`the first request failed: ${await answer.text()}`);
 }
 
 /** Milliseconds. */
