@@ -22,6 +22,8 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // A machine may stall for a second.
+    expect: { poll: { timeout: 30_000 } },
     reporters: ['default', './test/helpers/closing-line-reporter.ts'],
     projects: [
       // A process a file.

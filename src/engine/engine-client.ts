@@ -1,7 +1,7 @@
 // The main thread's end of the engine thread: starts it, sends requests, hands each request its tokens, and tells
 // everybody when it has died.
 
-import type { MessagePort, Worker } from 'node:worker_threads';
+import { type MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
 import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
@@ -101,14 +101,18 @@ export class EngineClient {
       await client.#worker.terminate();
       throw error;
     }
-    client.#port.on('message', (message: FromEngine) => {
+    const receive = (message: FromEngine): void => {
       // A sequence that waits for its blocks does not wait for the text of others.
       if (message.type === 'transferEvent') client.kvConsumer?.onTransferEvent(message.event);
       else client.#inOrder(() => client.#receive(message));
-    });
+    };
+    client.#port.on('message', receive);
     client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));
     const exited = new Error('the engine thread has ended');
-    client.#worker.on('exit', () => client.#inOrder(() => client.#die(exited)));
+    client.#worker.on('exit', () => {
+      client.#takeLastWords(receive);
+      client.#inOrder(() => client.#die(exited));
+    });
     client.#holdProcess();
     return client;
   }
@@ -200,7 +204,10 @@ export class EngineClient {
         cleanUp();
         reject(error);
       };
-      const exited = (): void => fail(new EngineDeadError('the engine thread ended while it was starting'));
+      const exited = (): void => {
+        this.#takeLastWords(receive);
+        fail(new EngineDeadError('the engine thread ended while it was starting'));
+      };
       const late = (): void =>
         fail(new EngineDeadError(`the engine was not ready after ${START_DEADLINE_MS / 1000} seconds`));
       const aborted = (): void => fail(new EngineDeadError('the start of the engine was given up'));
@@ -224,6 +231,13 @@ export class EngineClient {
       this.#port.on('message', receive);
       this.#worker.on('error', fail).on('exit', exited);
     });
+  }
+
+  /** The end of a thread may be heard before what it said last. */
+  #takeLastWords(receive: (message: FromEngine) => void): void {
+    for (let last = receiveMessageOnPort(this.#port); last; last = receiveMessageOnPort(this.#port)) {
+      receive(last.message);
+    }
   }
 
   /** Handles what the thread says, and its end, one after the other: some of it takes several turns. */

@@ -41,6 +41,14 @@ describe.each(availableBackends)('an engine that starts on %s', (device) => {
     await expect(starting).rejects.toThrow('tensor model.embed_tokens.weight');
   });
 
+  it('says why it could not start, however late that is heard', async () => {
+    const starting = start(modelOfBrokenWeights(), { device });
+    // Until the thread has ended: its last words and its end are told at once then.
+    await new Promise(setImmediate);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+    await expect(starting).rejects.toThrow(ModelLoadError);
+  });
+
   it('warns of a tokenizer with ids that the model does not know', async () => {
     const folder = newFolder();
     writeTinyModel(folder, { config: { vocab_size: 64 } });

@@ -32,8 +32,8 @@ describe('a prompt', needsNative, () => {
         await expect
           .poll(() => p.commandsOf(send))
           .toEqual([{ kind: 'release', transferId: send?.transferId }]);
+        await untilIdle(p, d);
       }
-      await untilIdle(p, d);
       expect(p.stats.send).toMatchObject({ delivered: 7, expired: 0, cancelled: 0, failed: 0 });
       const [pushed, pulled] = sendType === 'GET' ? [0, 7] : [7, 0];
       expect(d.stats.receive).toMatchObject({
